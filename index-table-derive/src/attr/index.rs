@@ -1,0 +1,209 @@
+//! `#[index(FIELDS, OPTIONS)]`
+
+use proc_macro2::Span;
+use syn::ext::IdentExt as _;
+use syn::parse::ParseStream;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Ident, LitStr, Token, Type, bracketed, parenthesized, token};
+
+use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key};
+use super::{Setting, equals, for_each_item, set, string, value, word};
+use crate::diagnostics::Diagnostics;
+
+/// What one `#[index(…)]` says.
+pub(crate) struct IndexAttr {
+    /// The word `index` itself.
+    pub(crate) span: Span,
+    pub(crate) parts: Vec<PartAttr>,
+    /// A field could not be read, so `parts` is not what was meant.
+    pub(crate) incomplete: bool,
+    pub(crate) strategy: Option<Setting<LitStr>>,
+    pub(crate) include: Option<Setting<Vec<Ident>>>,
+    pub(crate) name: Option<Setting<LitStr>>,
+    pub(crate) filter: Option<Setting<Ident>>,
+    pub(crate) unique: Option<Setting<()>>,
+    pub(crate) sparse: Option<Setting<()>>,
+}
+
+/// One item in the place of a field.
+pub(crate) struct PartAttr {
+    pub(crate) kind: PartKind,
+    /// It is written behind an option.
+    pub(crate) late: bool,
+}
+
+/// The forms of a field. Each carries the word that introduces it.
+pub(crate) enum PartKind {
+    /// `town`
+    Field(Ident),
+    /// `each(cast)`
+    Each(Ident),
+    /// `desc(year)`
+    Desc { keyword: Ident, field: Ident },
+    /// `hash(url)`
+    Hash { keyword: Ident, field: Ident },
+    /// `computed(method: Type)`
+    Computed { keyword: Ident, method: Ident, ty: Type },
+}
+
+impl IndexAttr {
+    pub(super) fn read(attribute: &Attribute, errors: &Diagnostics) -> Self {
+        let mut index = Self {
+            span: attribute.path().span(),
+            parts: Vec::new(),
+            incomplete: false,
+            strategy: None,
+            include: None,
+            name: None,
+            filter: None,
+            unique: None,
+            sparse: None,
+        };
+        for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input));
+        index
+    }
+
+    fn item(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let word = word(input, "a field or an option").inspect_err(|_| self.incomplete = true)?;
+        // Compared with its `r#`, if it has one: that is how a field called `unique` is written.
+        let name = word.to_string();
+        let known = keys::find(INDEX_KEYS, &name);
+
+        if input.peek(token::Paren) {
+            return self.call(input, &word, known);
+        }
+        if input.peek(Token![=]) {
+            return match known {
+                Some(key) => self.option(input, &word, key),
+                None => Err(unknown(&word, Form::Value)),
+            };
+        }
+        match known.map(|key| key.key) {
+            Some(IndexKey::Unique) => set(&mut self.unique, &word, ()),
+            Some(IndexKey::Sparse) => set(&mut self.sparse, &word, ()),
+            // Any other bare word may be a field: `#[index(name)]`.
+            _ => {
+                self.push(PartKind::Field(word));
+                Ok(())
+            }
+        }
+    }
+
+    /// `each(field)` and its like.
+    fn call(
+        &mut self,
+        input: ParseStream<'_>,
+        word: &Ident,
+        known: Option<&Key<IndexKey>>,
+    ) -> syn::Result<()> {
+        let Some(key) = known else {
+            self.incomplete = true;
+            return Err(unknown(word, Form::Call));
+        };
+        if key.form != Form::Call {
+            return Err(syn::Error::new(word.span(), format!("this is written `{}`", key.usage)));
+        }
+        let result = self.part(input, word, key);
+        self.incomplete |= result.is_err();
+        result
+    }
+
+    fn part(
+        &mut self,
+        input: ParseStream<'_>,
+        keyword: &Ident,
+        key: &Key<IndexKey>,
+    ) -> syn::Result<()> {
+        let inner;
+        let parentheses = parenthesized!(inner in input);
+        if inner.is_empty() {
+            let message = format!("expected a field: `{}`", key.usage);
+            return Err(syn::Error::new(parentheses.span.join(), message));
+        }
+        let field = self::word(&inner, "a field")?;
+        let keyword = keyword.clone();
+        let kind = match key.key {
+            IndexKey::Desc => PartKind::Desc { keyword, field },
+            IndexKey::Hash => PartKind::Hash { keyword, field },
+            IndexKey::Computed => {
+                inner
+                    .parse::<Token![:]>()
+                    .map_err(|error| syn::Error::new(error.span(), expected(key)))?;
+                PartKind::Computed { keyword, method: field, ty: inner.parse()? }
+            }
+            _ => PartKind::Each(field),
+        };
+        if !inner.is_empty() {
+            return Err(inner.error(expected(key)));
+        }
+        self.push(kind);
+        Ok(())
+    }
+
+    /// `strategy = "partial"` and its like.
+    fn option(
+        &mut self,
+        input: ParseStream<'_>,
+        word: &Ident,
+        key: &Key<IndexKey>,
+    ) -> syn::Result<()> {
+        match key.form {
+            Form::Value => equals(input, word, key.usage)?,
+            Form::Flag => {
+                // What was meant is clear, so the index stays what it was meant to be.
+                self.flag(word, key.key)?;
+                return Err(input.error(format!("`{word}` takes no value")));
+            }
+            Form::Call => {
+                self.incomplete = true;
+                return Err(input.error(expected(key)));
+            }
+        }
+        match key.key {
+            IndexKey::Strategy => set(&mut self.strategy, word, string(input, key.usage)?),
+            IndexKey::Name => set(&mut self.name, word, string(input, key.usage)?),
+            IndexKey::Filter => {
+                let method = value(input, "the name of a method", key.usage)?;
+                set(&mut self.filter, word, method)
+            }
+            _ => set(&mut self.include, word, fields(input, key.usage)?),
+        }
+    }
+
+    fn flag(&mut self, word: &Ident, key: IndexKey) -> syn::Result<()> {
+        let slot =
+            if key == IndexKey::Unique { &mut self.unique } else { &mut self.sparse };
+        set(slot, word, ())
+    }
+
+    fn push(&mut self, kind: PartKind) {
+        let late = self.strategy.is_some()
+            || self.include.is_some()
+            || self.name.is_some()
+            || self.filter.is_some()
+            || self.unique.is_some()
+            || self.sparse.is_some();
+        self.parts.push(PartAttr { kind, late });
+    }
+}
+
+/// `[a, b]`
+fn fields(input: ParseStream<'_>, usage: &str) -> syn::Result<Vec<Ident>> {
+    if !input.peek(token::Bracket) {
+        return Err(input.error(format!("expected a list of fields: `{usage}`")));
+    }
+    let inner;
+    bracketed!(inner in input);
+    let field = |input: ParseStream<'_>| word(input, "a field");
+    let fields: Punctuated<Ident, Token![,]> = inner.parse_terminated(field, Token![,])?;
+    Ok(fields.into_iter().collect())
+}
+
+fn expected(key: &Key<IndexKey>) -> String {
+    format!("expected `{}`", key.usage)
+}
+
+fn unknown(word: &Ident, form: Form) -> syn::Error {
+    syn::Error::new(word.span(), keys::unknown_in_index(&word.unraw().to_string(), form))
+}

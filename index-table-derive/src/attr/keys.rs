@@ -1,0 +1,107 @@
+//! Every word that the attributes know: where it may be written and how.
+
+use crate::diagnostics::{listed, suggestion};
+
+/// What may be written inside `#[table(…)]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TableKey {
+    Name,
+    Version,
+    Repository,
+    Crate,
+}
+
+/// What may be written inside `#[index(…)]`, apart from plain fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexKey {
+    Each,
+    Desc,
+    Computed,
+    Hash,
+    Strategy,
+    Include,
+    Name,
+    Filter,
+    Unique,
+    Sparse,
+}
+
+/// How a key is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `each(field)`
+    Call,
+    /// `strategy = "partial"`
+    Value,
+    /// `unique`
+    Flag,
+}
+
+/// One known word.
+#[derive(Debug)]
+pub(crate) struct Key<K: 'static> {
+    pub(crate) key: K,
+    pub(crate) name: &'static str,
+    pub(crate) form: Form,
+    /// How it is written, for messages.
+    pub(crate) usage: &'static str,
+}
+
+const fn key<K>(key: K, name: &'static str, form: Form, usage: &'static str) -> Key<K> {
+    Key { key, name, form, usage }
+}
+
+pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
+    key(TableKey::Name, "name", Form::Value, "name = \"customers\""),
+    key(TableKey::Version, "version", Form::Value, "version = 1"),
+    key(TableKey::Repository, "repository", Form::Value, "repository = Customers"),
+    key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
+];
+
+pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
+    key(IndexKey::Each, "each", Form::Call, "each(field)"),
+    key(IndexKey::Desc, "desc", Form::Call, "desc(field)"),
+    key(IndexKey::Computed, "computed", Form::Call, "computed(method: Type)"),
+    key(IndexKey::Hash, "hash", Form::Call, "hash(field)"),
+    key(IndexKey::Strategy, "strategy", Form::Value, "strategy = \"partial\""),
+    key(IndexKey::Include, "include", Form::Value, "include = [field]"),
+    key(IndexKey::Name, "name", Form::Value, "name = \"ident\""),
+    key(IndexKey::Filter, "filter", Form::Value, "filter = method"),
+    key(IndexKey::Unique, "unique", Form::Flag, "unique"),
+    key(IndexKey::Sparse, "sparse", Form::Flag, "sparse"),
+];
+
+/// The key of `keys` with this name.
+pub(crate) fn find<K>(keys: &'static [Key<K>], name: &str) -> Option<&'static Key<K>> {
+    keys.iter().find(|key| key.name == name)
+}
+
+/// The message for a `word` that `#[table(…)]` does not know.
+pub(crate) fn unknown_in_table(word: &str) -> String {
+    if let Some(key) = find(INDEX_KEYS, word) {
+        return format!("`{}` belongs into `#[index(…)]`", key.usage);
+    }
+    unknown("table", word, TABLE_KEYS, |_| true)
+}
+
+/// The message for a `word` in the given form that `#[index(…)]` does not know.
+pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
+    if let Some(key) = find(TABLE_KEYS, word) {
+        return format!("`{}` belongs into `#[table(…)]`", key.usage);
+    }
+    // A call is a form of field, everything else an option.
+    unknown("index", word, INDEX_KEYS, |key| (key.form == Form::Call) == (form == Form::Call))
+}
+
+fn unknown<K>(
+    attribute: &str,
+    word: &str,
+    keys: &'static [Key<K>],
+    fits: impl Fn(&Key<K>) -> bool,
+) -> String {
+    let names = || keys.iter().filter(|key| fits(key)).map(|key| key.name);
+    match suggestion(word, names()) {
+        Some(meant) => format!("`#[{attribute}(…)]` has no `{word}`; did you mean `{meant}`?"),
+        None => format!("`#[{attribute}(…)]` has no `{word}`, only {}", listed(names())),
+    }
+}

@@ -1,0 +1,177 @@
+//! Tokens to attributes. Nothing is judged here but the grammar: what an attribute means for the struct it is written
+//! on is decided by [`lower`](crate::lower).
+//!
+//! A mistake in one item of an attribute is reported, and reading goes on after the next comma, so that one attribute
+//! can report several.
+
+pub(crate) mod index;
+pub(crate) mod keys;
+pub(crate) mod serde;
+pub(crate) mod table;
+
+use proc_macro2::{Span, TokenTree};
+use syn::ext::IdentExt as _;
+use syn::parse::{ParseStream, Parser as _};
+use syn::{Attribute, Field, Ident, LitStr, Meta, Token};
+
+use self::index::IndexAttr;
+use self::serde::SerdeKey;
+use self::table::TableAttr;
+use crate::diagnostics::Diagnostics;
+
+/// A key with its value. The value carries its own span.
+pub(crate) struct Setting<T> {
+    /// Where the key is written.
+    pub(crate) key: Span,
+    pub(crate) value: T,
+}
+
+/// The attributes on the struct.
+pub(crate) struct StructAttrs {
+    pub(crate) table: TableAttr,
+    pub(crate) indexes: Vec<IndexAttr>,
+    pub(crate) serde: Vec<SerdeKey>,
+}
+
+/// The attributes on one field.
+pub(crate) struct FieldAttrs {
+    pub(crate) primary_key: bool,
+    pub(crate) serde: Vec<SerdeKey>,
+}
+
+/// Reads the attributes on the struct.
+pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> StructAttrs {
+    let mut table = TableAttr::default();
+    let mut indexes = Vec::new();
+    for attribute in attributes {
+        let path = attribute.path();
+        if path.is_ident("table") {
+            table.read(attribute, errors);
+        } else if path.is_ident("index") {
+            indexes.push(IndexAttr::read(attribute, errors));
+        } else if path.is_ident("primary_key") {
+            errors.error_on(
+                path,
+                "`#[primary_key]` is written on a field: the one that identifies a row",
+            );
+        }
+    }
+    StructAttrs { table, indexes, serde: serde::read(attributes) }
+}
+
+/// Reads the attributes on a field.
+pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
+    let mut primary_key = false;
+    for attribute in &field.attrs {
+        let path = attribute.path();
+        if path.is_ident("primary_key") {
+            if primary_key {
+                errors.error_on(path, "this field is in the primary key already");
+            }
+            primary_key = true;
+            arguments_of_primary_key(attribute, errors);
+        } else if path.is_ident("index") {
+            let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
+            errors.error_on(
+                path,
+                format!("an index is declared on the struct: `#[index({name})]`"),
+            );
+        } else if path.is_ident("table") {
+            errors.error_on(path, "`#[table(…)]` is written on the struct");
+        }
+    }
+    FieldAttrs { primary_key, serde: serde::read(&field.attrs) }
+}
+
+fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {
+    const MESSAGE: &str = "`#[primary_key]` takes no arguments; several fields make a composite \
+                           key in the order in which they are declared";
+    match &attribute.meta {
+        Meta::Path(_) => {}
+        Meta::List(list) => errors.error(list.delimiter.span().join(), MESSAGE),
+        Meta::NameValue(pair) => errors.error_on(&pair.value, MESSAGE),
+    }
+}
+
+/// Calls `item` for each of the comma-separated items of an attribute.
+///
+/// `item` reads one item and reports by returning an error; reading then goes on after the next comma.
+fn for_each_item(
+    attribute: &Attribute,
+    usage: &str,
+    errors: &Diagnostics,
+    mut item: impl FnMut(ParseStream<'_>) -> syn::Result<()>,
+) {
+    let list = match &attribute.meta {
+        Meta::Path(_) => return,
+        Meta::List(list) => list,
+        Meta::NameValue(pair) => {
+            errors.error(pair.eq_token.span, format!("expected a list: `{usage}`"));
+            return;
+        }
+    };
+    let read = |input: ParseStream<'_>| {
+        while !input.is_empty() {
+            match item(input) {
+                Ok(()) if input.is_empty() || input.peek(Token![,]) => {}
+                Ok(()) => errors.push(input.error("expected `,`")),
+                Err(error) => errors.push(error),
+            }
+            while !input.is_empty() && !input.peek(Token![,]) {
+                input.parse::<TokenTree>()?;
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = read.parse2(list.tokens.clone()) {
+        errors.push(error);
+    }
+}
+
+/// Keeps a setting, unless its key was given already.
+fn set<T>(slot: &mut Option<Setting<T>>, key: &Ident, value: T) -> syn::Result<()> {
+    if slot.is_some() {
+        return Err(syn::Error::new(key.span(), format!("`{}` is given twice", key.unraw())));
+    }
+    *slot = Some(Setting { key: key.span(), value });
+    Ok(())
+}
+
+/// Reads the `=` before a value, or says how the key is written.
+fn equals(input: ParseStream<'_>, key: &Ident, usage: &str) -> syn::Result<()> {
+    if input.peek(Token![=]) {
+        input.parse::<Token![=]>()?;
+        if !input.is_empty() {
+            return Ok(());
+        }
+    }
+    Err(syn::Error::new(key.span(), format!("`{}` needs a value: `{usage}`", key.unraw())))
+}
+
+/// Reads a value of type `T`, or says on the token that is there how the key is written.
+fn value<T: syn::parse::Parse>(
+    input: ParseStream<'_>,
+    what: &str,
+    usage: &str,
+) -> syn::Result<T> {
+    let at = input.span();
+    input.parse().map_err(|_| syn::Error::new(at, format!("expected {what}: `{usage}`")))
+}
+
+/// Reads a string literal.
+fn string(input: ParseStream<'_>, usage: &str) -> syn::Result<LitStr> {
+    value(input, "a string", usage)
+}
+
+/// A word, keywords included: `crate` is a key of `#[table(…)]`.
+fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
+    if let Ok(text) = input.fork().parse::<LitStr>() {
+        let text = text.value();
+        return Err(input.error(format!("expected {expected} without quotes: `{text}`")));
+    }
+    let at = input.span();
+    Ident::parse_any(input).map_err(|_| syn::Error::new(at, format!("expected {expected}")))
+}

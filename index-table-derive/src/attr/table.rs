@@ -1,0 +1,52 @@
+//! `#[table(name = "…", version = N, repository = Ident, crate = path)]`
+
+use syn::ext::IdentExt as _;
+use syn::parse::ParseStream;
+use syn::{Attribute, Ident, LitInt, LitStr, Path};
+
+use super::keys::{self, TABLE_KEYS, TableKey};
+use super::{Setting, equals, for_each_item, set, string, value, word};
+use crate::diagnostics::Diagnostics;
+
+/// What `#[table(…)]` says. Several of them on one struct add up.
+#[derive(Default)]
+pub(crate) struct TableAttr {
+    pub(crate) name: Option<Setting<LitStr>>,
+    pub(crate) version: Option<Setting<LitInt>>,
+    pub(crate) repository: Option<Setting<Ident>>,
+    pub(crate) krate: Option<Setting<Path>>,
+}
+
+impl TableAttr {
+    pub(super) fn read(&mut self, attribute: &Attribute, errors: &Diagnostics) {
+        for_each_item(attribute, "#[table(name = \"…\")]", errors, |input| self.item(input));
+    }
+
+    fn item(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        let word = word(input, "an option of the table")?;
+        let Some(key) = keys::find(TABLE_KEYS, &word.unraw().to_string()) else {
+            let message = keys::unknown_in_table(&word.unraw().to_string());
+            return Err(syn::Error::new(word.span(), message));
+        };
+        equals(input, &word, key.usage)?;
+        match key.key {
+            TableKey::Name => set(&mut self.name, &word, string(input, key.usage)?),
+            TableKey::Version => {
+                let version = value(input, "a whole number from 1 on", key.usage)?;
+                set(&mut self.version, &word, version)
+            }
+            TableKey::Repository => {
+                let repository = value(input, "an identifier without quotes", key.usage)?;
+                set(&mut self.repository, &word, repository)
+            }
+            TableKey::Crate => {
+                let at = input.span();
+                let path = Path::parse_mod_style(input).map_err(|_| {
+                    let message = format!("expected a path without quotes: `{}`", key.usage);
+                    syn::Error::new(at, message)
+                })?;
+                set(&mut self.krate, &word, path)
+            }
+        }
+    }
+}

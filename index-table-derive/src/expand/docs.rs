@@ -1,0 +1,194 @@
+//! The documentation of what is generated. It is read in an editor and in `cargo expand`, so it is short.
+
+use proc_macro2::TokenStream;
+
+use crate::diagnostics::listed;
+use crate::model::{Field, Form, Index, KeyPart, Source, Strategy, Table, Target};
+
+/// `#[doc = " …"]` for each line.
+pub(super) fn doc(text: &str) -> TokenStream {
+    let lines = text.lines().map(|line| {
+        if line.is_empty() { String::new() } else { format!(" {line}") }
+    });
+    mixed!(#(#[doc = #lines])*)
+}
+
+fn fields<'a>(fields: impl IntoIterator<Item = &'a KeyPart>) -> String {
+    listed(fields.into_iter().map(|part| part.field().name.as_str()))
+}
+
+fn primary_key(table: &Table) -> String {
+    listed(table.primary_key.iter().map(|field| field.name.as_str()))
+}
+
+pub(super) fn repository(table: &Table) -> TokenStream {
+    let Table { name, row, .. } = table;
+    let key = primary_key(table);
+    let indexes = match table.indexes.as_slice() {
+        [] => String::new(),
+        [one] => format!(", with the index `{}`", one.name),
+        many => format!(", with the indexes {}", listed(many.iter().map(|it| it.name.as_str()))),
+    };
+    doc(&format!(
+        "Repository of the table `{name}`: rows of type `{row}` by {key}{indexes}.\n\n\
+         It is a handle: cloning it is cheap, and threads can share it."
+    ))
+}
+
+pub(super) fn entry(table: &Table, index: &Index) -> TokenStream {
+    let what = match index.strategy {
+        Strategy::Normalized => "its key and the primary key of the row",
+        Strategy::Partial(_) => "its key, the primary key of the row and the included fields",
+        Strategy::Full => "the whole row",
+    };
+    doc(&format!("Entry of the index `{}` of the table `{}`: {what}.", index.name, table.name))
+}
+
+pub(super) fn entry_field(source: &Source) -> TokenStream {
+    let of = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
+    doc(&match source {
+        Source::Key(KeyPart::Plain(field)) => of("from the key", field),
+        Source::Key(KeyPart::Each(field, _)) => {
+            format!("One element of the field `{}`, from the key.", field.name)
+        }
+        Source::PrimaryKey(field) => of("from the primary key", field),
+        Source::Included(field) => of("which the index includes", field),
+        Source::Row(field) => of("from the row", field),
+    })
+}
+
+/// The methods that every repository has.
+pub(super) mod fixed {
+    use super::{TokenStream, doc, primary_key};
+    use crate::model::Table;
+
+    pub(in super::super) fn open(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Opens the table `{name}`, and creates what is missing of it and of its indexes.\n\n\
+             Cost: one transaction; an index that is new is built from all rows.\n\n\
+             # Errors\n\nIf the store holds another schema under this name, or cannot be read."
+        ))
+    }
+
+    pub(in super::super) fn insert(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Adds a row to the table `{name}`.\n\n\
+             Cost: one write for the row and one for each index entry.\n\n\
+             # Errors\n\nIf the primary key exists, if a unique index has its key already, or if the \
+             store fails."
+        ))
+    }
+
+    pub(in super::super) fn put(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Adds a row to the table `{name}` or replaces the one with its primary key.\n\n\
+             Cost: one look-up, one write for the row and one for each index entry that changes.\n\n\
+             # Errors\n\nIf a unique index has the key already, or if the store fails."
+        ))
+    }
+
+    pub(in super::super) fn update(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "Changes the row of the table `{name}` with this {key}, and answers whether there is one.\n\n\
+             Cost: one look-up, one write for the row and one for each index entry that changes.\n\n\
+             # Errors\n\nIf the changed row meets another one's primary key or unique key, or if the \
+             store fails."
+        ))
+    }
+
+    pub(in super::super) fn delete(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "Deletes the row of the table `{name}` with this {key}, and answers whether there was one.\n\n\
+             Cost: one look-up, then one write for the row and one for each index entry.\n\n\
+             # Errors\n\nIf the store fails."
+        ))
+    }
+
+    pub(in super::super) fn get(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "The row of the table `{name}` with this {key}.\n\n\
+             Cost: one look-up; the row is decoded.\n\n\
+             # Errors\n\nIf the row cannot be read."
+        ))
+    }
+
+    pub(in super::super) fn all(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "All rows of the table `{name}`, in the order of {key}.\n\n\
+             Cost: one seek, then one step for each row."
+        ))
+    }
+}
+
+/// A method that asks.
+pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream {
+    let place = match target {
+        Target::Rows => format!("the table `{}`", table.name),
+        Target::Index(index) => format!("the index `{}` of the table `{}`", index.name, table.name),
+    };
+    let what = match form {
+        Form::Whole => format!("All of {place}, in the order of its key."),
+        Form::Equal(parts) => format!("What {place} has for this {}.", fields(parts)),
+        Form::Range(leading, last) => {
+            format!("What {place} has {} in this range.", up_to_last(leading, last))
+        }
+        Form::StartingWith(leading, last) => {
+            format!("What {place} has {} starting with this.", up_to_last(leading, last))
+        }
+        Form::Get(parts) => {
+            return doc(&format!(
+                "The row that {place} has for this {}.\n\n\
+                 Cost: one look-up{}; the row is decoded.\n\n\
+                 # Errors\n\nIf the entry or the row cannot be read.",
+                fields(parts),
+                second_look_up(target),
+            ));
+        }
+    };
+    doc(&format!("{what}\n\nCost: {}", scan_cost(target)))
+}
+
+/// `` for this `a` and `b`, and `c` ``, or only `` with `c` ``.
+fn up_to_last(leading: &[KeyPart], last: &KeyPart) -> String {
+    let last = &last.field().name;
+    if leading.is_empty() {
+        format!("with `{last}`")
+    } else {
+        format!("for this {}, and `{last}`", fields(leading))
+    }
+}
+
+fn second_look_up(target: &Target) -> &'static str {
+    match target {
+        Target::Index(index) if !matches!(index.strategy, Strategy::Full) => {
+            " in the index and one in the table"
+        }
+        Target::Index(_) | Target::Rows => "",
+    }
+}
+
+fn scan_cost(target: &Target) -> &'static str {
+    match target {
+        Target::Rows => "one seek, then one step for each row.",
+        Target::Index(index) => match index.strategy {
+            Strategy::Normalized | Strategy::Partial(_) => {
+                "one seek, then one step for each entry; `rows()` follows the reference to the \
+                 table, a second look-up for each row."
+            }
+            Strategy::Full => {
+                "one seek, then one step for each entry; `rows()` needs no second look-up."
+            }
+        },
+    }
+}

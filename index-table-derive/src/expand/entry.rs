@@ -1,0 +1,148 @@
+//! The struct that an entry is read into, and how it is read.
+
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::LitStr;
+
+use super::{Context, allow, docs};
+use crate::model::{Index, Source, Step};
+use crate::types;
+
+/// Expands to:
+///
+/// ```ignore
+/// #[derive(…)]
+/// struct CustomerByTown<'txn> {
+///     town: &'txn str,
+///     id: u64,
+/// }
+/// ```
+pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
+    let (visibility, private, ident) = (&cx.table.visibility, &cx.private, &index.entry.ident);
+    let doc = docs::entry(cx.table, index);
+    let allow = allow();
+    let lifetime = index.entry.borrows().then(|| {
+        let txn = &cx.txn;
+        quote!(<#txn>)
+    });
+    let fields = index.entry.fields().map(|(ident, source)| {
+        let doc = docs::entry_field(source);
+        let ty = match source {
+            Source::Key(part) => part.key_type().key(private, &cx.txn),
+            Source::PrimaryKey(field) => field.ty.key(private, &cx.txn),
+            Source::Included(field) | Source::Row(field) => field.ty.carried(private, &cx.txn),
+        };
+        quote! {
+            #doc
+            #visibility #ident: #ty
+        }
+    });
+    let serde = LitStr::new(&types::text(quote!(#private::serde)), cx.table.row.span());
+    mixed! {
+        #doc
+        #allow
+        #[derive(
+            ::core::fmt::Debug,
+            ::core::clone::Clone,
+            ::core::cmp::PartialEq,
+            #private::serde::Serialize,
+        )]
+        #[serde(crate = #serde)]
+        #visibility struct #ident #lifetime {
+            #(#fields,)*
+        }
+    }
+}
+
+/// Expands to:
+///
+/// ```ignore
+/// impl<'txn> _index_table::IndexEntry<'txn> for CustomerByTown<'txn> {
+///     type Row = Customer;
+///     const SOURCE: _index_table::Source = _index_table::Source::Index(0);
+///     fn decode(mut entry: _index_table::EntryReader<'txn>) -> … { … }
+/// }
+/// ```
+pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
+    let (row, ident) = (&cx.table.row, &index.entry.ident);
+    let position = Literal::usize_unsuffixed(index.position);
+    let txn = &cx.txn;
+    let lifetime = index.entry.borrows().then(|| quote!(<#txn>));
+    let decode = decode(cx, index);
+    mixed! {
+        #[automatically_derived]
+        impl<#txn> _index_table::IndexEntry<#txn> for #ident #lifetime {
+            type Row = #row;
+
+            const SOURCE: _index_table::Source = _index_table::Source::Index(#position);
+
+            fn decode(
+                mut entry: _index_table::EntryReader<#txn>,
+            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                #decode
+            }
+        }
+    }
+}
+
+/// Expands to what is passed over and then to the literal:
+///
+/// ```ignore
+/// entry.skip_key::<String>()?;
+/// _index_table::Ok(Self { town: entry.key::<String>()?, id: entry.primary_key::<u64>()? })
+/// ```
+///
+/// or, where something is passed over between two fields, to statements all the way:
+///
+/// ```ignore
+/// let field0 = entry.key::<String>()?;
+/// entry.skip_primary_key::<String>()?;
+/// let field1 = entry.primary_key::<String>()?;
+/// _index_table::Ok(Self { genre: field0, title: field1 })
+/// ```
+fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
+    let steps = &index.entry.steps;
+    let skips = |step: &&Step| !matches!(step, Step::Keep(..));
+    let leading = steps.iter().take_while(skips).count();
+    let bind = steps.iter().skip(leading).any(|step| skips(&step));
+
+    let mut statements = Vec::new();
+    let mut fields = Vec::new();
+    for step in steps {
+        match step {
+            Step::Keep(ident, source) => {
+                let read = read(cx, source);
+                if bind {
+                    let local = format_ident!("field{}", fields.len(), span = Span::mixed_site());
+                    statements.push(mixed!(let #local = #read;));
+                    fields.push(mixed!(#ident: #local));
+                } else {
+                    fields.push(mixed!(#ident: #read));
+                }
+            }
+            Step::SkipKey(part) => {
+                let ty = part.key_type().tokens(&cx.short);
+                statements.push(mixed!(entry.skip_key::<#ty>()?;));
+            }
+            Step::SkipPrimaryKey(field) => {
+                let ty = field.ty.tokens(&cx.short);
+                statements.push(mixed!(entry.skip_primary_key::<#ty>()?;));
+            }
+        }
+    }
+    mixed! {
+        #(#statements)*
+        _index_table::Ok(Self { #(#fields),* })
+    }
+}
+
+/// Expands to `entry.key::<String>()?` and its like.
+fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
+    let (reader, ty) = match source {
+        Source::Key(part) => (mixed!(key), part.key_type().tokens(&cx.short)),
+        Source::PrimaryKey(field) => (mixed!(primary_key), field.ty.tokens(&cx.short)),
+        Source::Included(field) => (mixed!(included), field.ty.carried(&cx.short, &cx.txn)),
+        Source::Row(field) => (mixed!(field), field.ty.carried(&cx.short, &cx.txn)),
+    };
+    mixed!(entry.#reader::<#ty>()?)
+}

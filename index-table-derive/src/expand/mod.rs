@@ -1,0 +1,112 @@
+//! The model to tokens. Nothing is decided here: what is in the model can be generated.
+//!
+//! Identifiers of our own have the span `mixed_site`, so that a field called `txn` is not mistaken for the transaction.
+//! What a user may look up has the span of the user's token that it stands for.
+
+/// Like [`quote!`](quote::quote), with local names that no field's name can meet.
+macro_rules! mixed {
+    ($($tokens:tt)*) => {
+        ::quote::quote_spanned! { ::proc_macro2::Span::mixed_site()=> $($tokens)* }
+    };
+}
+
+mod docs;
+mod entity;
+mod entry;
+mod queries;
+mod repository;
+
+use proc_macro2::{Span, TokenStream};
+use syn::{Lifetime, Path};
+
+use crate::model::Table;
+
+/// What is written once for every table.
+struct Context<'a> {
+    table: &'a Table,
+    /// The path to what the generated code uses, from where the struct is.
+    private: TokenStream,
+    /// The same, from inside of the block of the implementations.
+    short: TokenStream,
+    /// `'txn`: what is read lives as long as the transaction.
+    txn: Lifetime,
+    /// `'a`: the bounds of a range live as long as they like.
+    bounds: Lifetime,
+    /// `'_`
+    elided: Lifetime,
+}
+
+/// Expands to the repository and the entries, then to a block with all the implementations:
+///
+/// ```ignore
+/// struct CustomerRepository { … }
+/// struct CustomerByTown<'txn> { … }
+/// const _: () = {
+///     use ::index_table::__private as _index_table;
+///     impl _index_table::Entity for Customer { … }
+///     impl<'txn> _index_table::IndexEntry<'txn> for CustomerByTown<'txn> { … }
+///     impl CustomerRepository { … }
+/// };
+/// ```
+pub(crate) fn expand(table: &Table) -> TokenStream {
+    let private = private(&table.krate);
+    let cx = Context {
+        table,
+        private: private.clone(),
+        short: mixed!(_index_table),
+        txn: Lifetime::new("'txn", Span::mixed_site()),
+        bounds: Lifetime::new("'a", Span::mixed_site()),
+        elided: Lifetime::new("'_", Span::mixed_site()),
+    };
+    let repository = repository::declaration(&cx);
+    let entries = table.indexes.iter().map(|index| entry::declaration(&cx, index));
+    let entity = entity::implementation(&cx);
+    let readers = table.indexes.iter().map(|index| entry::implementation(&cx, index));
+    let methods = repository::implementation(&cx);
+    let allow = allow();
+    mixed! {
+        #repository
+        #(#entries)*
+
+        #allow
+        const _: () = {
+            use #private as _index_table;
+            #entity
+            #(#readers)*
+            #methods
+        };
+    }
+}
+
+/// The one module that generated code uses.
+pub(crate) fn private(krate: &Path) -> TokenStream {
+    mixed!(#krate::__private)
+}
+
+/// The lints that are not for generated code to answer.
+pub(crate) fn allow() -> TokenStream {
+    mixed! {
+        #[allow(
+            // Style is the generator's.
+            clippy::all,
+            clippy::pedantic,
+            clippy::nursery,
+            // A program uses some of the methods, and some of the fields of an entry.
+            dead_code,
+            // Names and types are repeated from the fields, and what there is to say of them is said there.
+            deprecated,
+            non_snake_case,
+            non_camel_case_types,
+            private_interfaces,
+            unreachable_pub,
+            // A key is built by calls that return it for the next one.
+            unused_results,
+            // Whether an entry can be copied depends on the types of its fields.
+            missing_copy_implementations,
+            // The same path serves every crate that the macro is used in.
+            unused_qualifications,
+            // A lifetime is named wherever it may be used.
+            single_use_lifetimes
+        )]
+    }
+}

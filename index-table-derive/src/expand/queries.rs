@@ -1,0 +1,138 @@
+//! The methods that ask: one for each query of the model.
+
+use proc_macro2::TokenStream;
+
+use super::{Context, docs};
+use crate::model::{Form, KeyPart, Query, Target};
+
+/// Expands to one method, as [`scan`] and [`get`] show it.
+pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
+    match &query.form {
+        Form::Whole => scan(cx, query, &[], None),
+        Form::Equal(parts) => scan(cx, query, parts, None),
+        Form::Range(leading, last) => scan(cx, query, leading, Some(&range(cx, last))),
+        Form::StartingWith(leading, last) => {
+            scan(cx, query, leading, Some(&starting_with(cx, last)))
+        }
+        Form::Get(parts) => get(cx, query, parts),
+    }
+}
+
+/// What is asked of the last field of a query, where that is not its value.
+struct Last {
+    lifetime: Option<TokenStream>,
+    parameter: TokenStream,
+    bound: TokenStream,
+}
+
+fn range(cx: &Context<'_>, part: &KeyPart) -> Last {
+    let (ident, ty, bounds) = (&part.field().ident, part.key_type(), &cx.bounds);
+    let (argument, key) = (ty.argument(&cx.short, bounds), ty.tokens(&cx.short));
+    Last {
+        lifetime: ty.argument_borrows().then(|| mixed!(, #bounds)),
+        parameter: mixed!(#ident: impl ::core::ops::RangeBounds<#argument>),
+        bound: mixed!(.range::<#key>(#ident)),
+    }
+}
+
+fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
+    let (ident, ty) = (&part.field().ident, part.key_type());
+    let (argument, key) = (ty.argument(&cx.short, &cx.elided), ty.tokens(&cx.short));
+    Last {
+        lifetime: None,
+        parameter: mixed!(#ident: #argument),
+        bound: mixed!(.starting_with::<#key>(#ident)),
+    }
+}
+
+/// Expands to:
+///
+/// ```ignore
+/// fn find_by_town_last_name_range<'txn, 'a>(
+///     &'txn self,
+///     txn: &'txn _index_table::ReadTxn<'_>,
+///     town: &str,
+///     last_name: impl ::core::ops::RangeBounds<&'a str>,
+/// ) -> _index_table::Scan<'txn, CustomerByTownLastName<'txn>> {
+///     self.table.scan(
+///         txn,
+///         _index_table::Bounds::new().equal::<String>(town).range::<String>(last_name),
+///     )
+/// }
+/// ```
+fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>) -> TokenStream {
+    let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
+    let doc = docs::query(cx.table, &query.target, &query.form);
+    let found = found(cx, &query.target, txn);
+    let (parameters, bounds) = equals(cx, equal);
+    let lifetime = last.and_then(|last| last.lifetime.as_ref());
+    let last_parameter = last.map(|last| &last.parameter).into_iter();
+    let last_bound = last.map(|last| &last.bound);
+    mixed! {
+        #doc
+        #v fn #method<#txn #lifetime>(
+            &#txn self,
+            txn: &#txn _index_table::ReadTxn<'_>,
+            #(#parameters,)*
+            #(#last_parameter,)*
+        ) -> _index_table::Scan<#txn, #found> {
+            self.table.scan(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
+        }
+    }
+}
+
+/// Expands to:
+///
+/// ```ignore
+/// fn get_by_email(
+///     &self,
+///     txn: &_index_table::ReadTxn<'_>,
+///     email: &str,
+/// ) -> _index_table::Result<::core::option::Option<Customer>> {
+///     self.table.get_by::<CustomerByEmail<'_>>(
+///         txn,
+///         _index_table::Bounds::new().equal::<String>(email),
+///     )
+/// }
+/// ```
+fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
+    let (v, method, row) = (&cx.table.visibility, &query.method, &cx.table.row);
+    let doc = docs::query(cx.table, &query.target, &query.form);
+    let found = found(cx, &query.target, &cx.elided);
+    let (parameters, bounds) = equals(cx, parts);
+    mixed! {
+        #doc
+        #v fn #method(
+            &self,
+            txn: &_index_table::ReadTxn<'_>,
+            #(#parameters,)*
+        ) -> _index_table::Result<::core::option::Option<#row>> {
+            self.table.get_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+        }
+    }
+}
+
+/// Expands to `town: &str` and `.equal::<String>(town)` for each field.
+fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenStream>) {
+    let one = |part: &KeyPart| {
+        let (ident, ty) = (&part.field().ident, part.key_type());
+        let (argument, key) = (ty.argument(&cx.short, &cx.elided), ty.tokens(&cx.short));
+        (mixed!(#ident: #argument), mixed!(.equal::<#key>(#ident)))
+    };
+    parts.iter().map(one).unzip()
+}
+
+/// Expands to the type of what is found: the row, or the entry of an index.
+fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenStream {
+    match target {
+        Target::Rows => {
+            let row = &cx.table.row;
+            mixed!(#row)
+        }
+        Target::Index(index) => {
+            let entry = &index.entry;
+            let (ident, lifetime) = (&entry.ident, entry.borrows().then(|| mixed!(<#lifetime>)));
+            mixed!(#ident #lifetime)
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What stands in for a repository where none can be generated, beside the errors that say why.
+//!
+//! A program with such a mistake calls the repository's methods all the same. With these it gets the one message that
+//! matters, and not one more for each call.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{DeriveInput, Ident};
+
+use crate::expand;
+use crate::lower::Inert;
+
+/// Expands to a repository whose methods take any key and never return.
+///
+/// ```ignore
+/// struct ShapeRepository;
+/// const _: () = {
+///     impl ShapeRepository {
+///         fn open(_: &_index_table::Store) -> _index_table::Result<Self> { loop {} }
+///         fn get(&self, _: &_index_table::ReadTxn<'_>, _: impl Sized) -> … { loop {} }
+///         …
+///     }
+/// };
+/// ```
+pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
+    let (visibility, row) = (&input.vis, &input.ident);
+    let Inert { krate, repository } = inert;
+    let private = expand::private(krate);
+    let allow = expand::allow();
+    let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
+    // The parameters go to each method, so that the repository itself can be named without them.
+    let row = quote!(#row #ty_generics);
+    let read = quote!(&_index_table::ReadTxn<'_>);
+    let write = quote!(&mut _index_table::WriteTxn<'_>);
+    let method = |name: &str, parameters: TokenStream, found: TokenStream| {
+        let name = Ident::new(name, Span::call_site());
+        quote! {
+            #[doc(hidden)]
+            #visibility fn #name #impl_generics(
+                &self,
+                #parameters
+            ) -> _index_table::Result<#found> #where_clause {
+                loop {}
+            }
+        }
+    };
+    let methods = [
+        method("insert", quote!(_: #write, _: &#row), quote!(())),
+        method("put", quote!(_: #write, _: &#row), quote!(())),
+        method(
+            "update",
+            quote!(_: #write, _: impl ::core::marker::Sized, _: impl ::core::ops::FnOnce(&mut #row)),
+            quote!(bool),
+        ),
+        method("delete", quote!(_: #write, _: impl ::core::marker::Sized), quote!(bool)),
+        method(
+            "get",
+            quote!(_: #read, _: impl ::core::marker::Sized),
+            quote!(::core::option::Option<#row>),
+        ),
+    ];
+    quote! {
+        #[doc(hidden)]
+        #allow
+        #[derive(::core::fmt::Debug, ::core::clone::Clone)]
+        #visibility struct #repository;
+
+        #allow
+        const _: () = {
+            use #private as _index_table;
+
+            #[automatically_derived]
+            impl #repository {
+                #[doc(hidden)]
+                #visibility fn open(_: &_index_table::Store) -> _index_table::Result<Self> {
+                    loop {}
+                }
+
+                #(#methods)*
+            }
+        };
+    }
+}

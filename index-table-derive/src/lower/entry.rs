@@ -1,0 +1,114 @@
+//! What an entry of each index consists of, and how it is read.
+
+use std::rc::Rc;
+
+use proc_macro2::Span;
+use syn::Ident;
+
+use super::index::{Draft, Scope};
+use crate::model::{Entry, Field, Index, KeyPart, Source, Step, Strategy};
+use crate::names;
+
+/// Completes the indexes with their entries. One whose entry cannot be named is left out.
+pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index>, Span)> {
+    let mut indexes = Vec::new();
+    for draft in drafts {
+        let ident = names::entry(scope.row, &draft.name, draft.span);
+        let described = format!("the entry of the index `{}`", draft.name);
+        let advice = "give the index another name with `name = \"…\"`";
+        if !scope.types.take(&ident, described, advice, scope.errors) {
+            continue;
+        }
+        let steps = match &draft.strategy {
+            Strategy::Normalized => with_primary_key(&draft.parts, scope.primary_key, &[]),
+            Strategy::Partial(included) => {
+                with_primary_key(&draft.parts, scope.primary_key, included)
+            }
+            Strategy::Full => whole_row(scope, &draft.parts),
+        };
+        let entry = Entry { ident, steps: distinct(scope, &draft, steps) };
+        let Draft { span, name, named, parts, strategy, unique, .. } = draft;
+        let position = indexes.len();
+        let index = Index { position, name, named, parts, strategy, unique, entry };
+        indexes.push((Rc::new(index), span));
+    }
+    indexes
+}
+
+/// The key, the primary key and what is included.
+fn with_primary_key(
+    parts: &[KeyPart],
+    primary_key: &[Rc<Field>],
+    included: &[Rc<Field>],
+) -> Vec<Step> {
+    let key = parts
+        .iter()
+        .map(|part| Step::Keep(part.field().ident.clone(), Source::Key(part.clone())));
+    let mut primary: Vec<Step> = primary_key
+        .iter()
+        .map(|field| {
+            if parts.iter().any(|part| !part.is_each() && Rc::ptr_eq(part.field(), field)) {
+                Step::SkipPrimaryKey(Rc::clone(field))
+            } else {
+                Step::Keep(carried_name(field, parts), Source::PrimaryKey(Rc::clone(field)))
+            }
+        })
+        .collect();
+    // Passing over a field has a use only where another one follows.
+    while matches!(primary.last(), Some(Step::SkipPrimaryKey(_))) {
+        primary.pop();
+    }
+    let included = included.iter().map(|field| {
+        Step::Keep(carried_name(field, parts), Source::Included(Rc::clone(field)))
+    });
+    key.chain(primary).chain(included).collect()
+}
+
+/// The row, whose fields the key repeats: all but the element of a collection.
+fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
+    let upto_element =
+        parts.iter().position(KeyPart::is_each).map_or(0, |position| position + 1);
+    let key = parts.iter().take(upto_element).map(|part| {
+        if part.is_each() {
+            Step::Keep(part.field().ident.clone(), Source::Key(part.clone()))
+        } else {
+            Step::SkipKey(part.clone())
+        }
+    });
+    let row = scope.fields.iter().map(|declared| {
+        let field = &declared.field;
+        Step::Keep(carried_name(field, parts), Source::Row(Rc::clone(field)))
+    });
+    key.chain(row).collect()
+}
+
+/// The name of a field that is carried as a whole: another one if its elements have its own.
+fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
+    let has_elements = |part: &KeyPart| part.is_each() && Rc::ptr_eq(part.field(), field);
+    if parts.iter().any(has_elements) { names::collection(field) } else { field.ident.clone() }
+}
+
+/// Leaves out what would be a second field of one name: a field that is called as a collection is beside its elements.
+fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
+    let mut taken = Vec::new();
+    let mut is_first = |ident: &Ident| {
+        let name = names::plain(ident);
+        let first = !taken.contains(&name);
+        taken.push(name);
+        first
+    };
+    let keep = |step: &Step| match step {
+        Step::Keep(ident, _) if !is_first(ident) => {
+            scope.errors.error(
+                draft.span,
+                format!(
+                    "an entry of this index would have two fields `{ident}`: the one of this name \
+                     and the collection whose element is in the key; rename the field"
+                ),
+            );
+            false
+        }
+        _ => true,
+    };
+    steps.into_iter().filter(keep).collect()
+}

@@ -1,0 +1,376 @@
+//! The rules of `#[index(…)]`.
+
+use std::rc::Rc;
+
+use proc_macro2::Span;
+use syn::ext::IdentExt as _;
+use syn::parse::Parser as _;
+use syn::{Ident, LitStr};
+
+use super::{Declared, LONGEST_NAME, no_encoding, too_long};
+use crate::attr::index::{IndexAttr, PartAttr, PartKind};
+use crate::attr::keys::{self, Form, IndexKey, INDEX_KEYS};
+use crate::diagnostics::{Diagnostics, listed, suggestion};
+use crate::model::{Field, KeyPart, Strategy};
+use crate::names::{self, Types};
+use crate::types::{self, DataType};
+
+/// What the rules of an index look at besides its attribute.
+pub(super) struct Scope<'a> {
+    pub(super) row: &'a Ident,
+    pub(super) fields: &'a [Declared<'a>],
+    pub(super) primary_key: &'a [Rc<Field>],
+    pub(super) types: Types,
+    pub(super) errors: &'a Diagnostics,
+}
+
+/// An index that has been checked but for what concerns its entries.
+pub(super) struct Draft {
+    /// Where what is generated for it points to.
+    pub(super) span: Span,
+    pub(super) name: String,
+    pub(super) named: bool,
+    pub(super) parts: Vec<KeyPart>,
+    pub(super) strategy: Strategy,
+    pub(super) unique: bool,
+    /// A mistake was repaired by a guess, so nothing else about it is worth a message.
+    guessed: bool,
+}
+
+/// The strategies by their names.
+const STRATEGIES: [&str; 3] = [NORMALIZED, PARTIAL, FULL];
+const NORMALIZED: &str = "normalized";
+const PARTIAL: &str = "partial";
+const FULL: &str = "full";
+
+pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
+    let mut drafts: Vec<Draft> = Vec::new();
+    for attribute in attributes {
+        if let Some(draft) = lower(scope, attribute)
+            && is_new(&draft, &drafts, scope.errors)
+        {
+            drafts.push(draft);
+        }
+    }
+    drafts
+}
+
+fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
+    let errors = scope.errors;
+    let mut keys =
+        KeyParts { scope, parts: Vec::new(), sound: true, guessed: false, unique: false };
+    for part in &attribute.parts {
+        keys.add(part);
+    }
+    let KeyParts { parts, sound, guessed, unique, .. } = keys;
+    let sound = sound && !attribute.incomplete;
+    if parts.is_empty() && sound {
+        errors.error(attribute.span, "this index has no fields: `#[index(field)]`");
+    }
+    if let Some(sparse) = &attribute.sparse {
+        errors.error(sparse.key, unavailable("sparse"));
+    }
+    if let Some(filter) = &attribute.filter {
+        let method = &filter.value;
+        errors.error(filter.key, unavailable(&format!("filter = {method}")));
+    }
+    let strategy = strategy(scope, attribute, &parts);
+    let given = attribute.name.as_ref().and_then(|name| given_name(&name.value, errors));
+    if parts.is_empty() || !sound {
+        return None;
+    }
+
+    let span = attribute.parts.first().map_or(attribute.span, |part| part.kind.span());
+    let named = given.is_some();
+    let name = given.unwrap_or_else(|| names::index(&parts));
+    if !named && name.len() > LONGEST_NAME {
+        errors.error(span, too_long("index", &name));
+    }
+    let unique = unique || attribute.unique.is_some();
+    Some(Draft { span, name, named, parts, strategy, unique, guessed })
+}
+
+/// Whether no earlier index is the same. The first one stays.
+fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
+    let Some(other) = drafts.iter().find(|other| other.name == draft.name) else { return true };
+    // What was guessed may well be wrong.
+    if draft.guessed || other.guessed {
+        return false;
+    }
+    let same = draft.parts.len() == other.parts.len()
+        && draft.parts.iter().zip(&other.parts).all(|(a, b)| a.same(b));
+    let name = &draft.name;
+    let message = if same && !draft.named {
+        format!(
+            "there is an index over these fields already; if both are meant, tell them apart with \
+             `name = \"…\"` (this one is `{name}` too)"
+        )
+    } else {
+        format!("there is an index `{name}` already; tell them apart with `name = \"…\"`")
+    };
+    errors.error(draft.span, message);
+    false
+}
+
+impl PartKind {
+    fn span(&self) -> Span {
+        match self {
+            Self::Field(field)
+            | Self::Each(field)
+            | Self::Desc { field, .. }
+            | Self::Hash { field, .. } => field.span(),
+            Self::Computed { method, .. } => method.span(),
+        }
+    }
+}
+
+/// Gathers the parts of a key.
+struct KeyParts<'s, 'a> {
+    scope: &'s Scope<'a>,
+    parts: Vec<KeyPart>,
+    /// No part is missing.
+    sound: bool,
+    /// A misspelt field was replaced.
+    guessed: bool,
+    /// A bare word turned out to be a misspelt `unique`.
+    unique: bool,
+}
+
+impl<'a> KeyParts<'_, 'a> {
+    fn add(&mut self, part: &PartAttr) {
+        let errors = self.scope.errors;
+        match &part.kind {
+            PartKind::Field(word) => self.plain(word, part.late),
+            PartKind::Each(field) => self.each(field, part.late),
+            // The field stands for itself, so that the methods are there.
+            PartKind::Desc { keyword, field } | PartKind::Hash { keyword, field } => {
+                errors.error(keyword.span(), unavailable(&format!("{keyword}({field})")));
+                self.plain(field, part.late);
+            }
+            PartKind::Computed { keyword, method, ty } => {
+                let usage = format!("{keyword}({method}: {})", types::text(ty));
+                errors.error(keyword.span(), unavailable(&usage));
+                self.sound = false;
+            }
+        }
+    }
+
+    fn plain(&mut self, word: &Ident, late: bool) {
+        let Some(declared) = self.resolve(word, late) else { return };
+        if types::has_no_encoding(declared.ty) {
+            // A field of the primary key has been reported where it is declared.
+            if !declared.primary_key {
+                self.scope.errors.error(word.span(), no_encoding(declared));
+            }
+            self.sound = false;
+            return;
+        }
+        self.push(word, KeyPart::Plain(Rc::clone(&declared.field)));
+    }
+
+    fn each(&mut self, word: &Ident, late: bool) {
+        let errors = self.scope.errors;
+        let Some(declared) = self.resolve(word, late) else { return };
+        let Field { name, declared: ty, .. } = &*declared.field;
+        if types::is_no_collection(declared.ty) {
+            errors.error(
+                word.span(),
+                format!(
+                    "`each({name})` makes an entry for each element, and `{ty}` is no collection; \
+                     the value itself is indexed by `{name}`"
+                ),
+            );
+            self.push(word, KeyPart::Plain(Rc::clone(&declared.field)));
+            return;
+        }
+        if self.parts.iter().any(KeyPart::is_each) {
+            errors.error(
+                word.span(),
+                "an index has at most one `each`: two would make an entry for every pair of \
+                 elements",
+            );
+            self.sound = false;
+            return;
+        }
+        let element = DataType::element_of(declared.ty);
+        self.push(word, KeyPart::Each(Rc::clone(&declared.field), element));
+    }
+
+    fn push(&mut self, word: &Ident, part: KeyPart) {
+        if self.parts.iter().any(|other| Rc::ptr_eq(other.field(), part.field())) {
+            if !self.guessed {
+                let message = format!("`{}` is in this index already", part.field().name);
+                self.scope.errors.error(word.span(), message);
+            }
+            return;
+        }
+        self.parts.push(part);
+    }
+
+    /// The field that a word names, or the one that it was probably meant to name.
+    fn resolve(&mut self, word: &Ident, late: bool) -> Option<&'a Declared<'a>> {
+        let Scope { fields, errors, .. } = *self.scope;
+        let name = names::plain(word);
+        if let Some(declared) = find(fields, &name) {
+            if late {
+                let message = format!("the fields come before the options; move `{name}` forward");
+                errors.error(word.span(), message);
+            }
+            return Some(declared);
+        }
+        if let Some(key) = keys::find(INDEX_KEYS, &name) {
+            let message = match key.form {
+                Form::Value => format!("`{name}` needs a value: `{}`", key.usage),
+                Form::Call | Form::Flag => format!("this is written `{}`", key.usage),
+            };
+            errors.error(word.span(), message);
+            self.sound &= key.form != Form::Call;
+            return None;
+        }
+        if late {
+            errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
+            self.unique |= meant_unique(&name);
+            return None;
+        }
+
+        let flags = INDEX_KEYS.iter().filter(|key| key.form == Form::Flag).map(|key| key.name);
+        let candidates = field_names(fields).chain(flags);
+        let meant = suggestion(&name, candidates);
+        errors.error(word.span(), unknown_field(self.scope, &name, meant));
+        match meant.and_then(|meant| find(fields, meant)) {
+            Some(declared) => {
+                self.guessed = true;
+                Some(declared)
+            }
+            None if meant.is_some() => {
+                self.unique |= meant_unique(&name);
+                None
+            }
+            None => {
+                self.sound = false;
+                None
+            }
+        }
+    }
+}
+
+/// Whether a bare word is a misspelt `unique`.
+fn meant_unique(name: &str) -> bool {
+    let unique = INDEX_KEYS.iter().filter(|key| key.key == IndexKey::Unique);
+    suggestion(name, unique.map(|key| key.name)).is_some()
+}
+
+/// The strategy that the options come to. Whatever is wrong with them, the fields that can be included are kept.
+fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPart]) -> Strategy {
+    let errors = scope.errors;
+    let included = attribute.include.as_ref().map(|include| {
+        if include.value.is_empty() {
+            errors.error(include.key, "this list is empty; name the fields to include, or leave it out");
+        }
+        included(scope, &include.value, parts)
+    });
+    let carrying = match included {
+        Some(fields) if !fields.is_empty() => Strategy::Partial(fields),
+        _ => Strategy::Normalized,
+    };
+    let Some(given) = &attribute.strategy else { return carrying };
+
+    let word = given.value.value();
+    match (word.as_str(), &attribute.include) {
+        (NORMALIZED | FULL, Some(include)) => {
+            let reason =
+                if word == FULL { "carries the whole row anyway" } else { "carries no fields" };
+            errors.error(
+                include.key,
+                format!("a {word} index {reason}; fields are included with `strategy = \"{PARTIAL}\"`"),
+            );
+            if word == FULL { Strategy::Full } else { carrying }
+        }
+        (PARTIAL, None) => {
+            errors.error(
+                given.value.span(),
+                "a partial index carries the fields that it names: add `include = [field]`",
+            );
+            carrying
+        }
+        (FULL, None) => Strategy::Full,
+        (NORMALIZED | PARTIAL, _) => carrying,
+        _ => {
+            let meant = suggestion(&word, STRATEGIES);
+            let advice = match meant {
+                Some(meant) => format!("did you mean `\"{meant}\"`?"),
+                None => format!("there are {}", listed(STRATEGIES)),
+            };
+            errors.error(given.value.span(), format!("there is no strategy `{word}`; {advice}"));
+            if meant == Some(FULL) { Strategy::Full } else { carrying }
+        }
+    }
+}
+
+/// The fields of an include list that can be included.
+fn included(scope: &Scope<'_>, words: &[Ident], parts: &[KeyPart]) -> Vec<Rc<Field>> {
+    let Scope { fields, errors, .. } = *scope;
+    let mut included: Vec<Rc<Field>> = Vec::new();
+    for word in words {
+        let name = names::plain(word);
+        let exact = find(fields, &name);
+        let meant = exact.or_else(|| {
+            let meant = suggestion(&name, field_names(fields));
+            errors.error(word.span(), unknown_field(scope, &name, meant));
+            find(fields, meant?)
+        });
+        let Some(Declared { field, .. }) = meant else { continue };
+
+        let in_key = |part: &KeyPart| !part.is_each() && Rc::ptr_eq(part.field(), field);
+        let mistake = if parts.iter().any(in_key) {
+            format!("`{name}` is in the key of this index, so every entry has it already")
+        } else if scope.primary_key.iter().any(|key| Rc::ptr_eq(key, field)) {
+            format!("`{name}` is in the primary key, which every entry carries already")
+        } else if included.iter().any(|other| Rc::ptr_eq(other, field)) {
+            format!("`{name}` is included already")
+        } else {
+            included.push(Rc::clone(field));
+            continue;
+        };
+        // A field that was guessed has its message.
+        if exact.is_some() {
+            errors.error(word.span(), mistake);
+        }
+    }
+    included
+}
+
+fn unknown_field(scope: &Scope<'_>, name: &str, meant: Option<&str>) -> String {
+    let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+    format!("`{}` has no field `{name}`{advice}", scope.row)
+}
+
+/// The name in `name = "…"`, if it is one.
+fn given_name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
+    let name = given.value();
+    // The name becomes the end of an identifier, so a keyword will do.
+    let is_identifier = name != "_"
+        && Ident::parse_any.parse_str(&name).is_ok_and(|ident| ident == name && ident.unraw() == name);
+    if !is_identifier {
+        let message = format!("`{name}` is no identifier, and the methods are named by it");
+        errors.error(given.span(), message);
+    } else if name.len() > LONGEST_NAME {
+        errors.error(given.span(), too_long("index", &name));
+    } else {
+        return Some(name);
+    }
+    None
+}
+
+/// The field of this name.
+fn find<'a>(fields: &'a [Declared<'a>], name: &str) -> Option<&'a Declared<'a>> {
+    fields.iter().find(|declared| declared.field.name == name)
+}
+
+fn field_names<'a>(fields: &'a [Declared<'a>]) -> impl Iterator<Item = &'a str> {
+    fields.iter().map(|declared| declared.field.name.as_str())
+}
+
+fn unavailable(usage: &str) -> String {
+    format!("`{usage}` is not available in this release")
+}

@@ -1,0 +1,242 @@
+//! Attributes to the model: every rule that concerns more than one token is here, and every default.
+//!
+//! A mistake is reported and then repaired, or the part it is in is left out, so that what is generated beside the
+//! errors still has the methods that the rest of the program calls.
+
+mod entry;
+mod index;
+mod serde;
+
+use std::rc::Rc;
+
+use syn::{Data, DeriveInput, Fields, Ident, Path, Type, parse_quote};
+
+use crate::attr::serde::SerdeKey;
+use crate::attr::table::TableAttr;
+use crate::attr::{self, StructAttrs};
+use crate::diagnostics::Diagnostics;
+use crate::model::{Field, Table};
+use crate::names::{self, Types};
+use crate::types::{self, DataType};
+
+/// What can be generated.
+pub(crate) enum Lowered {
+    Table(Table),
+    /// Nothing sound, whatever the indexes say. An error has been reported.
+    Inert(Inert),
+}
+
+/// What is known of a struct that cannot be a table.
+pub(crate) struct Inert {
+    pub(crate) krate: Path,
+    pub(crate) repository: Ident,
+}
+
+/// The on-disk name of a table or an index is at most this long, in bytes.
+const LONGEST_NAME: usize = 100;
+
+/// A field as the rules see it: with its attributes and where they are.
+struct Declared<'a> {
+    field: Rc<Field>,
+    ty: &'a Type,
+    primary_key: bool,
+    serde: Vec<SerdeKey>,
+}
+
+/// Checks the struct and resolves every default.
+pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
+    let attributes = attr::on_struct(&input.attrs, errors);
+    let krate = match &attributes.table.krate {
+        Some(path) => path.value.clone(),
+        None => parse_quote!(::index_table),
+    };
+    let repository = match &attributes.table.repository {
+        Some(ident) => ident.value.clone(),
+        None => names::repository(&input.ident),
+    };
+    let fields = declared_fields(input, errors);
+    match table(input, &attributes, fields, &krate, &repository, errors) {
+        Some(table) => Lowered::Table(table),
+        None => Lowered::Inert(Inert { krate, repository }),
+    }
+}
+
+fn table(
+    input: &DeriveInput,
+    attributes: &StructAttrs,
+    fields: Option<Vec<Declared<'_>>>,
+    krate: &Path,
+    repository: &Ident,
+    errors: &Diagnostics,
+) -> Option<Table> {
+    let name = table_name(&attributes.table, &input.ident, errors);
+    let version = version(&attributes.table, errors);
+    let fields = fields?;
+    let primary_key = primary_key(&input.ident, &fields, errors);
+
+    let mut types = Types::default();
+    let row = format!("the struct `{}` itself", input.ident);
+    types.take(&input.ident, row, "", errors);
+    let advice = "choose another name with `#[table(repository = …)]`";
+    types.take(repository, "the repository".to_owned(), advice, errors);
+
+    let mut scope = index::Scope {
+        row: &input.ident,
+        fields: &fields,
+        primary_key: &primary_key,
+        types,
+        errors,
+    };
+    let mut indexes = index::lower_all(&mut scope, &attributes.indexes);
+    serde::check(&attributes.serde, &fields, &mut indexes, errors);
+    let indexes = entry::finish(&mut scope, indexes);
+
+    let queries = names::queries(&primary_key, &indexes, errors);
+    Some(Table {
+        krate: krate.clone(),
+        visibility: input.vis.clone(),
+        row: input.ident.clone(),
+        repository: repository.clone(),
+        name,
+        version,
+        fields: fields.into_iter().map(|declared| declared.field).collect(),
+        // A key that nothing can be stored under: there is no table then.
+        primary_key: if primary_key.is_empty() { return None } else { primary_key },
+        indexes: indexes.into_iter().map(|(index, _)| index).collect(),
+        queries,
+    })
+}
+
+/// The fields of a struct with named fields and without parameters, and nothing else.
+fn declared_fields<'a>(input: &'a DeriveInput, errors: &Diagnostics) -> Option<Vec<Declared<'a>>> {
+    let row = &input.ident;
+    let generic = input.generics.params.first().is_some();
+    if generic {
+        errors.error_on(
+            &input.generics,
+            "a row is stored, so its type has one form and owns what it holds: `IndexTable` \
+             cannot be derived for a struct with type, const or lifetime parameters",
+        );
+    }
+    let shape = match &input.data {
+        Data::Struct(data) => match &data.fields {
+            Fields::Named(fields) => {
+                let declared: Vec<_> =
+                    fields.named.iter().filter_map(|field| declare(field, errors)).collect();
+                return (!generic).then_some(declared);
+            }
+            Fields::Unnamed(_) => "its fields are known by their names, so not for a tuple struct",
+            Fields::Unit => "it needs a primary key, so not for a unit struct",
+        },
+        Data::Enum(_) => "a row has the same fields each time, so not for an enum",
+        Data::Union(_) => "a row has all of its fields, so not for a union",
+    };
+    errors.error(
+        row.span(),
+        format!("`IndexTable` is derived for structs with named fields: {shape}"),
+    );
+    None
+}
+
+fn declare<'a>(field: &'a syn::Field, errors: &Diagnostics) -> Option<Declared<'a>> {
+    let attributes = attr::on_field(field, errors);
+    let ident = field.ident.clone()?;
+    Some(Declared {
+        field: Rc::new(Field {
+            name: names::plain(&ident),
+            ident,
+            ty: DataType::of(&field.ty),
+            declared: types::text(&field.ty),
+        }),
+        ty: &field.ty,
+        primary_key: attributes.primary_key,
+        serde: attributes.serde,
+    })
+}
+
+/// The name in `#[table(name = "…")]`, or the struct's own.
+fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
+    let default = names::table(row);
+    let (name, span) = match &table.name {
+        Some(name) => (name.value.value(), name.value.span()),
+        None => (default.clone(), row.span()),
+    };
+    let given = table.name.is_some();
+    let mut letters = name.chars();
+    let valid = letters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
+        && letters.all(|letter| matches!(letter, '_' | '-') || letter.is_ascii_alphanumeric());
+    if !valid {
+        let advice = if given { "" } else { "; choose one with `#[table(name = \"…\")]`" };
+        errors.error(
+            span,
+            format!(
+                "`{name}` is no name for a table: it is a letter or `_`, then letters, digits, \
+                 `_` and `-`, all of them ASCII{advice}"
+            ),
+        );
+    } else if name.len() > LONGEST_NAME {
+        errors.error(span, too_long("table", &name));
+    } else {
+        return name;
+    }
+    default
+}
+
+fn too_long(what: &str, name: &str) -> String {
+    format!(
+        "the name of this {what} has {} bytes, and {LONGEST_NAME} is the most; choose another \
+         with `name = \"…\"`",
+        name.len()
+    )
+}
+
+fn version(table: &TableAttr, errors: &Diagnostics) -> u32 {
+    const FIRST: u32 = 1;
+    let Some(version) = &table.version else { return FIRST };
+    match version.value.base10_parse() {
+        Ok(version) if version >= FIRST => version,
+        _ => {
+            let message = format!("a version is a whole number from {FIRST} to {}", u32::MAX);
+            errors.error(version.value.span(), message);
+            FIRST
+        }
+    }
+}
+
+/// The fields of the primary key; the first field that could be one if there is a mistake.
+fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Vec<Rc<Field>> {
+    let marked: Vec<_> = fields.iter().filter(|declared| declared.primary_key).collect();
+    if marked.is_empty() {
+        errors.error(
+            row.span(),
+            "this table has no primary key; mark the field that identifies a row with \
+             `#[primary_key]`, or several for a composite key",
+        );
+    }
+    for declared in &marked {
+        if types::has_no_encoding(declared.ty) {
+            errors.error_on(declared.ty, no_encoding(declared));
+        }
+    }
+    let (usable, unusable): (Vec<_>, Vec<_>) =
+        marked.into_iter().partition(|declared| !types::has_no_encoding(declared.ty));
+    if !usable.is_empty() && unusable.is_empty() {
+        return usable.into_iter().map(|declared| Rc::clone(&declared.field)).collect();
+    }
+    let stand_in = fields.iter().find(|declared| !types::has_no_encoding(declared.ty));
+    stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
+}
+
+fn no_encoding(declared: &Declared<'_>) -> String {
+    let Field { name, declared: ty, .. } = &*declared.field;
+    let advice = if types::is_collection(declared.ty) {
+        format!("; `each({name})` makes an entry for each of its elements")
+    } else {
+        String::new()
+    };
+    format!(
+        "`{name}` is of type `{ty}`, which has no key encoding; a key is made of integers, floats, \
+         `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, `Option`s of these and types that \
+         implement `Key`{advice}"
+    )
+}

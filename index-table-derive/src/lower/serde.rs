@@ -1,0 +1,132 @@
+//! Serde attributes that a stored row cannot have.
+//!
+//! A row is stored without the names of its fields and without marks between them, so what is read has to be what was
+//! written, field by field. An entry that carries fields reads each of them by itself.
+
+use std::fmt::Display;
+use std::rc::Rc;
+
+use super::Declared;
+use super::index::Draft;
+use crate::attr::serde::SerdeKey;
+use crate::diagnostics::{Diagnostics, listed};
+use crate::model::{Field, Strategy};
+
+/// Reports the attributes that break the format. An index that cannot carry what it should is left with its key.
+pub(super) fn check(
+    on_struct: &[SerdeKey],
+    fields: &[Declared<'_>],
+    drafts: &mut [Draft],
+    errors: &Diagnostics,
+) {
+    let full = drafts
+        .iter()
+        .find(|draft| matches!(draft.strategy, Strategy::Full))
+        .map(|draft| draft.name.clone());
+    for key in on_struct {
+        check_struct(key, full.as_deref(), errors);
+    }
+    for declared in fields {
+        let field = &declared.field;
+        let needed = Need {
+            in_key: declared.primary_key || drafts.iter().any(|draft| has_in_key(draft, field)),
+            carried: full.is_some() || drafts.iter().any(|draft| includes(draft, field)),
+        };
+        if !check_field(declared, &needed, errors) {
+            for draft in drafts.iter_mut() {
+                leave_out(draft, field);
+            }
+        }
+    }
+}
+
+/// What the indexes need a field for.
+struct Need {
+    in_key: bool,
+    /// In an entry, beside the key.
+    carried: bool,
+}
+
+fn check_struct(key: &SerdeKey, full: Option<&str>, errors: &Diagnostics) {
+    let name = &key.name;
+    match (name.as_str(), full) {
+        ("tag" | "untagged" | "content", _) => {
+            report(key, "a row is stored without the names that this adds", errors);
+        }
+        ("from" | "try_from" | "into" | "remote", Some(index)) => {
+            let reason = format!(
+                "the entries of the full index `{index}` read the fields of the struct itself"
+            );
+            report(key, reason, errors);
+        }
+        _ => {}
+    }
+}
+
+/// Reports what is wrong with a field, and whether entries can carry it.
+fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bool {
+    let has = |name: &str| declared.serde.iter().any(|key| key.name == name);
+    let mut carriable = true;
+    for key in &declared.serde {
+        match key.name.as_str() {
+            "skip_serializing_if" => {
+                let reason = "a row is stored without the names of its fields, so none can be \
+                              left out";
+                report(key, reason, errors);
+            }
+            "flatten" => {
+                let reason = "a row is stored without the names that this needs";
+                report(key, reason, errors);
+                carriable = false;
+            }
+            "skip" | "skip_serializing" | "skip_deserializing" if need.in_key || need.carried => {
+                let place = if need.in_key { "a key" } else { "an index" };
+                report(key, format!("a field of {place} has to be stored with its row"), errors);
+                carriable = false;
+            }
+            "skip_serializing" if !has("skip_deserializing") => {
+                report(key, "what is not written cannot be read; use `skip`", errors);
+            }
+            "skip_deserializing" if !has("skip_serializing") => {
+                report(key, "what is written has to be read; use `skip`", errors);
+            }
+            "with" | "serialize_with" | "deserialize_with" if need.carried => {
+                let reason = "an entry reads its fields one by one, by their types; carrying a \
+                              field that has its own form is not available in this release";
+                report(key, reason, errors);
+                carriable = false;
+            }
+            _ => {}
+        }
+    }
+    carriable
+}
+
+fn report(key: &SerdeKey, reason: impl Display, errors: &Diagnostics) {
+    let attribute = listed([key.name.as_str()]);
+    errors.error(key.span, format!("serde's {attribute} cannot be used in a table: {reason}"));
+}
+
+fn has_in_key(draft: &Draft, field: &Rc<Field>) -> bool {
+    draft.parts.iter().any(|part| Rc::ptr_eq(part.field(), field))
+}
+
+fn includes(draft: &Draft, field: &Rc<Field>) -> bool {
+    match &draft.strategy {
+        Strategy::Partial(included) => included.iter().any(|other| Rc::ptr_eq(other, field)),
+        Strategy::Normalized | Strategy::Full => false,
+    }
+}
+
+fn leave_out(draft: &mut Draft, field: &Rc<Field>) {
+    match &mut draft.strategy {
+        Strategy::Normalized => {}
+        Strategy::Partial(included) => {
+            included.retain(|other| !Rc::ptr_eq(other, field));
+            if included.is_empty() {
+                draft.strategy = Strategy::Normalized;
+            }
+        }
+        Strategy::Full => draft.strategy = Strategy::Normalized,
+    }
+}

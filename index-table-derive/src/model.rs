@@ -1,0 +1,178 @@
+//! What is generated from: a table whose every rule has been checked and whose every default is resolved.
+
+use std::rc::Rc;
+
+use syn::{Ident, Path, Visibility};
+
+use crate::types::DataType;
+
+/// A struct that is stored as a table.
+pub(crate) struct Table {
+    /// The path of the crate that generated code goes through.
+    pub(crate) krate: Path,
+    pub(crate) visibility: Visibility,
+    /// The struct itself.
+    pub(crate) row: Ident,
+    pub(crate) repository: Ident,
+    pub(crate) name: String,
+    pub(crate) version: u32,
+    /// In order of declaration.
+    pub(crate) fields: Vec<Rc<Field>>,
+    /// Never empty.
+    pub(crate) primary_key: Vec<Rc<Field>>,
+    pub(crate) indexes: Vec<Rc<Index>>,
+    /// The methods that ask, in the order in which they are generated.
+    pub(crate) queries: Vec<Query>,
+}
+
+/// A field of the struct.
+pub(crate) struct Field {
+    /// As it is accessed, with its `r#` if it has one.
+    pub(crate) ident: Ident,
+    /// As it is named, without.
+    pub(crate) name: String,
+    pub(crate) ty: DataType,
+    /// The type as text.
+    pub(crate) declared: String,
+}
+
+/// One part of an index's key.
+#[derive(Clone)]
+pub(crate) enum KeyPart {
+    /// The value of a field.
+    Plain(Rc<Field>),
+    /// Each element of a collection, of the given type.
+    Each(Rc<Field>, DataType),
+}
+
+impl KeyPart {
+    /// The field it is taken from.
+    pub(crate) fn field(&self) -> &Rc<Field> {
+        match self {
+            Self::Plain(field) | Self::Each(field, _) => field,
+        }
+    }
+
+    /// The type of what is in the key.
+    pub(crate) fn key_type(&self) -> &DataType {
+        match self {
+            Self::Plain(field) => &field.ty,
+            Self::Each(_, element) => element,
+        }
+    }
+
+    pub(crate) fn is_each(&self) -> bool {
+        matches!(self, Self::Each(..))
+    }
+
+    /// Whether the same key is built from both.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.is_each() == other.is_each() && Rc::ptr_eq(self.field(), other.field())
+    }
+}
+
+/// One index table.
+pub(crate) struct Index {
+    /// Its place among the indexes.
+    pub(crate) position: usize,
+    /// Both on disk and in the names of methods.
+    pub(crate) name: String,
+    /// The name was given: it stands for all the fields together.
+    pub(crate) named: bool,
+    /// Never empty, with at most one [`KeyPart::Each`].
+    pub(crate) parts: Vec<KeyPart>,
+    pub(crate) strategy: Strategy,
+    pub(crate) unique: bool,
+    pub(crate) entry: Entry,
+}
+
+/// What an entry carries besides its key.
+#[derive(Clone)]
+pub(crate) enum Strategy {
+    /// The primary key.
+    Normalized,
+    /// The primary key and these fields.
+    Partial(Vec<Rc<Field>>),
+    /// The whole row.
+    Full,
+}
+
+/// The struct that an entry of an index is read into.
+pub(crate) struct Entry {
+    pub(crate) ident: Ident,
+    /// How to read it, in the order in which it is stored. The fields of the struct are what is kept.
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Entry {
+    /// The fields of the struct.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&Ident, &Source)> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Keep(ident, source) => Some((ident, source)),
+            Step::SkipKey(_) | Step::SkipPrimaryKey(_) => None,
+        })
+    }
+
+    /// Whether a field of the struct borrows from the transaction.
+    pub(crate) fn borrows(&self) -> bool {
+        self.fields().any(|(_, source)| source.borrows())
+    }
+}
+
+/// One step in reading an entry.
+pub(crate) enum Step {
+    /// Read a value into a field of this name.
+    Keep(Ident, Source),
+    /// Pass over a part of the key, so that the next value is read from the right place.
+    SkipKey(KeyPart),
+    /// Pass over a field of the primary key for the same reason.
+    SkipPrimaryKey(Rc<Field>),
+}
+
+/// Where in an entry a value is stored.
+pub(crate) enum Source {
+    Key(KeyPart),
+    PrimaryKey(Rc<Field>),
+    Included(Rc<Field>),
+    /// A field of the whole row.
+    Row(Rc<Field>),
+}
+
+impl Source {
+    fn borrows(&self) -> bool {
+        match self {
+            Self::Key(part) => part.key_type().key_borrows(),
+            Self::PrimaryKey(field) => field.ty.key_borrows(),
+            Self::Included(field) | Self::Row(field) => field.ty.carried_borrows(),
+        }
+    }
+}
+
+/// One method that asks a table or an index.
+pub(crate) struct Query {
+    pub(crate) method: Ident,
+    pub(crate) target: Target,
+    pub(crate) form: Form,
+}
+
+/// What a query looks through.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// The table itself, by its primary key.
+    Rows,
+    Index(Rc<Index>),
+}
+
+/// How a query restricts what it looks through.
+pub(crate) enum Form {
+    /// `by_town`: not at all.
+    Whole,
+    /// `find_by_town`: these fields have these values.
+    Equal(Vec<KeyPart>),
+    /// `find_by_town_range`: the first fields have these values, the last is in a range.
+    Range(Vec<KeyPart>, KeyPart),
+    /// `find_by_town_starting_with`: the first fields have these values, the last starts with a text.
+    StartingWith(Vec<KeyPart>, KeyPart),
+    /// `get_by_email`: the one row whose fields have these values.
+    Get(Vec<KeyPart>),
+}

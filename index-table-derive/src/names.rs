@@ -1,0 +1,280 @@
+//! Every identifier that is generated, and the collisions among them.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use proc_macro2::Span;
+use quote::format_ident;
+use syn::Ident;
+use syn::ext::IdentExt as _;
+
+use crate::diagnostics::Diagnostics;
+use crate::model::{Field, Form, Index, KeyPart, Query, Target};
+
+/// An identifier as it is named, without its `r#`.
+pub(crate) fn plain(ident: &Ident) -> String {
+    ident.unraw().to_string()
+}
+
+/// The table of a struct without a name of its own: `BlogPost` is stored in `blog_post`, `HTTPServer` in `http_server`.
+pub(crate) fn table(row: &Ident) -> String {
+    snake_case(&plain(row))
+}
+
+/// `CustomerRepository`
+pub(crate) fn repository(row: &Ident) -> Ident {
+    format_ident!("{}Repository", row.unraw(), span = row.span())
+}
+
+/// `CustomerByTownLastName`
+pub(crate) fn entry(row: &Ident, index: &str, span: Span) -> Ident {
+    format_ident!("{}By{}", row.unraw(), pascal_case(index), span = span)
+}
+
+/// The index of these fields without a name of its own: `town_last_name`.
+pub(crate) fn index(parts: &[KeyPart]) -> String {
+    let names: Vec<&str> = parts.iter().map(|part| part.field().name.as_str()).collect();
+    names.join("_")
+}
+
+/// The field of an entry that carries a whole collection beside one of its elements: `all_cast`.
+pub(crate) fn collection(field: &Field) -> Ident {
+    format_ident!("all_{}", field.name, span = field.ident.span())
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    let mut letters = name.chars().peekable();
+    let mut previous: Option<char> = None;
+    while let Some(letter) = letters.next() {
+        let starts_word = letter.is_uppercase()
+            && previous.is_some_and(|previous| {
+                // After a small letter or a digit, or at the last capital of an acronym.
+                (!previous.is_uppercase() && previous != '_')
+                    || (previous.is_uppercase()
+                        && letters.peek().is_some_and(|next| next.is_lowercase()))
+            });
+        if starts_word {
+            snake.push('_');
+        }
+        snake.extend(letter.to_lowercase());
+        previous = Some(letter);
+    }
+    snake
+}
+
+fn pascal_case(name: &str) -> String {
+    let mut pascal = String::new();
+    for word in name.split('_') {
+        let mut letters = word.chars();
+        if let Some(first) = letters.next() {
+            pascal.extend(first.to_uppercase());
+            pascal.push_str(letters.as_str());
+        }
+    }
+    pascal
+}
+
+/// The types that are generated, to notice two of one name.
+#[derive(Default)]
+pub(crate) struct Types {
+    taken: HashMap<String, String>,
+}
+
+impl Types {
+    /// Takes a name for what `described` says. `advice` says how to choose another.
+    pub(crate) fn take(
+        &mut self,
+        ident: &Ident,
+        described: String,
+        advice: &str,
+        errors: &Diagnostics,
+    ) -> bool {
+        let Some(other) = self.taken.get(&plain(ident)) else {
+            self.taken.insert(plain(ident), described);
+            return true;
+        };
+        errors.error(
+            ident.span(),
+            format!("two types would be called `{ident}`: {other} and {described}; {advice}"),
+        );
+        false
+    }
+}
+
+/// The methods that ask, for the primary key and for each index.
+///
+/// Where the first fields of several keys are the same, one of them answers: the one that consists of just these
+/// fields, then the one declared first. The primary key counts as declared before every index.
+pub(crate) fn queries(
+    primary_key: &[Rc<Field>],
+    indexes: &[(Rc<Index>, Span)],
+    errors: &Diagnostics,
+) -> Vec<Query> {
+    let rows = Owner {
+        target: Target::Rows,
+        parts: primary_key.iter().cloned().map(KeyPart::Plain).collect(),
+        span: None,
+    };
+    let indexes = indexes.iter().map(|(index, span)| Owner {
+        target: Target::Index(Rc::clone(index)),
+        parts: index.parts.clone(),
+        span: Some(*span),
+    });
+    let owners: Vec<Owner> = std::iter::once(rows).chain(indexes).collect();
+
+    let mut methods = Methods { queries: Vec::new(), taken: HashMap::new(), errors };
+    for (position, owner) in owners.iter().enumerate() {
+        if let Target::Index(index) = &owner.target {
+            methods.add(owner, format!("by_{}", index.name), Form::Whole);
+        }
+        for prefix in owner.prefixes() {
+            if answers(position, &prefix, &owners) {
+                methods.add_finders(owner, prefix);
+            }
+        }
+        if let Target::Index(index) = &owner.target
+            && index.unique
+        {
+            methods.add(owner, format!("get_by_{}", index.name), Form::Get(index.parts.clone()));
+        }
+    }
+    methods.queries
+}
+
+/// A key that methods are generated for.
+struct Owner {
+    target: Target,
+    parts: Vec<KeyPart>,
+    /// Where its methods point to; the fields themselves for the primary key.
+    span: Option<Span>,
+}
+
+/// The first fields of a key and the name they have together.
+struct Prefix {
+    parts: Vec<KeyPart>,
+    name: String,
+    /// These are all the fields of the key.
+    exact: bool,
+    /// The name was given to the index, so it stands for this index alone.
+    named: bool,
+}
+
+impl Owner {
+    fn prefixes(&self) -> impl Iterator<Item = Prefix> {
+        (1..=self.parts.len()).map(|length| {
+            let parts: Vec<KeyPart> = self.parts.iter().take(length).cloned().collect();
+            let exact = length == self.parts.len();
+            match &self.target {
+                Target::Index(of) if exact && of.named => {
+                    Prefix { parts, name: of.name.clone(), exact, named: true }
+                }
+                Target::Index(_) | Target::Rows => {
+                    Prefix { name: index(&parts), parts, exact, named: false }
+                }
+            }
+        })
+    }
+
+    fn describe(&self) -> String {
+        match &self.target {
+            Target::Rows => "the primary key".to_owned(),
+            Target::Index(index) => format!("the index `{}`", index.name),
+        }
+    }
+}
+
+/// Whether the owner at `position` is the one that answers for `prefix`.
+fn answers(position: usize, prefix: &Prefix, owners: &[Owner]) -> bool {
+    if prefix.named {
+        return true;
+    }
+    let rivals = || {
+        owners.iter().enumerate().filter_map(|(position, owner)| {
+            let rival = owner.prefixes().find(|rival| {
+                !rival.named
+                    && rival.parts.len() == prefix.parts.len()
+                    && rival.parts.iter().zip(&prefix.parts).all(|(a, b)| a.same(b))
+            })?;
+            Some((position, rival.exact))
+        })
+    };
+    let winner = rivals().find(|(_, exact)| *exact).or_else(|| rivals().next());
+    winner.is_some_and(|(winner, _)| winner == position)
+}
+
+struct Methods<'a> {
+    queries: Vec<Query>,
+    /// What each name stands for.
+    taken: HashMap<String, String>,
+    errors: &'a Diagnostics,
+}
+
+impl Methods<'_> {
+    fn add_finders(&mut self, owner: &Owner, prefix: Prefix) {
+        let Prefix { mut parts, name, .. } = prefix;
+        self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone()));
+        let Some(last) = parts.pop() else { return };
+        let range = Form::Range(parts.clone(), last.clone());
+        self.add(owner, format!("find_by_{name}_range"), range);
+        if last.key_type().is_text() {
+            let starting_with = Form::StartingWith(parts, last);
+            self.add(owner, format!("find_by_{name}_starting_with"), starting_with);
+        }
+    }
+
+    fn add(&mut self, owner: &Owner, name: String, form: Form) {
+        let described = format!("{} over {}", describe(&form), owner.describe());
+        let last = owner.parts.last().map(|part| part.field().ident.span());
+        let span = owner.span.or(last).unwrap_or_else(Span::call_site);
+        if let Some(other) = self.taken.get(&name) {
+            self.errors.error(
+                span,
+                format!(
+                    "two methods would be called `{name}`: {other} and {described}; give one of \
+                     the indexes another name with `name = \"…\"`"
+                ),
+            );
+            return;
+        }
+        let method = Ident::new(&name, span);
+        self.taken.insert(name, described);
+        self.queries.push(Query { method, target: owner.target.clone(), form });
+    }
+}
+
+fn describe(form: &Form) -> &'static str {
+    match form {
+        Form::Whole => "the scan",
+        Form::Equal(_) => "the search",
+        Form::Range(..) => "the range",
+        Form::StartingWith(..) => "the search by a beginning",
+        Form::Get(_) => "the look-up",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{pascal_case, snake_case};
+
+    #[test]
+    fn snake_case_keeps_acronyms_together() {
+        assert_eq!(snake_case("Customer"), "customer");
+        assert_eq!(snake_case("BlogPost"), "blog_post");
+        assert_eq!(snake_case("HTTPServer"), "http_server");
+        assert_eq!(snake_case("Area51Log"), "area51_log");
+        assert_eq!(snake_case("ID"), "id");
+        assert_eq!(snake_case("already_snake"), "already_snake");
+        assert_eq!(snake_case("Odd_Name"), "odd_name");
+        assert_eq!(snake_case(""), "");
+    }
+
+    #[test]
+    fn pascal_case_joins_words() {
+        assert_eq!(pascal_case("town_last_name"), "TownLastName");
+        assert_eq!(pascal_case("type"), "Type");
+        assert_eq!(pascal_case("_hidden__field_"), "HiddenField");
+        assert_eq!(pascal_case("élan"), "Élan");
+        assert_eq!(pascal_case("_"), "");
+    }
+}

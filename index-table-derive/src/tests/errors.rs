@@ -1,0 +1,63 @@
+//! Mistakes that are repaired so that the methods which the program calls are there all the same.
+
+use super::messages;
+
+/// `Customer` with these attributes.
+fn customer(attributes: &str) -> String {
+    format!(
+        "{attributes} struct Customer {{ #[primary_key] id: u64, town: String, last_name: String, \
+         phone: String, tags: Vec<String> }}"
+    )
+}
+
+#[track_caller]
+fn one(attributes: &str, message: &str) {
+    let messages = messages(&customer(attributes));
+    assert_eq!(messages, [message], "{attributes}");
+}
+
+#[test]
+fn a_misspelt_field_is_one_error() {
+    one("#[index(twon)]", "`Customer` has no field `twon`; did you mean `town`?");
+    one("#[index(twon)] #[index(town)]", "`Customer` has no field `twon`; did you mean `town`?");
+    one("#[index(elsewhere)]", "`Customer` has no field `elsewhere`");
+    one("#[index(town, uniqe)]", "`Customer` has no field `uniqe`; did you mean `unique`?");
+}
+
+#[test]
+fn mistakes_in_one_attribute_are_all_reported() {
+    let found = messages(&customer("#[index(twon, each(tgs), strategy = \"ful\", inclde = [phone])]"));
+    assert_eq!(
+        found,
+        [
+            "`#[index(…)]` has no `inclde`; did you mean `include`?",
+            "`Customer` has no field `twon`; did you mean `town`?",
+            "`Customer` has no field `tgs`; did you mean `tags`?",
+            "there is no strategy `ful`; did you mean `\"full\"`?",
+        ]
+    );
+}
+
+#[test]
+fn the_fields_after_a_syntax_error_are_read() {
+    let found = messages(&customer("#[index(town + 1, phne)]"));
+    assert_eq!(
+        found,
+        ["expected `,`", "`Customer` has no field `phne`; did you mean `phone`?"]
+    );
+}
+
+#[test]
+fn values_of_the_wrong_kind_say_how_they_are_written() {
+    one("#[index(\"town\")]", "expected a field or an option without quotes: `town`");
+    one("#[index(town, strategy)]", "`strategy` needs a value: `strategy = \"partial\"`");
+    one("#[index(town, strategy = full)]", "expected a string: `strategy = \"partial\"`");
+    one("#[index(town, include = phone)]", "expected a list of fields: `include = [field]`");
+    one("#[index(town, include(phone))]", "this is written `include = [field]`");
+    one("#[index(town, unique = true)]", "`unique` takes no value");
+    one("#[index(each = tags)]", "expected `each(field)`");
+    one("#[index(each())]", "expected a field: `each(field)`");
+    one("#[table(crate = \"a\")]", "expected a path without quotes: `crate = some::path`");
+    one("#[table(unique)]", "`unique` belongs into `#[index(…)]`");
+    one("#[table(version = -1)]", "expected a whole number from 1 on: `version = 1`");
+}

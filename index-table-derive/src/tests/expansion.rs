@@ -1,0 +1,186 @@
+//! One snapshot for each thing that changes what is generated.
+
+use super::expanded;
+
+macro_rules! snapshots {
+    ($($(#[doc = $doc:literal])* $name:ident: $input:literal;)*) => {$(
+        $(#[doc = $doc])*
+        #[test]
+        fn $name() {
+            insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
+                insta::assert_snapshot!(stringify!($name), expanded($input.trim()));
+            });
+        }
+    )*};
+}
+
+snapshots! {
+    /// Nothing but a primary key.
+    no_index: "
+struct Note {
+    #[primary_key]
+    id: u64,
+    text: String,
+}
+";
+
+    normalized: "
+#[index(town)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+}
+";
+
+    partial: r#"
+#[table(name = "customers")]
+#[index(town, last_name, strategy = "partial", include = [phone, photo, age])]
+pub struct Customer {
+    #[primary_key]
+    pub id: u64,
+    pub last_name: String,
+    pub town: String,
+    pub phone: Option<String>,
+    pub photo: Vec<u8>,
+    pub age: Option<u8>,
+}
+"#;
+
+    full: r#"
+#[index(year, strategy = "full")]
+struct Film {
+    #[primary_key]
+    id: u32,
+    title: String,
+    year: u16,
+    cast: Vec<String>,
+}
+"#;
+
+    unique: "
+#[index(email, unique)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    email: String,
+}
+";
+
+    /// The methods of the primary key's first fields, and an entry that passes over the field it has in its key.
+    composite_primary_key: "
+#[index(year, genre)]
+struct Film {
+    #[primary_key]
+    genre: String,
+    #[primary_key]
+    title: String,
+    year: u16,
+}
+";
+
+    each: "
+#[index(genre, each(cast), year)]
+struct Film {
+    #[primary_key]
+    id: u32,
+    genre: String,
+    cast: Vec<String>,
+    year: u16,
+}
+";
+
+    each_with_its_collection: "
+#[index(each(cast), include = [cast])]
+struct Film {
+    #[primary_key]
+    id: u32,
+    cast: Vec<String>,
+}
+";
+
+    each_in_a_full_index: r#"
+#[index(genre, each(cast), year, strategy = "full")]
+struct Film {
+    #[primary_key]
+    id: u32,
+    genre: String,
+    cast: Vec<String>,
+    year: u16,
+}
+"#;
+
+    named: r#"
+#[index(town, last_name, unique, name = "residents")]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    last_name: String,
+    town: String,
+}
+"#;
+
+    /// One index answers for the fields that several begin with.
+    shared_prefix: "
+#[index(town, last_name)]
+#[index(town)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    last_name: String,
+    town: String,
+}
+";
+
+    raw_identifiers: "
+#[index(r#type, each(r#match), include = [r#match, r#unique])]
+struct Event {
+    #[primary_key]
+    r#mod: u64,
+    r#type: String,
+    r#match: Vec<u32>,
+    r#unique: bool,
+}
+";
+
+    table_options: r#"
+#[table(name = "shop-customers", version = 3, repository = Shop, crate = crate::renamed)]
+#[index(town)]
+pub(crate) struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+}
+"#;
+
+    /// Types that only their traits know, and types that are spelled in full.
+    types: "
+#[index(kind, tag, photo, optional_kind)]
+#[index(each(tags), include = [kind, whole])]
+struct Odd {
+    #[primary_key]
+    id: [u8; 16],
+    kind: Kind,
+    tag: std::string::String,
+    photo: ::std::vec::Vec<u8>,
+    optional_kind: Option<Kind>,
+    tags: Tags,
+    whole: core::option::Option<std::primitive::u8>,
+}
+";
+
+    enum_beside_its_error: "
+#[index(radius)]
+pub enum Shape {
+    Circle { radius: u32 },
+}
+";
+
+    generic_beside_its_error: "
+struct Row<'a, T: Clone, const N: usize> where T: Copy {
+    #[primary_key]
+    id: u64,
+    value: &'a [T; N],
+}
+";
+}

@@ -1,0 +1,31 @@
+//! What the macro makes of its input, both of them side by side.
+
+mod errors;
+mod expansion;
+
+use quote::quote;
+
+use crate::derive;
+
+/// The input and its expansion, as they are kept in a snapshot.
+fn expanded(input: &str) -> String {
+    let output = derive(input.parse().expect("the input has tokens"));
+    let file = syn::parse2(quote!(#output)).expect("the expansion has items");
+    format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
+}
+
+/// The messages for an input, in the order in which they are reported.
+fn messages(input: &str) -> Vec<String> {
+    let output = derive(input.parse().expect("the input has tokens"));
+    let file: syn::File = syn::parse2(output).expect("the expansion has items");
+    file.items
+        .into_iter()
+        .filter_map(|item| match item {
+            syn::Item::Macro(item) => {
+                let message: syn::LitStr = item.mac.parse_body().expect("a message is a string");
+                Some(message.value())
+            }
+            _ => None,
+        })
+        .collect()
+}

@@ -1,0 +1,225 @@
+//! Which engine it is: each type here is one variant for each engine, and each method a `match`.
+
+use std::path::Path;
+
+use super::{RawEntry, Read, Write};
+#[cfg(feature = "memory")]
+use crate::memory;
+use crate::{
+    error::Result,
+    lmdb,
+    maintain::{Change, Sink},
+    scan::Query,
+    schema::{IndexSchema, TableSchema},
+    store::Options,
+};
+
+/// Calls the same method on whichever engine it is.
+macro_rules! on_engine {
+    ($value:expr, $engine:ident => $call:expr) => {
+        match $value {
+            Self::Lmdb($engine) => $call,
+            #[cfg(feature = "memory")]
+            Self::Memory($engine) => $call,
+        }
+    };
+}
+
+/// An open store.
+pub(crate) enum Engine {
+    Lmdb(lmdb::Engine),
+    #[cfg(feature = "memory")]
+    Memory(memory::Engine),
+}
+
+impl Engine {
+    pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
+        lmdb::Engine::open(options, path).map(Self::Lmdb)
+    }
+
+    #[cfg(feature = "memory")]
+    pub(crate) fn in_memory() -> Self {
+        Self::Memory(memory::Engine::default())
+    }
+
+    pub(crate) fn read(&self) -> Result<Txn<'_>> {
+        match self {
+            Self::Lmdb(engine) => engine.read().map(Txn::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => Ok(Txn::Memory(engine.read())),
+        }
+    }
+
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        match self {
+            Self::Lmdb(engine) => engine.write().map(Txn::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => Ok(Txn::Memory(engine.write())),
+        }
+    }
+
+    /// Opens or creates the databases of a table and lets `prepare` look at them, all in one
+    /// write transaction.
+    pub(crate) fn open_table(
+        &self,
+        schema: &'static TableSchema,
+        prepare: impl FnOnce(&mut Writer<'_, '_>) -> Result<()>,
+    ) -> Result<Tables> {
+        match self {
+            Self::Lmdb(engine) => engine
+                .open_table(schema, |writer| prepare(&mut Writer::Lmdb(writer)))
+                .map(Tables::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => engine
+                .open_table(schema, |writer| prepare(&mut Writer::Memory(writer)))
+                .map(Tables::Memory),
+        }
+    }
+}
+
+/// The databases of one table.
+pub(crate) enum Tables {
+    Lmdb(lmdb::Tables<'static>),
+    #[cfg(feature = "memory")]
+    Memory(memory::Tables),
+}
+
+/// A transaction, read or write.
+pub(crate) enum Txn<'s> {
+    Lmdb(lmdb::Txn<'s>),
+    #[cfg(feature = "memory")]
+    Memory(memory::Txn<'s>),
+}
+
+impl<'s> Txn<'s> {
+    /// `None`: the table belongs to another kind of engine.
+    #[cfg_attr(
+        not(feature = "memory"),
+        expect(clippy::unnecessary_wraps, reason = "with one engine, no table is of another")
+    )]
+    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
+        match (self, tables) {
+            (Self::Lmdb(txn), Tables::Lmdb(tables)) => Some(Reader::Lmdb(txn.reader(tables))),
+            #[cfg(feature = "memory")]
+            (Self::Memory(txn), Tables::Memory(tables)) => Some(Reader::Memory(txn.reader(tables))),
+            #[cfg(feature = "memory")]
+            _ => None,
+        }
+    }
+
+    /// `None`: a read transaction, or the table belongs to another kind of engine.
+    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t, 's>> {
+        match (self, tables) {
+            (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.writer(tables).map(Writer::Lmdb),
+            #[cfg(feature = "memory")]
+            (Self::Memory(txn), Tables::Memory(tables)) => txn.writer(tables).map(Writer::Memory),
+            #[cfg(feature = "memory")]
+            _ => None,
+        }
+    }
+
+    pub(crate) fn commit(self) -> Result<()> {
+        match self {
+            Self::Lmdb(txn) => txn.commit(),
+            #[cfg(feature = "memory")]
+            Self::Memory(txn) => {
+                txn.commit();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// [`Read`] of whichever engine.
+#[derive(Clone, Copy)]
+pub(crate) enum Reader<'t> {
+    Lmdb(lmdb::Reader<'t>),
+    #[cfg(feature = "memory")]
+    Memory(memory::Reader<'t>),
+}
+
+impl<'t> Read<'t> for Reader<'t> {
+    type Entries = Entries<'t>;
+
+    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        on_engine!(self, reader => reader.fact(primary_key))
+    }
+
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+        on_engine!(self, reader => reader.unique(index, key))
+    }
+
+    fn scan(self, query: Query) -> Result<Entries<'t>> {
+        match self {
+            Self::Lmdb(reader) => reader.scan(query).map(Entries::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory(reader) => reader.scan(query).map(Entries::Memory),
+        }
+    }
+
+    fn count(self, query: Query) -> Result<u64> {
+        on_engine!(self, reader => reader.count(query))
+    }
+}
+
+/// [`Read::Entries`] of whichever engine.
+pub(crate) enum Entries<'t> {
+    Lmdb(lmdb::Entries<'t>),
+    #[cfg(feature = "memory")]
+    Memory(memory::Entries<'t>),
+}
+
+impl<'t> Iterator for Entries<'t> {
+    type Item = Result<RawEntry<'t>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        on_engine!(self, entries => entries.next())
+    }
+}
+
+/// [`Write`] of whichever engine.
+pub(crate) enum Writer<'t, 's> {
+    Lmdb(lmdb::Writer<'t, 's>),
+    #[cfg(feature = "memory")]
+    Memory(memory::Writer<'t>),
+}
+
+impl Writer<'_, '_> {
+    /// Reads what the transaction has written so far.
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        match self {
+            Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),
+            #[cfg(feature = "memory")]
+            Self::Memory(writer) => Reader::Memory(writer.reader()),
+        }
+    }
+}
+
+impl Sink for Writer<'_, '_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        on_engine!(self, writer => writer.change(change))
+    }
+}
+
+impl Write for Writer<'_, '_> {
+    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        on_engine!(self, writer => writer.insert_fact(primary_key, row))
+    }
+
+    fn clear(&mut self, index: usize) -> Result<()> {
+        on_engine!(self, writer => writer.clear(index))
+    }
+
+    fn record(&self) -> Result<Option<Vec<u8>>> {
+        on_engine!(self, writer => writer.record())
+    }
+
+    fn put_record(&mut self, record: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.put_record(record))
+    }
+
+    fn layout(&self, index: &IndexSchema) -> &'static str {
+        on_engine!(self, writer => writer.layout(index))
+    }
+}

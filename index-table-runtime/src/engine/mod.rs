@@ -1,0 +1,73 @@
+//! The seam between what decides and what stores.
+//!
+//! Pure code asks with a [`Query`], a plain value, and writes with [`Change`]s, plain values too;
+//! an engine executes both. How it lays entries out is its own affair: it keeps the order
+//! (index key, then primary key) and gives each entry back as a [`RawEntry`].
+//!
+//! The engines are an enum and not a type parameter: repositories stay free of generics, all of
+//! this is compiled once, in this crate, and with one engine built in the `match`es are free.
+
+mod dispatch;
+
+pub(crate) use dispatch::{Engine, Entries, Reader, Tables, Txn, Writer};
+
+use crate::{
+    error::Result,
+    maintain::Sink,
+    scan::{Position, Query},
+    schema::IndexSchema,
+};
+
+/// One entry as an engine gives it back, borrowed from the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawEntry<'t> {
+    /// The index key; empty for a fact.
+    pub(crate) key: &'t [u8],
+    /// The primary key of the row.
+    pub(crate) primary_key: &'t [u8],
+    /// What the entry carries; for a fact, the row.
+    pub(crate) data: &'t [u8],
+}
+
+impl RawEntry<'_> {
+    /// Its place in the order of the database.
+    pub(crate) fn position(&self) -> Position {
+        Position { key: self.key.to_vec(), primary_key: self.primary_key.to_vec() }
+    }
+}
+
+/// Reading one table in one transaction.
+pub(crate) trait Read<'t>: Copy {
+    /// The answer to a scan, entry by entry.
+    type Entries: Iterator<Item = Result<RawEntry<'t>>>;
+
+    /// The bytes of the row with this primary key.
+    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
+
+    /// The entry with this key in a unique index.
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
+
+    /// All entries that the query asks for, but for its limit, which is the caller's.
+    fn scan(self, query: Query) -> Result<Self::Entries>;
+
+    /// How many entries a query without position and limit asks for.
+    fn count(self, query: Query) -> Result<u64>;
+}
+
+/// Writing one table in one transaction.
+pub(crate) trait Write: Sink {
+    /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
+    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
+
+    /// Empties an index.
+    fn clear(&mut self, index: usize) -> Result<()>;
+
+    /// The table's record in the catalog.
+    fn record(&self) -> Result<Option<Vec<u8>>>;
+
+    /// Replaces the table's record in the catalog.
+    fn put_record(&mut self, record: &[u8]) -> Result<()>;
+
+    /// The name of the layout that the engine gives an index; part of its record.
+    fn layout(&self, index: &IndexSchema) -> &'static str;
+}

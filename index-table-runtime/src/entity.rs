@@ -1,0 +1,146 @@
+//! What the derive implements: a row and its index entries, seen from the runtime.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    engine::RawEntry,
+    error::EncodeError,
+    key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped},
+    maintain::EntryBuffer,
+    row,
+    schema::{Source, Strategy, TableSchema},
+};
+
+/// A row type with `#[derive(IndexTable)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no entity",
+    note = "put `#[derive(IndexTable)]` on the struct"
+)]
+pub trait Entity: Serialize + DeserializeOwned {
+    /// The primary key: the field's type, or the tuple of the fields' types.
+    type Key: Key;
+
+    /// The table as it is declared.
+    const TABLE: &'static TableSchema;
+
+    /// Appends the primary key.
+    fn primary_key(&self, key: &mut KeyBuf);
+
+    /// Adds the row's entries in the index at position `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when an included field can't be encoded.
+    fn entries(&self, index: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError>;
+}
+
+/// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
+/// itself for the fact table.
+pub trait IndexEntry<'txn>: Sized {
+    /// The row type.
+    type Row: Entity;
+
+    /// Where the entries are.
+    const SOURCE: Source;
+
+    /// Reads one entry.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no entry of this index.
+    fn decode(entry: EntryReader<'txn>) -> Result<Self, DecodeError>;
+}
+
+impl<R: Entity> IndexEntry<'_> for R {
+    type Row = R;
+    const SOURCE: Source = Source::Facts;
+
+    fn decode(entry: EntryReader<'_>) -> Result<Self, DecodeError> {
+        row::decode(entry.data)
+    }
+}
+
+/// Reads the parts of one index entry: key fields, primary key fields, and what is carried, each
+/// in order.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryReader<'txn> {
+    key: KeyReader<'txn>,
+    primary_key: KeyReader<'txn>,
+    data: &'txn [u8],
+}
+
+impl<'txn> EntryReader<'txn> {
+    pub(crate) fn new(
+        entry: RawEntry<'txn>,
+        schema: &TableSchema,
+        source: Source,
+        unescaped: &'txn Unescaped,
+    ) -> Result<Self, DecodeError> {
+        let full = schema.index(source).is_some_and(|index| index.strategy == Strategy::Full);
+        Ok(Self {
+            key: KeyReader::new(entry.key, unescaped),
+            primary_key: KeyReader::new(entry.primary_key, unescaped),
+            data: if full { row::body(entry.data, schema.version)? } else { entry.data },
+        })
+    }
+
+    /// The next field of the index key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn key<T: Key>(&mut self) -> Result<T::Ref<'txn>, DecodeError> {
+        T::decode(&mut self.key)
+    }
+
+    /// Goes over the next field of the index key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    pub fn skip_key<T: Key>(&mut self) -> Result<(), DecodeError> {
+        T::SHAPE.skip(&mut self.key)
+    }
+
+    /// The next field of the primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn primary_key<T: Key>(&mut self) -> Result<T::Ref<'txn>, DecodeError> {
+        T::decode(&mut self.primary_key)
+    }
+
+    /// Goes over the next field of the primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    pub fn skip_primary_key<T: Key>(&mut self) -> Result<(), DecodeError> {
+        T::SHAPE.skip(&mut self.primary_key)
+    }
+
+    /// The next included field of a partial index.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn included<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        let (value, rest) = row::take(self.data)?;
+        self.data = rest;
+        Ok(value)
+    }
+
+    /// The next field of the row in a full index.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        self.included()
+    }
+}

@@ -1,0 +1,177 @@
+use std::{io, path::PathBuf};
+
+use crate::key::{DecodeError, MAX_KEY_LEN};
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong, with the table, the index and the key where there is one.
+///
+/// Keys are shown decoded, as `7` or `("Redmond", "Smith")`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `insert`, or an `update` that changes the primary key, met a row that is there already.
+    #[error("table `{table}` has a row with primary key {key} already; `put` would replace it")]
+    DuplicateKey {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+    },
+
+    /// Another row has the same key in a unique index.
+    #[error(
+        "unique index `{index}` of table `{table}` has the key {key} already, for the row with \
+         primary key {holder}; change or delete that row first"
+    )]
+    UniqueViolation {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+        /// The key in the index.
+        key: String,
+        /// The primary key of the row that has it.
+        holder: String,
+    },
+
+    /// A key doesn't fit into LMDB's limit.
+    #[error(
+        "the key {key} of {} in table `{table}` takes {len} bytes, and LMDB's limit is {MAX_KEY_LEN}{}; \
+         index a shorter field, or keep a shortened copy of this one to index",
+        index.map_or("the primary key".to_owned(), |index| format!("index `{index}`")),
+        if index.is_some() { " (the primary key is part of it unless the index is unique)" } else { "" },
+    )]
+    KeyTooLong {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the primary key.
+        index: Option<&'static str>,
+        /// The key, cut.
+        key: String,
+        /// Its length, encoded, with the primary key where the entry needs it.
+        len: usize,
+    },
+
+    /// The file was written by a struct that was declared in another way.
+    #[error("table `{table}` doesn't match its declaration: {difference}; {way_out}")]
+    SchemaMismatch {
+        /// The table.
+        table: &'static str,
+        /// What is different.
+        difference: String,
+        /// What to do about it.
+        way_out: &'static str,
+    },
+
+    /// The file holds something that this crate would not have written.
+    #[error("table `{table}`, {}, key {key}: {reason}", index.map_or("facts".to_owned(), |index| format!("index `{index}`")))]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table.
+        index: Option<&'static str>,
+        /// The key, in hex when it can't be decoded.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// A row can't be encoded.
+    #[error("a row of table `{table}` can't be encoded: {reason}")]
+    Codec {
+        /// The table.
+        table: &'static str,
+        /// What the codec says.
+        reason: String,
+    },
+
+    /// The store has reached its map size. The transaction can only be dropped; nothing that was
+    /// committed is lost.
+    #[error(
+        "the store has reached its map size of {map_size} bytes; drop this transaction and open \
+         the store with a larger `Store::options().map_size(…)`"
+    )]
+    MapFull {
+        /// The map size in bytes.
+        map_size: usize,
+    },
+
+    /// A cursor of another index, direction or question, or no cursor at all.
+    #[error("the cursor doesn't belong to this scan: {reason}")]
+    InvalidCursor {
+        /// What doesn't fit.
+        reason: &'static str,
+    },
+
+    /// The transaction belongs to another store than the repository.
+    #[error("the repository of table `{table}` was used with a transaction of another store")]
+    WrongStore {
+        /// The table of the repository.
+        table: &'static str,
+    },
+
+    /// This thread has a write transaction already; a second one would wait for it forever.
+    #[error("this thread holds a write transaction of the store already; commit or drop it first")]
+    WriteInProgress,
+
+    /// The path is open in this process already; LMDB forbids a second time.
+    #[error(
+        "`{path}` is open in this process already; clone the `Store` instead of opening it again"
+    )]
+    AlreadyOpen {
+        /// The path.
+        path: PathBuf,
+    },
+
+    /// More tables and indexes than `max_databases` allows.
+    #[error(
+        "the store has no room for another table or index (`max_databases` is {max_databases}); \
+         open it with a larger `Store::options().max_databases(…)`"
+    )]
+    TooManyDatabases {
+        /// The limit.
+        max_databases: u32,
+    },
+
+    /// All reader slots are taken.
+    #[error(
+        "all {max_readers} reader slots are taken; drop read transactions sooner, or open the \
+         store with a larger `Store::options().max_readers(…)`"
+    )]
+    TooManyReaders {
+        /// The limit.
+        max_readers: u32,
+    },
+
+    /// The operating system refused.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The store's directory.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+
+    /// The engine answered with an error that none of the others describes.
+    #[error("LMDB: {0}")]
+    Engine(String),
+}
+
+/// Why a row or an included field can't be written. The write that met it says for which table.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct EncodeError(#[from] postcard::Error);
+
+impl EncodeError {
+    pub(crate) fn of(self, table: &'static str) -> Error {
+        Error::Codec { table, reason: self.to_string() }
+    }
+}
+
+impl DecodeError {
+    pub(crate) fn at(self, table: &'static str, index: Option<&'static str>, key: String) -> Error {
+        Error::Corrupt { table, index, key, reason: self.to_string() }
+    }
+}

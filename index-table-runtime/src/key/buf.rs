@@ -1,0 +1,103 @@
+use std::fmt;
+
+use super::Key;
+
+const INLINE: usize = 64;
+
+/// A growing buffer for one encoded key; keys of up to 64 bytes need no allocation.
+///
+/// Equal to a `Vec<u8>` in all but where the bytes are.
+#[derive(Clone)]
+pub struct KeyBuf {
+    inline: [u8; INLINE],
+    /// Length of the inline part; not used once `spilled`.
+    len: usize,
+    spilled: bool,
+    heap: Vec<u8>,
+}
+
+impl KeyBuf {
+    /// An empty buffer.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { inline: [0; INLINE], len: 0, spilled: false, heap: Vec::new() }
+    }
+
+    /// An empty buffer that is on the heap from the start: for many keys in a row.
+    pub(crate) const fn on_heap() -> Self {
+        Self { inline: [0; INLINE], len: 0, spilled: true, heap: Vec::new() }
+    }
+
+    /// Appends the encoding of one value.
+    pub fn push<T: Key>(&mut self, value: &T) -> &mut Self {
+        T::encode(value.arg(), self);
+        self
+    }
+
+    /// Appends bytes as they are.
+    #[inline]
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        if !self.spilled {
+            if let Some(room) = self.inline.get_mut(self.len..self.len + bytes.len()) {
+                room.copy_from_slice(bytes);
+                self.len += bytes.len();
+                return;
+            }
+            self.spill();
+        }
+        self.heap.extend_from_slice(bytes);
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        self.heap.clear();
+        self.heap.extend_from_slice(self.inline.get(..self.len).unwrap_or_default());
+        self.spilled = true;
+    }
+
+    /// The bytes so far.
+    #[must_use]
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        if self.spilled { &self.heap } else { self.inline.get(..self.len).unwrap_or_default() }
+    }
+
+    /// The number of bytes so far.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        if self.spilled { self.heap.len() } else { self.len }
+    }
+
+    /// Whether there are no bytes yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets the bytes and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.heap.clear();
+    }
+}
+
+impl Default for KeyBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for KeyBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_bytes().fmt(f)
+    }
+}
+
+impl PartialEq for KeyBuf {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for KeyBuf {}

@@ -1,0 +1,134 @@
+//! Strings and byte strings: escaped, closed by `00`.
+
+use std::borrow::Cow;
+
+use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
+
+/// Closes a string. Sorts before every byte that can follow inside one, so a string sorts
+/// before its extensions.
+pub(super) const END: u8 = 0x00;
+/// Starts the two-byte form of `00` (`01 01`) and of itself (`01 02`).
+const ESCAPE: u8 = 0x01;
+
+/// A key type whose values can be asked for by a prefix: `String`.
+pub trait PrefixKey: Key {
+    /// Appends the encoding of `prefix` without its end: what every value that starts with
+    /// `prefix` has in front.
+    fn encode_prefix(prefix: Self::Arg<'_>, out: &mut KeyBuf);
+}
+
+fn escape(bytes: &[u8], out: &mut KeyBuf) {
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|&byte| byte <= ESCAPE) {
+        let (plain, special) = rest.split_at(at);
+        out.extend(plain);
+        let Some((&byte, after)) = special.split_first() else { break };
+        out.extend(&[ESCAPE, byte + 1]);
+        rest = after;
+    }
+    out.extend(rest);
+}
+
+pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped.iter();
+    while let Some(&byte) = rest.next() {
+        bytes.push(match byte {
+            ESCAPE => match rest.next() {
+                Some(&second @ (1 | 2)) => second - 1,
+                _ => return Err(DecodeError::Escape),
+            },
+            END => return Err(DecodeError::Escape),
+            _ => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+impl<'a> KeyReader<'a> {
+    /// The bytes of a string up to its end, still escaped, and whether there is an escape.
+    fn escaped(&mut self) -> Result<(&'a [u8], bool), DecodeError> {
+        let rest = self.rest();
+        let at = rest.iter().position(|&byte| byte <= ESCAPE).ok_or(DecodeError::Short)?;
+        let plain = rest.get(at) == Some(&END);
+        let end = if plain {
+            at
+        } else {
+            at + rest
+                .get(at..)
+                .and_then(|tail| tail.iter().position(|&byte| byte == END))
+                .ok_or(DecodeError::Short)?
+        };
+        let string = self.take(end)?;
+        self.take(1)?;
+        Ok((string, !plain))
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError::Value("not UTF-8"))
+}
+
+impl Key for String {
+    type Arg<'a> = &'a str;
+    /// Borrowed from the page. Only text with U+0000 or U+0001 in it, which is escaped there,
+    /// is copied, into memory that the transaction keeps to its end.
+    type Ref<'a> = &'a str;
+    const SHAPE: KeyShape = KeyShape::Text;
+
+    #[inline]
+    fn arg(&self) -> &str {
+        self
+    }
+
+    #[inline]
+    fn encode(value: &str, out: &mut KeyBuf) {
+        escape(value.as_bytes(), out);
+        out.extend(&[END]);
+    }
+
+    #[inline]
+    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<&'a str, DecodeError> {
+        let (bytes, escaped) = reader.escaped()?;
+        if escaped {
+            return text(reader.keep(unescape(bytes)?));
+        }
+        text(bytes)
+    }
+
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<String, DecodeError> {
+        let (bytes, _) = reader.escaped()?;
+        String::from_utf8(unescape(bytes)?).map_err(|_| DecodeError::Value("not UTF-8"))
+    }
+}
+
+impl PrefixKey for String {
+    fn encode_prefix(prefix: &str, out: &mut KeyBuf) {
+        escape(prefix.as_bytes(), out);
+    }
+}
+
+impl Key for Vec<u8> {
+    type Arg<'a> = &'a [u8];
+    /// Borrowed from the page unless there is a `00` or `01` in it, which are common in bytes.
+    type Ref<'a> = Cow<'a, [u8]>;
+    const SHAPE: KeyShape = KeyShape::Bytes;
+
+    fn arg(&self) -> &[u8] {
+        self
+    }
+
+    fn encode(value: &[u8], out: &mut KeyBuf) {
+        escape(value, out);
+        out.extend(&[END]);
+    }
+
+    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<Cow<'a, [u8]>, DecodeError> {
+        let (bytes, escaped) = reader.escaped()?;
+        Ok(if escaped { Cow::Owned(unescape(bytes)?) } else { Cow::Borrowed(bytes) })
+    }
+
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Vec<u8>, DecodeError> {
+        unescape(reader.escaped()?.0)
+    }
+}

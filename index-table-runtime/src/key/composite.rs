@@ -1,0 +1,65 @@
+//! Keys made of keys: `Option` and tuples.
+
+use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
+
+impl<T: Key> Key for Option<T> {
+    type Arg<'a> = Option<T::Arg<'a>>;
+    type Ref<'a> = Option<T::Ref<'a>>;
+    const SHAPE: KeyShape = KeyShape::Option(&T::SHAPE);
+
+    fn arg(&self) -> Option<T::Arg<'_>> {
+        self.as_ref().map(T::arg)
+    }
+
+    fn encode(value: Option<T::Arg<'_>>, out: &mut KeyBuf) {
+        match value {
+            None => out.extend(&[0]),
+            Some(value) => {
+                out.extend(&[1]);
+                T::encode(value, out);
+            }
+        }
+    }
+
+    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<Option<T::Ref<'a>>, DecodeError> {
+        if bool::decode(reader)? { T::decode(reader).map(Some) } else { Ok(None) }
+    }
+
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Option<T>, DecodeError> {
+        if bool::decode(reader)? { T::decode_owned(reader).map(Some) } else { Ok(None) }
+    }
+}
+
+macro_rules! tuple {
+    ($($field:ident $at:tt),+) => {
+        impl<$($field: Key),+> Key for ($($field,)+) {
+            type Arg<'a> = ($($field::Arg<'a>,)+);
+            type Ref<'a> = ($($field::Ref<'a>,)+);
+            const SHAPE: KeyShape = KeyShape::Tuple(&[$($field::SHAPE),+]);
+
+            fn arg(&self) -> Self::Arg<'_> {
+                ($(self.$at.arg(),)+)
+            }
+
+            fn encode(value: Self::Arg<'_>, out: &mut KeyBuf) {
+                $($field::encode(value.$at, out);)+
+            }
+
+            fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<Self::Ref<'a>, DecodeError> {
+                Ok(($($field::decode(reader)?,)+))
+            }
+
+            fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Self, DecodeError> {
+                Ok(($($field::decode_owned(reader)?,)+))
+            }
+        }
+    };
+}
+
+tuple!(A 0, B 1);
+tuple!(A 0, B 1, C 2);
+tuple!(A 0, B 1, C 2, D 3);
+tuple!(A 0, B 1, C 2, D 3, E 4);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);

@@ -1,0 +1,39 @@
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use super::Key;
+
+/// A collection that `each(field)` can index: one entry for each distinct element.
+#[diagnostic::on_unimplemented(
+    message = "`each(…)` needs a collection, and `{Self}` is none that it knows",
+    label = "this field is not a collection",
+    note = "supported: `Vec`, `VecDeque`, `BTreeSet`, `HashSet`, `Option`, arrays and boxed slices"
+)]
+pub trait Each {
+    /// What the collection holds: the type of the key field.
+    type Element: Key;
+
+    /// The elements; in any order, repeated or not.
+    fn elements(&self) -> impl Iterator<Item = &Self::Element>;
+}
+
+macro_rules! each {
+    ($([$($generics:tt)*] $collection:ty),+ $(,)?) => {$(
+        impl<T: Key, $($generics)*> Each for $collection {
+            type Element = T;
+
+            fn elements(&self) -> impl Iterator<Item = &T> {
+                self.iter()
+            }
+        }
+    )+};
+}
+
+each! {
+    [] Vec<T>,
+    [] VecDeque<T>,
+    [] BTreeSet<T>,
+    [S] HashSet<T, S>,
+    [] Option<T>,
+    [const N: usize] [T; N],
+    [] Box<[T]>,
+}

@@ -1,0 +1,101 @@
+//! The order-preserving key encoding: pure, no I/O.
+//!
+//! A key is the concatenation of its fields' encodings. Each encoding
+//!
+//! - **preserves order**: comparing two encodings byte by byte gives the order of the values;
+//! - **is self-delimiting**: no encoding of a type is a proper prefix of another one of that
+//!   type, so a composite never confuses `("ab", "c")` with `("a", "bc")`, and whatever follows
+//!   a field can't change how it compares;
+//! - **can be decoded**: an index entry needs no second copy of its key fields.
+//!
+//! | type | bytes |
+//! |---|---|
+//! | `u8` … `u128`, `usize` (as `u64`) | big-endian |
+//! | `i8` … `i128`, `isize` (as `i64`) | big-endian, sign bit flipped |
+//! | `bool` | `00`, `01` |
+//! | `char` | the code point as a `u32` |
+//! | `f32`, `f64` | IEEE 754 total order: sign bit flipped when positive, all bits when negative |
+//! | `String`, `Vec<u8>` | the bytes, with `00` as `01 01` and `01` as `01 02`, then `00` |
+//! | `[u8; N]` | the `N` bytes |
+//! | `Option<T>` | `None`: `00`; `Some`: `01`, then `T` |
+//! | tuples | the fields one after another |
+//!
+//! The string form closes with a single `00` that occurs nowhere inside, so it needs no look
+//! ahead: a terminator with an escape that starts with the same byte (as in the tuple layer of
+//! `FoundationDB`, `00` closing and `00 FF` escaping) is ambiguous as soon as the next field may
+//! begin with `FF`. `docs/FORMAT.md` has the test vectors.
+
+mod buf;
+mod bytes;
+mod composite;
+mod each;
+mod read;
+mod scalar;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+pub use buf::KeyBuf;
+pub use bytes::PrefixKey;
+pub use each::Each;
+pub(crate) use read::Unescaped;
+pub use read::{DecodeError, KeyReader};
+pub use shape::KeyShape;
+pub(crate) use shape::show_key;
+
+/// The longest key that LMDB takes, as it is compiled by default.
+pub const MAX_KEY_LEN: usize = 511;
+
+/// A type that can be a field of a primary key or of an index key.
+///
+/// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]`,
+/// `Option` of these and tuples of up to eight of these.
+#[diagnostic::on_unimplemented(
+    message = "a field of type `{Self}` can't be part of a key: `{Self}` has no key encoding",
+    label = "this field's type has no key encoding",
+    note = "supported: integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]`, `Option` and tuples of these",
+    note = "index another field, or keep in the struct a field of a supported type that is derived from this one"
+)]
+pub trait Key: Sized {
+    /// The form in which a query takes the value: `&str` for `String`, the value for integers.
+    type Arg<'a>: Copy;
+
+    /// The form in which an entry gives the value back, borrowed from the page where it can be.
+    type Ref<'a>;
+
+    /// What the encoding looks like, for code that doesn't know the type.
+    const SHAPE: KeyShape;
+
+    /// The value as a query would take it.
+    fn arg(&self) -> Self::Arg<'_>;
+
+    /// Appends the encoding of `value`.
+    fn encode(value: Self::Arg<'_>, out: &mut KeyBuf);
+
+    /// Reads one value, borrowed.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no encoding of this type.
+    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<Self::Ref<'a>, DecodeError>;
+
+    /// Reads one value, owned.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no encoding of this type.
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Self, DecodeError>;
+}
+
+/// The smallest byte string that is greater than every string starting with `prefix`, in place;
+/// `false` when there is none (`prefix` is empty or all `FF`).
+pub(crate) fn successor(prefix: &mut Vec<u8>) -> bool {
+    while let Some(last) = prefix.last_mut() {
+        if *last < 0xFF {
+            *last += 1;
+            return true;
+        }
+        prefix.pop();
+    }
+    false
+}

@@ -1,0 +1,91 @@
+use std::cell::{Cell, OnceCell};
+
+/// Why bytes are not what they should be. The scan that met them says where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end too early.
+    #[error("the bytes end too early")]
+    Short,
+    /// There are bytes left over.
+    #[error("there are bytes left over")]
+    Long,
+    /// A string has an escape that no encoder writes.
+    #[error("a string has a damaged escape")]
+    Escape,
+    /// The bytes stand for no value of the type.
+    #[error("{0}")]
+    Value(&'static str),
+    /// A row or an included field that postcard can't read.
+    #[error("{0}")]
+    Row(postcard::Error),
+    /// A row of another version of the struct.
+    #[error("the row has version {found}, the code reads version {expected}")]
+    Version {
+        /// The version in the file.
+        found: u32,
+        /// The version of `#[table(version = …)]`.
+        expected: u32,
+    },
+}
+
+/// Reads the fields of an encoded key one after another.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyReader<'a> {
+    rest: &'a [u8],
+    unescaped: &'a Unescaped,
+}
+
+impl<'a> KeyReader<'a> {
+    pub(crate) const fn new(bytes: &'a [u8], unescaped: &'a Unescaped) -> Self {
+        Self { rest: bytes, unescaped }
+    }
+
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Short)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(DecodeError::Short)?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn keep(&self, bytes: Vec<u8>) -> &'a [u8] {
+        self.unescaped.keep(bytes)
+    }
+}
+
+/// Strings that could not be borrowed from a page because they are escaped there, kept until
+/// the transaction ends: chunks that double in size and never move.
+#[derive(Debug, Default)]
+pub(crate) struct Unescaped {
+    len: Cell<usize>,
+    /// Made at the first string: nearly no transaction has one.
+    chunks: OnceCell<Box<[OnceCell<Chunk>; usize::BITS as usize]>>,
+}
+
+type Chunk = Box<[OnceCell<Vec<u8>>]>;
+
+impl Unescaped {
+    fn keep(&self, bytes: Vec<u8>) -> &[u8] {
+        // String number n (from 1) is in chunk log2(n), which has room for 2^chunk strings.
+        let number = self.len.get() + 1;
+        self.len.set(number);
+        let chunk = number.ilog2();
+        let size = 1 << chunk;
+        let chunks = self.chunks.get_or_init(|| Box::new([const { OnceCell::new() }; _]));
+        chunks
+            .get(chunk as usize)
+            .map(|chunk| chunk.get_or_init(|| (0..size).map(|_| OnceCell::new()).collect()))
+            .and_then(|chunk| chunk.get(number - size))
+            .map_or(&[], |slot| slot.get_or_init(|| bytes))
+    }
+}

@@ -1,0 +1,181 @@
+use std::fmt::{self, Write as _};
+
+use super::{DecodeError, Key, KeyReader, Unescaped};
+
+/// What an encoding looks like: enough to find its end, to show it, and to compare it with what
+/// a file was written with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyShape {
+    /// An unsigned integer of that many bytes.
+    Unsigned(u8),
+    /// A signed integer of that many bytes.
+    Signed(u8),
+    /// `bool`.
+    Bool,
+    /// `char`.
+    Char,
+    /// `f32`.
+    F32,
+    /// `f64`.
+    F64,
+    /// UTF-8 text, escaped.
+    Text,
+    /// Bytes, escaped.
+    Bytes,
+    /// That many bytes as they are.
+    Array(usize),
+    /// Nothing, or one more shape.
+    Option(&'static KeyShape),
+    /// Shapes one after another.
+    Tuple(&'static [KeyShape]),
+}
+
+impl KeyShape {
+    /// The number of bytes, where it is the same for every value.
+    pub(crate) fn fixed_len(&self) -> Option<usize> {
+        match self {
+            Self::Unsigned(bytes) | Self::Signed(bytes) => Some(usize::from(*bytes)),
+            Self::Bool => Some(1),
+            Self::Char | Self::F32 => Some(4),
+            Self::F64 => Some(8),
+            Self::Array(len) => Some(*len),
+            Self::Tuple(shapes) => shapes.iter().map(Self::fixed_len).sum(),
+            Self::Text | Self::Bytes | Self::Option(_) => None,
+        }
+    }
+
+    /// Goes over one value.
+    pub(crate) fn skip(&self, reader: &mut KeyReader<'_>) -> Result<(), DecodeError> {
+        if let Some(len) = self.fixed_len() {
+            return reader.take(len).map(drop);
+        }
+        match self {
+            Self::Option(shape) if bool::decode(reader)? => shape.skip(reader),
+            Self::Option(_) => Ok(()),
+            Self::Tuple(shapes) => shapes.iter().try_for_each(|shape| shape.skip(reader)),
+            _ => {
+                let rest = reader.rest();
+                let end = rest.iter().position(|&byte| byte == super::bytes::END);
+                reader.take(end.ok_or(DecodeError::Short)? + 1).map(drop)
+            }
+        }
+    }
+
+    /// Writes one value as a person would.
+    fn show(&self, reader: &mut KeyReader<'_>, out: &mut String) -> Result<(), DecodeError> {
+        // Writing to a `String` can't fail.
+        let mut put = |value: &dyn fmt::Debug| {
+            let _ = write!(out, "{value:?}");
+        };
+        match self {
+            Self::Unsigned(bytes) => put(&number(reader.take(usize::from(*bytes))?)),
+            Self::Signed(bytes) => {
+                let bits = u32::from(*bytes) * 8;
+                let raw = number(reader.take(usize::from(*bytes))?);
+                // Flipping the sign bit added half the range.
+                put(&raw.wrapping_sub(1 << (bits - 1)).cast_signed());
+            }
+            Self::Bool => put(&bool::decode(reader)?),
+            Self::Char => put(&char::decode(reader)?),
+            Self::F32 => put(&f32::decode(reader)?),
+            Self::F64 => put(&f64::decode(reader)?),
+            Self::Text => put(&String::decode_owned(reader)?),
+            Self::Bytes => put(&Hex(&Vec::<u8>::decode_owned(reader)?)),
+            Self::Array(len) => put(&Hex(reader.take(*len)?)),
+            Self::Option(shape) => {
+                if bool::decode(reader)? {
+                    out.push_str("Some(");
+                    shape.show(reader, out)?;
+                    out.push(')');
+                } else {
+                    out.push_str("None");
+                }
+            }
+            Self::Tuple(shapes) => {
+                out.push('(');
+                show_list(shapes.iter(), reader, out)?;
+                out.push(')');
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name in the catalog: two shapes have the same name only if they are the same.
+impl fmt::Display for KeyShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsigned(bytes) => write!(f, "u{}", u32::from(*bytes) * 8),
+            Self::Signed(bytes) => write!(f, "i{}", u32::from(*bytes) * 8),
+            Self::Bool => f.write_str("bool"),
+            Self::Char => f.write_str("char"),
+            Self::F32 => f.write_str("f32"),
+            Self::F64 => f.write_str("f64"),
+            Self::Text => f.write_str("text"),
+            Self::Bytes => f.write_str("bytes"),
+            Self::Array(len) => write!(f, "bytes[{len}]"),
+            Self::Option(shape) => write!(f, "option<{shape}>"),
+            Self::Tuple(shapes) => {
+                f.write_str("(")?;
+                for (i, shape) in shapes.iter().enumerate() {
+                    write!(f, "{}{shape}", if i == 0 { "" } else { "," })?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte))
+}
+
+fn show_list<'s>(
+    shapes: impl Iterator<Item = &'s KeyShape>,
+    reader: &mut KeyReader<'_>,
+    out: &mut String,
+) -> Result<(), DecodeError> {
+    for (i, shape) in shapes.enumerate() {
+        if i > 0 {
+            out.push_str(", ");
+        }
+        shape.show(reader, out)?;
+    }
+    Ok(())
+}
+
+/// The longest text of a key in a message, in bytes.
+const SHOWN: usize = 120;
+
+/// A key as a message shows it: `7`, `("Redmond", "Smith")`; what can't be decoded, in hex; what
+/// is long, cut.
+pub(crate) fn show_key<'s>(
+    shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
+    key: &[u8],
+) -> String {
+    let unescaped = Unescaped::default();
+    let mut reader = KeyReader::new(key, &unescaped);
+    let single = shapes.len() == 1;
+    let mut text = String::new();
+    if show_list(shapes, &mut reader, &mut text).is_err() || !reader.rest().is_empty() {
+        text = format!("{:?}", Hex(key));
+    } else if !single {
+        text = format!("({text})");
+    }
+    if text.len() > SHOWN {
+        let cut = text.floor_char_boundary(SHOWN);
+        text.truncate(cut);
+        let _ = write!(text, "… ({} bytes)", key.len());
+    }
+    text
+}
+
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Debug for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("0x")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

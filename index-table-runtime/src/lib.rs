@@ -1,0 +1,34 @@
+//! The run-time half of [`index-table`](https://docs.rs/index-table): depend on that crate, which
+//! re-exports what applications use.
+//!
+//! What decides is pure and knows no engine: the key encoding (`key`), what a table is
+//! (`schema`), which entries change with a row (`maintain`), what a query asks for (`scan`). What
+//! stores is behind the seam in `engine`: the `lmdb` folder, and for tests one in `memory`.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
+)]
+
+mod engine;
+mod entity;
+mod error;
+mod key;
+mod lmdb;
+mod maintain;
+#[cfg(feature = "memory")]
+mod memory;
+#[doc(hidden)]
+pub mod private;
+mod row;
+mod scan;
+mod schema;
+mod store;
+mod table;
+mod txn;
+
+pub use error::{Error, Result};
+pub use key::MAX_KEY_LEN;
+pub use scan::{Cursor, Entries, Keys, Page, Rows, Scan};
+pub use store::{Durability, Options, Store};
+pub use txn::{ReadTxn, Stats, WriteTxn};

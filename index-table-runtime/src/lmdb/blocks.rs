@@ -1,0 +1,219 @@
+//! Packed blocks: the primary keys under one index key, up to 512 bytes of them in one entry.
+//!
+//! The first block of a key is stored under the key alone, each further one under the key and
+//! the lowest primary key that it may hold; the value is the block's primary keys in order. So
+//! the block that holds a primary key, or would hold it, is the last one at or below (key,
+//! primary key): one seek, whatever the number of rows. Keys are self-delimiting, so whatever
+//! starts with a key is a block of that key.
+//!
+//! A block that is full is left as it is when the new primary key goes behind it, and a new one
+//! is started: rows that come in the order of their primary keys fill their blocks. Otherwise
+//! it is split in half. A block that becomes empty is removed; others don't merge.
+
+use std::ops::Bound;
+
+use heed::{PutFlags, RwTxn};
+
+use super::Database;
+
+/// Bytes of primary keys in one block: some 64 keys of 8 bytes. `docs/LAYOUT.md` has the
+/// measurement: from 256 to 1024 bytes hardly anything changes.
+const BLOCK: usize = 512;
+
+/// The longest primary key that is packed: with longer ones a block has no point.
+pub(super) const LONGEST: usize = 64;
+
+/// The primary keys of one block that are left to read, and their index key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block<'t> {
+    key: &'t [u8],
+    packed: &'t [u8],
+    primary_key: usize,
+}
+
+impl<'t> Block<'t> {
+    pub(super) const EMPTY: Self = Self { key: &[], packed: &[], primary_key: 1 };
+
+    /// `None`: the physical entry is no block of `key`.
+    pub(super) fn of(
+        key: &[u8],
+        primary_key: usize,
+        physical: &'t [u8],
+        packed: &'t [u8],
+    ) -> Option<Self> {
+        is_block_of(key, primary_key, physical).then(|| Self {
+            key: physical.get(..key.len()).unwrap_or_default(),
+            packed,
+            primary_key,
+        })
+    }
+
+    pub(super) const fn key(&self) -> &'t [u8] {
+        self.key
+    }
+
+    /// Only what is greater than `primary_key`.
+    pub(super) fn behind(self, primary_key: &[u8]) -> Self {
+        let at = match place(self.packed, self.primary_key, primary_key) {
+            Ok(at) => at + self.primary_key,
+            Err(at) => at,
+        };
+        Self { packed: self.packed.get(at..).unwrap_or_default(), ..self }
+    }
+
+    /// Only what is less than `primary_key`.
+    pub(super) fn before(self, primary_key: &[u8]) -> Self {
+        let (Ok(at) | Err(at)) = place(self.packed, self.primary_key, primary_key);
+        Self { packed: self.packed.get(..at).unwrap_or_default(), ..self }
+    }
+
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<&'t [u8]> {
+        let (first, rest) = self.packed.split_at_checked(self.primary_key)?;
+        self.packed = rest;
+        Some(first)
+    }
+
+    #[inline]
+    pub(super) fn next_back(&mut self) -> Option<&'t [u8]> {
+        let at = self.packed.len().checked_sub(self.primary_key)?;
+        let (rest, last) = self.packed.split_at_checked(at)?;
+        self.packed = rest;
+        Some(last)
+    }
+}
+
+fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bool {
+    physical.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.len() == primary_key)
+}
+
+/// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
+fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
+    let (mut low, mut high) = (0, packed.len() / len);
+    while low < high {
+        let middle = low.midpoint(high);
+        let at = middle * len;
+        match packed.get(at..at + len).unwrap_or_default().cmp(primary_key) {
+            std::cmp::Ordering::Less => low = middle + 1,
+            std::cmp::Ordering::Equal => return Ok(at),
+            std::cmp::Ordering::Greater => high = middle,
+        }
+    }
+    Err(low * len)
+}
+
+/// Buffers for one change.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// The index key and the primary key.
+    at: Vec<u8>,
+    /// The physical key of the block that was found.
+    found: Vec<u8>,
+    /// Its primary keys.
+    packed: Vec<u8>,
+}
+
+/// Adds a primary key to an index key; it may be there already.
+///
+/// One seek: the write goes through the cursor that found the block. That is also the one
+/// allocation: heed copies the bound of a range.
+pub(super) fn insert(
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    primary_key: &[u8],
+    Scratch { at, found, packed }: &mut Scratch,
+) -> heed::Result<()> {
+    join(at, key, primary_key);
+    let mut range =
+        database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
+    match range.next().transpose()? {
+        Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
+            refill(found, physical);
+            refill(packed, block);
+        }
+        // The cursor is on the entry before the new one, or nowhere in an empty database.
+        _ => return put_at(&mut range, key, primary_key),
+    }
+    let Err(offset) = place(packed, primary_key.len(), primary_key) else { return Ok(()) };
+    if packed.len() + primary_key.len() <= BLOCK {
+        packed.splice(offset..offset, primary_key.iter().copied());
+        return put_current(&mut range, found, packed);
+    }
+    if offset == packed.len() {
+        return put_at(&mut range, at, primary_key);
+    }
+    packed.splice(offset..offset, primary_key.iter().copied());
+    let half = packed.len() / primary_key.len() / 2 * primary_key.len();
+    let (low, high) = packed.split_at(half);
+    put_current(&mut range, found, low)?;
+    join(at, key, high.get(..primary_key.len()).unwrap_or_default());
+    put_at(&mut range, at, high)
+}
+
+/// Removes a primary key from an index key; `false`: it was not there.
+pub(super) fn remove(
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    primary_key: &[u8],
+    Scratch { at, found, packed }: &mut Scratch,
+) -> heed::Result<bool> {
+    join(at, key, primary_key);
+    let mut range =
+        database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
+    match range.next().transpose()? {
+        Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
+            refill(found, physical);
+            refill(packed, block);
+        }
+        _ => return Ok(false),
+    }
+    let Ok(offset) = place(packed, primary_key.len(), primary_key) else { return Ok(false) };
+    if packed.len() == primary_key.len() {
+        #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+        // SAFETY: nothing borrowed from the database is alive: `found` and `packed` are copies.
+        return unsafe { range.del_current() };
+    }
+    packed.drain(offset..offset + primary_key.len());
+    put_current(&mut range, found, packed)?;
+    Ok(true)
+}
+
+type Cursor<'t> = heed::RwRevRange<'t, heed::types::Bytes, heed::types::Bytes>;
+
+/// Overwrites the block under the cursor.
+fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> heed::Result<()> {
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: key and data are scratch buffers, not borrowed from the database, and `found` is a
+    // copy of the key that the cursor is on.
+    let written = unsafe { cursor.put_current(found, packed)? };
+    if written { Ok(()) } else { Err(heed::MdbError::NotFound.into()) }
+}
+
+/// Writes a new block. Not with `Database::put`: the cursor is in the right page already.
+fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> heed::Result<()> {
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: key and data are scratch buffers or the caller's, not borrowed from the database.
+    unsafe {
+        cursor.put_current_with_options::<heed::types::Bytes>(PutFlags::empty(), at, packed)
+    }
+}
+
+fn join(buffer: &mut Vec<u8>, key: &[u8], primary_key: &[u8]) {
+    refill(buffer, key);
+    buffer.extend_from_slice(primary_key);
+}
+
+pub(super) fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}
+
+impl Scratch {
+    /// The index key and the primary key as one.
+    pub(super) fn joined(&mut self, key: &[u8], primary_key: &[u8]) -> &[u8] {
+        join(&mut self.at, key, primary_key);
+        &self.at
+    }
+}

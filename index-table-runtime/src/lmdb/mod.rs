@@ -1,0 +1,60 @@
+//! The LMDB engine: the only folder that names `heed`.
+//!
+//! Databases: `.catalog` (table name → its record), `{table}` (primary key → row) and
+//! `{table}.{index}` for each index. An index is laid out in one of three ways:
+//!
+//! | [`Layout`] | for | physical entry |
+//! |---|---|---|
+//! | `unique` | unique indexes | key → primary key, data |
+//! | `blocks` | normalized indexes whose primary keys all have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of primary keys (see [`blocks`]) |
+//! | `entries` | all others | key, primary key → data |
+//!
+//! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
+
+mod blocks;
+mod env;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub(crate) use env::{Engine, Tables, Txn};
+pub(crate) use read::{Entries, Reader};
+pub(crate) use write::Writer;
+
+use heed::types::Bytes;
+
+use crate::schema::{IndexSchema, Strategy, TableSchema};
+
+type Database<'d> = heed::Database<'d, Bytes, Bytes>;
+
+/// How the entries of an index are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// Key → primary key, data.
+    Unique,
+    /// Key and primary key → data.
+    Entries,
+    /// Key, or key and the lowest primary key of the block → primary keys of this length.
+    Blocks { primary_key: usize },
+}
+
+impl Layout {
+    fn of(schema: &TableSchema, index: &IndexSchema) -> Self {
+        match (index.unique, index.strategy, schema.fixed_primary_key()) {
+            (true, ..) => Self::Unique,
+            (false, Strategy::Normalized, Some(primary_key @ ..=blocks::LONGEST)) => {
+                Self::Blocks { primary_key }
+            }
+            _ => Self::Entries,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Entries => "entries",
+            Self::Blocks { .. } => "blocks",
+        }
+    }
+}

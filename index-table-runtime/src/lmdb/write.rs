@@ -1,0 +1,107 @@
+use heed::{PutFlags, RwTxn};
+
+use super::{
+    Layout, Reader,
+    blocks::{self, Scratch},
+    env::{Engine, Tables},
+};
+use crate::{
+    engine::Write,
+    error::Result,
+    maintain::{Change, Sink},
+    schema::IndexSchema,
+};
+
+/// Writes one table in one transaction.
+pub(crate) struct Writer<'t, 's> {
+    engine: &'t Engine,
+    txn: &'t mut RwTxn<'s>,
+    tables: &'t Tables<'t>,
+    scratch: &'t mut Scratch,
+}
+
+impl<'t, 's> Writer<'t, 's> {
+    pub(super) const fn new(
+        engine: &'t Engine,
+        txn: &'t mut RwTxn<'s>,
+        tables: &'t Tables<'t>,
+        scratch: &'t mut Scratch,
+    ) -> Self {
+        Self { engine, txn, tables, scratch }
+    }
+
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader::new(self.engine, self.txn, self.tables)
+    }
+
+    fn apply(&mut self, change: Change<'_>) -> heed::Result<()> {
+        let Self { txn, tables, scratch, .. } = self;
+        match change {
+            Change::PutFact { primary_key, row } => tables.facts.put(txn, primary_key, row),
+            Change::DeleteFact { primary_key } => tables.facts.delete(txn, primary_key).map(drop),
+            Change::PutEntry { index, key, primary_key, data } => {
+                let Some(index) = tables.indexes.get(index) else { return Ok(()) };
+                match index.layout {
+                    Layout::Unique => {
+                        index.database.put(txn, key, scratch.joined(primary_key, data))
+                    }
+                    Layout::Entries => {
+                        index.database.put(txn, scratch.joined(key, primary_key), data)
+                    }
+                    Layout::Blocks { .. } => {
+                        blocks::insert(&index.database, txn, key, primary_key, scratch)
+                    }
+                }
+            }
+            // An entry that is not there, in a damaged file, is what was wanted.
+            Change::DeleteEntry { index, key, primary_key } => {
+                let Some(index) = tables.indexes.get(index) else { return Ok(()) };
+                match index.layout {
+                    Layout::Unique => index.database.delete(txn, key).map(drop),
+                    Layout::Entries => {
+                        index.database.delete(txn, scratch.joined(key, primary_key)).map(drop)
+                    }
+                    Layout::Blocks { .. } => {
+                        blocks::remove(&index.database, txn, key, primary_key, scratch).map(drop)
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Sink for Writer<'_, '_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        self.apply(change).map_err(|error| self.engine.error(error))
+    }
+}
+
+impl Write for Writer<'_, '_> {
+    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        let facts = &self.tables.facts;
+        match facts.put_with_flags(self.txn, PutFlags::NO_OVERWRITE, primary_key, row) {
+            Ok(()) => Ok(true),
+            Err(heed::Error::Mdb(heed::MdbError::KeyExist)) => Ok(false),
+            Err(error) => Err(self.engine.error(error)),
+        }
+    }
+
+    fn clear(&mut self, index: usize) -> Result<()> {
+        let Some(index) = self.tables.indexes.get(index) else { return Ok(()) };
+        index.database.clear(self.txn).map_err(|error| self.engine.error(error))
+    }
+
+    fn record(&self) -> Result<Option<Vec<u8>>> {
+        Ok(self.reader().record()?.map(<[u8]>::to_vec))
+    }
+
+    fn put_record(&mut self, record: &[u8]) -> Result<()> {
+        let name = self.tables.schema.name.as_bytes();
+        let catalog = &self.tables.catalog;
+        catalog.put(self.txn, name, record).map_err(|error| self.engine.error(error))
+    }
+
+    fn layout(&self, index: &IndexSchema) -> &'static str {
+        Layout::of(self.tables.schema, index).name()
+    }
+}

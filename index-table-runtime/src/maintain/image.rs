@@ -1,0 +1,192 @@
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::{
+    entity::Entity,
+    error::{EncodeError, Error, Result},
+    key::{KeyBuf, MAX_KEY_LEN},
+    row,
+    schema::{IndexSchema, Source, Strategy, TableSchema},
+};
+
+/// A row as it is in the file: its primary key, its bytes, and its entries in every index.
+///
+/// The buffers are used again for the next row.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    primary_key: KeyBuf,
+    row: Vec<u8>,
+    entries: EntryBuffer,
+}
+
+impl Image {
+    /// Takes the image of `row`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Codec`] and [`Error::KeyTooLong`]: nothing that can't be written gets past here.
+    pub(crate) fn load<R: Entity>(&mut self, row: &R) -> Result<()> {
+        self.row.clear();
+        row::encode(row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
+        self.load_keys(row)?;
+        self.check_lengths(R::TABLE)
+    }
+
+    /// Takes the image of `row`, which is in the file as `bytes`.
+    pub(crate) fn load_stored<R: Entity>(&mut self, row: &R, bytes: &[u8]) -> Result<()> {
+        self.row.clear();
+        self.row.extend_from_slice(bytes);
+        self.load_keys(row)
+    }
+
+    fn load_keys<R: Entity>(&mut self, row: &R) -> Result<()> {
+        self.primary_key.clear();
+        row.primary_key(&mut self.primary_key);
+        self.entries.clear();
+        for index in 0..R::TABLE.indexes.len() {
+            row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
+            self.entries.finish_index();
+        }
+        Ok(())
+    }
+
+    fn check_lengths(&self, schema: &TableSchema) -> Result<()> {
+        let too_long = |source, key: &[u8], len| {
+            Err(Error::KeyTooLong {
+                table: schema.name,
+                index: schema.index_name(source),
+                key: schema.show_key(source, key),
+                len,
+            })
+        };
+        let primary_key = self.primary_key();
+        if primary_key.len() > MAX_KEY_LEN {
+            return too_long(Source::Facts, primary_key, primary_key.len());
+        }
+        for (index, declared) in schema.indexes.iter().enumerate() {
+            let suffix = if declared.unique { 0 } else { primary_key.len() };
+            for key in self.keys(index) {
+                if key.len() + suffix > MAX_KEY_LEN {
+                    return too_long(Source::Index(index), key, key.len() + suffix);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn primary_key(&self) -> &[u8] {
+        self.primary_key.as_bytes()
+    }
+
+    pub(crate) fn row(&self) -> &[u8] {
+        &self.row
+    }
+
+    /// The keys in the index at this position, sorted, each once.
+    pub(super) fn keys(&self, index: usize) -> impl Iterator<Item = &[u8]> {
+        self.entries.keys(index)
+    }
+
+    /// What each entry in this index carries.
+    pub(super) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
+        match declared.strategy {
+            Strategy::Normalized => &[],
+            Strategy::Partial(_) => self.entries.data(index),
+            Strategy::Full => &self.row,
+        }
+    }
+}
+
+/// Takes the entries of one row, index after index: the keys, and the included fields that all
+/// entries of the row in that index carry.
+#[derive(Debug)]
+pub struct EntryBuffer {
+    /// The keys' bytes, one key after another.
+    bytes: KeyBuf,
+    /// Where each key is in `bytes`.
+    keys: Vec<Range<usize>>,
+    /// The data's bytes, one index after another.
+    data: Vec<u8>,
+    /// For each finished index: its keys in `keys`, its data in `data`.
+    indexes: Vec<(Range<usize>, Range<usize>)>,
+}
+
+impl EntryBuffer {
+    /// Starts the next key of the current index; its fields are pushed onto what this returns.
+    pub fn key(&mut self) -> &mut KeyBuf {
+        self.close_key();
+        self.keys.push(self.bytes.len()..self.bytes.len());
+        &mut self.bytes
+    }
+
+    /// Adds the next included field to the data of the current index.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when its `Serialize` fails.
+    pub fn include<T: Serialize + ?Sized>(&mut self, field: &T) -> Result<(), EncodeError> {
+        row::append(field, &mut self.data)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.keys.clear();
+        self.data.clear();
+        self.indexes.clear();
+    }
+
+    fn close_key(&mut self) {
+        let len = self.bytes.len();
+        // Only the newest key of the current index is open, and it ends where the bytes do.
+        if self.keys.len() > self.indexes.last().map_or(0, |(keys, _)| keys.end)
+            && let Some(last) = self.keys.last_mut()
+        {
+            last.end = len;
+        }
+    }
+
+    fn finish_index(&mut self) {
+        self.close_key();
+        let (keys, data) = self.indexes.last().map_or((0, 0), |(keys, data)| (keys.end, data.end));
+        let bytes = self.bytes.as_bytes();
+        if let Some(own) = self.keys.get_mut(keys..)
+            && own.len() > 1
+        {
+            own.sort_unstable_by(|a, b| slice(bytes, a).cmp(slice(bytes, b)));
+            let mut kept = keys;
+            for position in keys..self.keys.len() {
+                let [Some(last), Some(next)] =
+                    [kept, position].map(|at| self.keys.get(at).cloned())
+                else {
+                    break;
+                };
+                if slice(bytes, &last) != slice(bytes, &next) {
+                    kept += 1;
+                    self.keys.swap(kept, position);
+                }
+            }
+            self.keys.truncate(kept + 1);
+        }
+        self.indexes.push((keys..self.keys.len(), data..self.data.len()));
+    }
+
+    fn keys(&self, index: usize) -> impl Iterator<Item = &[u8]> {
+        let own = self.indexes.get(index).and_then(|(keys, _)| self.keys.get(keys.clone()));
+        own.unwrap_or_default().iter().map(|key| slice(self.bytes.as_bytes(), key))
+    }
+
+    fn data(&self, index: usize) -> &[u8] {
+        self.indexes.get(index).map_or(&[], |(_, data)| slice(&self.data, data))
+    }
+}
+
+impl Default for EntryBuffer {
+    fn default() -> Self {
+        Self { bytes: KeyBuf::on_heap(), keys: Vec::new(), data: Vec::new(), indexes: Vec::new() }
+    }
+}
+
+fn slice<'a>(bytes: &'a [u8], range: &Range<usize>) -> &'a [u8] {
+    bytes.get(range.clone()).unwrap_or_default()
+}

@@ -1,0 +1,271 @@
+//! An engine in memory: a `BTreeMap` for each database. For tests, of this crate and of its
+//! users; nothing is written to disk.
+//!
+//! A transaction works on a copy of the list of databases, which share their maps until one is
+//! changed; a commit puts the list in place of the old one. So a reader keeps its snapshot.
+
+use std::{
+    collections::{BTreeMap, btree_map},
+    ops::Bound,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    engine::{RawEntry, Read, Write},
+    error::Result,
+    maintain::{Change, Sink},
+    scan::{Bounds, Query},
+    schema::{IndexSchema, Source, TableSchema},
+};
+
+/// (Index key, primary key) → the length of the index key, and the data.
+type Map = BTreeMap<Vec<u8>, (usize, Vec<u8>)>;
+
+/// The databases by name; the catalog's is [`CATALOG`].
+type Databases = BTreeMap<String, Arc<Map>>;
+
+const CATALOG: &str = ".catalog";
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    committed: Mutex<Arc<Databases>>,
+    /// Held by the one write transaction.
+    writing: Mutex<()>,
+}
+
+impl Engine {
+    fn committed(&self) -> MutexGuard<'_, Arc<Databases>> {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn read(&self) -> Txn<'_> {
+        Txn { databases: Arc::clone(&self.committed()), writing: None }
+    }
+
+    pub(crate) fn write(&self) -> Txn<'_> {
+        let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        Txn { databases: Arc::clone(&self.committed()), writing: Some((self, guard)) }
+    }
+
+    pub(crate) fn open_table(
+        &self,
+        schema: &'static TableSchema,
+        prepare: impl FnOnce(Writer<'_>) -> Result<()>,
+    ) -> Result<Tables> {
+        let tables = Tables {
+            schema,
+            facts: schema.name.to_owned(),
+            indexes: schema
+                .indexes
+                .iter()
+                .map(|index| format!("{}.{}", schema.name, index.name))
+                .collect(),
+        };
+        let mut txn = self.write();
+        if let Some(writer) = txn.writer(&tables) {
+            prepare(writer)?;
+        }
+        txn.commit();
+        Ok(tables)
+    }
+}
+
+/// The names of one table's databases.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    schema: &'static TableSchema,
+    facts: String,
+    indexes: Vec<String>,
+}
+
+impl Tables {
+    fn name(&self, source: Source) -> &str {
+        match source {
+            Source::Facts => &self.facts,
+            Source::Index(position) => self.indexes.get(position).map_or("", String::as_str),
+        }
+    }
+}
+
+/// A transaction.
+#[derive(Debug)]
+pub(crate) struct Txn<'s> {
+    databases: Arc<Databases>,
+    writing: Option<(&'s Engine, MutexGuard<'s, ()>)>,
+}
+
+impl Txn<'_> {
+    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Reader<'t> {
+        Reader { databases: &self.databases, tables }
+    }
+
+    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
+        self.writing.as_ref()?;
+        Some(Writer { databases: Arc::make_mut(&mut self.databases), tables })
+    }
+
+    pub(crate) fn commit(self) {
+        if let Some((engine, _guard)) = self.writing {
+            *engine.committed() = self.databases;
+        }
+    }
+}
+
+/// Reads one table in one transaction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'t> {
+    databases: &'t Databases,
+    tables: &'t Tables,
+}
+
+impl<'t> Reader<'t> {
+    fn map(self, source: Source) -> Option<&'t Map> {
+        self.databases.get(self.tables.name(source)).map(AsRef::as_ref)
+    }
+}
+
+impl<'t> Read<'t> for Reader<'t> {
+    type Entries = Entries<'t>;
+
+    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        let row = self.map(Source::Facts).and_then(|facts| facts.get(primary_key));
+        Ok(row.map(|(_, row)| row.as_slice()))
+    }
+
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+        let Some(map) = self.map(Source::Index(index)) else { return Ok(None) };
+        let next = map.range::<[u8], _>((Bound::Included(key), Bound::Unbounded)).next();
+        Ok(next.map(entry).filter(|entry| entry.key == key))
+    }
+
+    fn scan(self, query: Query) -> Result<Entries<'t>> {
+        let Query { source, bounds, reverse, position, .. } = query;
+        let at = position.map(|position| position.bytes());
+        let range = self.map(source).map(|map| {
+            let from = match &at {
+                Some(at) if !reverse => Bound::Excluded(at.as_slice()),
+                _ => Bound::Included(bounds.start()),
+            };
+            // A range whose ends are the wrong way round would panic, so only one is given.
+            if reverse {
+                let end = at.clone().or_else(|| bounds.end());
+                let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                map.range::<[u8], _>((Bound::Unbounded, to))
+            } else {
+                map.range::<[u8], _>((from, Bound::Unbounded))
+            }
+        });
+        Ok(Entries { range: range.unwrap_or_default(), bounds, reverse })
+    }
+
+    fn count(self, query: Query) -> Result<u64> {
+        self.scan(query)?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+    }
+}
+
+fn entry<'t>((bytes, (len, data)): (&'t Vec<u8>, &'t (usize, Vec<u8>))) -> RawEntry<'t> {
+    let (key, primary_key) = bytes.split_at_checked(*len).unwrap_or_default();
+    RawEntry { key, primary_key, data }
+}
+
+/// The answer to a scan.
+#[derive(Debug)]
+pub(crate) struct Entries<'t> {
+    range: btree_map::Range<'t, Vec<u8>, (usize, Vec<u8>)>,
+    bounds: Bounds,
+    reverse: bool,
+}
+
+impl<'t> Iterator for Entries<'t> {
+    type Item = Result<RawEntry<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = if self.reverse { self.range.next_back() } else { self.range.next() };
+        let inside = |bytes: &[u8]| {
+            if self.reverse { bytes >= self.bounds.start() } else { self.bounds.ends_behind(bytes) }
+        };
+        next.filter(|(bytes, _)| inside(bytes)).map(|found| Ok(entry(found)))
+    }
+}
+
+/// Writes one table in one transaction.
+#[derive(Debug)]
+pub(crate) struct Writer<'t> {
+    databases: &'t mut Databases,
+    tables: &'t Tables,
+}
+
+impl Writer<'_> {
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader { databases: self.databases, tables: self.tables }
+    }
+
+    fn map(&mut self, source: Source) -> &mut Map {
+        let name = self.tables.name(source);
+        Arc::make_mut(self.databases.entry(name.to_owned()).or_default())
+    }
+
+    fn is_unique(&self, index: usize) -> bool {
+        self.tables.schema.indexes.get(index).is_some_and(|index| index.unique)
+    }
+}
+
+impl Sink for Writer<'_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        match change {
+            Change::PutFact { primary_key, row } => {
+                self.map(Source::Facts).insert(primary_key.to_vec(), (0, row.to_vec()));
+            }
+            Change::DeleteFact { primary_key } => {
+                self.map(Source::Facts).remove(primary_key);
+            }
+            Change::PutEntry { index, key, primary_key, data } => {
+                if self.is_unique(index)
+                    && let Some(holder) = self.reader().unique(index, key)?
+                {
+                    let bytes = [key, holder.primary_key].concat();
+                    self.map(Source::Index(index)).remove(&bytes);
+                }
+                let entry = (key.len(), data.to_vec());
+                self.map(Source::Index(index)).insert([key, primary_key].concat(), entry);
+            }
+            Change::DeleteEntry { index, key, primary_key } => {
+                self.map(Source::Index(index)).remove(&[key, primary_key].concat());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write for Writer<'_> {
+    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        if self.reader().fact(primary_key)?.is_some() {
+            return Ok(false);
+        }
+        self.change(Change::PutFact { primary_key, row })?;
+        Ok(true)
+    }
+
+    fn clear(&mut self, index: usize) -> Result<()> {
+        self.map(Source::Index(index)).clear();
+        Ok(())
+    }
+
+    fn record(&self) -> Result<Option<Vec<u8>>> {
+        let record = self.databases.get(CATALOG);
+        let record = record.and_then(|catalog| catalog.get(self.tables.facts.as_bytes()));
+        Ok(record.map(|(_, record)| record.clone()))
+    }
+
+    fn put_record(&mut self, record: &[u8]) -> Result<()> {
+        let catalog = self.databases.entry(CATALOG.to_owned()).or_default();
+        let name = self.tables.facts.clone().into_bytes();
+        Arc::make_mut(catalog).insert(name, (0, record.to_vec()));
+        Ok(())
+    }
+
+    fn layout(&self, _: &IndexSchema) -> &'static str {
+        "memory"
+    }
+}

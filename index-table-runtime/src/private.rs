@@ -1,0 +1,16 @@
+//! What generated code names. Not for anyone else: it changes with any release.
+
+pub use core::result::Result::Ok;
+pub use serde;
+
+pub use crate::{
+    entity::{Entity, EntryReader, IndexEntry},
+    error::{EncodeError, Result},
+    key::{DecodeError, Each, Key, KeyBuf, KeyReader, KeyShape, PrefixKey},
+    maintain::EntryBuffer,
+    scan::{Bounds, Scan},
+    schema::{FieldSchema, IndexSchema, KeyField, Source, Strategy, TableSchema},
+    store::Store,
+    table::Table,
+    txn::{ReadTxn, WriteTxn},
+};

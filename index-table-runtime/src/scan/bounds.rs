@@ -1,0 +1,126 @@
+use std::ops::{Bound, RangeBounds};
+
+use crate::key::{Key, KeyBuf, PrefixKey, successor};
+
+/// A contiguous block of keys: what is equal in the leading fields, and a range, a prefix or
+/// nothing in the next.
+///
+/// As bytes: from `start` on, as far as `end` says. Neither ever cuts through a field that
+/// follows the ones given, because an encoding is never a prefix of another one.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    start: KeyBuf,
+    end: End,
+}
+
+#[derive(Debug, Clone)]
+enum End {
+    /// As long as the key begins with this many bytes of `start`.
+    Prefix(usize),
+    /// Up to, and without, these bytes.
+    Before(Vec<u8>),
+    /// To the last key.
+    Open,
+}
+
+impl Bounds {
+    /// Every key.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { start: KeyBuf::new(), end: End::Prefix(0) }
+    }
+
+    /// Keys whose next field equals `value`.
+    #[must_use]
+    pub fn equal<T: Key>(mut self, value: T::Arg<'_>) -> Self {
+        T::encode(value, &mut self.start);
+        self.end = End::Prefix(self.start.len());
+        self
+    }
+
+    /// Keys whose next field starts with `prefix`.
+    #[must_use]
+    pub fn starting_with<T: PrefixKey>(mut self, prefix: T::Arg<'_>) -> Self {
+        T::encode_prefix(prefix, &mut self.start);
+        self.end = End::Prefix(self.start.len());
+        self
+    }
+
+    /// Keys whose next field is in `range`.
+    #[must_use]
+    pub fn range<'a, T: Key>(self, range: impl RangeBounds<T::Arg<'a>>) -> Self {
+        let leading = self.start;
+        let with = |value: &T::Arg<'a>| {
+            let mut key = leading.clone();
+            T::encode(*value, &mut key);
+            key
+        };
+        let end = match range.end_bound() {
+            Bound::Included(value) => End::behind(&with(value)),
+            Bound::Excluded(value) => End::Before(with(value).as_bytes().to_vec()),
+            // Not `Prefix`: an excluded start may have left the leading fields behind.
+            Bound::Unbounded => End::behind(&leading),
+        };
+        match range.start_bound() {
+            Bound::Included(value) => Self { start: with(value), end },
+            Bound::Unbounded => Self { start: leading, end },
+            Bound::Excluded(value) => match End::behind(&with(value)) {
+                End::Before(bytes) => {
+                    let mut start = KeyBuf::new();
+                    start.extend(&bytes);
+                    Self { start, end }
+                }
+                // Nothing is behind the greatest value, and nothing is before the empty key.
+                _ => Self { start: leading, end: End::Before(Vec::new()) },
+            },
+        }
+    }
+
+    /// The first bytes a key may have. Empty: from the first key.
+    pub(crate) fn start(&self) -> &[u8] {
+        self.start.as_bytes()
+    }
+
+    /// Whether `key`, which is not below the start, is inside.
+    #[inline]
+    pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
+        match &self.end {
+            End::Prefix(len) => {
+                self.start.as_bytes().get(..*len).is_some_and(|prefix| key.starts_with(prefix))
+            }
+            End::Before(end) => key < end.as_slice(),
+            End::Open => true,
+        }
+    }
+
+    /// The bytes that every key inside is below; `None`: there is no such limit.
+    pub(crate) fn end(&self) -> Option<Vec<u8>> {
+        match &self.end {
+            End::Prefix(len) => {
+                let mut prefix = self.start.as_bytes().get(..*len)?.to_vec();
+                successor(&mut prefix).then_some(prefix)
+            }
+            End::Before(end) => Some(end.clone()),
+            End::Open => None,
+        }
+    }
+
+    /// Whether these are all keys there are.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.start.is_empty() && matches!(self.end, End::Prefix(0) | End::Open)
+    }
+}
+
+impl End {
+    /// The end of what begins with `prefix`.
+    fn behind(prefix: &KeyBuf) -> Self {
+        let mut bytes = prefix.as_bytes().to_vec();
+        if successor(&mut bytes) { Self::Before(bytes) } else { Self::Open }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,134 @@
+use std::{fmt, fmt::Write as _, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    scan::{Position, Query},
+    schema::TableSchema,
+};
+
+/// The first byte of every cursor; another form would have another one.
+const FORMAT: u8 = 1;
+
+/// Where a page ended: hand it out, and continue with [`Scan::after`](crate::Scan::after).
+///
+/// Opaque text of the characters `0`–`9` and `a`–`f`, through `Display`, `FromStr` and serde: safe
+/// in a URL. It is a position and not an offset, so rows that come or go between two pages neither
+/// repeat nor skip others. It belongs to one question: the same index, direction and arguments;
+/// any other refuses it. It holds the last row's keys, and it is not signed: who can read it can
+/// read those, and who changes it can start elsewhere within the same question.
+///
+/// The text is the hexadecimal form of: `01`; the FNV-1a hash (64 bits, big-endian) of what the
+/// cursor belongs to; the length of the index key (16 bits, big-endian); the index key; the
+/// primary key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Cursor {
+    question: u64,
+    position: Position,
+}
+
+/// Some rows of a scan, and where the next ones start. From [`Scan::page`](crate::Scan::page).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Page<R> {
+    /// The rows.
+    pub items: Vec<R>,
+    /// Where to continue; `None` when there are no more.
+    pub next: Option<Cursor>,
+}
+
+impl Cursor {
+    pub(super) const fn new(question: u64, position: Position) -> Self {
+        Self { question, position }
+    }
+
+    /// The position, if this cursor belongs to the question.
+    pub(super) fn position_in(self, question: u64) -> Result<Position> {
+        if self.question == question {
+            return Ok(self.position);
+        }
+        Err(Error::InvalidCursor {
+            reason: "it was made by another index, direction or arguments; start without a cursor",
+        })
+    }
+}
+
+/// What a cursor belongs to: table, index, direction and bounds, as a number.
+pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
+    let end = query.bounds.end();
+    let parts: [&[u8]; 6] = [
+        schema.name.as_bytes(),
+        schema.index_name(query.source).unwrap_or_default().as_bytes(),
+        &[u8::from(query.reverse)],
+        query.bounds.start(),
+        &[u8::from(end.is_some())],
+        end.as_deref().unwrap_or_default(),
+    ];
+    // FNV-1a, with each part's length before it.
+    let lengths = parts.map(|part| (part.len() as u64).to_be_bytes());
+    let bytes = lengths.iter().zip(parts).flat_map(|(len, part)| len.iter().chain(part));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Position { key, primary_key } = &self.position;
+        // Keys are at most 511 bytes long.
+        write!(f, "{FORMAT:02x}{:016x}{:04x}", self.question, key.len())?;
+        key.iter().chain(primary_key).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cursor(")?;
+        fmt::Display::fmt(self, f)?;
+        f.write_char(')')
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text).ok_or(Error::InvalidCursor { reason: "the text is no cursor" })
+    }
+}
+
+fn parse(text: &str) -> Option<Cursor> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
+    let bytes = bytes?;
+    let (&[FORMAT], rest) = bytes.split_first_chunk::<1>()? else { return None };
+    let (question, rest) = rest.split_first_chunk::<8>()?;
+    let (len, rest) = rest.split_first_chunk::<2>()?;
+    let (key, primary_key) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+    Some(Cursor {
+        question: u64::from_be_bytes(*question),
+        position: Position { key: key.to_vec(), primary_key: primary_key.to_vec() },
+    })
+}
+
+impl From<Cursor> for String {
+    fn from(cursor: Cursor) -> Self {
+        cursor.to_string()
+    }
+}
+
+impl TryFrom<String> for Cursor {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}

@@ -1,0 +1,188 @@
+use std::{fmt, iter::FusedIterator, marker::PhantomData};
+
+use crate::{
+    engine::{self, RawEntry, Read, Reader},
+    entity::{Entity, EntryReader, IndexEntry},
+    error::{Error, Result},
+    key::{DecodeError, Key, KeyReader},
+    row,
+    scan::Query,
+    schema::{Source, Strategy, TableSchema},
+    txn::Session,
+};
+
+/// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
+pub(super) struct Raw<'txn> {
+    /// The engine's answer, and the reader for facts; `None` once it has ended.
+    running: Option<(Reader<'txn>, engine::Entries<'txn>)>,
+    /// Why the query could not be run: what the first entry is, instead.
+    failure: Option<Error>,
+    schema: &'static TableSchema,
+    source: Source,
+    session: &'txn Session,
+    /// How many more entries may come.
+    left: u64,
+}
+
+impl<'txn> Raw<'txn> {
+    pub(super) fn new(
+        reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
+        session: &'txn Session,
+        query: Query,
+    ) -> Self {
+        let (source, left) = (query.source, query.limit.unwrap_or(u64::MAX));
+        let (running, failure) = match reader.and_then(|reader| Ok((reader, reader.scan(query)?))) {
+            Ok(running) => (Some(running), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { running, failure, schema, source, session, left }
+    }
+
+    /// What an entry that can't be decoded, or leads nowhere, is reported as.
+    #[cold]
+    fn corrupt(&self, entry: RawEntry<'_>, error: DecodeError) -> Error {
+        let (name, shown) = match self.source {
+            Source::Facts => (None, self.schema.show_primary_key(entry.primary_key)),
+            Source::Index(_) => {
+                (self.schema.index_name(self.source), self.schema.show_key(self.source, entry.key))
+            }
+        };
+        error.at(self.schema.name, name, shown)
+    }
+
+    /// Decodes with `decode`, and stops for good when that fails.
+    #[inline]
+    fn decode_next<T>(
+        &mut self,
+        decode: impl FnOnce(&Self, RawEntry<'txn>) -> Result<T, Failure>,
+    ) -> Option<Result<T>> {
+        let entry = match self.next()? {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(decode(self, entry).map_err(|failure| {
+            let error = match failure {
+                Failure::Decode(error) => self.corrupt(entry, error),
+                Failure::Other(error) => error,
+            };
+            self.running = None;
+            error
+        }))
+    }
+
+    /// The next entry with its row.
+    pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<(RawEntry<'txn>, R)>> {
+        self.decode_next(|raw, entry| Ok((entry, raw.row(entry)?)))
+    }
+
+    /// The row of an entry.
+    fn row<R: Entity>(&self, entry: RawEntry<'txn>) -> Result<R, Failure> {
+        let carried = match self.schema.index(self.source) {
+            None => true,
+            Some(index) => index.strategy == Strategy::Full,
+        };
+        if carried {
+            return Ok(row::decode(entry.data)?);
+        }
+        let Some((reader, _)) = &self.running else { return Err(Failure::dangling()) };
+        self.session.count_fact();
+        let fact = reader.fact(entry.primary_key).map_err(Failure::Other)?;
+        Ok(row::decode(fact.ok_or_else(Failure::dangling)?)?)
+    }
+}
+
+enum Failure {
+    Decode(DecodeError),
+    Other(Error),
+}
+
+impl Failure {
+    fn dangling() -> Self {
+        Self::Decode(DecodeError::Value("the entry refers to a row that is not in the fact table"))
+    }
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl<'txn> Iterator for Raw<'txn> {
+    type Item = Result<RawEntry<'txn>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some((_, entries)) = &mut self.running
+            && let Some(left) = self.left.checked_sub(1)
+            && let Some(next) = entries.next()
+        {
+            self.left = left;
+            self.session.count_entry();
+            if next.is_err() {
+                self.running = None;
+            }
+            return Some(next);
+        }
+        self.running = None;
+        self.failure.take().map(Err)
+    }
+}
+
+/// The three iterators differ in their name, their item and how they make it.
+macro_rules! iterator {
+    ($(#[$docs:meta])* $name:ident, $item:ty, |$raw:ident, $entry:ident| $decode:expr) => {
+        $(#[$docs])*
+        #[must_use = "iterators are lazy"]
+        pub struct $name<'txn, E> {
+            raw: Raw<'txn>,
+            entry: PhantomData<fn() -> E>,
+        }
+
+        impl<'txn, E> $name<'txn, E> {
+            pub(super) const fn new(raw: Raw<'txn>) -> Self {
+                Self { raw, entry: PhantomData }
+            }
+        }
+
+        impl<'txn, E: IndexEntry<'txn>> Iterator for $name<'txn, E> {
+            type Item = Result<$item>;
+
+            #[inline]
+            fn next(&mut self) -> Option<Self::Item> {
+                self.raw.decode_next(|$raw, $entry| $decode)
+            }
+        }
+
+        impl<'txn, E: IndexEntry<'txn>> FusedIterator for $name<'txn, E> {}
+
+        impl<E> fmt::Debug for $name<'_, E> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+iterator! {
+    /// The rows of a scan; see [`Scan::rows`](crate::Scan::rows). Ends after the first error.
+    Rows, E::Row, |raw, entry| raw.row(entry)
+}
+
+iterator! {
+    /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
+    /// error.
+    Entries, E, |raw, entry| {
+        Ok(E::decode(EntryReader::new(entry, raw.schema, raw.source, &raw.session.unescaped)?)?)
+    }
+}
+
+iterator! {
+    /// The primary keys of a scan; see [`Scan::keys`](crate::Scan::keys). Ends after the first
+    /// error.
+    Keys, <E::Row as Entity>::Key, |raw, entry| {
+        let mut reader = KeyReader::new(entry.primary_key, &raw.session.unescaped);
+        Ok(Key::decode_owned(&mut reader)?)
+    }
+}

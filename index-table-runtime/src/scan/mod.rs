@@ -1,0 +1,180 @@
+//! Queries: what is asked ([`Bounds`], [`Query`]) and how the answer is read ([`Scan`]).
+
+mod bounds;
+mod cursor;
+mod iter;
+mod query;
+#[cfg(test)]
+mod tests;
+
+pub use bounds::Bounds;
+pub use cursor::{Cursor, Page};
+pub use iter::{Entries, Keys, Rows};
+pub(crate) use query::{Position, Query};
+
+use std::{fmt, marker::PhantomData};
+
+use crate::{
+    engine::{Read, Reader},
+    entity::{Entity, IndexEntry},
+    error::Result,
+    schema::TableSchema,
+    txn::Session,
+};
+use iter::Raw;
+
+/// A query that has not been run yet: a contiguous block of an index, or of the fact table, in
+/// key order.
+///
+/// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
+/// precisely what is wanted; [`rows`](Scan::rows), [`entries`](Scan::entries),
+/// [`keys`](Scan::keys), [`count`](Scan::count), [`first`](Scan::first) and [`page`](Scan::page)
+/// run it. Nothing is read before that, nothing
+/// is collected, and memory does not grow with the answer.
+///
+/// `E` is the entry struct of the index, or the row for the fact table.
+#[must_use = "a scan does nothing until it is asked for rows, entries, keys or a count"]
+pub struct Scan<'txn, E> {
+    reader: Result<Reader<'txn>>,
+    schema: &'static TableSchema,
+    session: &'txn Session,
+    query: Query,
+    after: Option<Cursor>,
+    entry: PhantomData<fn() -> E>,
+}
+
+impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
+    pub(crate) fn new(
+        reader: Result<Reader<'txn>>,
+        session: &'txn Session,
+        bounds: Bounds,
+    ) -> Self {
+        let query =
+            Query { source: E::SOURCE, bounds, reverse: false, limit: None, position: None };
+        Self { reader, schema: E::Row::TABLE, session, query, after: None, entry: PhantomData }
+    }
+
+    /// From the last key to the first; a second `rev` turns it round again.
+    pub fn rev(mut self) -> Self {
+        self.query.reverse = !self.query.reverse;
+        self
+    }
+
+    /// At most `limit` rows; of two limits, the smaller one holds.
+    pub fn limit(mut self, limit: usize) -> Self {
+        let limit = limit as u64;
+        self.query.limit = Some(self.query.limit.map_or(limit, |other| other.min(limit)));
+        self
+    }
+
+    /// Only what comes behind the place where a [`page`](Scan::page) of the same scan ended.
+    ///
+    /// Cost: none beside the one seek, however deep the place is.
+    ///
+    /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when
+    /// the scan is run.
+    pub fn after(mut self, cursor: &Cursor) -> Self {
+        self.after = Some(cursor.clone());
+        self
+    }
+
+    /// The rows.
+    ///
+    /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
+    /// the fact table for each row as well. Each row is decoded into owned values.
+    pub fn rows(self) -> Rows<'txn, E> {
+        Rows::new(self.into_raw())
+    }
+
+    /// The entries, borrowed from the transaction's snapshot; the fact table is not touched.
+    ///
+    /// Cost: one seek and one step for each entry; no allocation where the entry struct has only
+    /// numbers and borrowed strings.
+    pub fn entries(self) -> Entries<'txn, E> {
+        Entries::new(self.into_raw())
+    }
+
+    /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
+    ///
+    /// Cost: one seek and one step for each entry; the fact table is not touched.
+    pub fn keys(self) -> Keys<'txn, E> {
+        Keys::new(self.into_raw())
+    }
+
+    /// How many rows there are.
+    ///
+    /// Cost: nothing is decoded. A whole index or table that stores each entry by itself knows
+    /// its size; a normalized index with a primary key of fixed length reads one block for some
+    /// 64 rows; otherwise it is one step for each entry, up to the limit.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`](crate::Error) when the store can't be read.
+    pub fn count(self) -> Result<u64> {
+        if self.after.is_some() {
+            return self.into_raw().try_fold(0, |count, entry| entry.map(|_| count + 1));
+        }
+        let limit = self.query.limit;
+        let count = self.reader?.count(self.query)?;
+        Ok(limit.map_or(count, |limit| limit.min(count)))
+    }
+
+    /// The first row, if there is one.
+    ///
+    /// Cost: as [`rows`](Scan::rows) for one row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`](crate::Error) when the store can't be read.
+    pub fn first(self) -> Result<Option<E::Row>> {
+        self.limit(1).rows().next().transpose()
+    }
+
+    /// The first `size` rows, and where the next page starts.
+    ///
+    /// Cost: as [`rows`](Scan::rows) for so many rows, and a step to see whether there are more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
+    /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
+    pub fn page(self, size: usize) -> Result<Page<E::Row>> {
+        let question = cursor::question(self.schema, &self.query);
+        let mut raw = self.into_raw();
+        let mut items = Vec::new();
+        let mut last = None;
+        while items.len() < size {
+            let Some(next) = raw.next_row::<E::Row>() else {
+                return Ok(Page { items, next: None });
+            };
+            let (entry, row) = next?;
+            items.push(row);
+            last = Some(entry);
+        }
+        let more = raw.next().transpose()?.is_some();
+        let next = last.filter(|_| more).map(|entry| Cursor::new(question, entry.position()));
+        Ok(Page { items, next })
+    }
+
+    fn into_raw(self) -> Raw<'txn> {
+        let Self { mut reader, schema, session, mut query, after, .. } = self;
+        if let Some(cursor) = after {
+            match cursor.position_in(cursor::question(schema, &query)) {
+                Ok(position) => query.position = Some(position),
+                Err(error) => reader = reader.and(Err(error)),
+            }
+        }
+        Raw::new(reader, schema, session, query)
+    }
+}
+
+impl<E> fmt::Debug for Scan<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan")
+            .field("table", &self.schema.name)
+            .field("index", &self.schema.index_name(self.query.source))
+            .field("reverse", &self.query.reverse)
+            .field("limit", &self.query.limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,32 @@
+use crate::{scan::Bounds, schema::Source};
+
+/// A question to an engine, as a plain value.
+#[derive(Debug, Clone)]
+pub(crate) struct Query {
+    /// Which database.
+    pub(crate) source: Source,
+    /// Which keys.
+    pub(crate) bounds: Bounds,
+    /// From the last key to the first.
+    pub(crate) reverse: bool,
+    /// At most this many entries.
+    pub(crate) limit: Option<u64>,
+    /// Only what comes behind this place, in the direction of the query.
+    pub(crate) position: Option<Position>,
+}
+
+/// The place of one entry in the order of a database, whether the entry is still there or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The index key; empty for the fact table.
+    pub(crate) key: Vec<u8>,
+    /// The primary key.
+    pub(crate) primary_key: Vec<u8>,
+}
+
+impl Position {
+    /// Both keys one after the other: the order of entries is the order of these bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        [self.key.as_slice(), &self.primary_key].concat()
+    }
+}

@@ -1,0 +1,194 @@
+//! The catalog: what each table in the file was declared as when it was last opened for writing.
+//!
+//! A database that the catalog doesn't mention holds nothing: it is emptied before it is used.
+
+use serde::{Deserialize, Serialize};
+
+use super::{IndexSchema, KeyField, Strategy, TableSchema};
+use crate::error::{Error, Result};
+
+/// The format of everything in the file but the catalog's own first field, which is this number.
+const FORMAT: u32 = 1;
+
+/// One table in the catalog; postcard's bytes of this struct are its value there.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TableRecord {
+    format: u32,
+    version: u32,
+    /// Name and declared type.
+    fields: Vec<(String, String)>,
+    primary_key: Vec<KeyFieldRecord>,
+    indexes: Vec<IndexRecord>,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct KeyFieldRecord {
+    name: String,
+    /// The name of its [`KeyShape`](crate::key::KeyShape).
+    shape: String,
+    each: bool,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct IndexRecord {
+    name: String,
+    key: Vec<KeyFieldRecord>,
+    strategy: StrategyRecord,
+    unique: bool,
+    /// How the engine lays the entries out.
+    layout: String,
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum StrategyRecord {
+    Normalized,
+    Partial(Vec<String>),
+    Full,
+}
+
+/// What opening a table finds.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Comparison {
+    /// All is as declared.
+    Same,
+    /// The rows fit; these indexes (by position) are new or were declared otherwise. Empty when
+    /// an index is gone: then only the record has to be written.
+    Build(Vec<usize>),
+}
+
+impl TableRecord {
+    /// What `schema` would be recorded as; `layout` is the engine's choice for each index.
+    pub(crate) fn of(schema: &TableSchema, layout: impl Fn(&IndexSchema) -> &'static str) -> Self {
+        Self {
+            format: FORMAT,
+            version: schema.version,
+            fields: schema
+                .fields
+                .iter()
+                .map(|field| (field.name.to_owned(), field.declared.to_owned()))
+                .collect(),
+            primary_key: key_fields(schema.primary_key),
+            indexes: schema
+                .indexes
+                .iter()
+                .map(|index| IndexRecord {
+                    name: index.name.to_owned(),
+                    key: key_fields(index.key),
+                    strategy: match index.strategy {
+                        Strategy::Normalized => StrategyRecord::Normalized,
+                        Strategy::Partial(fields) => StrategyRecord::Partial(
+                            fields.iter().map(ToString::to_string).collect(),
+                        ),
+                        Strategy::Full => StrategyRecord::Full,
+                    },
+                    unique: index.unique,
+                    layout: layout(index).to_owned(),
+                })
+                .collect(),
+        }
+    }
+
+    pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self).map_err(|error| Error::Codec { table, reason: error.to_string() })
+    }
+
+    pub(crate) fn decode(table: &'static str, bytes: &[u8]) -> Result<Self> {
+        let mismatch = |difference| {
+            Err(Error::SchemaMismatch {
+                table,
+                difference,
+                way_out: "open it with the release of index-table that wrote it, or a later one",
+            })
+        };
+        // The format comes first, so that a later one is recognized whatever follows.
+        match postcard::take_from_bytes::<u32>(bytes) {
+            Ok((FORMAT, _)) => {}
+            Ok((format, _)) => {
+                return mismatch(format!(
+                    "the file has format {format}, this release reads format {FORMAT}"
+                ));
+            }
+            Err(_) => return mismatch("its catalog record can't be read".to_owned()),
+        }
+        match postcard::take_from_bytes(bytes) {
+            Ok((record, [])) => Ok(record),
+            _ => mismatch("its catalog record can't be read".to_owned()),
+        }
+    }
+
+    /// Compares the record in the file (`self`) with the code's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`] when the rows in the file aren't what the code would read.
+    pub(crate) fn compare(&self, declared: &Self, table: &'static str) -> Result<Comparison> {
+        let mismatch =
+            |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
+        if self.primary_key != declared.primary_key {
+            return mismatch(
+                format!(
+                    "its primary key is ({}) in the file and ({}) in the code",
+                    show_fields(&self.primary_key),
+                    show_fields(&declared.primary_key)
+                ),
+                "a primary key can't change; declare the struct under another `#[table(name = …)]` \
+                 and copy the rows",
+            );
+        }
+        if self.version != declared.version {
+            return mismatch(
+                format!(
+                    "its rows have version {} in the file and {} in the code",
+                    self.version, declared.version
+                ),
+                "declare the version that the file has, or copy the rows into a table of another name",
+            );
+        }
+        if let Some(difference) = first_difference(&self.fields, &declared.fields) {
+            return mismatch(
+                difference,
+                "declare the fields as the file has them, or copy the rows into a table of another name",
+            );
+        }
+        if self.indexes == declared.indexes {
+            return Ok(Comparison::Same);
+        }
+        let build = declared.indexes.iter().enumerate();
+        let build = build.filter(|(_, index)| !self.indexes.contains(index));
+        Ok(Comparison::Build(build.map(|(position, _)| position).collect()))
+    }
+}
+
+fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
+    fields
+        .iter()
+        .map(|field| KeyFieldRecord {
+            name: field.name.to_owned(),
+            shape: field.shape.to_string(),
+            each: field.each,
+        })
+        .collect()
+}
+
+fn show_fields(fields: &[KeyFieldRecord]) -> String {
+    let fields: Vec<_> =
+        fields.iter().map(|field| format!("{}: {}", field.name, field.shape)).collect();
+    fields.join(", ")
+}
+
+fn first_difference(file: &[(String, String)], code: &[(String, String)]) -> Option<String> {
+    let show = |field: Option<&(String, String)>| {
+        field.map_or("none".to_owned(), |(name, declared)| format!("`{name}: {declared}`"))
+    };
+    (0..file.len().max(code.len()))
+        .map(|position| (position, file.get(position), code.get(position)))
+        .find(|(_, file, code)| file != code)
+        .map(|(position, file, code)| {
+            format!(
+                "field {} of its rows is {} in the file and {} in the code",
+                position + 1,
+                show(file),
+                show(code)
+            )
+        })
+}

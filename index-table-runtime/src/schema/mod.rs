@@ -1,0 +1,146 @@
+//! What a table and its indexes are, as plain data: written by the derive, read by everything
+//! that doesn't know the row type.
+
+mod catalog;
+
+pub(crate) use catalog::{Comparison, TableRecord};
+
+use crate::key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
+
+/// One table as it is declared.
+#[derive(Debug)]
+pub struct TableSchema {
+    /// The name, in the file and in errors.
+    pub name: &'static str,
+    /// `#[table(version = …)]`.
+    pub version: u32,
+    /// All fields of the struct in order of declaration.
+    pub fields: &'static [FieldSchema],
+    /// The fields of the primary key.
+    pub primary_key: &'static [KeyField],
+    /// The indexes in order of declaration.
+    pub indexes: &'static [IndexSchema],
+}
+
+/// One field of the struct.
+#[derive(Debug)]
+pub struct FieldSchema {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type as it is written.
+    pub declared: &'static str,
+}
+
+/// One field of a primary key or of an index key.
+#[derive(Debug)]
+pub struct KeyField {
+    /// Its name.
+    pub name: &'static str,
+    /// What its encoding looks like.
+    pub shape: KeyShape,
+    /// Whether it stands for the elements of a collection.
+    pub each: bool,
+}
+
+impl KeyField {
+    /// A plain field.
+    #[must_use]
+    pub const fn new<T: Key>(name: &'static str) -> Self {
+        Self { name, shape: T::SHAPE, each: false }
+    }
+
+    /// `each(field)`.
+    #[must_use]
+    pub const fn each<C: Each>(name: &'static str) -> Self {
+        Self { name, shape: <C::Element as Key>::SHAPE, each: true }
+    }
+}
+
+/// One index as it is declared.
+#[derive(Debug)]
+pub struct IndexSchema {
+    /// The name, in the file and in errors.
+    pub name: &'static str,
+    /// The fields of its key.
+    pub key: &'static [KeyField],
+    /// What an entry carries beside its key and the primary key.
+    pub strategy: Strategy,
+    /// Whether a key belongs to one row at most.
+    pub unique: bool,
+}
+
+/// What an index entry carries beside its key and the primary key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// Nothing: the row is looked up by its primary key.
+    Normalized,
+    /// The fields of these names.
+    Partial(&'static [&'static str]),
+    /// The whole row, in the fact's bytes.
+    Full,
+}
+
+/// Where a query reads: the fact table, or one of the indexes by its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The fact table.
+    Facts,
+    /// The index at this position.
+    Index(usize),
+}
+
+impl TableSchema {
+    pub(crate) fn index(&self, source: Source) -> Option<&'static IndexSchema> {
+        match source {
+            Source::Facts => None,
+            Source::Index(position) => self.indexes.get(position),
+        }
+    }
+
+    /// The name of the index, for errors.
+    pub(crate) fn index_name(&self, source: Source) -> Option<&'static str> {
+        self.index(source).map(|index| index.name)
+    }
+
+    /// The length of a primary key, where it is the same for every row.
+    pub(crate) fn fixed_primary_key(&self) -> Option<usize> {
+        self.primary_key.iter().map(|field| field.shape.fixed_len()).sum()
+    }
+
+    /// Where the primary key ends in `bytes`, which may go on behind it.
+    pub(crate) fn primary_key_len(&self, bytes: &[u8]) -> Result<usize, DecodeError> {
+        match self.fixed_primary_key() {
+            Some(len) => Ok(len),
+            None => key_len(self.primary_key, bytes),
+        }
+    }
+
+    /// A primary key as errors show it.
+    pub(crate) fn show_primary_key(&self, key: &[u8]) -> String {
+        show_key(shapes(self.primary_key), key)
+    }
+
+    /// A key of `source` as errors show it.
+    pub(crate) fn show_key(&self, source: Source, key: &[u8]) -> String {
+        let fields = self.index(source).map_or(self.primary_key, |index| index.key);
+        show_key(shapes(fields), key)
+    }
+}
+
+impl IndexSchema {
+    /// Where the index key ends in `bytes`, which may go on behind it.
+    pub(crate) fn key_len(&self, bytes: &[u8]) -> Result<usize, DecodeError> {
+        key_len(self.key, bytes)
+    }
+}
+
+fn key_len(fields: &[KeyField], bytes: &[u8]) -> Result<usize, DecodeError> {
+    let unescaped = Unescaped::default();
+    let mut reader = KeyReader::new(bytes, &unescaped);
+    shapes(fields).try_for_each(|shape| shape.skip(&mut reader))?;
+    Ok(bytes.len() - reader.rest().len())
+}
+
+fn shapes(fields: &[KeyField]) -> impl ExactSizeIterator<Item = &KeyShape> {
+    fields.iter().map(|field| &field.shape)
+}

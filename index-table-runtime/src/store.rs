@@ -1,0 +1,224 @@
+use std::{
+    fmt,
+    path::Path,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use crate::{
+    engine::Engine,
+    error::{Error, Result},
+    txn::{ReadTxn, WriteTxn},
+};
+
+/// A directory with an LMDB environment: the tables and their indexes.
+///
+/// Cloning is cheap and gives the same store, which is closed when the last clone, and the last
+/// repository opened from it, is dropped. One process opens a directory once; several processes
+/// may have it open at the same time.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    /// Tells this store's transactions and repositories from those of others.
+    pub(crate) id: u64,
+    /// The thread that holds the write transaction.
+    writer: Mutex<Option<ThreadId>>,
+}
+
+impl Store {
+    /// Opens the store in the directory `path`, which is created if it is not there, with the
+    /// default [`Options`].
+    ///
+    /// LMDB maps the files in the directory into memory: they must not be changed by anything
+    /// but LMDB while they are open, and must not be on a network file system.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyOpen`], [`Error::Io`], [`Error::Engine`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    /// Options to open a store with.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    /// A store in memory, for tests: the same repositories, transactions and answers, nothing on
+    /// disk.
+    #[cfg(feature = "memory")]
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::new(Engine::in_memory())
+    }
+
+    fn new(engine: Engine) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { inner: Arc::new(Inner { engine, id, writer: Mutex::new(None) }) }
+    }
+
+    /// Begins a read transaction: a snapshot of the store as the last commit left it, which
+    /// neither waits for writers nor makes them wait.
+    ///
+    /// While it lives, pages that later commits free are not used again, so it should be short.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyReaders`], [`Error::Engine`].
+    pub fn read(&self) -> Result<ReadTxn<'_>> {
+        Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id))
+    }
+
+    /// Begins the write transaction. There is one at a time in a store; others wait for it.
+    ///
+    /// Dropped without [`commit`](WriteTxn::commit), it has changed nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WriteInProgress`] when this thread has one already, [`Error::Engine`].
+    pub fn write(&self) -> Result<WriteTxn<'_>> {
+        self.refuse_nested_write()?;
+        let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id);
+        Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
+    }
+
+    /// LMDB would let the thread wait for itself.
+    pub(crate) fn refuse_nested_write(&self) -> Result<()> {
+        if *self.inner.writer() == Some(thread::current().id()) {
+            return Err(Error::WriteInProgress);
+        }
+        Ok(())
+    }
+
+    /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
+    ///
+    /// `body` has no effects but through the transaction, as far as the store can help it: it may
+    /// be run more than once.
+    ///
+    /// # Errors
+    ///
+    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
+    pub fn transaction<T, E: From<Error>>(
+        &self,
+        mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut txn = self.write()?;
+        let value = body(&mut txn)?;
+        txn.commit()?;
+        Ok(value)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn writer(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the thread of the write transaction on record while it lives.
+pub(crate) struct WriterGuard<'s>(&'s Inner);
+
+impl<'s> WriterGuard<'s> {
+    fn new(inner: &'s Inner) -> Self {
+        *inner.writer() = Some(thread::current().id());
+        Self(inner)
+    }
+}
+
+impl Drop for WriterGuard<'_> {
+    fn drop(&mut self) {
+        *self.0.writer() = None;
+    }
+}
+
+/// What survives a crash of the machine. A crash of the process loses nothing that was committed
+/// in any of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// A commit returns when it is on disk: two syncs. The default.
+    #[default]
+    Full,
+    /// One sync a commit: the machine's crash may lose the last commit, no more, and the store
+    /// stays consistent (LMDB's `MDB_NOMETASYNC`).
+    Relaxed,
+    /// No sync: the machine's crash may lose the last commits, or damage the store where the
+    /// file system does not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be
+    /// made again.
+    None,
+}
+
+/// How to open a store; from [`Store::options`].
+#[derive(Debug, Clone)]
+#[must_use = "options do nothing until `open`"]
+pub struct Options {
+    pub(crate) map_size: usize,
+    pub(crate) durability: Durability,
+    pub(crate) max_databases: u32,
+    pub(crate) max_readers: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            map_size: if cfg!(target_pointer_width = "64") { 64 << 30 } else { 1 << 30 },
+            durability: Durability::Full,
+            max_databases: 128,
+            max_readers: 126,
+        }
+    }
+}
+
+impl Options {
+    /// The most that the store can hold, in bytes; rounded up to whole pages. Default: 64 GiB, on
+    /// 32-bit machines 1 GiB.
+    ///
+    /// It is address space, neither memory nor disk: the file grows as it is filled. A full map
+    /// gives [`Error::MapFull`].
+    pub fn map_size(mut self, bytes: usize) -> Self {
+        self.map_size = bytes;
+        self
+    }
+
+    /// What survives a crash of the machine. Default: [`Durability::Full`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The most tables and indexes together. Default: 128. Each costs a transaction a few bytes.
+    pub fn max_databases(mut self, databases: u32) -> Self {
+        self.max_databases = databases;
+        self
+    }
+
+    /// The most read transactions at the same time, of all processes. Default: 126. The process
+    /// that opens the store first decides.
+    pub fn max_readers(mut self, readers: u32) -> Self {
+        self.max_readers = readers;
+        self
+    }
+
+    /// Opens the store in the directory `path`, which is created if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
+        Engine::open(self, path.as_ref()).map(Store::new)
+    }
+}

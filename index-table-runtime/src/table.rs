@@ -1,0 +1,289 @@
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use crate::{
+    engine::{Read, Tables, Write, Writer},
+    entity::{Entity, IndexEntry},
+    error::{Error, Result},
+    key::{Key, KeyBuf},
+    maintain::{self, Change, Image, Sink},
+    row,
+    scan::{Bounds, Position, Query, Scan},
+    schema::{Comparison, Source, TableRecord},
+    store::Store,
+    txn::{ReadTxn, Scratch, WriteTxn},
+};
+
+/// Rows read at a time while an index is built.
+const BUILD_BATCH: u64 = 1024;
+
+/// A table: its facts and its indexes. What generated repositories are made of.
+pub struct Table<R> {
+    tables: Arc<Tables>,
+    store: Store,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R: Entity> Table<R> {
+    /// Creates the table if it is not there, compares it with its declaration, and builds the
+    /// indexes that are new or declared in another way, all in one write transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then.
+    pub fn open(store: &Store) -> Result<Self> {
+        // The thread may hold a write transaction, which `open_table` would wait for.
+        store.refuse_nested_write()?;
+        let tables = store.inner.engine.open_table(R::TABLE, prepare::<R>)?;
+        Ok(Self { tables: Arc::new(tables), store: store.clone(), row: PhantomData })
+    }
+
+    /// The row with this primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded.
+    pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
+        let mut primary_key = KeyBuf::new();
+        R::Key::encode(key, &mut primary_key);
+        let reader = txn.reader(&self.tables, self.store.inner.id, R::TABLE.name)?;
+        txn.session.count_fact();
+        let Some(bytes) = reader.fact(primary_key.as_bytes())? else { return Ok(None) };
+        decode(bytes, primary_key.as_bytes()).map(Some)
+    }
+
+    /// The row with this key in the unique index of `E`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded, or is not there.
+    pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: Bounds,
+    ) -> Result<Option<R>> {
+        self.scan::<E>(txn, key).first()
+    }
+
+    /// What is within `bounds` in the index, or the fact table, of `E`.
+    pub fn scan<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        bounds: Bounds,
+    ) -> Scan<'txn, E> {
+        let reader = txn.reader(&self.tables, self.store.inner.id, R::TABLE.name);
+        Scan::new(reader, &txn.session, bounds)
+    }
+
+    /// Writes a new row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`],
+    /// [`Error::Codec`]: nothing has changed then. [`Error::MapFull`] and errors of the engine.
+    pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
+        let (mut writer, Scratch { new, .. }) = self.writer(txn)?;
+        new.load(row)?;
+        if let Err(error) = check_unique::<R>(&writer, None, new) {
+            // A row that is there already is the plainer reason.
+            let taken = writer.reader().fact(new.primary_key())?.is_some();
+            return Err(if taken { duplicate::<R>(new) } else { error });
+        }
+        if !writer.insert_fact(new.primary_key(), new.row())? {
+            return Err(duplicate::<R>(new));
+        }
+        maintain::entry_changes(R::TABLE, None, Some(new), &mut writer)
+    }
+
+    /// Writes a row, over the one with the same primary key if there is one. A row that is in the
+    /// table byte for byte is not written again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has changed
+    /// then. [`Error::MapFull`] and errors of the engine.
+    pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
+        let (mut writer, Scratch { old, new }) = self.writer(txn)?;
+        new.load(row)?;
+        let stored = match writer.reader().fact(new.primary_key())? {
+            Some(bytes) if bytes == new.row() => return Ok(()),
+            Some(bytes) => {
+                let stored: R = decode(bytes, new.primary_key())?;
+                old.load_stored(&stored, bytes)?;
+                Some(&*old)
+            }
+            None => None,
+        };
+        replace::<R>(&mut writer, stored, new)
+    }
+
+    /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] when the primary key was changed to
+    /// that of another row: nothing has changed then.
+    pub fn update(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+        change: impl FnOnce(&mut R),
+    ) -> Result<bool> {
+        let (mut writer, Scratch { old, new }) = self.writer(txn)?;
+        let Some(mut row) = load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
+        change(&mut row);
+        new.load(&row)?;
+        if old.row() == new.row() {
+            return Ok(true);
+        }
+        let moved = old.primary_key() != new.primary_key();
+        if moved && writer.reader().fact(new.primary_key())?.is_some() {
+            return Err(duplicate::<R>(new));
+        }
+        replace::<R>(&mut writer, Some(old), new)?;
+        Ok(true)
+    }
+
+    /// Removes a row; `false`: there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when the row can't be decoded; errors of the engine.
+    pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
+        let (mut writer, Scratch { old, .. }) = self.writer(txn)?;
+        if load_by_key::<R>(&writer, key, old)?.is_none() {
+            return Ok(false);
+        }
+        writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
+        maintain::entry_changes(R::TABLE, Some(old), None, &mut writer)?;
+        Ok(true)
+    }
+
+    fn writer<'t, 's>(
+        &'t self,
+        txn: &'t mut WriteTxn<'s>,
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch)> {
+        txn.writer(&self.tables, self.store.inner.id, R::TABLE.name)
+    }
+}
+
+impl<R> Clone for Table<R> {
+    fn clone(&self) -> Self {
+        Self { tables: Arc::clone(&self.tables), store: self.store.clone(), row: PhantomData }
+    }
+}
+
+impl<R: Entity> fmt::Debug for Table<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Table").field(&R::TABLE.name).finish()
+    }
+}
+
+/// Writes `new` in the place of `old`, after all that can be refused has been checked.
+fn replace<R: Entity>(writer: &mut Writer<'_, '_>, old: Option<&Image>, new: &Image) -> Result<()> {
+    check_unique::<R>(writer, old, new)?;
+    if let Some(old) = old
+        && old.primary_key() != new.primary_key()
+    {
+        writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
+    }
+    writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+    maintain::entry_changes(R::TABLE, old, Some(new), writer)
+}
+
+/// Whether the keys that `new` adds to unique indexes are free.
+fn check_unique<R: Entity>(
+    writer: &Writer<'_, '_>,
+    old: Option<&Image>,
+    new: &Image,
+) -> Result<()> {
+    maintain::unique_keys(R::TABLE, old, new, |index, key| {
+        match writer.reader().unique(index, key)? {
+            // A row doesn't stand in its own way.
+            Some(holder) if holder.primary_key == new.primary_key() => Ok(()),
+            Some(holder) => Err(Error::UniqueViolation {
+                table: R::TABLE.name,
+                index: R::TABLE.index_name(Source::Index(index)).unwrap_or_default(),
+                key: R::TABLE.show_key(Source::Index(index), key),
+                holder: R::TABLE.show_primary_key(holder.primary_key),
+            }),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Reads the row with this primary key, and takes its image.
+fn load_by_key<R: Entity>(
+    writer: &Writer<'_, '_>,
+    key: <R::Key as Key>::Arg<'_>,
+    image: &mut Image,
+) -> Result<Option<R>> {
+    let mut primary_key = KeyBuf::new();
+    R::Key::encode(key, &mut primary_key);
+    let Some(bytes) = writer.reader().fact(primary_key.as_bytes())? else { return Ok(None) };
+    let row = decode(bytes, primary_key.as_bytes())?;
+    image.load_stored(&row, bytes)?;
+    Ok(Some(row))
+}
+
+fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
+    row::decode(bytes)
+        .map_err(|error| error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key)))
+}
+
+#[cold]
+fn duplicate<R: Entity>(new: &Image) -> Error {
+    let key = R::TABLE.show_primary_key(new.primary_key());
+    Error::DuplicateKey { table: R::TABLE.name, key }
+}
+
+/// Compares the table in the file with its declaration, and builds what has to be built.
+fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<()> {
+    let table = R::TABLE.name;
+    let declared = TableRecord::of(R::TABLE, |index| writer.layout(index));
+    let build = match writer.record()? {
+        Some(stored) => match TableRecord::decode(table, &stored)?.compare(&declared, table)? {
+            Comparison::Same => return Ok(()),
+            Comparison::Build(indexes) => indexes,
+        },
+        None => (0..R::TABLE.indexes.len()).collect(),
+    };
+    for &index in &build {
+        writer.clear(index)?;
+    }
+    build_indexes::<R>(writer, &build)?;
+    writer.put_record(&declared.encode(table)?)
+}
+
+/// Adds every row's entries to these indexes, which are empty.
+fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
+    if indexes.is_empty() {
+        return Ok(());
+    }
+    let mut position = None;
+    loop {
+        // A batch at a time: what is borrowed from a page doesn't outlive a write.
+        let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let query = Query {
+            source: Source::Facts,
+            bounds: Bounds::new(),
+            reverse: false,
+            limit: Some(BUILD_BATCH),
+            position: position.take(),
+        };
+        for fact in writer.reader().scan(query)?.take(BUILD_BATCH as usize) {
+            let fact = fact?;
+            batch.push((fact.primary_key.to_vec(), fact.data.to_vec()));
+        }
+        let mut image = Image::default();
+        for (primary_key, bytes) in &batch {
+            let row: R = decode(bytes, primary_key)?;
+            image.load(&row)?;
+            check_unique::<R>(writer, None, &image)?;
+            for &index in indexes {
+                maintain::index_changes(R::TABLE, index, None, Some(&image), writer)?;
+            }
+        }
+        let Some((primary_key, _)) = batch.pop() else { return Ok(()) };
+        position = Some(Position { key: Vec::new(), primary_key });
+    }
+}

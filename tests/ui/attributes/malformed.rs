@@ -1,0 +1,25 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(town + 1)]
+#[index(each(tags, phone))]
+#[index(each())]
+#[index(each = tags)]
+#[index(computed(initials))]
+#[index(last_name include = [phone])]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    phone: String,
+    tags: Vec<String>,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    let _ = customers.find_by_town(txn, "Redmond").first()?;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,23 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(desc(town))]
+#[index(hash(phone))]
+#[index(computed(initials: String))]
+#[index(last_name, sparse, filter = is_active)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    phone: String,
+    tags: Vec<String>,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    let _ = customers.find_by_town(txn, "Redmond").first()?;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,24 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(tags)]
+#[index(scores)]
+#[index(maybe)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    phone: String,
+    tags: Vec<String>,
+    scores: std::collections::HashMap<String, u32>,
+    maybe: Option<Vec<String>>,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    customers.get(txn, 7)?;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,20 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(each(tgs))]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    phone: String,
+    tags: Vec<String>,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    let _ = customers.find_by_tags(txn, "new").first()?;
+    Ok(())
+}
+
+fn main() {}

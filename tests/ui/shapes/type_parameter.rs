@@ -1,0 +1,25 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Row<T: Clone> {
+    #[primary_key]
+    id: u64,
+    value: T,
+}
+
+fn open(
+    store: &index_table::Store,
+    txn: &mut index_table::WriteTxn<'_>,
+    row: &Row<u8>,
+) -> index_table::Result<()> {
+    let rows = RowRepository::open(store)?;
+    rows.insert(txn, row)?;
+    rows.put(txn, row)?;
+    rows.update(txn, 7, |_| {})?;
+    let _: Option<Row<u8>> = rows.get(txn, 7)?;
+    rows.delete(txn, 7)?;
+    Ok(())
+}
+
+fn main() {}
