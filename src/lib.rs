@@ -1,5 +1,6 @@
-//! Secondary indexes for Rust structs.
+#![doc = include_str!("../README.md")]
 
+/// Generates the repository of a struct; see the [attributes](crate#attributes).
 pub use index_table_derive::IndexTable;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;

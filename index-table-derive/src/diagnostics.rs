@@ -9,8 +9,8 @@ use syn::Error;
 
 /// The errors found so far. Every stage is given a shared reference to it.
 ///
-/// It has to be consumed by [`Diagnostics::finish`]: a collector that is dropped with its errors unread would turn a
-/// mistake into silence, so that is an assertion in debug builds.
+/// It has to be consumed by [`Diagnostics::finish`]: a collector that is dropped with its errors
+/// unread would turn a mistake into silence, so that is an assertion in debug builds.
 pub(crate) struct Diagnostics {
     /// `None` once the errors have been taken.
     errors: RefCell<Option<Vec<Error>>>,
@@ -58,8 +58,8 @@ impl Drop for Diagnostics {
 
 /// The candidate that was probably meant by `word`, if there is one.
 ///
-/// The rule is rustc's own: at most a third of the letters differ, where swapping two neighbours counts as one
-/// difference.
+/// The rule is rustc's own: at most a third of the letters differ, where swapping two neighbours
+/// counts as one difference.
 pub(crate) fn suggestion<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -83,8 +83,8 @@ pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b` (the optimal string
-/// alignment distance), row by row.
+/// How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b` (the
+/// optimal string alignment distance), row by row.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut above: Vec<usize> = (0..=b.len()).collect();
@@ -100,10 +100,11 @@ fn edit_distance(a: &str, b: &str) -> usize {
         for (column, (letter_b, (diagonal, up))) in b.iter().zip(corners).enumerate() {
             let replaced = diagonal + usize::from(letter_a != *letter_b);
             let mut distance = replaced.min(up + 1).min(left + 1);
-            if previous_a == Some(*letter_b) && previous_b == Some(letter_a) {
-                if let Some(swapped) = column.checked_sub(1).and_then(|at| before.get(at)) {
-                    distance = distance.min(swapped + 1);
-                }
+            if previous_a == Some(*letter_b)
+                && previous_b == Some(letter_a)
+                && let Some(swapped) = column.checked_sub(1).and_then(|at| before.get(at))
+            {
+                distance = distance.min(swapped + 1);
             }
             current.push(distance);
             left = distance;

@@ -1,18 +1,18 @@
 //! What stands in for a repository where none can be generated, beside the errors that say why.
 //!
-//! A program with such a mistake calls the repository's methods all the same. With these it gets the one message that
-//! matters, and not one more for each call.
+//! A program with such a mistake calls the repository's methods all the same. With these it gets
+//! the one message that matters, and not one more for each call.
 
-use proc_macro2::{Span, TokenStream};
-use quote::quote;
-use syn::{DeriveInput, Ident};
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::DeriveInput;
 
 use crate::expand;
 use crate::lower::Inert;
 
 /// Expands to a repository whose methods take any key and never return.
 ///
-/// ```ignore
+/// ```text
 /// struct ShapeRepository;
 /// const _: () = {
 ///     impl ShapeRepository {
@@ -28,12 +28,13 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let private = expand::private(krate);
     let allow = expand::allow();
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
-    // The parameters go to each method, so that the repository itself can be named without them.
+    // The parameters go to the methods that take or return a row, so that the repository itself can
+    // be named without them.
     let row = quote!(#row #ty_generics);
     let read = quote!(&_index_table::ReadTxn<'_>);
     let write = quote!(&mut _index_table::WriteTxn<'_>);
     let method = |name: &str, parameters: TokenStream, found: TokenStream| {
-        let name = Ident::new(name, Span::call_site());
+        let name = format_ident!("{name}");
         quote! {
             #[doc(hidden)]
             #visibility fn #name #impl_generics(
@@ -52,7 +53,6 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
             quote!(_: #write, _: impl ::core::marker::Sized, _: impl ::core::ops::FnOnce(&mut #row)),
             quote!(bool),
         ),
-        method("delete", quote!(_: #write, _: impl ::core::marker::Sized), quote!(bool)),
         method(
             "get",
             quote!(_: #read, _: impl ::core::marker::Sized),
@@ -73,6 +73,15 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
             impl #repository {
                 #[doc(hidden)]
                 #visibility fn open(_: &_index_table::Store) -> _index_table::Result<Self> {
+                    loop {}
+                }
+
+                #[doc(hidden)]
+                #visibility fn delete(
+                    &self,
+                    _: #write,
+                    _: impl ::core::marker::Sized,
+                ) -> _index_table::Result<bool> {
                     loop {}
                 }
 

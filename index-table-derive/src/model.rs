@@ -1,4 +1,5 @@
-//! What is generated from: a table whose every rule has been checked and whose every default is resolved.
+//! What is generated from: a table whose every rule has been checked and whose every default is
+//! resolved.
 
 use std::rc::Rc;
 
@@ -36,13 +37,13 @@ pub(crate) struct Field {
     pub(crate) declared: String,
 }
 
-/// One part of an index's key.
+/// One part of an index's key. Each form of a field in `#[index(…)]` is a variant.
 #[derive(Clone)]
 pub(crate) enum KeyPart {
     /// The value of a field.
     Plain(Rc<Field>),
     /// Each element of a collection, of the given type.
-    Each(Rc<Field>, DataType),
+    Each(Rc<Field>, Rc<DataType>),
 }
 
 impl KeyPart {
@@ -100,7 +101,8 @@ pub(crate) enum Strategy {
 /// The struct that an entry of an index is read into.
 pub(crate) struct Entry {
     pub(crate) ident: Ident,
-    /// How to read it, in the order in which it is stored. The fields of the struct are what is kept.
+    /// How to read it, in the order in which it is stored. The fields of the struct are what is
+    /// kept.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -171,7 +173,8 @@ pub(crate) enum Form {
     Equal(Vec<KeyPart>),
     /// `find_by_town_range`: the first fields have these values, the last is in a range.
     Range(Vec<KeyPart>, KeyPart),
-    /// `find_by_town_starting_with`: the first fields have these values, the last starts with a text.
+    /// `find_by_town_starting_with`: the first fields have these values, the last starts with a
+    /// text.
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the one row whose fields have these values.
     Get(Vec<KeyPart>),

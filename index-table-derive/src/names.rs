@@ -8,7 +8,7 @@ use quote::format_ident;
 use syn::Ident;
 use syn::ext::IdentExt as _;
 
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, listed};
 use crate::model::{Field, Form, Index, KeyPart, Query, Target};
 
 /// An identifier as it is named, without its `r#`.
@@ -16,7 +16,8 @@ pub(crate) fn plain(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
 
-/// The table of a struct without a name of its own: `BlogPost` is stored in `blog_post`, `HTTPServer` in `http_server`.
+/// The table of a struct without a name of its own: `BlogPost` is stored in `blog_post`,
+/// `HTTPServer` in `http_server`.
 pub(crate) fn table(row: &Ident) -> String {
     snake_case(&plain(row))
 }
@@ -104,8 +105,9 @@ impl Types {
 
 /// The methods that ask, for the primary key and for each index.
 ///
-/// Where the first fields of several keys are the same, one of them answers: the one that consists of just these
-/// fields, then the one declared first. The primary key counts as declared before every index.
+/// Where the first fields of several keys are the same, one of them answers: the one that consists
+/// of just these fields, then the one declared first. The primary key counts as declared before
+/// every index.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     indexes: &[(Rc<Index>, Span)],
@@ -114,12 +116,12 @@ pub(crate) fn queries(
     let rows = Owner {
         target: Target::Rows,
         parts: primary_key.iter().cloned().map(KeyPart::Plain).collect(),
-        span: None,
+        span: primary_key.first().map_or_else(Span::call_site, |field| field.ident.span()),
     };
     let indexes = indexes.iter().map(|(index, span)| Owner {
         target: Target::Index(Rc::clone(index)),
         parts: index.parts.clone(),
-        span: Some(*span),
+        span: *span,
     });
     let owners: Vec<Owner> = std::iter::once(rows).chain(indexes).collect();
 
@@ -146,8 +148,8 @@ pub(crate) fn queries(
 struct Owner {
     target: Target,
     parts: Vec<KeyPart>,
-    /// Where its methods point to; the fields themselves for the primary key.
-    span: Option<Span>,
+    /// Where its methods point to.
+    span: Span,
 }
 
 /// The first fields of a key and the name they have together.
@@ -213,7 +215,10 @@ struct Methods<'a> {
 impl Methods<'_> {
     fn add_finders(&mut self, owner: &Owner, prefix: Prefix) {
         let Prefix { mut parts, name, .. } = prefix;
-        self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone()));
+        if !self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone())) {
+            // The others would collide with the same ones again.
+            return;
+        }
         let Some(last) = parts.pop() else { return };
         let range = Form::Range(parts.clone(), last.clone());
         self.add(owner, format!("find_by_{name}_range"), range);
@@ -223,33 +228,37 @@ impl Methods<'_> {
         }
     }
 
-    fn add(&mut self, owner: &Owner, name: String, form: Form) {
-        let described = format!("{} over {}", describe(&form), owner.describe());
-        let last = owner.parts.last().map(|part| part.field().ident.span());
-        let span = owner.span.or(last).unwrap_or_else(Span::call_site);
+    /// Adds a method, unless its name is taken.
+    fn add(&mut self, owner: &Owner, name: String, form: Form) -> bool {
+        let described = format!("{} in {}", describe(&form), owner.describe());
         if let Some(other) = self.taken.get(&name) {
             self.errors.error(
-                span,
+                owner.span,
                 format!(
                     "two methods would be called `{name}`: {other} and {described}; give one of \
                      the indexes another name with `name = \"…\"`"
                 ),
             );
-            return;
+            return false;
         }
-        let method = Ident::new(&name, span);
+        let method = Ident::new(&name, owner.span);
         self.taken.insert(name, described);
         self.queries.push(Query { method, target: owner.target.clone(), form });
+        true
     }
 }
 
-fn describe(form: &Form) -> &'static str {
+fn describe(form: &Form) -> String {
+    let by = |what: &str, parts: &[KeyPart], last: Option<&KeyPart>| {
+        let parts = parts.iter().chain(last).map(|part| part.field().name.as_str());
+        format!("{what} by {}", listed(parts))
+    };
     match form {
-        Form::Whole => "the scan",
-        Form::Equal(_) => "the search",
-        Form::Range(..) => "the range",
-        Form::StartingWith(..) => "the search by a beginning",
-        Form::Get(_) => "the look-up",
+        Form::Whole => "the scan".to_owned(),
+        Form::Equal(parts) => by("the search", parts, None),
+        Form::Range(leading, last) => by("the range", leading, Some(last)),
+        Form::StartingWith(leading, last) => by("the search for a beginning", leading, Some(last)),
+        Form::Get(parts) => by("the look-up", parts, None),
     }
 }
 

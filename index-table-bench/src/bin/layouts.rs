@@ -1,5 +1,5 @@
-//! Measures how the entries of a normalized index could be laid out in LMDB, for primary keys of
-//! a fixed length. `docs/LAYOUT.md` has the figures and what was chosen.
+//! Measures how a normalized index could lie in LMDB if primary keys have a fixed length.
+//! `docs/LAYOUT.md` has the figures and what was chosen.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin layouts -- [ROWS] [ROUNDS]
@@ -13,24 +13,28 @@
 //!   found the block: what `index-table-runtime/src/lmdb/blocks.rs` does;
 //! - **C2**: the same blocks, found with one call and written with another.
 //!
-//! All rows are inserted in one transaction, then all rows of each key are scanned and counted in
-//! another, then a random fifth is deleted in a third. The times are those of the calls: without
-//! the commit, and nothing is synced. Space is the pages by which the file has grown. Each figure
-//! is the median of the rounds; in each round every candidate has its turn. What they answer is
-//! compared with a sorted list of the rows, after the inserts and after the deletes.
+//! All rows are inserted in one transaction, those of each key scanned and counted in another, a
+//! random fifth deleted in a third. Times are those of the calls: nothing is synced, and commits
+//! don't count. Space is the pages by which the file grows. Figures are medians of the rounds, in
+//! each of which every candidate has its turn. After the inserts and after the deletes, what the
+//! index holds is compared with a sorted list of the rows.
 
-use std::{env, error::Error, fs, hint::black_box, ops::Bound, path::Path, process, time::Instant};
+use std::{
+    cmp::Ordering, env, error::Error, fs, hint::black_box, ops::Bound, path::Path, process,
+    time::Instant,
+};
 
 use heed::{
-    AnyTls, CommitOrAbort, DatabaseFlags, EnvFlags, EnvOpenOptions, PutFlags, RoTxn, RwRevRange,
-    RwTxn, types::Bytes,
+    AnyTls, CommitOrAbort, DatabaseFlags, EnvFlags, EnvOpenOptions, PutFlags, Result, RoTxn,
+    RwRevRange, RwTxn, types::Bytes,
 };
+use index_table_bench::{Key, Row, Workload, median};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Composite,
     Duplicates,
-    /// Bytes of primary keys in a block.
+    /// Up to so many bytes of primary keys in a block.
     OneCursor(usize),
     TwoSteps(usize),
 }
@@ -47,308 +51,201 @@ const VARIANTS: [(&str, Layout); 10] = [
     ("C2 512", Layout::TwoSteps(512)),
     ("C2 1024", Layout::TwoSteps(1024)),
 ];
-const [A, B, CHOSEN]: [usize; 3] = [0, 1, 4];
+const CHOSEN: usize = 4;
 
-const MEASURES: [&str; 5] = [
-    "Insert, ns a row",
-    "Space, bytes a row",
-    "Scan, ns a row",
-    "Count, ns a row",
-    "Delete, ns a deleted row",
-];
+const MEASURES: [&str; 5] = ["Insert, ns", "Space, bytes", "Scan, ns", "Count, ns", "Delete, ns"];
 type Figures = [f64; MEASURES.len()];
 
-fn main() -> Result<(), Box<dyn Error>> {
+type Outcome<T> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
     let mut arguments = env::args().skip(1);
-    let rows: u32 = arguments.next().map_or(Ok(500_000), |rows| rows.parse())?;
+    let rows: usize = arguments.next().map_or(Ok(500_000), |rows| rows.parse())?;
     let rounds: usize = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
-    if rows == 0 || rounds == 0 {
+    if rows < 5 || rounds == 0 {
         return Err("there is nothing to measure".into());
     }
-
     let directory = env::temp_dir().join(format!("index-table-layouts-{}", process::id()));
     let mut results = Vec::new();
     for sequential in [false, true] {
         for keys in [1, 1_000, 100_000, rows] {
             let workload = Workload::new(rows, keys.min(rows), sequential);
             eprintln!("{}", workload.name);
-            let mut measured: [Vec<Figures>; VARIANTS.len()] = Default::default();
-            for round in 0..rounds {
-                for turn in 0..VARIANTS.len() {
-                    // Not always in the same order.
-                    let variant = (turn + round * 3) % VARIANTS.len();
-                    measured[variant].push(measure(VARIANTS[variant].1, &workload, &directory)?);
-                }
+            let mut figures: [Vec<Figures>; VARIANTS.len()] = Default::default();
+            for turn in 0..rounds * VARIANTS.len() {
+                // Not always in the same order.
+                let variant = (turn + turn / VARIANTS.len() * 3) % VARIANTS.len();
+                figures[variant].push(measure(VARIANTS[variant].1, &workload, &directory)?);
             }
-            results.push((workload.name, measured));
+            results.push((workload.name, figures));
         }
     }
+    let (names, chosen) = (VARIANTS.map(|(name, _)| name).join(" | "), VARIANTS[CHOSEN].0);
     for (measure, title) in MEASURES.iter().enumerate() {
-        print(title, results.iter().map(|(workload, measured)| {
-            (workload.as_str(), measured.each_ref().map(|rounds| median(rounds, measure)))
-        }));
+        println!("\n### {title} a row\n");
+        println!("| keys, primary keys | {names} | {chosen} : B | {chosen} : best of A, B |");
+        println!("|---|{}", "--:|".repeat(VARIANTS.len() + 2));
+        for (workload, figures) in &results {
+            let figures = figures.each_ref().map(|rounds| rounds.iter().map(|it| it[measure]));
+            print_line(workload, figures.map(median));
+        }
     }
     Ok(())
 }
 
-fn median(rounds: &[Figures], measure: usize) -> f64 {
-    let mut figures: Vec<f64> = rounds.iter().map(|figures| figures[measure]).collect();
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+fn print_line(workload: &str, figures: [f64; VARIANTS.len()]) {
+    let cells = figures.map(|figure| match figure {
+        ..10.0 => format!("{figure:.2}"),
+        ..100.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.0}"),
+    });
+    let [composite, duplicates, ..] = figures;
+    let [to_b, to_best] = [duplicates, composite.min(duplicates)].map(|it| figures[CHOSEN] / it);
+    println!("| {workload} | {} | {to_b:.2} | {to_best:.2} |", cells.join(" | "));
 }
 
-fn print<'a>(title: &str, results: impl Iterator<Item = (&'a str, [f64; VARIANTS.len()])>) {
-    let names = VARIANTS.map(|(name, _)| name).join(" | ");
-    let chosen = VARIANTS[CHOSEN].0;
-    println!("\n### {title}\n");
-    println!("| keys, primary keys | {names} | {chosen} : B | {chosen} : best of A, B |");
-    println!("|---|{}", "--:|".repeat(VARIANTS.len() + 2));
-    for (workload, figures) in results {
-        let cells = figures.map(|figure| match figure {
-            ..10.0 => format!("{figure:.2}"),
-            ..100.0 => format!("{figure:.1}"),
-            _ => format!("{figure:.0}"),
-        });
-        let [to_b, to_best] = [figures[B], figures[A].min(figures[B])].map(|f| figures[CHOSEN] / f);
-        println!("| {workload} | {} | {to_b:.2} | {to_best:.2} |", cells.join(" | "));
-    }
-}
-
-type Key = [u8; 12];
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
-    /// The number of its index key.
-    key: u32,
-    primary_key: [u8; 8],
-}
-
-struct Workload {
-    name: String,
-    keys: Vec<Key>,
-    /// In the order in which they are inserted.
-    rows: Vec<Row>,
-    deleted: Vec<Row>,
-    /// All rows and those that are left in the end, in the order of a scan.
-    before: Vec<Row>,
-    after: Vec<Row>,
-}
-
-impl Workload {
-    fn new(rows: u32, keys: u32, sequential: bool) -> Self {
-        let mut random = Random(u64::from(keys) * 2 + u64::from(sequential));
-        let mut numbers: Vec<u32> = if keys == rows {
-            (0..keys).collect()
-        } else {
-            (0..rows).map(|_| random.below(keys)).collect()
-        };
-        random.shuffle(&mut numbers);
-        let row = |(primary_key, key)| {
-            let primary_key = if sequential { primary_key } else { random.next() };
-            Row { key, primary_key: primary_key.to_be_bytes() }
-        };
-        let rows: Vec<Row> = (0..).zip(numbers).map(row).collect();
-
-        let mut before = rows.clone();
-        random.shuffle(&mut before);
-        let mut deleted = before.clone();
-        let mut after = deleted.split_off(rows.len() / 5);
-        before.sort_unstable();
-        after.sort_unstable();
-        let order = if sequential { "sequential" } else { "random" };
-        let keys: Vec<Key> = (0..keys).map(index_key).collect();
-        Self { name: format!("{}, {order}", keys.len()), keys, rows, deleted, before, after }
-    }
-
-    fn key(&self, row: &Row) -> &Key {
-        &self.keys[row.key as usize]
-    }
-}
-
-/// Eleven digits, not in the order of the numbers, and a terminator: no key starts another.
-fn index_key(number: u32) -> Key {
-    let scattered = u64::from(number + 1).wrapping_mul(0x9E37_79B9_7F5) & ((1 << 44) - 1);
-    let mut key = Key::default();
-    key[..11].copy_from_slice(format!("{scattered:011x}").as_bytes());
-    key
-}
-
-/// splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(end)) >> 32) as u32
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last as u32 + 1) as usize);
-        }
-    }
-}
-
-fn measure(
-    layout: Layout,
-    workload: &Workload,
-    directory: &Path,
-) -> Result<Figures, Box<dyn Error>> {
+fn measure(layout: Layout, workload: &Workload, directory: &Path) -> Outcome<Figures> {
+    let Workload { keys, rows, deleted, before, after, .. } = workload;
     fs::create_dir(directory)?;
     let mut options = EnvOpenOptions::new();
     options.map_size(8 << 30).max_dbs(1);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: the directory is new and this process's own; no one else touches the file.
     let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(directory)? };
-    let created = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
+    let database = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
         let mut options = opener.database_options().types::<Bytes, Bytes>();
-        options.name("index");
         if layout == Layout::Duplicates {
             options.flags(DatabaseFlags::DUP_SORT | DatabaseFlags::DUP_FIXED);
         }
-        options.create(txn).map(CommitOrAbort::<_, ()>::Commit)
+        options.name("index").create(txn).map(CommitOrAbort::<_, ()>::Commit)
     })?;
-    let mut index = Index {
-        layout,
-        database: created.unwrap_commit(),
-        // The optimizer is not to know: an index has primary keys of any one length.
-        primary_key: black_box(8),
-        scratch: Scratch::default(),
-    };
+    // The optimizer is not to know the length: an index has primary keys of any one length.
+    let (database, primary_key) = (database.unwrap_commit(), black_box(8));
+    let [at, found, packed] = Default::default();
+    let mut index = Index { layout, database, primary_key, at, found, packed };
     let pages = env.info().last_page_number;
 
     let mut txn = env.write_txn()?;
-    let insert = Instant::now();
-    for row in &workload.rows {
-        index.insert(&mut txn, workload.key(row), &row.primary_key)?;
-    }
-    let insert = insert.elapsed();
-    let page_size = index.database.stat(&txn)?.page_size;
+    let mut insert = |(key, primary_key): &Row| index.insert(&mut txn, key, primary_key);
+    let insert = time(rows.len(), || rows.iter().try_for_each(&mut insert))?;
+    let page_size = f64::from(index.database.stat(&txn)?.page_size);
     txn.commit()?;
-    // Nothing has been freed yet, so this counts the trees of duplicates and nothing twice.
-    let space = u32::try_from(env.info().last_page_number - pages)?;
+    // Nothing has been freed: these are all pages, those of trees of duplicates included.
+    let space = f64::from(u32::try_from(env.info().last_page_number - pages)?) * page_size;
 
     let txn = env.read_txn()?;
-    let scan = Instant::now();
     let mut sum = 0_u64;
-    for key in &workload.keys {
-        index.scan(&txn, key, |primary_key| sum = sum.wrapping_add(number(primary_key)))?;
-    }
-    let scan = scan.elapsed();
-    let all = workload.rows.iter().map(|row| number(&row.primary_key));
-    assert_eq!(sum, all.fold(0, u64::wrapping_add));
-    let count = Instant::now();
-    let counted: heed::Result<usize> =
-        workload.keys.iter().map(|key| index.count(&txn, key)).sum();
-    let count = count.elapsed();
-    assert_eq!(counted?, workload.rows.len());
-    index.check(&txn, &workload.keys, &workload.before)?;
+    let add = |sum: u64, key: &[u8]| sum.wrapping_add(key.try_into().map_or(0, u64::from_be_bytes));
+    let mut scan = |key: &Key| index.scan(&txn, key, |primary_key| sum = add(sum, primary_key));
+    let scan = time(rows.len(), || keys.iter().try_for_each(&mut scan))?;
+    assert_eq!(sum, rows.iter().fold(0, |sum, (_, primary_key)| add(sum, primary_key)));
+    let mut counted = 0;
+    let mut count = |key: &Key| index.count(&txn, key).map(|rows| counted += rows);
+    let count = time(rows.len(), || keys.iter().try_for_each(&mut count))?;
+    assert_eq!(counted, rows.len());
+    index.check(&txn, keys, before)?;
     drop(txn);
 
     let mut txn = env.write_txn()?;
-    let delete = Instant::now();
-    for row in &workload.deleted {
-        assert!(index.remove(&mut txn, workload.key(row), &row.primary_key)?);
-    }
-    let delete = delete.elapsed();
-    index.check(&txn, &workload.keys, &workload.after)?;
+    let mut delete = |(key, primary_key): &Row| {
+        index.remove(&mut txn, key, primary_key).map(|removed| assert!(removed))
+    };
+    let delete = time(deleted.len(), || deleted.iter().try_for_each(&mut delete))?;
+    index.check(&txn, keys, after)?;
     drop(txn);
     env.prepare_for_closing().wait();
     fs::remove_dir_all(directory)?;
-
-    let rows = f64::from(u32::try_from(workload.rows.len())?);
-    let deleted = f64::from(u32::try_from(workload.deleted.len())?);
-    let [insert, scan, count, delete] =
-        [insert, scan, count, delete].map(|time| time.as_secs_f64() * 1e9);
-    let space = f64::from(space) * f64::from(page_size);
-    Ok([insert / rows, space / rows, scan / rows, count / rows, delete / deleted])
+    Ok([insert, space / f64::from(u32::try_from(rows.len())?), scan, count, delete])
 }
 
-fn number(primary_key: &[u8]) -> u64 {
-    primary_key.try_into().map_or(0, u64::from_be_bytes)
+/// Nanoseconds a row.
+fn time(rows: usize, work: impl FnOnce() -> Result<()>) -> Outcome<f64> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(u32::try_from(rows)?))
 }
 
+type Txn<'t> = RoTxn<'t, AnyTls>;
 type Database = heed::Database<'static, Bytes, Bytes>;
 
 struct Index {
     layout: Layout,
     database: Database,
+    /// Its length.
     primary_key: usize,
-    /// The index key and the primary key; the physical key of the block found; its primary keys.
-    scratch: [Vec<u8>; 3],
+    /// Buffer: the index key and the primary key.
+    at: Vec<u8>,
+    /// Buffers: the block that holds the primary key, or would, if the index key has one.
+    found: Vec<u8>,
+    packed: Vec<u8>,
 }
 
 impl Index {
     #[inline(never)]
-    fn insert(&mut self, txn: &mut RwTxn<'_>, key: &[u8], primary_key: &[u8]) -> heed::Result<()> {
-        let Self { layout, database, scratch: [at, found, packed], .. } = self;
-        refill(at, &[key, primary_key]);
-        let (limit, two_steps) = match *layout {
-            Layout::Composite => return database.put(txn, at, &[]),
-            Layout::Duplicates => return database.put(txn, key, primary_key),
-            Layout::OneCursor(limit) => (limit, false),
-            Layout::TwoSteps(limit) => (limit, true),
+    fn insert(&mut self, txn: &mut RwTxn<'_>, key: &[u8], primary_key: &[u8]) -> Result<()> {
+        refill(&mut self.at, key, primary_key);
+        let limit = match self.layout {
+            Layout::Composite => return self.database.put(txn, &self.at, &[]),
+            Layout::Duplicates => return self.database.put(txn, key, primary_key),
+            Layout::OneCursor(limit) | Layout::TwoSteps(limit) => limit,
         };
-        let mut writer = Writer::find(two_steps, *database, txn, at, found, packed)?;
-        if !found.starts_with(key) {
-            // The first block of the key.
+        let mut writer = self.find(txn, key)?;
+        let Self { at, found, packed, .. } = self;
+        if found.is_empty() {
             return writer.add(key, primary_key);
         }
         let Err(offset) = place(packed, primary_key) else { return Ok(()) };
-        if packed.len() == limit && offset == limit {
+        let full = packed.len() + primary_key.len() > limit;
+        if full && offset == packed.len() {
             return writer.add(at, primary_key);
         }
         packed.splice(offset..offset, primary_key.iter().copied());
-        if packed.len() <= limit {
+        if !full {
             return writer.replace(found, packed);
         }
-        let (low, high) =
-            packed.split_at(packed.len() / primary_key.len() / 2 * primary_key.len());
+        let half = packed.len() / primary_key.len() / 2 * primary_key.len();
+        let (low, high) = packed.split_at(half);
         writer.replace(found, low)?;
-        refill(at, &[key, &high[..primary_key.len()]]);
+        refill(at, key, &high[..primary_key.len()]);
         writer.add(at, high)
     }
 
     #[inline(never)]
-    fn remove(
-        &mut self,
-        txn: &mut RwTxn<'_>,
-        key: &[u8],
-        primary_key: &[u8],
-    ) -> heed::Result<bool> {
-        let Self { layout, database, scratch: [at, found, packed], .. } = self;
-        refill(at, &[key, primary_key]);
-        let two_steps = match *layout {
-            Layout::Composite => return database.delete(txn, at),
-            Layout::Duplicates => return database.delete_one_duplicate(txn, key, primary_key),
-            Layout::OneCursor(_) => false,
-            Layout::TwoSteps(_) => true,
+    fn remove(&mut self, txn: &mut RwTxn<'_>, key: &[u8], primary_key: &[u8]) -> Result<bool> {
+        refill(&mut self.at, key, primary_key);
+        match self.layout {
+            Layout::Composite => return self.database.delete(txn, &self.at),
+            Layout::Duplicates => return self.database.delete_one_duplicate(txn, key, primary_key),
+            Layout::OneCursor(_) | Layout::TwoSteps(_) => {}
+        }
+        let mut writer = self.find(txn, key)?;
+        let Self { found, packed, .. } = self;
+        let Ok(offset) = place(packed, primary_key) else { return Ok(false) };
+        packed.drain(offset..offset + primary_key.len());
+        writer.replace(found, packed).map(|()| true)
+    }
+
+    fn find<'t, 'p>(&mut self, txn: &'t mut RwTxn<'p>, key: &[u8]) -> Result<Writer<'t, 'p>> {
+        let Self { layout, database, at, found, packed, .. } = self;
+        let mut copy = |entry: Option<(&[u8], &[u8])>| {
+            let own = entry.filter(|(physical, _)| physical.starts_with(key));
+            let (physical, block) = own.unwrap_or_default();
+            refill(found, physical, &[]);
+            refill(packed, block, &[]);
         };
-        let mut writer = Writer::find(two_steps, *database, txn, at, found, packed)?;
-        match place(packed, primary_key) {
-            Ok(offset) if found.starts_with(key) => {
-                packed.drain(offset..offset + primary_key.len());
-                if packed.is_empty() { writer.remove(found) } else { writer.replace(found, packed) }
-                    .map(|()| true)
-            }
-            _ => Ok(false),
+        if let Layout::OneCursor(_) = layout {
+            let bounds = (Bound::Unbounded, Bound::Included(at.as_slice()));
+            let mut cursor = database.rev_range_mut(txn, &bounds)?;
+            copy(cursor.next().transpose()?);
+            Ok(Writer::OneCursor(cursor))
+        } else {
+            copy(database.get_lower_than_or_equal_to(txn, at)?);
+            Ok(Writer::TwoSteps(*database, txn))
         }
     }
 
     #[inline(never)]
-    fn scan(
-        &self,
-        txn: &RoTxn<'_, AnyTls>,
-        key: &[u8],
-        mut each: impl FnMut(&[u8]),
-    ) -> heed::Result<()> {
+    fn scan(&self, txn: &Txn<'_>, key: &[u8], mut each: impl FnMut(&[u8])) -> Result<()> {
         match self.layout {
             Layout::Composite => {
                 for entry in self.database.prefix_iter(txn, key)? {
@@ -356,8 +253,10 @@ impl Index {
                 }
             }
             Layout::Duplicates => {
-                for entry in self.database.get_duplicates(txn, key)?.into_iter().flatten() {
-                    each(entry?.1);
+                if let Some(entries) = self.database.get_duplicates(txn, key)? {
+                    for entry in entries {
+                        each(entry?.1);
+                    }
                 }
             }
             Layout::OneCursor(_) | Layout::TwoSteps(_) => {
@@ -370,59 +269,82 @@ impl Index {
     }
 
     #[inline(never)]
-    fn count(&self, txn: &RoTxn<'_, AnyTls>, key: &[u8]) -> heed::Result<usize> {
-        let packed = |block: &[u8]| block.len() / self.primary_key;
-        let Self { layout, database, .. } = self;
-        match layout {
-            Layout::Composite => database.prefix_iter(txn, key)?.map(|entry| entry.map(|_| 1)).sum(),
-            Layout::Duplicates => {
-                let entries = database.get_duplicates(txn, key)?.into_iter().flatten();
-                entries.map(|entry| entry.map(|_| 1)).sum()
+    fn count(&self, txn: &Txn<'_>, key: &[u8]) -> Result<usize> {
+        let mut rows = 0;
+        if let Layout::OneCursor(_) | Layout::TwoSteps(_) = self.layout {
+            for entry in self.database.prefix_iter(txn, key)? {
+                rows += entry?.1.len() / self.primary_key;
             }
-            Layout::OneCursor(_) | Layout::TwoSteps(_) => database
-                .prefix_iter(txn, key)?
-                .map(|entry| entry.map(|(_, block)| packed(block)))
-                .sum(),
+        } else {
+            self.scan(txn, key, |_| rows += 1)?;
         }
+        Ok(rows)
     }
 
-    /// Asserts that these are the rows.
-    fn check(&self, txn: &RoTxn<'_, AnyTls>, keys: &[Key], rows: &[Row]) -> heed::Result<()> {
-        let mut rows = rows.iter();
-        for (number, key) in (0..).zip(keys) {
-            let mut scanned = 0;
-            self.scan(txn, key, |primary_key| {
-                let row = rows.next().map(|row| (row.key, &row.primary_key[..]));
-                assert_eq!(row, Some((number, primary_key)));
-                scanned += 1;
-            })?;
-            assert_eq!(self.count(txn, key)?, scanned);
+    /// Asserts that the index holds these rows, which are sorted.
+    fn check(&self, txn: &Txn<'_>, keys: &[Key], rows: &[Row]) -> Result<()> {
+        for rows in rows.chunk_by(|one, other| one.0 == other.0) {
+            let mut expected = rows.iter().map(|(_, primary_key)| primary_key.as_slice());
+            self.scan(txn, &rows[0].0, |found| assert_eq!(expected.next(), Some(found)))?;
+            assert_eq!(self.count(txn, &rows[0].0)?, rows.len());
         }
-        assert!(rows.next().is_none());
+        let counted: Result<usize> = keys.iter().map(|key| self.count(txn, key)).sum();
+        assert_eq!(counted?, rows.len());
         Ok(())
     }
 }
 
-/// Writes at, or behind, the block that was found.
 enum Writer<'t, 'p> {
     OneCursor(RwRevRange<'t, Bytes, Bytes>),
     TwoSteps(Database, &'t mut RwTxn<'p>),
 }
 
-impl<'t, 'p> Writer<'t, 'p> {
-    /// Copies the last entry that is not behind `at`.
-    fn find(
-        two_steps: bool,
-        database: Database,
-        txn: &'t mut RwTxn<'p>,
-        at: &Vec<u8>,
-        found: &mut Vec<u8>,
-        packed: &mut Vec<u8>,
-    ) -> heed::Result<Self> {
-        let (writer, entry);
-        if two_steps {
-            entry = database.get_lower_than_or_equal_to(txn, at)?;
-        } else {
+impl Writer<'_, '_> {
+    fn add(&mut self, at: &[u8], packed: &[u8]) -> Result<()> {
+        match self {
+            Self::TwoSteps(database, txn) => database.put(txn, at, packed),
+            #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+            // SAFETY: nothing borrowed from the database is alive: `Index::find` copies.
+            Self::OneCursor(cursor) => unsafe {
+                cursor.put_current_with_options::<Bytes>(PutFlags::empty(), at, packed)
+            },
         }
     }
+
+    /// Overwrites the block that was found, or removes it if nothing is left.
+    fn replace(&mut self, found: &[u8], packed: &[u8]) -> Result<()> {
+        let empty = packed.is_empty();
+        let done = match self {
+            Self::TwoSteps(database, txn) if empty => database.delete(txn, found)?,
+            Self::TwoSteps(database, txn) => return database.put(txn, found, packed),
+            #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+            // SAFETY: as above, and `found` is the key that the cursor is on.
+            Self::OneCursor(cursor) => unsafe {
+                if empty { cursor.del_current()? } else { cursor.put_current(found, packed)? }
+            },
+        };
+        assert!(done);
+        Ok(())
+    }
+}
+
+/// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
+fn place(packed: &[u8], primary_key: &[u8]) -> std::result::Result<usize, usize> {
+    let len = primary_key.len();
+    let (mut low, mut high) = (0, packed.len() / len);
+    while low < high {
+        let middle = low.midpoint(high);
+        match packed[middle * len..][..len].cmp(primary_key) {
+            Ordering::Less => low = middle + 1,
+            Ordering::Equal => return Ok(middle * len),
+            Ordering::Greater => high = middle,
+        }
+    }
+    Err(low * len)
+}
+
+fn refill(buffer: &mut Vec<u8>, one: &[u8], other: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(one);
+    buffer.extend_from_slice(other);
 }

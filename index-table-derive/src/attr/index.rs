@@ -1,11 +1,11 @@
 //! `#[index(FIELDS, OPTIONS)]`
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Ident, LitStr, Token, Type, bracketed, parenthesized, token};
+use syn::{Attribute, Ident, LitStr, Meta, Token, Type, bracketed, parenthesized, token};
 
 use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key};
 use super::{Setting, equals, for_each_item, set, string, value, word};
@@ -44,7 +44,7 @@ pub(crate) enum PartKind {
     /// `hash(url)`
     Hash { keyword: Ident, field: Ident },
     /// `computed(method: Type)`
-    Computed { keyword: Ident, method: Ident, ty: Type },
+    Computed { keyword: Ident, method: Ident, ty: Box<Type> },
 }
 
 impl IndexAttr {
@@ -52,7 +52,8 @@ impl IndexAttr {
         let mut index = Self {
             span: attribute.path().span(),
             parts: Vec::new(),
-            incomplete: false,
+            // `#[index = "town"]` names its fields in a way that is not read.
+            incomplete: matches!(attribute.meta, Meta::NameValue(_)),
             strategy: None,
             include: None,
             name: None,
@@ -79,7 +80,15 @@ impl IndexAttr {
                 None => Err(unknown(&word, Form::Value)),
             };
         }
-        match known.map(|key| key.key) {
+        if let Some(key) = known
+            && key.form == Form::Call
+            && !input.is_empty()
+            && !input.peek(Token![,])
+        {
+            self.incomplete = true;
+            return Err(input.error(expected(key)));
+        }
+        match known.map(|key| key.id) {
             Some(IndexKey::Unique) => set(&mut self.unique, &word, ()),
             Some(IndexKey::Sparse) => set(&mut self.sparse, &word, ()),
             // Any other bare word may be a field: `#[index(name)]`.
@@ -121,24 +130,32 @@ impl IndexAttr {
             let message = format!("expected a field: `{}`", key.usage);
             return Err(syn::Error::new(parentheses.span.join(), message));
         }
-        let field = self::word(&inner, "a field")?;
+        let kind = complete(&inner, |inner| {
+            let kind = Self::part_kind(inner, keyword, key)?;
+            if inner.is_empty() { Ok(kind) } else { Err(inner.error(expected(key))) }
+        })?;
+        self.push(kind);
+        Ok(())
+    }
+
+    fn part_kind(
+        inner: ParseStream<'_>,
+        keyword: &Ident,
+        key: &Key<IndexKey>,
+    ) -> syn::Result<PartKind> {
+        let field = word(inner, "a field")?;
         let keyword = keyword.clone();
-        let kind = match key.key {
+        Ok(match key.id {
             IndexKey::Desc => PartKind::Desc { keyword, field },
             IndexKey::Hash => PartKind::Hash { keyword, field },
             IndexKey::Computed => {
                 inner
                     .parse::<Token![:]>()
                     .map_err(|error| syn::Error::new(error.span(), expected(key)))?;
-                PartKind::Computed { keyword, method: field, ty: inner.parse()? }
+                PartKind::Computed { keyword, method: field, ty: Box::new(inner.parse()?) }
             }
             _ => PartKind::Each(field),
-        };
-        if !inner.is_empty() {
-            return Err(inner.error(expected(key)));
-        }
-        self.push(kind);
-        Ok(())
+        })
     }
 
     /// `strategy = "partial"` and its like.
@@ -152,7 +169,7 @@ impl IndexAttr {
             Form::Value => equals(input, word, key.usage)?,
             Form::Flag => {
                 // What was meant is clear, so the index stays what it was meant to be.
-                self.flag(word, key.key)?;
+                self.flag(word, key.id)?;
                 return Err(input.error(format!("`{word}` takes no value")));
             }
             Form::Call => {
@@ -160,7 +177,7 @@ impl IndexAttr {
                 return Err(input.error(expected(key)));
             }
         }
-        match key.key {
+        match key.id {
             IndexKey::Strategy => set(&mut self.strategy, word, string(input, key.usage)?),
             IndexKey::Name => set(&mut self.name, word, string(input, key.usage)?),
             IndexKey::Filter => {
@@ -172,8 +189,7 @@ impl IndexAttr {
     }
 
     fn flag(&mut self, word: &Ident, key: IndexKey) -> syn::Result<()> {
-        let slot =
-            if key == IndexKey::Unique { &mut self.unique } else { &mut self.sparse };
+        let slot = if key == IndexKey::Unique { &mut self.unique } else { &mut self.sparse };
         set(slot, word, ())
     }
 
@@ -196,8 +212,22 @@ fn fields(input: ParseStream<'_>, usage: &str) -> syn::Result<Vec<Ident>> {
     let inner;
     bracketed!(inner in input);
     let field = |input: ParseStream<'_>| word(input, "a field");
-    let fields: Punctuated<Ident, Token![,]> = inner.parse_terminated(field, Token![,])?;
+    let fields: Punctuated<Ident, Token![,]> =
+        complete(&inner, |inner| inner.parse_terminated(field, Token![,]))?;
     Ok(fields.into_iter().collect())
+}
+
+/// Reads what is inside of brackets. After a mistake the rest is passed over, since syn would
+/// report it as another one.
+fn complete<T>(
+    inner: ParseStream<'_>,
+    read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
+) -> syn::Result<T> {
+    let result = read(inner);
+    if result.is_err() {
+        inner.parse::<TokenStream>()?;
+    }
+    result
 }
 
 fn expected(key: &Key<IndexKey>) -> String {

@@ -40,15 +40,15 @@ pub(crate) enum Form {
 /// One known word.
 #[derive(Debug)]
 pub(crate) struct Key<K: 'static> {
-    pub(crate) key: K,
+    pub(crate) id: K,
     pub(crate) name: &'static str,
     pub(crate) form: Form,
     /// How it is written, for messages.
     pub(crate) usage: &'static str,
 }
 
-const fn key<K>(key: K, name: &'static str, form: Form, usage: &'static str) -> Key<K> {
-    Key { key, name, form, usage }
+const fn key<K>(id: K, name: &'static str, form: Form, usage: &'static str) -> Key<K> {
+    Key { id, name, form, usage }
 }
 
 pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[

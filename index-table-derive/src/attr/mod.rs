@@ -1,8 +1,8 @@
-//! Tokens to attributes. Nothing is judged here but the grammar: what an attribute means for the struct it is written
-//! on is decided by [`lower`](crate::lower).
+//! Tokens to attributes. Nothing is judged here but the grammar: what an attribute means for the
+//! struct it is written on is decided by [`lower`](crate::lower).
 //!
-//! A mistake in one item of an attribute is reported, and reading goes on after the next comma, so that one attribute
-//! can report several.
+//! A mistake in one item of an attribute is reported, and reading goes on after the next comma, so
+//! that one attribute can report several.
 
 pub(crate) mod index;
 pub(crate) mod keys;
@@ -72,10 +72,8 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             arguments_of_primary_key(attribute, errors);
         } else if path.is_ident("index") {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
-            errors.error_on(
-                path,
-                format!("an index is declared on the struct: `#[index({name})]`"),
-            );
+            errors
+                .error_on(path, format!("an index is declared on the struct: `#[index({name})]`"));
         } else if path.is_ident("table") {
             errors.error_on(path, "`#[table(…)]` is written on the struct");
         }
@@ -95,7 +93,8 @@ fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {
 
 /// Calls `item` for each of the comma-separated items of an attribute.
 ///
-/// `item` reads one item and reports by returning an error; reading then goes on after the next comma.
+/// `item` reads one item and reports by returning an error; reading then goes on after the next
+/// comma.
 fn for_each_item(
     attribute: &Attribute,
     usage: &str,
@@ -152,11 +151,7 @@ fn equals(input: ParseStream<'_>, key: &Ident, usage: &str) -> syn::Result<()> {
 }
 
 /// Reads a value of type `T`, or says on the token that is there how the key is written.
-fn value<T: syn::parse::Parse>(
-    input: ParseStream<'_>,
-    what: &str,
-    usage: &str,
-) -> syn::Result<T> {
+fn value<T: syn::parse::Parse>(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Result<T> {
     let at = input.span();
     input.parse().map_err(|_| syn::Error::new(at, format!("expected {what}: `{usage}`")))
 }

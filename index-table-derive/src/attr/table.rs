@@ -29,7 +29,7 @@ impl TableAttr {
             return Err(syn::Error::new(word.span(), message));
         };
         equals(input, &word, key.usage)?;
-        match key.key {
+        match key.id {
             TableKey::Name => set(&mut self.name, &word, string(input, key.usage)?),
             TableKey::Version => {
                 let version = value(input, "a whole number from 1 on", key.usage)?;

@@ -1,4 +1,5 @@
-//! The documentation of what is generated. It is read in an editor and in `cargo expand`, so it is short.
+//! The documentation of what is generated. It is read in an editor and in `cargo expand`, so it is
+//! short.
 
 use proc_macro2::TokenStream;
 
@@ -7,9 +8,8 @@ use crate::model::{Field, Form, Index, KeyPart, Source, Strategy, Table, Target}
 
 /// `#[doc = " …"]` for each line.
 pub(super) fn doc(text: &str) -> TokenStream {
-    let lines = text.lines().map(|line| {
-        if line.is_empty() { String::new() } else { format!(" {line}") }
-    });
+    let lines =
+        text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
     mixed!(#(#[doc = #lines])*)
 }
 
@@ -76,8 +76,8 @@ pub(super) mod fixed {
         doc(&format!(
             "Adds a row to the table `{name}`.\n\n\
              Cost: one write for the row and one for each index entry.\n\n\
-             # Errors\n\nIf the primary key exists, if a unique index has its key already, or if the \
-             store fails."
+             # Errors\n\nIf the primary key exists, if a unique index has its key already, or if \
+             the store fails."
         ))
     }
 
@@ -85,7 +85,8 @@ pub(super) mod fixed {
         let name = &table.name;
         doc(&format!(
             "Adds a row to the table `{name}` or replaces the one with its primary key.\n\n\
-             Cost: one look-up, one write for the row and one for each index entry that changes.\n\n\
+             Cost: one look-up, one write for the row and one for each index entry that \
+             changes.\n\n\
              # Errors\n\nIf a unique index has the key already, or if the store fails."
         ))
     }
@@ -94,10 +95,12 @@ pub(super) mod fixed {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "Changes the row of the table `{name}` with this {key}, and answers whether there is one.\n\n\
-             Cost: one look-up, one write for the row and one for each index entry that changes.\n\n\
-             # Errors\n\nIf the changed row meets another one's primary key or unique key, or if the \
-             store fails."
+            "Changes the row of the table `{name}` with this {key}, and answers whether there is \
+             one.\n\n\
+             Cost: one look-up, one write for the row and one for each index entry that \
+             changes.\n\n\
+             # Errors\n\nIf the changed row meets another one's primary key or unique key, or if \
+             the store fails."
         ))
     }
 
@@ -105,7 +108,8 @@ pub(super) mod fixed {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "Deletes the row of the table `{name}` with this {key}, and answers whether there was one.\n\n\
+            "Deletes the row of the table `{name}` with this {key}, and answers whether there \
+             was one.\n\n\
              Cost: one look-up, then one write for the row and one for each index entry.\n\n\
              # Errors\n\nIf the store fails."
         ))

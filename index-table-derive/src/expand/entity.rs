@@ -1,15 +1,15 @@
 //! `impl Entity`: the schema, and what a row looks like in keys and entries.
 
-use proc_macro2::{Literal, Span, TokenStream};
+use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
 use syn::Ident;
 
-use super::Context;
+use super::{Context, at};
 use crate::model::{Field, Index, KeyPart, Strategy};
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
@@ -54,7 +54,7 @@ fn key_type(cx: &Context<'_>) -> TokenStream {
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// _index_table::TableSchema {
 ///     name: "customers",
 ///     version: 1,
@@ -85,7 +85,7 @@ fn schema(cx: &Context<'_>) -> TokenStream {
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// _index_table::IndexSchema {
 ///     name: "town",
 ///     key: &[_index_table::KeyField::new::<String>("town")],
@@ -127,7 +127,7 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// fn entries(&self, index: usize, entries: &mut _index_table::EntryBuffer) -> … {
 ///     match index {
 ///         0 => {
@@ -196,14 +196,10 @@ fn entries_of(index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to `&self.town`, at the place of the field's type: a trait that it lacks is reported there.
+/// Expands to `&self.town`, at the place of the field's type: a trait that it lacks is reported
+/// there.
 fn value(field: &Field) -> TokenStream {
     let mut ident = field.ident.clone();
     ident.set_span(ident.span().located_at(field.ty.span()));
     quote_spanned!(at(field.ty.span())=> &self.#ident)
-}
-
-/// A place in the user's code, with names that are not the user's.
-fn at(span: Span) -> Span {
-    Span::mixed_site().located_at(span)
 }

@@ -1,16 +1,16 @@
 //! The struct that an entry is read into, and how it is read.
 
 use proc_macro2::{Literal, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow, docs};
+use super::{Context, allow, at, docs};
 use crate::model::{Index, Source, Step};
 use crate::types;
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// #[derive(…)]
 /// struct CustomerByTown<'txn> {
 ///     town: &'txn str,
@@ -56,7 +56,7 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// impl<'txn> _index_table::IndexEntry<'txn> for CustomerByTown<'txn> {
 ///     type Row = Customer;
 ///     const SOURCE: _index_table::Source = _index_table::Source::Index(0);
@@ -87,14 +87,14 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
 
 /// Expands to what is passed over and then to the literal:
 ///
-/// ```ignore
+/// ```text
 /// entry.skip_key::<String>()?;
 /// _index_table::Ok(Self { town: entry.key::<String>()?, id: entry.primary_key::<u64>()? })
 /// ```
 ///
 /// or, where something is passed over between two fields, to statements all the way:
 ///
-/// ```ignore
+/// ```text
 /// let field0 = entry.key::<String>()?;
 /// entry.skip_primary_key::<String>()?;
 /// let field1 = entry.primary_key::<String>()?;
@@ -138,11 +138,20 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
 
 /// Expands to `entry.key::<String>()?` and its like.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
-    let (reader, ty) = match source {
-        Source::Key(part) => (mixed!(key), part.key_type().tokens(&cx.short)),
-        Source::PrimaryKey(field) => (mixed!(primary_key), field.ty.tokens(&cx.short)),
-        Source::Included(field) => (mixed!(included), field.ty.carried(&cx.short, &cx.txn)),
-        Source::Row(field) => (mixed!(field), field.ty.carried(&cx.short, &cx.txn)),
+    let (reader, span, ty) = match source {
+        Source::Key(part) => {
+            let ty = part.key_type();
+            (mixed!(key), ty.span(), ty.tokens(&cx.short))
+        }
+        Source::PrimaryKey(field) => {
+            (mixed!(primary_key), field.ty.span(), field.ty.tokens(&cx.short))
+        }
+        Source::Included(field) => {
+            (mixed!(included), field.ty.span(), field.ty.carried(&cx.short, &cx.txn))
+        }
+        Source::Row(field) => {
+            (mixed!(field), field.ty.span(), field.ty.carried(&cx.short, &cx.txn))
+        }
     };
-    mixed!(entry.#reader::<#ty>()?)
+    quote_spanned!(at(span)=> entry.#reader::<#ty>()?)
 }

@@ -1,7 +1,8 @@
 //! The model to tokens. Nothing is decided here: what is in the model can be generated.
 //!
-//! Identifiers of our own have the span `mixed_site`, so that a field called `txn` is not mistaken for the transaction.
-//! What a user may look up has the span of the user's token that it stands for.
+//! Identifiers of our own have the span `mixed_site`, so that a field called `txn` is not mistaken
+//! for the transaction. What a user may look up has the span of the user's token that it stands
+//! for.
 
 /// Like [`quote!`](quote::quote), with local names that no field's name can meet.
 macro_rules! mixed {
@@ -38,7 +39,7 @@ struct Context<'a> {
 
 /// Expands to the repository and the entries, then to a block with all the implementations:
 ///
-/// ```ignore
+/// ```text
 /// struct CustomerRepository { … }
 /// struct CustomerByTown<'txn> { … }
 /// const _: () = {
@@ -83,6 +84,12 @@ pub(crate) fn private(krate: &Path) -> TokenStream {
     mixed!(#krate::__private)
 }
 
+/// A place in the user's code, with names that are not the user's: what is required of a field's
+/// type is written there, so that an error about it is too.
+fn at(place: Span) -> Span {
+    Span::mixed_site().located_at(place)
+}
+
 /// The lints that are not for generated code to answer.
 pub(crate) fn allow() -> TokenStream {
     mixed! {
@@ -93,7 +100,8 @@ pub(crate) fn allow() -> TokenStream {
             clippy::nursery,
             // A program uses some of the methods, and some of the fields of an entry.
             dead_code,
-            // Names and types are repeated from the fields, and what there is to say of them is said there.
+            // Names and types are repeated from the fields, and what there is to say of them is
+            // said there.
             deprecated,
             non_snake_case,
             non_camel_case_types,

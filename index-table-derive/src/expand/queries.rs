@@ -1,8 +1,9 @@
 //! The methods that ask: one for each query of the model.
 
 use proc_macro2::TokenStream;
+use quote::quote_spanned;
 
-use super::{Context, docs};
+use super::{Context, at, docs};
 use crate::model::{Form, KeyPart, Query, Target};
 
 /// Expands to one method, as [`scan`] and [`get`] show it.
@@ -31,7 +32,7 @@ fn range(cx: &Context<'_>, part: &KeyPart) -> Last {
     Last {
         lifetime: ty.argument_borrows().then(|| mixed!(, #bounds)),
         parameter: mixed!(#ident: impl ::core::ops::RangeBounds<#argument>),
-        bound: mixed!(.range::<#key>(#ident)),
+        bound: quote_spanned!(at(ty.span())=> .range::<#key>(#ident)),
     }
 }
 
@@ -47,7 +48,7 @@ fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// fn find_by_town_last_name_range<'txn, 'a>(
 ///     &'txn self,
 ///     txn: &'txn _index_table::ReadTxn<'_>,
@@ -83,7 +84,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// fn get_by_email(
 ///     &self,
 ///     txn: &_index_table::ReadTxn<'_>,
@@ -117,7 +118,8 @@ fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenSt
     let one = |part: &KeyPart| {
         let (ident, ty) = (&part.field().ident, part.key_type());
         let (argument, key) = (ty.argument(&cx.short, &cx.elided), ty.tokens(&cx.short));
-        (mixed!(#ident: #argument), mixed!(.equal::<#key>(#ident)))
+        let equal = quote_spanned!(at(ty.span())=> .equal::<#key>(#ident));
+        (mixed!(#ident: #argument), equal)
     };
     parts.iter().map(one).unzip()
 }

@@ -6,7 +6,7 @@ use super::{Context, allow, docs, queries};
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// struct CustomerRepository { table: ::index_table::__private::Table<Customer> }
 /// ```
 pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
@@ -26,7 +26,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 
 /// Expands to:
 ///
-/// ```ignore
+/// ```text
 /// impl CustomerRepository {
 ///     fn open(store: &_index_table::Store) -> _index_table::Result<Self> { … }
 ///     …

@@ -41,9 +41,8 @@ fn with_primary_key(
     primary_key: &[Rc<Field>],
     included: &[Rc<Field>],
 ) -> Vec<Step> {
-    let key = parts
-        .iter()
-        .map(|part| Step::Keep(part.field().ident.clone(), Source::Key(part.clone())));
+    let key =
+        parts.iter().map(|part| Step::Keep(part.field().ident.clone(), Source::Key(part.clone())));
     let mut primary: Vec<Step> = primary_key
         .iter()
         .map(|field| {
@@ -58,16 +57,15 @@ fn with_primary_key(
     while matches!(primary.last(), Some(Step::SkipPrimaryKey(_))) {
         primary.pop();
     }
-    let included = included.iter().map(|field| {
-        Step::Keep(carried_name(field, parts), Source::Included(Rc::clone(field)))
-    });
+    let included = included
+        .iter()
+        .map(|field| Step::Keep(carried_name(field, parts), Source::Included(Rc::clone(field))));
     key.chain(primary).chain(included).collect()
 }
 
 /// The row, whose fields the key repeats: all but the element of a collection.
 fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
-    let upto_element =
-        parts.iter().position(KeyPart::is_each).map_or(0, |position| position + 1);
+    let upto_element = parts.iter().position(KeyPart::is_each).map_or(0, |position| position + 1);
     let key = parts.iter().take(upto_element).map(|part| {
         if part.is_each() {
             Step::Keep(part.field().ident.clone(), Source::Key(part.clone()))
@@ -88,7 +86,8 @@ fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
     if parts.iter().any(has_elements) { names::collection(field) } else { field.ident.clone() }
 }
 
-/// Leaves out what would be a second field of one name: a field that is called as a collection is beside its elements.
+/// Leaves out what would be a second field of one name: a field that is called as a collection is
+/// beside its elements.
 fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
     let mut taken = Vec::new();
     let mut is_first = |ident: &Ident| {

@@ -9,7 +9,7 @@ use syn::{Ident, LitStr};
 
 use super::{Declared, LONGEST_NAME, no_encoding, too_long};
 use crate::attr::index::{IndexAttr, PartAttr, PartKind};
-use crate::attr::keys::{self, Form, IndexKey, INDEX_KEYS};
+use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey};
 use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::model::{Field, KeyPart, Strategy};
 use crate::names::{self, Types};
@@ -43,6 +43,7 @@ const NORMALIZED: &str = "normalized";
 const PARTIAL: &str = "partial";
 const FULL: &str = "full";
 
+/// Checks each index. One that is not sound is left out.
 pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::new();
     for attribute in attributes {
@@ -64,7 +65,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     }
     let KeyParts { parts, sound, guessed, unique, .. } = keys;
     let sound = sound && !attribute.incomplete;
-    if parts.is_empty() && sound {
+    if attribute.parts.is_empty() && sound {
         errors.error(attribute.span, "this index has no fields: `#[index(field)]`");
     }
     if let Some(sparse) = &attribute.sparse {
@@ -102,8 +103,8 @@ fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
     let name = &draft.name;
     let message = if same && !draft.named {
         format!(
-            "there is an index over these fields already; if both are meant, tell them apart with \
-             `name = \"…\"` (this one is `{name}` too)"
+            "there is an index `{name}` over these fields already; if both are meant, tell them \
+             apart with `name = \"…\"`"
         )
     } else {
         format!("there is an index `{name}` already; tell them apart with `name = \"…\"`")
@@ -160,7 +161,13 @@ impl<'a> KeyParts<'_, 'a> {
         if types::has_no_encoding(declared.ty) {
             // A field of the primary key has been reported where it is declared.
             if !declared.primary_key {
-                self.scope.errors.error(word.span(), no_encoding(declared));
+                let advice = if types::is_collection_of_keys(declared.ty) {
+                    format!("; `each({word})` makes an entry for each of its elements")
+                } else {
+                    String::new()
+                };
+                let message = format!("{}{advice}", no_encoding(&declared.field));
+                self.scope.errors.error(word.span(), message);
             }
             self.sound = false;
             return;
@@ -172,6 +179,18 @@ impl<'a> KeyParts<'_, 'a> {
         let errors = self.scope.errors;
         let Some(declared) = self.resolve(word, late) else { return };
         let Field { name, declared: ty, .. } = &*declared.field;
+        let ty = types::shown(ty);
+        if types::elements_have_no_encoding(declared.ty) {
+            errors.error(
+                word.span(),
+                format!(
+                    "`each({name})` makes a key of each element of `{ty}`, and they have no key \
+                     encoding"
+                ),
+            );
+            self.sound = false;
+            return;
+        }
         if types::is_no_collection(declared.ty) {
             errors.error(
                 word.span(),
@@ -192,7 +211,7 @@ impl<'a> KeyParts<'_, 'a> {
             self.sound = false;
             return;
         }
-        let element = DataType::element_of(declared.ty);
+        let element = Rc::new(DataType::element_of(declared.ty));
         self.push(word, KeyPart::Each(Rc::clone(&declared.field), element));
     }
 
@@ -236,36 +255,35 @@ impl<'a> KeyParts<'_, 'a> {
         let flags = INDEX_KEYS.iter().filter(|key| key.form == Form::Flag).map(|key| key.name);
         let candidates = field_names(fields).chain(flags);
         let meant = suggestion(&name, candidates);
-        errors.error(word.span(), unknown_field(self.scope, &name, meant));
-        match meant.and_then(|meant| find(fields, meant)) {
-            Some(declared) => {
-                self.guessed = true;
-                Some(declared)
-            }
-            None if meant.is_some() => {
-                self.unique |= meant_unique(&name);
-                None
-            }
-            None => {
-                self.sound = false;
-                None
-            }
+        let field = meant.and_then(|meant| find(fields, meant));
+        if meant.is_some() && field.is_none() {
+            errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
+            self.unique |= meant_unique(&name);
+            return None;
         }
+        errors.error(word.span(), unknown_field(self.scope, &name, meant));
+        self.guessed |= field.is_some();
+        self.sound &= field.is_some();
+        field
     }
 }
 
 /// Whether a bare word is a misspelt `unique`.
 fn meant_unique(name: &str) -> bool {
-    let unique = INDEX_KEYS.iter().filter(|key| key.key == IndexKey::Unique);
+    let unique = INDEX_KEYS.iter().filter(|key| key.id == IndexKey::Unique);
     suggestion(name, unique.map(|key| key.name)).is_some()
 }
 
-/// The strategy that the options come to. Whatever is wrong with them, the fields that can be included are kept.
+/// The strategy that the options come to. Whatever is wrong with them, the fields that can be
+/// included are kept.
 fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPart]) -> Strategy {
     let errors = scope.errors;
     let included = attribute.include.as_ref().map(|include| {
         if include.value.is_empty() {
-            errors.error(include.key, "this list is empty; name the fields to include, or leave it out");
+            errors.error(
+                include.key,
+                "this list is empty; name the fields to include, or leave it out",
+            );
         }
         included(scope, &include.value, parts)
     });
@@ -282,7 +300,9 @@ fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPart]) -> Stra
                 if word == FULL { "carries the whole row anyway" } else { "carries no fields" };
             errors.error(
                 include.key,
-                format!("a {word} index {reason}; fields are included with `strategy = \"{PARTIAL}\"`"),
+                format!(
+                    "a {word} index {reason}; fields are included with `strategy = \"{PARTIAL}\"`"
+                ),
             );
             if word == FULL { Strategy::Full } else { carrying }
         }
@@ -350,9 +370,11 @@ fn given_name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
     let name = given.value();
     // The name becomes the end of an identifier, so a keyword will do.
     let is_identifier = name != "_"
-        && Ident::parse_any.parse_str(&name).is_ok_and(|ident| ident == name && ident.unraw() == name);
+        && Ident::parse_any
+            .parse_str(&name)
+            .is_ok_and(|ident| ident == name && ident.unraw() == name);
     if !is_identifier {
-        let message = format!("`{name}` is no identifier, and the methods are named by it");
+        let message = format!("{name:?} is no identifier, and the methods are named by it");
         errors.error(given.span(), message);
     } else if name.len() > LONGEST_NAME {
         errors.error(given.span(), too_long("index", &name));

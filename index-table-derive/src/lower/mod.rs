@@ -1,7 +1,8 @@
-//! Attributes to the model: every rule that concerns more than one token is here, and every default.
+//! Attributes to the model: every rule that concerns more than one token is here, and every
+//! default.
 //!
-//! A mistake is reported and then repaired, or the part it is in is left out, so that what is generated beside the
-//! errors still has the methods that the rest of the program calls.
+//! A mistake is reported and then repaired, or the part it is in is left out, so that what is
+//! generated beside the errors still has the methods that the rest of the program calls.
 
 mod entry;
 mod index;
@@ -78,7 +79,11 @@ fn table(
     let row = format!("the struct `{}` itself", input.ident);
     types.take(&input.ident, row, "", errors);
     let advice = "choose another name with `#[table(repository = …)]`";
-    types.take(repository, "the repository".to_owned(), advice, errors);
+    let repository = if types.take(repository, "the repository".to_owned(), advice, errors) {
+        repository.clone()
+    } else {
+        names::repository(&input.ident)
+    };
 
     let mut scope = index::Scope {
         row: &input.ident,
@@ -92,16 +97,19 @@ fn table(
     let indexes = entry::finish(&mut scope, indexes);
 
     let queries = names::queries(&primary_key, &indexes, errors);
+    // Not even a field that could stand in for the key: nothing can be stored.
+    if primary_key.is_empty() {
+        return None;
+    }
     Some(Table {
         krate: krate.clone(),
         visibility: input.vis.clone(),
         row: input.ident.clone(),
-        repository: repository.clone(),
+        repository,
         name,
         version,
         fields: fields.into_iter().map(|declared| declared.field).collect(),
-        // A key that nothing can be stored under: there is no table then.
-        primary_key: if primary_key.is_empty() { return None } else { primary_key },
+        primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
         queries,
     })
@@ -215,7 +223,7 @@ fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Ve
     }
     for declared in &marked {
         if types::has_no_encoding(declared.ty) {
-            errors.error_on(declared.ty, no_encoding(declared));
+            errors.error_on(declared.ty, no_encoding(&declared.field));
         }
     }
     let (usable, unusable): (Vec<_>, Vec<_>) =
@@ -227,16 +235,11 @@ fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Ve
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
 }
 
-fn no_encoding(declared: &Declared<'_>) -> String {
-    let Field { name, declared: ty, .. } = &*declared.field;
-    let advice = if types::is_collection(declared.ty) {
-        format!("; `each({name})` makes an entry for each of its elements")
-    } else {
-        String::new()
-    };
+fn no_encoding(field: &Field) -> String {
     format!(
-        "`{name}` is of type `{ty}`, which has no key encoding; a key is made of integers, floats, \
-         `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, `Option`s of these and types that \
-         implement `Key`{advice}"
+        "`{}` is of type `{}`, which has no key encoding; a key is made of integers, floats, \
+         `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, and `Option`s and tuples of these",
+        field.name,
+        types::shown(&field.declared)
     )
 }

@@ -1,7 +1,8 @@
 //! Serde attributes that a stored row cannot have.
 //!
-//! A row is stored without the names of its fields and without marks between them, so what is read has to be what was
-//! written, field by field. An entry that carries fields reads each of them by itself.
+//! A row is stored without the names of its fields and without marks between them, so what is read
+//! has to be what was written, field by field. An entry that carries fields reads each of them by
+//! itself.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -12,7 +13,8 @@ use crate::attr::serde::SerdeKey;
 use crate::diagnostics::{Diagnostics, listed};
 use crate::model::{Field, Strategy};
 
-/// Reports the attributes that break the format. An index that cannot carry what it should is left with its key.
+/// Reports the attributes that break the format. An index that cannot carry what it should is left
+/// with its key.
 pub(super) fn check(
     on_struct: &[SerdeKey],
     fields: &[Declared<'_>],

@@ -21,12 +21,13 @@ fn a_misspelt_field_is_one_error() {
     one("#[index(twon)]", "`Customer` has no field `twon`; did you mean `town`?");
     one("#[index(twon)] #[index(town)]", "`Customer` has no field `twon`; did you mean `town`?");
     one("#[index(elsewhere)]", "`Customer` has no field `elsewhere`");
-    one("#[index(town, uniqe)]", "`Customer` has no field `uniqe`; did you mean `unique`?");
+    one("#[index(town, uniqe)]", "`#[index(…)]` has no `uniqe`; did you mean `unique`?");
 }
 
 #[test]
 fn mistakes_in_one_attribute_are_all_reported() {
-    let found = messages(&customer("#[index(twon, each(tgs), strategy = \"ful\", inclde = [phone])]"));
+    let found =
+        messages(&customer("#[index(twon, each(tgs), strategy = \"ful\", inclde = [phone])]"));
     assert_eq!(
         found,
         [
@@ -41,9 +42,44 @@ fn mistakes_in_one_attribute_are_all_reported() {
 #[test]
 fn the_fields_after_a_syntax_error_are_read() {
     let found = messages(&customer("#[index(town + 1, phne)]"));
-    assert_eq!(
-        found,
-        ["expected `,`", "`Customer` has no field `phne`; did you mean `phone`?"]
+    assert_eq!(found, ["expected `,`", "`Customer` has no field `phne`; did you mean `phone`?"]);
+}
+
+#[test]
+fn nothing_malformed_is_accepted() {
+    let malformed = [
+        "#[index(,)]",
+        "#[index(town,, phone)]",
+        "#[index(123)]",
+        "#[index(town phone)]",
+        "#[index(each(,))]",
+        "#[index(each tags)]",
+        "#[index(computed(a:))]",
+        "#[index(town, include = [,])]",
+        "#[index(town, include = [phone last_name])]",
+        "#[index(town, name =)]",
+        "#[index(town, name = \"\")]",
+        "#[index(town, filter = \"f\")]",
+        "#[table(,)]",
+        "#[table(name)]",
+        "#[table(version = 1.5)]",
+        "#[table(repository = fn)]",
+        "#[table(crate = )]",
+        "#[table(name = \"\")]",
+    ];
+    for attributes in malformed {
+        let messages = messages(&customer(attributes));
+        assert_eq!(messages.len(), 1, "{attributes}: {messages:?}");
+    }
+}
+
+#[test]
+fn a_name_can_collide_with_the_fields_of_its_own_index() {
+    one(
+        "#[index(town, last_name, name = \"town\")]",
+        "two methods would be called `find_by_town`: the search by `town` in the index `town` and \
+         the search by `town` and `last_name` in the index `town`; give one of the indexes another \
+         name with `name = \"…\"`",
     );
 }
 
@@ -59,5 +95,5 @@ fn values_of_the_wrong_kind_say_how_they_are_written() {
     one("#[index(each())]", "expected a field: `each(field)`");
     one("#[table(crate = \"a\")]", "expected a path without quotes: `crate = some::path`");
     one("#[table(unique)]", "`unique` belongs into `#[index(…)]`");
-    one("#[table(version = -1)]", "expected a whole number from 1 on: `version = 1`");
+    one("#[table(version = -1)]", "a version is a whole number from 1 to 4294967295");
 }

@@ -67,7 +67,8 @@ struct Customer {
 }
 ";
 
-    /// The methods of the primary key's first fields, and an entry that passes over the field it has in its key.
+    /// The methods of the primary key's first fields, and an entry that passes over the field it
+    /// has in its key.
     composite_primary_key: "
 #[index(year, genre)]
 struct Film {

@@ -14,8 +14,6 @@
 mod blocks;
 mod env;
 mod read;
-#[cfg(test)]
-mod tests;
 mod write;
 
 pub(crate) use env::{Engine, Tables, Txn};

@@ -13,7 +13,8 @@ struct Customer {
 }
 
 fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    let _: Option<String> = customers.by_town(txn).entries().next().transpose()?.map(|entry| entry.phone.to_owned());
+    let _: Option<String> =
+        customers.by_town(txn).entries().next().transpose()?.map(|entry| entry.phone.to_owned());
     Ok(())
 }
 

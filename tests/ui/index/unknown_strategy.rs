@@ -14,7 +14,8 @@ struct Customer {
 }
 
 fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    let _: Option<&str> = customers.by_town(txn).entries().next().transpose()?.map(|entry| entry.phone);
+    let _: Option<&str> =
+        customers.by_town(txn).entries().next().transpose()?.map(|entry| entry.phone);
     Ok(())
 }
 

@@ -16,7 +16,6 @@ fn open(
     let rows = RowRepository::open(store)?;
     rows.insert(txn, row)?;
     rows.put(txn, row)?;
-    rows.update(txn, 7, |_| {})?;
     let _: Option<Row<u8>> = rows.get(txn, 7)?;
     rows.delete(txn, 7)?;
     Ok(())

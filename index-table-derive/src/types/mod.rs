@@ -1,0 +1,266 @@
+//! How the type of a field appears in parameters and in entries.
+//!
+//! A macro sees types as they are spelled. The usual ones are recognized and given the form that
+//! one would write by hand (`&str` for a `String`); everything else goes through the traits, which
+//! come to the same.
+//!
+//! The traits are named at the place of the field's type, so that a type without them is reported
+//! there.
+
+mod spelling;
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, quote, quote_spanned};
+use syn::spanned::Spanned as _;
+use syn::{Lifetime, Type};
+
+use self::spelling::{Standard, element, is_scalar, is_u8, only, peel, standard};
+pub(crate) use self::spelling::{
+    elements_have_no_encoding, has_no_encoding, is_collection_of_keys, is_no_collection, shown,
+    text,
+};
+
+/// The type of a value that is stored: a field's, or that of a collection's elements.
+#[derive(Clone)]
+pub(crate) struct DataType {
+    written: Written,
+    shape: Shape,
+}
+
+#[derive(Clone)]
+enum Written {
+    /// As in the source.
+    Plainly(Type),
+    /// Known to the trait `Each` only: the element of this collection.
+    ElementOf(Type),
+}
+
+/// What is known of a type by its spelling.
+#[derive(Clone)]
+enum Shape {
+    /// `String`
+    Text,
+    /// `Vec<u8>`
+    Bytes,
+    /// Passed as it is: an integer, a float, `bool`, `char`, `[u8; N]`.
+    Scalar(Box<Type>),
+    /// `Option` of one of the above.
+    Optional(Box<Shape>),
+    /// Known to the traits only.
+    Other,
+}
+
+impl DataType {
+    /// The type of a field.
+    pub(crate) fn of(ty: &Type) -> Self {
+        Self { written: Written::Plainly(ty.clone()), shape: Shape::of(ty) }
+    }
+
+    /// The type of the elements of a field.
+    pub(crate) fn element_of(collection: &Type) -> Self {
+        match element(collection) {
+            Some(element) => Self::of(element),
+            None => Self { written: Written::ElementOf(collection.clone()), shape: Shape::Other },
+        }
+    }
+
+    /// Whether the type is spelled `String`, so that it has prefixes to ask for.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.shape, Shape::Text)
+    }
+
+    /// Where the type is written.
+    pub(crate) fn span(&self) -> Span {
+        match &self.written {
+            Written::Plainly(ty) | Written::ElementOf(ty) => ty.span(),
+        }
+    }
+
+    /// The type itself.
+    pub(crate) fn tokens(&self, krate: &TokenStream) -> TokenStream {
+        match &self.written {
+            Written::Plainly(ty) => ty.to_token_stream(),
+            Written::ElementOf(collection) => {
+                quote_spanned!(self.span()=> <#collection as #krate::Each>::Element)
+            }
+        }
+    }
+
+    /// The type of a parameter that is compared with it.
+    pub(crate) fn argument(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
+        self.shape.argument(lifetime).unwrap_or_else(|| {
+            let ty = self.tokens(krate);
+            quote_spanned!(self.span()=> <#ty as #krate::Key>::Arg<#lifetime>)
+        })
+    }
+
+    /// Whether [`argument`](Self::argument) mentions its lifetime.
+    pub(crate) fn argument_borrows(&self) -> bool {
+        self.shape.borrows().unwrap_or(true)
+    }
+
+    /// The type of the value when it is read from a key.
+    pub(crate) fn key(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
+        self.shape.key(lifetime).unwrap_or_else(|| {
+            let ty = self.tokens(krate);
+            quote_spanned!(self.span()=> <#ty as #krate::Key>::Ref<#lifetime>)
+        })
+    }
+
+    /// Whether [`key`](Self::key) mentions its lifetime.
+    pub(crate) fn key_borrows(&self) -> bool {
+        self.shape.borrows().unwrap_or(true)
+    }
+
+    /// The type of the value when it is read from an entry's data or from a row.
+    pub(crate) fn carried(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
+        self.shape.carried(lifetime).unwrap_or_else(|| self.tokens(krate))
+    }
+
+    /// Whether [`carried`](Self::carried) mentions its lifetime.
+    pub(crate) fn carried_borrows(&self) -> bool {
+        self.shape.borrows().unwrap_or(false)
+    }
+}
+
+impl Shape {
+    fn of(ty: &Type) -> Self {
+        if let Type::Array(array) = peel(ty) {
+            return if is_u8(&array.elem) {
+                Self::Scalar(Box::new(ty.clone()))
+            } else {
+                Self::Other
+            };
+        }
+        match standard(ty) {
+            Some(Standard { name: "String", arguments }) if arguments.is_empty() => Self::Text,
+            Some(Standard { name: "Vec", arguments }) if only(&arguments).is_some_and(is_u8) => {
+                Self::Bytes
+            }
+            Some(Standard { name: "Option", arguments }) => match only(&arguments).map(Self::of) {
+                None | Some(Self::Other | Self::Optional(_)) => Self::Other,
+                Some(inner) => Self::Optional(Box::new(inner)),
+            },
+            Some(Standard { name, arguments }) if arguments.is_empty() && is_scalar(name) => {
+                Self::Scalar(Box::new(ty.clone()))
+            }
+            _ => Self::Other,
+        }
+    }
+
+    fn argument(&self, lifetime: &Lifetime) -> Option<TokenStream> {
+        // `&'_ str` is `&str`.
+        let lifetime = (lifetime.ident != "_").then_some(lifetime);
+        self.render(&quote!(&#lifetime str), &quote!(&#lifetime [u8]))
+    }
+
+    fn key(&self, lifetime: &Lifetime) -> Option<TokenStream> {
+        // The encoding of bytes has escapes, so a key with one cannot be borrowed.
+        self.render(&quote!(&#lifetime str), &quote!(::std::borrow::Cow<#lifetime, [u8]>))
+    }
+
+    fn carried(&self, lifetime: &Lifetime) -> Option<TokenStream> {
+        self.render(&quote!(&#lifetime str), &quote!(&#lifetime [u8]))
+    }
+
+    fn render(&self, text: &TokenStream, bytes: &TokenStream) -> Option<TokenStream> {
+        Some(match self {
+            Self::Text => text.clone(),
+            Self::Bytes => bytes.clone(),
+            Self::Scalar(ty) => ty.to_token_stream(),
+            Self::Optional(inner) => {
+                let inner = inner.render(text, bytes)?;
+                quote!(::core::option::Option<#inner>)
+            }
+            Self::Other => return None,
+        })
+    }
+
+    /// Whether it borrows in the forms above; unknown for [`Shape::Other`].
+    fn borrows(&self) -> Option<bool> {
+        match self {
+            Self::Text | Self::Bytes => Some(true),
+            Self::Scalar(_) => Some(false),
+            Self::Optional(inner) => inner.borrows(),
+            Self::Other => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::Span;
+    use quote::quote;
+    use syn::{Lifetime, Type};
+
+    use super::{DataType, text};
+
+    fn parse(ty: &str) -> Type {
+        syn::parse_str(ty).expect("it is a type")
+    }
+
+    fn tokens(source: &str) -> proc_macro2::TokenStream {
+        source.parse().expect("these are tokens")
+    }
+
+    /// The type as an argument, as a part of a key and as it is carried.
+    fn forms(ty: &DataType) -> [String; 3] {
+        let (krate, lifetime) = (quote!(k), Lifetime::new("'t", Span::call_site()));
+        [
+            text(ty.argument(&krate, &lifetime)),
+            text(ty.key(&krate, &lifetime)),
+            text(ty.carried(&krate, &lifetime)),
+        ]
+    }
+
+    fn forms_of(ty: &str) -> [String; 3] {
+        forms(&DataType::of(&parse(ty)))
+    }
+
+    #[test]
+    fn known_types_are_written_by_hand() {
+        for string in ["String", "std::string::String", "::alloc::string::String", "(String)"] {
+            assert_eq!(forms_of(string), ["&'t str"; 3], "{string}");
+        }
+        for bytes in ["Vec<u8>", "::std::vec::Vec<std::primitive::u8>"] {
+            let forms = forms_of(bytes);
+            assert_eq!(forms, ["&'t[u8]", "::std::borrow::Cow<'t,[u8]>", "&'t[u8]"], "{bytes}");
+        }
+        for scalar in ["u64", "bool", "f32", "[u8;4]", "[u8;N]", "core::primitive::i8"] {
+            assert_eq!(forms_of(scalar), [scalar; 3]);
+        }
+        assert_eq!(forms_of("Option<String>"), ["::core::option::Option<&'t str>"; 3]);
+        assert_eq!(forms_of("std::option::Option<u8>"), ["::core::option::Option<u8>"; 3]);
+    }
+
+    #[test]
+    fn other_types_go_through_the_traits() {
+        for other in ["Kind", "Option<Kind>", "Option<Option<u8>>", "my::String", "(u8,u8)"] {
+            let forms = forms_of(other);
+            assert_eq!(forms[0], text(tokens(&format!("<{other} as k::Key>::Arg<'t>"))));
+            assert_eq!(forms[1], text(tokens(&format!("<{other} as k::Key>::Ref<'t>"))));
+            assert_eq!(forms[2], other);
+        }
+    }
+
+    #[test]
+    fn elements_are_known_by_the_collection() {
+        let collections = [
+            "Vec<String>",
+            "std::collections::VecDeque<String>",
+            "BTreeSet<String>",
+            "HashSet<String>",
+            "HashSet<String, Hasher>",
+            "Option<String>",
+            "[String; 3]",
+            "Box<[String]>",
+        ];
+        for collection in collections {
+            let element = DataType::element_of(&parse(collection));
+            assert!(element.is_text(), "{collection}");
+        }
+        let element = DataType::element_of(&parse("Tags"));
+        assert_eq!(text(element.tokens(&quote!(k))), "<Tags as k::Each>::Element");
+        assert_eq!(forms(&element)[0], "<<Tags as k::Each>::Element as k::Key>::Arg<'t>");
+    }
+}

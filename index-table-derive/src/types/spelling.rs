@@ -1,0 +1,243 @@
+//! What is known of a type by its spelling.
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{GenericArgument, PathArguments, Type};
+
+/// The standard types that mean something here, and the module that each lives in.
+const STANDARD: &[(&str, &str)] = &[
+    ("String", "string"),
+    ("Vec", "vec"),
+    ("Option", "option"),
+    ("Box", "boxed"),
+    ("VecDeque", "collections"),
+    ("BTreeSet", "collections"),
+    ("BTreeMap", "collections"),
+    ("HashSet", "collections"),
+    ("HashMap", "collections"),
+    ("bool", PRIMITIVE),
+    ("char", PRIMITIVE),
+    ("u8", PRIMITIVE),
+    ("u16", PRIMITIVE),
+    ("u32", PRIMITIVE),
+    ("u64", PRIMITIVE),
+    ("u128", PRIMITIVE),
+    ("usize", PRIMITIVE),
+    ("i8", PRIMITIVE),
+    ("i16", PRIMITIVE),
+    ("i32", PRIMITIVE),
+    ("i64", PRIMITIVE),
+    ("i128", PRIMITIVE),
+    ("isize", PRIMITIVE),
+    ("f32", PRIMITIVE),
+    ("f64", PRIMITIVE),
+];
+
+const PRIMITIVE: &str = "primitive";
+
+/// A standard type as it is spelled.
+pub(super) struct Standard<'a> {
+    pub(super) name: &'static str,
+    pub(super) arguments: Vec<&'a Type>,
+}
+
+/// Recognizes `Vec<T>`, `std::vec::Vec<T>`, `::alloc::vec::Vec<T>` and so on.
+pub(super) fn standard(ty: &Type) -> Option<Standard<'_>> {
+    let Type::Path(path) = peel(ty) else { return None };
+    if path.qself.is_some() {
+        return None;
+    }
+    let mut segments = path.path.segments.iter().rev();
+    let last = segments.next()?;
+    let (name, home) = STANDARD.iter().find(|(name, _)| last.ident == name)?;
+    match (segments.next(), segments.next(), segments.next()) {
+        (None, ..) if path.path.leading_colon.is_none() => {}
+        (Some(module), Some(root), None)
+            if module.ident == home
+                && ["std", "core", "alloc"].iter().any(|name| root.ident == name) => {}
+        _ => return None,
+    }
+    let arguments = match &last.arguments {
+        PathArguments::AngleBracketed(given) => given.args.iter().filter_map(as_type).collect(),
+        PathArguments::None | PathArguments::Parenthesized(_) => Vec::new(),
+    };
+    Some(Standard { name, arguments })
+}
+
+fn as_type(argument: &GenericArgument) -> Option<&Type> {
+    match argument {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    }
+}
+
+/// The one argument there is.
+pub(super) fn only<'a>(arguments: &[&'a Type]) -> Option<&'a Type> {
+    match arguments {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// The type inside of parentheses and of the invisible groups that `macro_rules!` leaves.
+pub(super) fn peel(ty: &Type) -> &Type {
+    match ty {
+        Type::Paren(inner) => peel(&inner.elem),
+        Type::Group(inner) => peel(&inner.elem),
+        _ => ty,
+    }
+}
+
+pub(super) fn is_u8(ty: &Type) -> bool {
+    standard(ty).is_some_and(|standard| standard.name == "u8")
+}
+
+pub(super) fn is_scalar(name: &str) -> bool {
+    STANDARD.iter().any(|(scalar, home)| *scalar == name && *home == PRIMITIVE)
+}
+
+/// The type of a collection's elements, by its spelling.
+pub(super) fn element(collection: &Type) -> Option<&Type> {
+    match peel(collection) {
+        Type::Array(array) => return Some(&array.elem),
+        Type::Path(_) => {}
+        _ => return None,
+    }
+    let Standard { name, arguments } = standard(collection)?;
+    match (name, arguments.as_slice()) {
+        // A hasher does not change what the elements are.
+        ("HashSet", [element, ..]) | ("Vec" | "VecDeque" | "BTreeSet" | "Option", [element]) => {
+            Some(element)
+        }
+        ("Box", [Type::Slice(slice)]) => Some(&slice.elem),
+        _ => None,
+    }
+}
+
+/// Whether `each` on a field of this type is likely to be what was meant.
+pub(crate) fn is_collection_of_keys(ty: &Type) -> bool {
+    element(ty).is_some_and(|element| !has_no_encoding(element))
+}
+
+/// Whether the elements of this collection certainly have no key encoding.
+pub(crate) fn elements_have_no_encoding(ty: &Type) -> bool {
+    element(ty).is_some_and(has_no_encoding)
+}
+
+/// Whether `each` on a field of this type is certainly a mistake.
+pub(crate) fn is_no_collection(ty: &Type) -> bool {
+    match peel(ty) {
+        Type::Path(_) => standard(ty)
+            .is_some_and(|standard| standard.name == "String" || is_scalar(standard.name)),
+        Type::Tuple(_) | Type::FnPtr(_) | Type::Ptr(_) | Type::Never(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a field of this type certainly has no key encoding. Where this is in doubt, the bound on
+/// the trait reports it.
+pub(crate) fn has_no_encoding(ty: &Type) -> bool {
+    match peel(ty) {
+        Type::Reference(_)
+        | Type::FnPtr(_)
+        | Type::Ptr(_)
+        | Type::Slice(_)
+        | Type::TraitObject(_)
+        | Type::Never(_) => true,
+        Type::Path(_) => standard(ty).is_some_and(|Standard { name, arguments }| match name {
+            "VecDeque" | "BTreeSet" | "BTreeMap" | "HashSet" | "HashMap" => true,
+            // An unknown name could be an alias of `u8`.
+            "Vec" => {
+                only(&arguments).and_then(standard).is_some_and(|element| element.name != "u8")
+            }
+            "Option" => only(&arguments).is_some_and(has_no_encoding),
+            _ => false,
+        }),
+        _ => false,
+    }
+}
+
+/// The tokens of a type or a path as text, with spaces only between words.
+///
+/// This is kept as the declaration of a field, so it must not depend on how the source is laid out.
+pub(crate) fn text(tokens: impl ToTokens) -> String {
+    let mut text = String::new();
+    write(tokens.to_token_stream(), &mut text);
+    text
+}
+
+/// A type's text as it is laid out in messages.
+pub(crate) fn shown(text: &str) -> String {
+    text.replace(',', ", ").replace(';', "; ")
+}
+
+fn write(tokens: TokenStream, text: &mut String) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                text.push_str(open);
+                write(group.stream(), text);
+                text.push_str(close);
+            }
+            TokenTree::Punct(punct) => {
+                // A lifetime is a word too.
+                if punct.as_char() == '\'' && text.ends_with(is_word) {
+                    text.push(' ');
+                }
+                text.push(punct.as_char());
+            }
+            word @ (TokenTree::Ident(_) | TokenTree::Literal(_)) => {
+                if text.ends_with(is_word) {
+                    text.push(' ');
+                }
+                text.push_str(&word.to_string());
+            }
+        }
+    }
+}
+
+fn is_word(letter: char) -> bool {
+    letter == '_' || letter.is_alphanumeric()
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::Type;
+
+    use super::{elements_have_no_encoding, has_no_encoding, is_no_collection, text};
+
+    fn parse(ty: &str) -> Type {
+        syn::parse_str(ty).expect("it is a type")
+    }
+
+    #[test]
+    fn only_what_is_certain_is_refused() {
+        for refused in ["&'static str", "fn()", "HashMap<u8, u8>", "Vec<String>", "dyn Any"] {
+            assert!(has_no_encoding(&parse(refused)), "{refused}");
+        }
+        for allowed in ["Vec<u8>", "Vec<Byte>", "Kind", "my::HashMap<u8>", "(u8, String)"] {
+            assert!(!has_no_encoding(&parse(allowed)), "{allowed}");
+        }
+        for refused in ["String", "u8", "(u8, u8)", "fn()"] {
+            assert!(is_no_collection(&parse(refused)), "{refused}");
+        }
+        for allowed in ["Tags", "Vec<u8>", "[u8; 4]", "Option<u8>"] {
+            assert!(!is_no_collection(&parse(allowed)), "{allowed}");
+        }
+        assert!(elements_have_no_encoding(&parse("Vec<Vec<String>>")));
+        assert!(!elements_have_no_encoding(&parse("Vec<Vec<u8>>")));
+    }
+
+    #[test]
+    fn text_does_not_depend_on_the_layout() {
+        assert_eq!(text(parse("HashMap < String , Vec<u8> >")), "HashMap<String,Vec<u8>>");
+        assert_eq!(text(parse("&'static mut dyn Any")), "&'static mut dyn Any");
+        assert_eq!(text(parse("[ u8 ; 4 ]")), "[u8;4]");
+    }
+}

@@ -1,0 +1,229 @@
+//! The test vectors of `docs/FORMAT.md`. A vector never changes: files hold these bytes.
+
+use std::fmt::Debug;
+
+use super::{
+    decode_owned, encoded, encoded_prefix,
+    format::{documented, hex},
+    skip,
+};
+use crate::key::Key;
+
+/// Rows of a table of `FORMAT.md`.
+#[derive(Default)]
+struct Vectors(Vec<String>);
+
+impl Vectors {
+    /// Checks both directions, and writes the rows with the values as `Debug` does.
+    fn add<T: Key + Debug>(&mut self, name: &str, vectors: &[(T, &str)]) {
+        self.add_shown(name, vectors, |value| format!("{value:?}"));
+    }
+
+    fn add_shown<T: Key + Debug>(
+        &mut self,
+        name: &str,
+        vectors: &[(T, &str)],
+        show: impl Fn(&T) -> String,
+    ) {
+        for (value, bytes) in vectors {
+            let key = encoded(value);
+            assert_eq!(hex(&key), *bytes, "{name} {value:?}");
+            let (decoded, len) = decode_owned::<T>(&key).unwrap();
+            assert_eq!((show(&decoded), len), (show(value), key.len()), "{name}");
+            assert_eq!(encoded(&decoded), key, "{name} {value:?}");
+            assert_eq!(skip::<T>(&key), Ok(key.len()), "{name} {value:?}");
+            self.0.push(format!("| `{name}` | `{}` | `{bytes}` |", show(value)));
+        }
+    }
+}
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+/// With their bits, of which a NaN has more than it shows.
+fn show_f32(value: &f32) -> String {
+    if value.is_nan() { format!("NaN {:08x}", value.to_bits()) } else { format!("{value:?}") }
+}
+
+fn show_f64(value: &f64) -> String {
+    if value.is_nan() { format!("NaN {:016x}", value.to_bits()) } else { format!("{value:?}") }
+}
+
+fn numbers(vectors: &mut Vectors) {
+    vectors.add::<u8>("u8", &[(0, "00"), (7, "07"), (255, "ff")]);
+    vectors.add::<u16>("u16", &[(0, "00 00"), (258, "01 02"), (u16::MAX, "ff ff")]);
+    vectors.add::<u32>("u32", &[(7, "00 00 00 07"), (u32::MAX, "ff ff ff ff")]);
+    vectors.add::<u64>(
+        "u64",
+        &[(7, "00 00 00 00 00 00 00 07"), (u64::MAX, "ff ff ff ff ff ff ff ff")],
+    );
+    vectors.add::<u128>(
+        "u128",
+        &[
+            (7, "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 07"),
+            (1 << 64, "00 00 00 00 00 00 00 01 00 00 00 00 00 00 00 00"),
+        ],
+    );
+    vectors.add::<usize>("usize", &[(7, "00 00 00 00 00 00 00 07")]);
+    vectors.add::<i8>("i8", &[(-128, "00"), (-1, "7f"), (0, "80"), (7, "87"), (127, "ff")]);
+    vectors.add::<i16>(
+        "i16",
+        &[(i16::MIN, "00 00"), (-1, "7f ff"), (0, "80 00"), (258, "81 02"), (i16::MAX, "ff ff")],
+    );
+    vectors.add::<i32>("i32", &[(-7, "7f ff ff f9"), (7, "80 00 00 07")]);
+    vectors.add::<i64>("i64", &[(-7, "7f ff ff ff ff ff ff f9"), (7, "80 00 00 00 00 00 00 07")]);
+    vectors.add::<i128>(
+        "i128",
+        &[
+            (-7, "7f ff ff ff ff ff ff ff ff ff ff ff ff ff ff f9"),
+            (7, "80 00 00 00 00 00 00 00 00 00 00 00 00 00 00 07"),
+        ],
+    );
+    vectors.add::<isize>("isize", &[(-7, "7f ff ff ff ff ff ff f9")]);
+    vectors.add("bool", &[(false, "00"), (true, "01")]);
+    vectors.add(
+        "char",
+        &[
+            ('\0', "00 00 00 00"),
+            ('a', "00 00 00 61"),
+            ('é', "00 00 00 e9"),
+            (char::MAX, "00 10 ff ff"),
+        ],
+    );
+}
+
+fn floats(vectors: &mut Vectors) {
+    vectors.add_shown(
+        "f32",
+        &[
+            (f32::from_bits(0xFFC0_0000), "00 3f ff ff"),
+            (f32::NEG_INFINITY, "00 7f ff ff"),
+            (-1.0, "40 7f ff ff"),
+            (-0.0, "7f ff ff ff"),
+            (0.0, "80 00 00 00"),
+            (1.0, "bf 80 00 00"),
+            (f32::INFINITY, "ff 80 00 00"),
+            (f32::from_bits(0x7FC0_0000), "ff c0 00 00"),
+        ],
+        show_f32,
+    );
+    vectors.add_shown(
+        "f64",
+        &[
+            (f64::from_bits(u64::MAX), "00 00 00 00 00 00 00 00"),
+            (f64::NEG_INFINITY, "00 0f ff ff ff ff ff ff"),
+            (-1.5, "40 07 ff ff ff ff ff ff"),
+            (-0.0, "7f ff ff ff ff ff ff ff"),
+            (0.0, "80 00 00 00 00 00 00 00"),
+            (f64::from_bits(1), "80 00 00 00 00 00 00 01"),
+            (1.5, "bf f8 00 00 00 00 00 00"),
+            (f64::INFINITY, "ff f0 00 00 00 00 00 00"),
+            (f64::from_bits(0x7FF0_0000_0000_0001), "ff f0 00 00 00 00 00 01"),
+            (f64::from_bits(0x7FF8_0000_0000_0000), "ff f8 00 00 00 00 00 00"),
+        ],
+        show_f64,
+    );
+}
+
+fn strings(vectors: &mut Vectors) {
+    vectors.add(
+        "String",
+        &[
+            (text(""), "00"),
+            (text("a"), "61 00"),
+            (text("ab"), "61 62 00"),
+            (text("\0"), "01 01 00"),
+            (text("\u{1}"), "01 02 00"),
+            (text("\u{2}"), "02 00"),
+            (text("a\0b\u{1}"), "61 01 01 62 01 02 00"),
+            (text("é"), "c3 a9 00"),
+        ],
+    );
+    vectors.add(
+        "Vec<u8>",
+        &[
+            (vec![], "00"),
+            (vec![0], "01 01 00"),
+            (vec![0, 1, 2], "01 01 01 02 02 00"),
+            (vec![255], "ff 00"),
+            (vec![0, 255], "01 01 ff 00"),
+        ],
+    );
+    vectors.add("[u8; 3]", &[([0, 1, 255], "00 01 ff")]);
+}
+
+fn composites(vectors: &mut Vectors) {
+    vectors
+        .add::<Option<u8>>("Option<u8>", &[(None, "00"), (Some(0), "01 00"), (Some(7), "01 07")]);
+    vectors.add(
+        "Option<String>",
+        &[(None, "00"), (Some(text("")), "01 00"), (Some(text("a")), "01 61 00")],
+    );
+    vectors.add::<Option<Option<u8>>>(
+        "Option<Option<u8>>",
+        &[(None, "00"), (Some(None), "01 00"), (Some(Some(7)), "01 01 07")],
+    );
+    vectors.add(
+        "(String, String)",
+        &[((text("ab"), text("c")), "61 62 00 63 00"), ((text("a"), text("bc")), "61 00 62 63 00")],
+    );
+    vectors.add(
+        "(String, u16)",
+        &[((text(""), 65535_u16), "00 ff ff"), ((text("\0"), 0), "01 01 00 00 00")],
+    );
+    vectors.add("(Vec<u8>, i8, bool)", &[((vec![7], -1_i8, true), "07 00 7f 01")]);
+}
+
+#[test]
+fn keys() {
+    let mut vectors = Vectors::default();
+    numbers(&mut vectors);
+    floats(&mut vectors);
+    strings(&mut vectors);
+    composites(&mut vectors);
+    assert_eq!(documented("### Test vectors"), vectors.0);
+}
+
+#[test]
+fn prefixes() {
+    let vectors = [("", ""), ("ab", "61 62"), ("a\0", "61 01 01"), ("\u{1}", "01 02")];
+    let rows = vectors.map(|(prefix, bytes)| {
+        assert_eq!(hex(&encoded_prefix(prefix)), bytes, "{prefix:?}");
+        format!("| `{prefix:?}` | `{bytes}` |").replace("``", "")
+    });
+    assert_eq!(documented("### Prefixes"), rows);
+}
+
+#[test]
+fn shapes() {
+    fn row<T: Key>(name: &str) -> String {
+        let len = T::SHAPE.fixed_len().map_or("varies".to_owned(), |len| len.to_string());
+        format!("| `{name}` | `{}` | {len} |", T::SHAPE)
+    }
+    let rows = [
+        row::<u8>("u8"),
+        row::<u16>("u16"),
+        row::<u32>("u32"),
+        row::<u64>("u64"),
+        row::<u128>("u128"),
+        row::<usize>("usize"),
+        row::<i8>("i8"),
+        row::<i16>("i16"),
+        row::<i32>("i32"),
+        row::<i64>("i64"),
+        row::<i128>("i128"),
+        row::<isize>("isize"),
+        row::<bool>("bool"),
+        row::<char>("char"),
+        row::<f32>("f32"),
+        row::<f64>("f64"),
+        row::<String>("String"),
+        row::<Vec<u8>>("Vec<u8>"),
+        row::<[u8; 3]>("[u8; 3]"),
+        row::<Option<String>>("Option<String>"),
+        row::<(String, u64)>("(String, u64)"),
+        row::<(u16, i8)>("(u16, i8)"),
+    ];
+    assert_eq!(documented("### Shapes"), rows);
+}

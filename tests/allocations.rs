@@ -1,0 +1,130 @@
+//! What is allocated where it counts: for each entry that is written, and for each that is read.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use index_table::{IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
+// SAFETY: all of it is the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = ALLOCATIONS.get();
+    let value = work();
+    (ALLOCATIONS.get() - before, value)
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(group, strategy = "partial", include = [score])]
+#[index(score, strategy = "full")]
+#[index(code, unique)]
+struct Covered {
+    #[primary_key]
+    id: u32,
+    group: [u8; 4],
+    score: i32,
+    code: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(group)]
+struct Referred {
+    #[primary_key]
+    id: u32,
+    group: [u8; 4],
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(town, include = [name])]
+struct Person {
+    #[primary_key]
+    id: u32,
+    town: String,
+    name: String,
+}
+
+#[test]
+fn writes_reuse_their_buffers() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let covered = CoveredRepository::open(&store)?;
+    let referred = ReferredRepository::open(&store)?;
+    let mut txn = store.write()?;
+    let row =
+        |id: u32| Covered { id, group: *b"abcd", score: (id % 7) as i32, code: u64::from(id) };
+    for id in 0..100 {
+        covered.insert(&mut txn, &row(id))?;
+        referred.insert(&mut txn, &Referred { id, group: *b"abcd" })?;
+    }
+    covered.update(&mut txn, 4, |row| row.score = 1)?;
+
+    let (count, result) = allocations(|| covered.insert(&mut txn, &row(100)));
+    result?;
+    assert_eq!(count, 0, "inserting a row with three entries");
+    let (count, result) = allocations(|| covered.update(&mut txn, 5, |row| row.score = -5));
+    assert!(result?);
+    assert_eq!(count, 0, "updating a row with one entry changed in place and one moved");
+    let (count, result) = allocations(|| covered.delete(&mut txn, 6));
+    assert!(result?);
+    assert_eq!(count, 0, "deleting a row with three entries");
+
+    // The place in a packed block is found with a range, of which heed copies the bound.
+    let (count, result) =
+        allocations(|| referred.insert(&mut txn, &Referred { id: 100, group: *b"abcd" }));
+    result?;
+    assert_eq!(count, 1, "inserting a row with one packed entry");
+    Ok(())
+}
+
+#[test]
+fn covered_scans_allocate_nothing_for_an_entry() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = PersonRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..500).try_for_each(|id| {
+            let town = if id % 2 == 0 { "Redmond" } else { "Portland" };
+            people.insert(txn, &Person { id, town: town.to_owned(), name: format!("{id}") })
+        })
+    })?;
+    let txn = store.read()?;
+    let mut entries = people.find_by_town(&txn, "Redmond").entries();
+    entries.next().ok_or("no entry")??;
+    let (count, length) = allocations(|| {
+        entries.try_fold(0, |length, entry| entry.map(|entry| length + entry.name.len()))
+    });
+    assert!(length? > 249);
+    assert_eq!(count, 0);
+    assert_eq!(txn.stats().facts, 0);
+    assert_eq!(txn.stats().entries, 250);
+    Ok(())
+}

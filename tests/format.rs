@@ -1,0 +1,263 @@
+//! The bytes in the file, read and damaged with heed alone.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
+use index_table::{Error, IndexTable, Store};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "people")]
+#[index(town)]
+#[index(town, name = "town_with_age", include = [age])]
+#[index(age, strategy = "full")]
+#[index(email, unique)]
+#[index(each(tags), unique, include = [town])]
+struct Person {
+    #[primary_key]
+    id: u16,
+    town: String,
+    age: Option<i8>,
+    email: String,
+    tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes", version = 300)]
+#[index(author)]
+struct Note {
+    #[primary_key]
+    folder: String,
+    #[primary_key]
+    number: u8,
+    author: char,
+}
+
+const NAMES: [&str; 9] = [
+    ".catalog",
+    "people",
+    "people.town",
+    "people.town_with_age",
+    "people.age",
+    "people.email",
+    "people.tags",
+    "notes",
+    "notes.author",
+];
+
+/// All databases, or those that are there, with all their entries.
+fn dump(
+    path: &Path,
+) -> Result<BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>, Box<dyn std::error::Error>> {
+    let mut dump = BTreeMap::new();
+    raw(path, |name, database, txn| {
+        let entries = database.iter(txn)?.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())));
+        dump.insert(name.to_owned(), entries.collect::<heed::Result<_>>()?);
+        Ok(())
+    })?;
+    Ok(dump)
+}
+
+/// Runs `work` on each database in a write transaction.
+fn raw(
+    path: &Path,
+    mut work: impl FnMut(&str, Database<'_, Bytes, Bytes>, &mut heed::RwTxn<'_>) -> heed::Result<()>,
+) -> TestResult {
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(20).map_size(1 << 24).open(path)? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        for name in NAMES {
+            if let Some(database) = opener.open_database(txn, Some(name))? {
+                work(name, database, txn)?;
+            }
+        }
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn store(path: &Path) -> index_table::Result<Store> {
+    Store::options().map_size(1 << 24).open(path)
+}
+
+fn write(path: &Path) -> index_table::Result<()> {
+    let store = store(path)?;
+    let people = PersonRepository::open(&store)?;
+    let notes = NoteRepository::open(&store)?;
+    let person = |id, town: &str, age, tags: &[&str]| Person {
+        id,
+        town: town.to_owned(),
+        age,
+        email: format!("{id}@x"),
+        tags: tags.iter().map(ToString::to_string).collect(),
+    };
+    store.transaction(|txn| {
+        people.insert(txn, &person(1, "Rome", Some(-1), &["b", "a", "b"]))?;
+        people.insert(txn, &person(0x0203, "Rome", None, &[]))?;
+        people.insert(txn, &person(2, "\0\u{1}", Some(5), &[]))?;
+        notes.insert(txn, &Note { folder: "in".into(), number: 9, author: 'é' })
+    })
+}
+
+fn open(path: &Path) -> index_table::Result<(Store, PersonRepository, NoteRepository)> {
+    let store = store(path)?;
+    let people = PersonRepository::open(&store)?;
+    let notes = NoteRepository::open(&store)?;
+    Ok((store, people, notes))
+}
+
+/// The examples of `docs/FORMAT.md`.
+#[test]
+fn every_byte_is_fixed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    write(dir.path())?;
+    let dump = dump(dir.path())?;
+    assert_eq!(dump.keys().map(String::as_str).collect::<Vec<_>>().len(), NAMES.len());
+    let mut text = String::new();
+    for name in NAMES {
+        let _ = writeln!(text, "{name}");
+        for (key, value) in &dump[name] {
+            let _ = writeln!(text, "  {} -> {}", hex(key), hex(value));
+        }
+    }
+    let expected = include_str!("golden/format-1.txt");
+    assert_eq!(
+        text, expected,
+        "the format has changed: it needs a new number, and the old one a reader"
+    );
+    Ok(())
+}
+
+/// A file that an earlier build wrote.
+#[test]
+fn an_old_file_opens() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-1.mdb");
+    std::fs::copy(golden, dir.path().join("data.mdb"))?;
+    let (store, people, notes) = open(dir.path())?;
+    let txn = store.read()?;
+    assert_eq!(
+        people.find_by_town(&txn, "Rome").keys().collect::<Result<Vec<_>, _>>()?,
+        [1, 0x0203]
+    );
+    assert_eq!(people.get_by_tags(&txn, "b")?.map(|person| person.id), Some(1));
+    let ages = people.by_age(&txn).entries().map(|entry| entry.map(|entry| entry.age));
+    assert_eq!(ages.collect::<Result<Vec<_>, _>>()?, [None, Some(-1), Some(5)]);
+    assert_eq!(notes.find_by_author(&txn, 'é').count()?, 1);
+    Ok(())
+}
+
+/// Asks everything; what matters is that it comes back.
+fn ask_everything(path: &Path) -> index_table::Result<()> {
+    let (store, people, notes) = open(path)?;
+    let txn = store.read()?;
+    let mut failures = Vec::new();
+    macro_rules! ask {
+        ($($scan:expr),+) => {$(
+            failures.extend($scan.rows().filter_map(Result::err));
+            failures.extend($scan.rev().entries().filter_map(Result::err));
+            failures.extend($scan.keys().filter_map(Result::err));
+            failures.extend($scan.count().err());
+            match $scan.page(1) {
+                Ok(page) => {
+                    if let Some(next) = page.next {
+                        failures.extend($scan.after(&next).rows().filter_map(Result::err));
+                    }
+                }
+                Err(error) => failures.push(error),
+            }
+        )+};
+    }
+    ask!(
+        people.all(&txn),
+        people.by_town(&txn),
+        people.find_by_town(&txn, "Rome"),
+        people.by_town_with_age(&txn),
+        people.by_age(&txn),
+        people.by_email(&txn),
+        people.by_tags(&txn),
+        notes.all(&txn),
+        notes.by_author(&txn)
+    );
+    failures.extend(people.get_by_email(&txn, "1@x").err());
+    drop(txn);
+    let mut txn = store.write()?;
+    failures.extend(people.update(&mut txn, 1, |person| person.town.push('!')).err());
+    failures.extend(people.delete(&mut txn, 2).err());
+    failures.extend(notes.delete(&mut txn, "in", 9).err());
+    for failure in failures {
+        assert!(
+            matches!(failure, Error::Corrupt { .. } | Error::UniqueViolation { .. }),
+            "{failure:?}"
+        );
+        assert!(failure.to_string().contains("people") || failure.to_string().contains("notes"));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is in a table's databases, there is an answer or an error, and no panic.
+    #[test]
+    fn damaged_entries_are_errors(
+        name in 1..NAMES.len(),
+        entry in 0..3_usize,
+        key in prop::option::of(prop::collection::vec(any::<u8>(), 1..12)),
+        value in prop::collection::vec(any::<u8>(), 0..12),
+    ) {
+        let check = || -> TestResult {
+            let dir = tempfile::tempdir()?;
+            write(dir.path())?;
+            raw(dir.path(), |database_name, database, txn| {
+                if database_name != NAMES[name] {
+                    return Ok(());
+                }
+                let old = database.iter(txn)?.nth(entry).transpose()?.map(|(key, _)| key.to_vec());
+                match (&key, old) {
+                    (Some(key), _) => database.put(txn, key, &value),
+                    (None, Some(old)) => database.put(txn, &old, &value),
+                    (None, None) => Ok(()),
+                }
+            })?;
+            ask_everything(dir.path())?;
+            Ok(())
+        };
+        check().map_err(|error| TestCaseError::fail(error.to_string()))?;
+    }
+
+    /// A damaged catalog is refused, and nothing is written.
+    #[test]
+    fn damaged_catalogs_are_refused(value in prop::collection::vec(any::<u8>(), 0..40)) {
+        let check = || -> TestResult {
+            let dir = tempfile::tempdir()?;
+            write(dir.path())?;
+            raw(dir.path(), |name, database, txn| match name {
+                ".catalog" => database.put(txn, b"people", &value),
+                _ => Ok(()),
+            })?;
+            let before = dump(dir.path())?;
+            let refused = open(dir.path()).map(drop);
+            assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
+            assert_eq!(dump(dir.path())?, before);
+            Ok(())
+        };
+        check().map_err(|error| TestCaseError::fail(error.to_string()))?;
+    }
+}

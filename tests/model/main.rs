@@ -1,0 +1,38 @@
+//! Random operations against a model, on both engines.
+//!
+//! The model is a `BTreeMap` from primary key to row. After each batch of operations everything
+//! that the store answers is compared with what a filter and a sort over the model's rows gives:
+//! every index whole, and questions with prefixes, ranges, limits, both directions and pages.
+
+mod documents;
+mod items;
+mod questions;
+
+use index_table::{Result, Store};
+use proptest::prelude::*;
+
+/// Strings that are easily confused with one another, or with an encoding's own bytes.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => prop::sample::select(vec![
+            "", "a", "b", "ab", "abc", "b\u{ff}", "\0", "\0\0", "a\0", "a\0b", "\u{1}", "a\u{1}",
+            "a\u{1}\0", "\u{2}", "\u{10ffff}", "ÿ", "z",
+        ])
+        .prop_map(str::to_owned),
+        1 => "[a-c]{1,60}",
+    ]
+}
+
+/// Runs `check` on a store of each kind.
+fn on_both_engines(
+    check: impl Fn(&Store, bool) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
+    let dir = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let lmdb = Store::options().map_size(1 << 28).open(dir.path()).map_err(fail)?;
+    check(&lmdb, true)?;
+    check(&Store::in_memory(), false)
+}
+
+fn fail(error: index_table::Error) -> TestCaseError {
+    TestCaseError::fail(error.to_string())
+}

@@ -1,0 +1,73 @@
+//! What every scan must answer, given the rows it is about in order.
+
+use std::fmt::Debug;
+
+use index_table::{__private::IndexEntry, Cursor, Result, Scan};
+use proptest::prelude::*;
+
+use crate::fail;
+
+/// Compares all the ways to read a scan with the rows that it should find, in order.
+pub(crate) fn assert_scan<'txn, E, K>(
+    scan: impl Fn() -> Scan<'txn, E>,
+    rows: &[E::Row],
+    keys: impl Fn(Scan<'txn, E>) -> Result<Vec<K>>,
+    key: impl Fn(&E::Row) -> K,
+) -> Result<(), TestCaseError>
+where
+    E: IndexEntry<'txn>,
+    E::Row: Debug + Clone + PartialEq,
+    K: Debug + PartialEq,
+{
+    let reversed: Vec<_> = rows.iter().rev().cloned().collect();
+    let collect = |scan: Scan<'txn, E>| scan.rows().collect::<Result<Vec<_>>>().map_err(fail);
+
+    prop_assert_eq!(collect(scan())?, rows);
+    prop_assert_eq!(&collect(scan().rev())?, &reversed);
+    prop_assert_eq!(collect(scan().rev().rev().limit(2).limit(5))?, &rows[..rows.len().min(2)]);
+    prop_assert_eq!(collect(scan().limit(1).rev())?, &reversed[..rows.len().min(1)]);
+    prop_assert_eq!(keys(scan()).map_err(fail)?, rows.iter().map(&key).collect::<Vec<_>>());
+    prop_assert_eq!(scan().count().map_err(fail)?, rows.len() as u64);
+    prop_assert_eq!(scan().rev().limit(3).count().map_err(fail)?, rows.len().min(3) as u64);
+    prop_assert_eq!(scan().first().map_err(fail)?, rows.first().cloned());
+    prop_assert_eq!(
+        scan().entries().map(|entry| entry.map(drop)).filter(Result::is_ok).count(),
+        rows.len()
+    );
+    // Page by page is quadratic, so long answers take large pages.
+    for size in if rows.len() < 50 { [1, 7] } else { [rows.len() / 5, rows.len() / 3] } {
+        assert_pages(&scan, rows, size)?;
+        assert_pages(|| scan().rev(), &reversed, size)?;
+    }
+    Ok(())
+}
+
+/// Reads page after page, each with a cursor that went through text, and what is left behind it.
+fn assert_pages<'txn, E>(
+    scan: impl Fn() -> Scan<'txn, E>,
+    rows: &[E::Row],
+    size: usize,
+) -> Result<(), TestCaseError>
+where
+    E: IndexEntry<'txn>,
+    E::Row: Debug + Clone + PartialEq,
+{
+    let mut read = Vec::new();
+    let mut cursor: Option<Cursor> = None;
+    loop {
+        let rest = || match &cursor {
+            None => scan(),
+            Some(cursor) => scan().after(cursor),
+        };
+        prop_assert_eq!(rest().count().map_err(fail)?, (rows.len() - read.len()) as u64);
+        let page = rest().page(size).map_err(fail)?;
+        prop_assert!(page.items.len() <= size);
+        read.extend(page.items);
+        match page.next {
+            Some(next) => cursor = Some(next.to_string().parse().map_err(fail)?),
+            None => break,
+        }
+    }
+    prop_assert_eq!(read, rows);
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Neither `index-table` nor serde has its own name here, nor is anything else at hand: no
+//! prelude, and names of the standard library that mean something else.
+#![no_implicit_prelude]
+#![deny(missing_docs, unused, nonstandard_style, unreachable_pub, missing_debug_implementations)]
+#![deny(clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::indexing_slicing)]
+
+/// A module that re-exports what the derive needs, as a library of one's own would.
+pub mod reexported {
+    pub use ::tables;
+}
+
+pub mod shop {
+    //! An entity with every strategy, seen from outside.
+
+    /// Not `std`'s.
+    #[derive(::std::fmt::Debug)]
+    pub struct Option;
+    /// Not `std`'s.
+    #[derive(::std::fmt::Debug)]
+    pub struct Result;
+    /// Not `std`'s.
+    #[derive(::std::fmt::Debug)]
+    pub struct Ok;
+    /// Not `std`'s.
+    #[derive(::std::fmt::Debug)]
+    pub struct Box;
+
+    /// An order.
+    #[derive(
+        ::std::fmt::Debug,
+        ::std::clone::Clone,
+        ::std::cmp::PartialEq,
+        ::records::Serialize,
+        ::records::Deserialize,
+        ::tables::IndexTable,
+    )]
+    #[serde(crate = "::records")]
+    #[table(name = "orders", version = 3, repository = Orders, crate = crate::reexported::tables)]
+    #[index(town, include = [total, note])]
+    #[index(each(labels), strategy = "full")]
+    #[index(number, unique)]
+    #[index(txn, r#type, name = "odd")]
+    pub struct Order {
+        /// Its number at the customer's.
+        #[primary_key]
+        pub row: u32,
+        /// Its number here.
+        #[primary_key]
+        pub number: ::std::string::String,
+        /// The total.
+        pub total: f64,
+        /// A town.
+        pub town: ::std::string::String,
+        /// Fields may have the names of the generated methods' parameters.
+        pub txn: u8,
+        /// And those of keywords.
+        pub r#type: bool,
+        /// A note.
+        pub note: ::std::option::Option<::std::string::String>,
+        /// Labels.
+        pub labels: ::std::vec::Vec<::std::string::String>,
+    }
+}
+
+/// An entity of this crate alone: nothing that is generated for it is more visible, and what is
+/// not used gives no warning.
+mod inside {
+    #[derive(::records::Serialize, ::records::Deserialize, ::tables::IndexTable)]
+    #[serde(crate = "::records")]
+    #[table(crate = ::tables)]
+    #[index(store)]
+    pub(crate) struct Hidden {
+        #[primary_key]
+        pub(crate) change: u8,
+        pub(crate) store: ::std::vec::Vec<u8>,
+    }
+}
+
+/// Uses the private entity.
+///
+/// # Errors
+///
+/// What the store says.
+pub fn count(store: &::tables::Store) -> ::tables::Result<u64> {
+    let hidden = inside::HiddenRepository::open(store)?;
+    let row = inside::Hidden { change: 1, store: ::std::vec![1, 0] };
+    store.transaction(|txn| hidden.put(txn, &row))?;
+    hidden.find_by_store(&store.read()?, &[1, 0]).count()
+}

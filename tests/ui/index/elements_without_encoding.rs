@@ -1,0 +1,21 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(each(matrix))]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    phone: String,
+    tags: Vec<String>,
+    matrix: Vec<Vec<f32>>,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    customers.get(txn, 7)?;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,29 @@
+//! Fields whose names are those of the generated code's own variables.
+#![deny(warnings)]
+
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(txn, store, row, change, include = [index, entries, key])]
+#[index(each(element), entry, strategy = "full")]
+#[index(table, name = "all")]
+#[index(bounds, unique)]
+struct Names {
+    #[primary_key]
+    txn: u64,
+    #[primary_key]
+    row: String,
+    store: u8,
+    change: bool,
+    entry: char,
+    element: Vec<String>,
+    index: Option<String>,
+    entries: f64,
+    key: Vec<u8>,
+    table: [u8; 4],
+    bounds: Option<u16>,
+    field0: i128,
+}
+
+fn main() {}

@@ -1,0 +1,43 @@
+//! The struct comes from a macro, with its types and names in invisible groups, and from inside of
+//! a function.
+#![deny(warnings)]
+
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+macro_rules! table {
+    ($name:ident, $table:literal, $byte:ty, $key:ty, $text:ty, $field:ident) => {
+        #[derive(Serialize, Deserialize, IndexTable)]
+        #[table(name = $table)]
+        #[index($field, include = [photo])]
+        pub struct $name {
+            #[primary_key]
+            id: $key,
+            $field: $text,
+            photo: Vec<$byte>,
+        }
+    };
+}
+
+macro_rules! typed {
+    ($byte:ty) => {
+        table!(Customer, "customers", $byte, u64, String, town);
+    };
+}
+
+typed!(u8);
+
+fn main() {
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[index(n)]
+    struct Local {
+        #[primary_key]
+        id: u64,
+        n: i32,
+    }
+
+    let _ = |customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>| {
+        customers.find_by_town(txn, "Redmond").count().is_ok()
+    };
+    let _ = LocalRepository::find_by_n;
+}
