@@ -6,7 +6,10 @@ pub use serde;
 pub use crate::{
     entity::{Entity, EntryReader, IndexEntry},
     error::{EncodeError, Result},
-    key::{DecodeError, Each, Key, KeyBuf, KeyReader, KeyShape, PrefixKey},
+    key::{
+        DecodeError, Each, EachOf, Key, KeyBuf, KeyOf, KeyReader, KeyShape, PrefixKey, assert_each,
+        assert_key,
+    },
     maintain::EntryBuffer,
     scan::{Bounds, Scan},
     schema::{FieldSchema, IndexSchema, KeyField, Source, Strategy, TableSchema},

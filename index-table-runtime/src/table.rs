@@ -172,9 +172,9 @@ impl<R> Clone for Table<R> {
     }
 }
 
-impl<R: Entity> fmt::Debug for Table<R> {
+impl<R> fmt::Debug for Table<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Table").field(&R::TABLE.name).finish()
+        f.debug_struct("Table").field("store", &self.store).finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
 use syn::Ident;
 
-use super::{Context, at};
+use super::{Context, at, requirements};
 use crate::model::{Field, Index, KeyPart, Strategy};
 
 /// Expands to:
@@ -26,9 +26,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
         mixed!(.push(#value))
     });
     let entries = entries(cx);
+    let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
-        impl _index_table::Entity for #row {
+        impl _index_table::Entity for #row #conditions {
             type Key = #key;
 
             const TABLE: &'static _index_table::TableSchema = &#schema;

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow, at, docs};
+use super::{Context, allow, at, docs, requirements};
 use crate::model::{Index, Source, Step};
 use crate::types;
 
@@ -37,6 +37,7 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
             #visibility #ident: #ty
         }
     });
+    let conditions = requirements::conditions(cx, private);
     let serde = LitStr::new(&types::text(quote!(#private::serde)), cx.table.row.span());
     mixed! {
         #doc
@@ -48,7 +49,7 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
             #private::serde::Serialize,
         )]
         #[serde(crate = #serde)]
-        #visibility struct #ident #lifetime {
+        #visibility struct #ident #lifetime #conditions {
             #(#fields,)*
         }
     }
@@ -69,9 +70,10 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
     let txn = &cx.txn;
     let lifetime = index.entry.borrows().then(|| quote!(<#txn>));
     let decode = decode(cx, index);
+    let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
-        impl<#txn> _index_table::IndexEntry<#txn> for #ident #lifetime {
+        impl<#txn> _index_table::IndexEntry<#txn> for #ident #lifetime #conditions {
             type Row = #row;
 
             const SOURCE: _index_table::Source = _index_table::Source::Index(#position);

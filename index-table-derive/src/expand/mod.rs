@@ -16,6 +16,7 @@ mod entity;
 mod entry;
 mod queries;
 mod repository;
+mod requirements;
 
 use proc_macro2::{Span, TokenStream};
 use syn::{Lifetime, Path};
@@ -64,6 +65,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let entity = entity::implementation(&cx);
     let readers = table.indexes.iter().map(|index| entry::implementation(&cx, index));
     let methods = repository::implementation(&cx);
+    let assertions = requirements::assertions(&cx);
     let allow = allow();
     mixed! {
         #repository
@@ -72,6 +74,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
         #allow
         const _: () = {
             use #private as _index_table;
+            #assertions
             #entity
             #(#readers)*
             #methods

@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use super::{Context, allow, docs, queries};
+use super::{Context, allow, docs, queries, requirements};
 
 /// Expands to:
 ///
@@ -37,9 +37,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let fixed = fixed(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
+    let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
-        impl #repository {
+        impl #repository #conditions {
             #fixed
             #(#queries)*
         }

@@ -50,6 +50,15 @@ enum Shape {
     Other,
 }
 
+/// What the compiler has to find out about a type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Requirement {
+    /// It has a key encoding.
+    Key,
+    /// It is a collection of elements that have one.
+    Each,
+}
+
 impl DataType {
     /// The type of a field.
     pub(crate) fn of(ty: &Type) -> Self {
@@ -67,6 +76,22 @@ impl DataType {
     /// Whether the type is spelled `String`, so that it has prefixes to ask for.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.shape, Shape::Text)
+    }
+
+    /// What the type, as it is [written](Self::written), has to be, if its spelling doesn't tell.
+    pub(crate) fn requirement(&self) -> Option<Requirement> {
+        match (&self.shape, &self.written) {
+            (Shape::Other, Written::Plainly(_)) => Some(Requirement::Key),
+            (Shape::Other, Written::ElementOf(_)) => Some(Requirement::Each),
+            _ => None,
+        }
+    }
+
+    /// What is in the source: the type, or the collection that it is the element of.
+    pub(crate) fn written(&self) -> TokenStream {
+        match &self.written {
+            Written::Plainly(ty) | Written::ElementOf(ty) => ty.to_token_stream(),
+        }
     }
 
     /// Where the type is written.

@@ -3,11 +3,6 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use super::Key;
 
 /// A collection that `each(field)` can index: one entry for each distinct element.
-#[diagnostic::on_unimplemented(
-    message = "`each(…)` needs a collection, and `{Self}` is none that it knows",
-    label = "this field is not a collection",
-    note = "supported: `Vec`, `VecDeque`, `BTreeSet`, `HashSet`, `Option`, arrays and boxed slices"
-)]
 pub trait Each {
     /// What the collection holds: the type of the key field.
     type Element: Key;

@@ -25,6 +25,11 @@
 //! `FoundationDB`, `00` closing and `00 FF` escaping) is ambiguous as soon as the next field may
 //! begin with `FF`. `docs/FORMAT.md` has the test vectors.
 
+use std::fmt::Debug;
+
+use serde::Serialize;
+
+mod assert;
 mod buf;
 mod bytes;
 mod composite;
@@ -35,6 +40,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
+pub use assert::{EachOf, KeyOf, assert_each, assert_key};
 pub use buf::KeyBuf;
 pub use bytes::PrefixKey;
 pub use each::Each;
@@ -48,20 +54,14 @@ pub const MAX_KEY_LEN: usize = 511;
 
 /// A type that can be a field of a primary key or of an index key.
 ///
-/// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]`,
-/// `Option` of these and tuples of up to eight of these.
-#[diagnostic::on_unimplemented(
-    message = "a field of type `{Self}` can't be part of a key: `{Self}` has no key encoding",
-    label = "this field's type has no key encoding",
-    note = "supported: integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]`, `Option` and tuples of these",
-    note = "index another field, or keep in the struct a field of a supported type that is derived from this one"
-)]
+/// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (of
+/// the sizes that serde knows: up to 32), `Option` of these and tuples of up to eight of these.
 pub trait Key: Sized {
     /// The form in which a query takes the value: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
 
     /// The form in which an entry gives the value back, borrowed from the page where it can be.
-    type Ref<'a>;
+    type Ref<'a>: Debug + Clone + PartialEq + Serialize;
 
     /// What the encoding looks like, for code that doesn't know the type.
     const SHAPE: KeyShape;

@@ -1,5 +1,7 @@
 //! Fixed-width keys: integers, `bool`, `char`, floats, byte arrays.
 
+use serde::Serialize;
+
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
 /// A key of fixed width that is passed and returned by value.
@@ -87,7 +89,10 @@ const fn order_f64(bits: u64) -> u64 {
     bits ^ ((bits.cast_signed() >> 63).cast_unsigned() | 1 << 63)
 }
 
-impl<const N: usize> Key for [u8; N] {
+impl<const N: usize> Key for [u8; N]
+where
+    [u8; N]: Serialize,
+{
     type Arg<'a> = [u8; N];
     type Ref<'a> = [u8; N];
     const SHAPE: KeyShape = {

@@ -175,7 +175,10 @@ impl Sample for Vec<u8> {
     }
 }
 
-impl<const N: usize> Sample for [u8; N] {
+impl<const N: usize> Sample for [u8; N]
+where
+    [u8; N]: Key,
+{
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
     }

@@ -74,7 +74,9 @@ fn around_the_inline_size() {
         let mut at_once = KeyBuf::new();
         at_once.extend(&bytes);
         let mut one_by_one = KeyBuf::new();
-        bytes.iter().for_each(|&byte| one_by_one.extend(&[byte]));
+        for &byte in &bytes {
+            one_by_one.extend(&[byte]);
+        }
         let mut last = KeyBuf::new();
         last.extend(&bytes[..len - 1]);
         last.extend(&bytes[len - 1..]);

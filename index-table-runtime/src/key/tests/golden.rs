@@ -42,11 +42,11 @@ fn text(text: &str) -> String {
 }
 
 /// With their bits, of which a NaN has more than it shows.
-fn show_f32(value: &f32) -> String {
+fn show_f32(value: f32) -> String {
     if value.is_nan() { format!("NaN {:08x}", value.to_bits()) } else { format!("{value:?}") }
 }
 
-fn show_f64(value: &f64) -> String {
+fn show_f64(value: f64) -> String {
     if value.is_nan() { format!("NaN {:016x}", value.to_bits()) } else { format!("{value:?}") }
 }
 
@@ -106,7 +106,7 @@ fn floats(vectors: &mut Vectors) {
             (f32::INFINITY, "ff 80 00 00"),
             (f32::from_bits(0x7FC0_0000), "ff c0 00 00"),
         ],
-        show_f32,
+        |value| show_f32(*value),
     );
     vectors.add_shown(
         "f64",
@@ -122,7 +122,7 @@ fn floats(vectors: &mut Vectors) {
             (f64::from_bits(0x7FF0_0000_0000_0001), "ff f0 00 00 00 00 00 01"),
             (f64::from_bits(0x7FF8_0000_0000_0000), "ff f8 00 00 00 00 00 00"),
         ],
-        show_f64,
+        |value| show_f64(*value),
     );
 }
 

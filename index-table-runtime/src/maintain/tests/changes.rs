@@ -21,7 +21,7 @@ fn place(index: usize, key: &[u8], primary_key: &[u8]) -> Place {
 
 /// Does what the changes say. Each has to change something, and each place changes once.
 fn apply(entries: &mut Entries, changes: &[Owned]) {
-    let mut changed = BTreeSet::new();
+    let mut touched = BTreeSet::new();
     for change in changes {
         let at = match change {
             Owned::Put { index, key, primary_key, data } => {
@@ -39,7 +39,7 @@ fn apply(entries: &mut Entries, changes: &[Owned]) {
                 at
             }
         };
-        assert!(changed.insert(at), "changed twice: {change:?}");
+        assert!(touched.insert(at), "changed twice: {change:?}");
     }
 }
 

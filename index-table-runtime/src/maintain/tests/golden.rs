@@ -1,5 +1,6 @@
 //! The example of `docs/FORMAT.md`: the bytes of a row, of its entries and of its record.
 
+#[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
 #[path = "../../key/tests/format.rs"]
 mod format;
 

@@ -168,9 +168,9 @@ fn keys_that_are_all_ff() {
     }
 }
 
-fn floats<T: Key + Clone + Debug>(values: &[T], total_cmp: fn(&T, &T) -> std::cmp::Ordering)
+fn floats<T>(values: &[T], total_cmp: fn(&T, &T) -> std::cmp::Ordering)
 where
-    for<'a> T: Key<Arg<'a> = T>,
+    T: for<'a> Key<Arg<'a> = T> + Clone + Debug,
 {
     let keys = Keys::new(values.iter().cloned(), &[&[], &[0xFF]]);
     each_range(values, |range| {

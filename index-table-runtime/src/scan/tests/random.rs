@@ -33,13 +33,15 @@ fn bound<T: std::fmt::Debug + Clone + 'static>(
     })
 }
 
+type Range<T> = (Bound<T>, Bound<T>);
+
 /// What is asked of the three fields.
 #[derive(Debug, Clone)]
 enum Asked {
-    Texts((Bound<String>, Bound<String>)),
+    Texts(Range<String>),
     StartingWith(String),
-    Bytes(String, (Bound<Option<Vec<u8>>>, Bound<Option<Vec<u8>>>)),
-    Numbers(String, Option<Vec<u8>>, (Bound<i64>, Bound<i64>)),
+    Bytes(String, Range<Option<Vec<u8>>>),
+    Numbers(String, Option<Vec<u8>>, Range<i64>),
 }
 
 fn asked() -> impl Strategy<Value = Asked> {
@@ -82,7 +84,7 @@ impl Asked {
 
     /// Its own values, with which it is sure to have something to decide.
     fn values(&self) -> Vec<Value> {
-        fn inside<T: Clone>(range: &(Bound<T>, Bound<T>)) -> Vec<T> {
+        fn inside<T: Clone>(range: &Range<T>) -> Vec<T> {
             let value = |bound: &Bound<T>| match bound {
                 Bound::Included(value) | Bound::Excluded(value) => Some(value.clone()),
                 Bound::Unbounded => None,

@@ -1,0 +1,35 @@
+//! Errors about a field's type that name the field.
+//!
+//! `Field` is a type that is called like the field. The blanket implementations are not
+//! recommended, so the compiler reports what is asserted, and not what it would take.
+
+use super::{Each, Key};
+
+/// [`Key`], of the type of the field that `Field` is called like.
+#[diagnostic::on_unimplemented(
+    message = "the field `{Field}` can't be part of a key: its type `{Self}` has no key encoding",
+    label = "has no key encoding",
+    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, and `Option`s and tuples of these",
+    note = "index another field, or keep in the struct a field of such a type that is derived from this one"
+)]
+pub trait KeyOf<Field> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Key, Field> KeyOf<Field> for T {}
+
+/// [`Each`], of the type of the field that `Field` is called like.
+#[diagnostic::on_unimplemented(
+    message = "`each({Field})` needs a collection of keys, and `{Self}` is none",
+    label = "is no collection of keys",
+    note = "supported: `Vec`, `VecDeque`, `BTreeSet`, `HashSet`, `Option`, arrays and boxed slices of what can be part of a key"
+)]
+pub trait EachOf<Field> {}
+
+#[diagnostic::do_not_recommend]
+impl<C: Each, Field> EachOf<Field> for C {}
+
+/// Compiles if a field of type `T` can be part of a key.
+pub const fn assert_key<T: KeyOf<Field>, Field>() {}
+
+/// Compiles if `each(…)` of a field of type `C` can be part of a key.
+pub const fn assert_each<C: EachOf<Field>, Field>() {}
