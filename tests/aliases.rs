@@ -12,6 +12,7 @@ type Names = BTreeSet<Name>;
 type Place = (i8, Name);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[index(name, include = [blob])]
 #[index(blob, place)]
 #[index(each(names), nick, strategy = "full")]

@@ -79,8 +79,12 @@ fn writes_reuse_their_buffers() -> TestResult {
     let covered = CoveredRepository::open(&store)?;
     let referred = ReferredRepository::open(&store)?;
     let mut txn = store.write()?;
-    let row =
-        |id: u32| Covered { id, group: *b"abcd", score: (id % 7) as i32, code: u64::from(id) };
+    let row = |id: u32| Covered {
+        id,
+        group: *b"abcd",
+        score: (id % 7).cast_signed(),
+        code: u64::from(id),
+    };
     for id in 0..100 {
         covered.insert(&mut txn, &row(id))?;
         referred.insert(&mut txn, &Referred { id, group: *b"abcd" })?;

@@ -11,6 +11,9 @@ use index_table::{Error, IndexTable, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
+/// The entries of each database, by its name.
+type Dump = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
+
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -53,9 +56,7 @@ const NAMES: [&str; 9] = [
 ];
 
 /// All databases, or those that are there, with all their entries.
-fn dump(
-    path: &Path,
-) -> Result<BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>, Box<dyn std::error::Error>> {
+fn dump(path: &Path) -> Result<Dump, Box<dyn std::error::Error>> {
     let mut dump = BTreeMap::new();
     raw(path, |name, database, txn| {
         let entries = database.iter(txn)?.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())));

@@ -33,6 +33,7 @@ fn on_both_engines(
     check(&Store::in_memory(), false)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn fail(error: index_table::Error) -> TestCaseError {
     TestCaseError::fail(error.to_string())
 }

@@ -8,7 +8,7 @@ use super::{
     arrange::{Sample, any_bytes, for_all, for_every_key_type},
     decode_owned, encoded, skip,
 };
-use crate::key::{DecodeError, Key, KeyReader, Unescaped};
+use crate::key::{DecodeError, Key, KeyReader, Unescaped, bytes::unescape};
 
 /// Bytes are refused, or they are exactly what the encoder writes for the value that was read.
 fn check<T: Sample>(bytes: &[u8])
@@ -86,6 +86,21 @@ fn damaged_strings_are_refused() {
         refused::<String>(short, &DecodeError::Short);
         refused::<Vec<u8>>(short, &DecodeError::Short);
     }
+}
+
+#[test]
+fn an_end_inside_a_string_is_refused() {
+    assert_eq!(unescape(&[b'a', 0, b'b']), Err(DecodeError::Escape));
+    assert_eq!(unescape(&[b'a', 1, 1, 1, 2, b'b']), Ok(vec![b'a', 0, 1, b'b']));
+}
+
+/// A shape doesn't look into a value, but it has to know where the value ends.
+#[test]
+fn a_shape_goes_over_no_damaged_option() {
+    let error = DecodeError::Value("neither false (00) nor true (01)");
+    assert_eq!(skip::<Option<u8>>(&[2, 7]), Err(error.clone()));
+    assert_eq!(skip::<Option<String>>(&[0xFF, 0]), Err(error.clone()));
+    assert_eq!(skip::<(u8, Option<Option<u8>>)>(&[7, 1, 3, 0]), Err(error));
 }
 
 #[test]

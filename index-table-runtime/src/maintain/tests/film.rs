@@ -26,8 +26,8 @@ pub(super) struct Film {
 }
 
 /// The indexes by position.
-pub(super) const GENRE: usize = 0;
-pub(super) const GENRE_YEAR: usize = 1;
+pub(super) const GENRE_YEAR: usize = 0;
+pub(super) const GENRE: usize = 1;
 pub(super) const TITLE: usize = 2;
 pub(super) const UNIQUE_TITLE: usize = 3;
 pub(super) const CAST: usize = 4;
@@ -66,13 +66,13 @@ impl Entity for Film {
         ],
         primary_key: &[KeyField::new::<String>("country"), KeyField::new::<u16>("id")],
         indexes: &[
-            index("genre", &[KeyField::new::<String>("genre")], Carried::Normalized, false),
             index(
                 "genre_year",
                 &[KeyField::new::<String>("genre"), KeyField::new::<Option<i16>>("year")],
                 Carried::Partial(&["title", "rating"]),
                 false,
             ),
+            index("genre", &[KeyField::new::<String>("genre")], Carried::Normalized, false),
             index("title", &[KeyField::new::<String>("title")], Carried::Full, false),
             index("unique_title", &[KeyField::new::<String>("title")], Carried::Normalized, true),
             index("cast", &[KeyField::each::<Vec<String>>("cast")], Carried::Normalized, false),
@@ -98,13 +98,13 @@ impl Entity for Film {
 
     fn entries(&self, index: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError> {
         match index {
-            GENRE => {
-                entries.key().push(&self.genre);
-            }
             GENRE_YEAR => {
                 entries.key().push(&self.genre).push(&self.year);
                 entries.include(&self.title)?;
                 entries.include(&self.rating)?;
+            }
+            GENRE => {
+                entries.key().push(&self.genre);
             }
             TITLE | UNIQUE_TITLE => {
                 entries.key().push(&self.title);
@@ -160,8 +160,8 @@ impl Film {
     pub(super) fn keys(&self, index: usize) -> BTreeSet<Vec<u8>> {
         let cast = self.cast.iter();
         match index {
-            GENRE => [bytes(&self.genre)].into(),
             GENRE_YEAR => [bytes(&(self.genre.clone(), self.year))].into(),
+            GENRE => [bytes(&self.genre)].into(),
             TITLE | UNIQUE_TITLE => [bytes(&self.title)].into(),
             CAST => cast.map(bytes).collect(),
             UNIQUE_CODES => self.codes.iter().map(bytes).collect(),

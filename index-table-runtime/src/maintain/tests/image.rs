@@ -78,7 +78,7 @@ fn the_longest_keys() {
     refused(&|film| film.country = text(longest + 1), None, MAX_KEY_LEN + 1);
     assert_eq!(
         load(|film| film.country = text(longest)),
-        Err((Some("genre"), MAX_KEY_LEN + 2, r#""g""#.to_owned()))
+        Err((Some("genre_year"), MAX_KEY_LEN + 2 + 3, r#"("g", Some(1942))"#.to_owned()))
     );
 
     // With the primary key behind: "US", its end, a number.
