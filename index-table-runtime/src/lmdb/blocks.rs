@@ -8,9 +8,14 @@
 //!
 //! A block that is full is left as it is when the new primary key goes behind it, and a new one
 //! is started: rows that come in the order of their primary keys fill their blocks. Otherwise
-//! it is split in half. A block that becomes empty is removed; others don't merge.
+//! it is split in half. A block that becomes empty is removed; if it was the first one, the second
+//! takes its place, so that a key has a block under itself alone as long as it has any. Blocks
+//! don't merge.
 
-use std::ops::Bound;
+use std::{
+    ops::Bound,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use heed::{PutFlags, RwTxn};
 
@@ -113,17 +118,44 @@ pub(super) struct Scratch {
     packed: Vec<u8>,
 }
 
+/// What the next insert into an index is likely to meet, from what the last one met.
+///
+/// Most indexes have either hardly any key twice or hardly any key once, and the two ways to
+/// insert differ by a descent. Only speed depends on it.
+#[derive(Debug, Default)]
+pub(super) struct Forecast {
+    new_key: AtomicBool,
+}
+
+impl Forecast {
+    fn new_key(&self) -> bool {
+        self.new_key.load(Ordering::Relaxed)
+    }
+
+    fn learn(&self, new_key: bool) {
+        self.new_key.store(new_key, Ordering::Relaxed);
+    }
+}
+
 /// Adds a primary key to an index key; it may be there already.
 ///
-/// One seek: the write goes through the cursor that found the block. That is also the one
-/// allocation: heed copies the bound of a range.
+/// One seek: a key that is likely to be new is written where it would be unless it is there; for
+/// another one, the write goes through the cursor that found the block. That is also where the one
+/// allocation is: heed copies the bound of a range.
 pub(super) fn insert(
     database: &Database<'_>,
+    forecast: &Forecast,
     txn: &mut RwTxn<'_>,
     key: &[u8],
     primary_key: &[u8],
     Scratch { at, found, packed }: &mut Scratch,
 ) -> heed::Result<()> {
+    if forecast.new_key() {
+        if database.get_or_put(txn, key, primary_key)?.is_none() {
+            return Ok(());
+        }
+        forecast.learn(false);
+    }
     join(at, key, primary_key);
     let mut range =
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
@@ -133,7 +165,10 @@ pub(super) fn insert(
             refill(packed, block);
         }
         // The cursor is on the entry before the new one, or nowhere in an empty database.
-        _ => return put_at(&mut range, key, primary_key),
+        _ => {
+            forecast.learn(true);
+            return put_at(&mut range, key, primary_key);
+        }
     }
     let Err(offset) = place(packed, primary_key.len(), primary_key) else { return Ok(()) };
     if packed.len() + primary_key.len() <= BLOCK {
@@ -173,11 +208,38 @@ pub(super) fn remove(
     if packed.len() == primary_key.len() {
         #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
         // SAFETY: nothing borrowed from the database is alive: `found` and `packed` are copies.
-        return unsafe { range.del_current() };
+        unsafe {
+            range.del_current()?;
+        }
+        drop(range);
+        if found.len() == key.len() {
+            promote_second_block(database, txn, key, primary_key.len(), found, packed)?;
+        }
+        return Ok(true);
     }
     packed.drain(offset..offset + primary_key.len());
     put_current(&mut range, found, packed)?;
     Ok(true)
+}
+
+/// Moves the block behind the first one, which is gone, to the key alone.
+fn promote_second_block(
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    primary_key: usize,
+    found: &mut Vec<u8>,
+    packed: &mut Vec<u8>,
+) -> heed::Result<()> {
+    match database.get_greater_than(txn, key)? {
+        Some((physical, block)) if is_block_of(key, primary_key, physical) => {
+            refill(found, physical);
+            refill(packed, block);
+        }
+        _ => return Ok(()),
+    }
+    database.delete(txn, found)?;
+    database.put(txn, key, packed)
 }
 
 type Cursor<'t> = heed::RwRevRange<'t, heed::types::Bytes, heed::types::Bytes>;

@@ -5,7 +5,10 @@ use heed::{
     RwTxn, WithoutTls,
 };
 
-use super::{Database, Layout, Reader, Writer, blocks::Scratch};
+use super::{
+    Database, Layout, Reader, Writer,
+    blocks::{Forecast, Scratch},
+};
 use crate::{
     error::{Error, Result},
     schema::TableSchema,
@@ -85,6 +88,7 @@ impl Engine {
                         Ok(Index {
                             database: database(&format!("{}.{}", schema.name, index.name))?,
                             layout: Layout::of(schema, index),
+                            forecast: Forecast::default(),
                         })
                     })
                     .collect::<Result<_>>()?,
@@ -152,6 +156,7 @@ pub(crate) struct Tables<'d> {
 pub(super) struct Index<'d> {
     pub(super) database: Database<'d>,
     pub(super) layout: Layout,
+    pub(super) forecast: Forecast,
 }
 
 /// A handle made inside a transaction is good for others once that one is committed.
@@ -169,6 +174,7 @@ impl OnCommit for Tables<'_> {
                 .map(|index| Index {
                     database: index.database.on_commit(token),
                     layout: index.layout,
+                    forecast: index.forecast,
                 })
                 .collect(),
         }

@@ -3,7 +3,7 @@ use heed::{PutFlags, RwTxn};
 use super::{
     Layout, Reader,
     blocks::{self, Scratch},
-    env::{Engine, Tables},
+    env::{Engine, Index, Tables},
 };
 use crate::{
     engine::Write,
@@ -49,7 +49,8 @@ impl<'t, 's> Writer<'t, 's> {
                         index.database.put(txn, scratch.joined(key, primary_key), data)
                     }
                     Layout::Blocks { .. } => {
-                        blocks::insert(&index.database, txn, key, primary_key, scratch)
+                        let Index { database, forecast, .. } = index;
+                        blocks::insert(database, forecast, txn, key, primary_key, scratch)
                     }
                 }
             }
