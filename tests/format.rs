@@ -123,7 +123,7 @@ fn open(path: &Path) -> index_table::Result<(Store, PersonRepository, NoteReposi
     Ok((store, people, notes))
 }
 
-/// The examples of `docs/FORMAT.md`.
+/// Tables of every strategy and layout; `docs/FORMAT.md` says what the bytes mean.
 #[test]
 fn every_byte_is_fixed() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -142,6 +142,51 @@ fn every_byte_is_fixed() -> TestResult {
         text, expected,
         "the format has changed: it needs a new number, and the old one a reader"
     );
+    Ok(())
+}
+
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(name = "people")]
+#[index(town)]
+struct Citizen {
+    #[primary_key]
+    id: u16,
+    town: String,
+}
+
+/// The blocks of `docs/FORMAT.md`: filled in order, split, and emptied from the front.
+#[test]
+fn blocks_are_filled_and_split() -> TestResult {
+    let ids = |range: std::ops::RangeInclusive<u16>| -> Vec<u8> {
+        range.flat_map(u16::to_be_bytes).collect()
+    };
+    let blocks = |path: &Path| -> Result<_, Box<dyn std::error::Error>> {
+        Ok(dump(path)?.remove("people.town").unwrap_or_default())
+    };
+    let change = |path: &Path, put: &[u16], delete: &[u16]| {
+        let store = store(path)?;
+        let citizens = CitizenRepository::open(&store)?;
+        store.transaction(|txn| {
+            put.iter().try_for_each(|&id| citizens.put(txn, &Citizen { id, town: "Oz".into() }))?;
+            delete.iter().try_for_each(|&id| citizens.delete(txn, id).map(drop))
+        })
+    };
+    let (first, second) =
+        (b"Oz\0".to_vec(), |separator: u16| [b"Oz\0", separator.to_be_bytes().as_slice()].concat());
+
+    let dir = tempfile::tempdir()?;
+    change(dir.path(), &(0..=256).collect::<Vec<_>>(), &[])?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(0..=255)), (second(256), ids(256..=256))]);
+
+    let dir = tempfile::tempdir()?;
+    let mut order: Vec<u16> = (1..=256).collect();
+    order.push(0);
+    change(dir.path(), &order, &[])?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(0..=127)), (second(128), ids(128..=256))]);
+    change(dir.path(), &[], &(0..=128).collect::<Vec<_>>())?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(129..=256))]);
+    change(dir.path(), &[3], &[])?;
+    assert_eq!(blocks(dir.path())?, [(first, [ids(3..=3), ids(129..=256)].concat())]);
     Ok(())
 }
 

@@ -1,24 +1,27 @@
 use std::{
+    collections::BTreeMap,
     fmt,
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
 };
 
 use crate::{
-    engine::Engine,
+    engine::{Engine, Tables},
     error::{Error, Result},
+    schema::{TableRecord, TableSchema},
     txn::{ReadTxn, WriteTxn},
 };
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
 /// Cloning is cheap and gives the same store, which is closed when the last clone, and the last
-/// repository opened from it, is dropped. One process opens a directory once; several processes
-/// may have it open at the same time.
+/// repository opened from it, is dropped. One process opens a directory once. Several processes
+/// may have it open at the same time; those that write must declare their tables alike, because
+/// each maintains the indexes that it knows.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -30,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) id: u64,
     /// The thread that holds the write transaction.
     writer: Mutex<Option<ThreadId>>,
+    /// The tables that have been opened, and how they were declared.
+    tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<Tables>)>>,
 }
 
 impl Store {
@@ -62,7 +67,14 @@ impl Store {
     fn new(engine: Engine) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { inner: Arc::new(Inner { engine, id, writer: Mutex::new(None) }) }
+        Self {
+            inner: Arc::new(Inner {
+                engine,
+                id,
+                writer: Mutex::default(),
+                tables: Mutex::default(),
+            }),
+        }
     }
 
     /// Begins a read transaction: a snapshot of the store as the last commit left it, which
@@ -124,6 +136,33 @@ impl fmt::Debug for Store {
 }
 
 impl Inner {
+    /// Opens a table, or gives it again while a repository of it is in use. One with another
+    /// declaration is refused then: each would write rows without the other's indexes.
+    pub(crate) fn open_once(
+        &self,
+        schema: &'static TableSchema,
+        open: impl FnOnce(&Engine) -> Result<Tables>,
+    ) -> Result<Arc<Tables>> {
+        let declared = TableRecord::of(schema, |_| "");
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((other, used)) = tables.get(schema.name)
+            && let Some(used) = used.upgrade()
+        {
+            if *other == declared {
+                return Ok(used);
+            }
+            return Err(Error::SchemaMismatch {
+                table: schema.name,
+                difference: "this process uses it with another declaration".to_owned(),
+                way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
+                          other's repositories first",
+            });
+        }
+        let opened = Arc::new(open(&self.engine)?);
+        tables.insert(schema.name, (declared, Arc::downgrade(&opened)));
+        Ok(opened)
+    }
+
     fn writer(&self) -> MutexGuard<'_, Option<ThreadId>> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -33,8 +33,9 @@ impl<R: Entity> Table<R> {
     pub fn open(store: &Store) -> Result<Self> {
         // The thread may hold a write transaction, which `open_table` would wait for.
         store.refuse_nested_write()?;
-        let tables = store.inner.engine.open_table(R::TABLE, prepare::<R>)?;
-        Ok(Self { tables: Arc::new(tables), store: store.clone(), row: PhantomData })
+        let tables =
+            store.inner.open_once(R::TABLE, |engine| engine.open_table(R::TABLE, prepare::<R>))?;
+        Ok(Self { tables, store: store.clone(), row: PhantomData })
     }
 
     /// The row with this primary key.
@@ -245,13 +246,29 @@ fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<()> {
             Comparison::Same => return Ok(()),
             Comparison::Build(indexes) => indexes,
         },
-        None => (0..R::TABLE.indexes.len()).collect(),
+        None => {
+            refuse_foreign_rows::<R>(writer)?;
+            (0..R::TABLE.indexes.len()).collect()
+        }
     };
     for &index in &build {
         writer.clear(index)?;
     }
     build_indexes::<R>(writer, &build)?;
     writer.put_record(&declared.encode(table)?)
+}
+
+/// A table that the catalog doesn't have should be empty.
+fn refuse_foreign_rows<R: Entity>(writer: &Writer<'_, '_>) -> Result<()> {
+    let rows = Query::new(Source::Facts, Bounds::new());
+    if writer.reader().count(rows)? == 0 {
+        return Ok(());
+    }
+    Err(Error::SchemaMismatch {
+        table: R::TABLE.name,
+        difference: "its database has entries that index-table did not write".to_owned(),
+        way_out: "declare another `#[table(name = …)]`",
+    })
 }
 
 /// Adds every row's entries to these indexes, which are empty.
@@ -263,13 +280,8 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
     loop {
         // A batch at a time: what is borrowed from a page doesn't outlive a write.
         let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let query = Query {
-            source: Source::Facts,
-            bounds: Bounds::new(),
-            reverse: false,
-            limit: Some(BUILD_BATCH),
-            position: position.take(),
-        };
+        let facts = Query::new(Source::Facts, Bounds::new());
+        let query = Query { limit: Some(BUILD_BATCH), position: position.take(), ..facts };
         for fact in writer.reader().scan(query)?.take(BUILD_BATCH as usize) {
             let fact = fact?;
             batch.push((fact.primary_key.to_vec(), fact.data.to_vec()));

@@ -49,8 +49,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         session: &'txn Session,
         bounds: Bounds,
     ) -> Self {
-        let query =
-            Query { source: E::SOURCE, bounds, reverse: false, limit: None, position: None };
+        let query = Query::new(E::SOURCE, bounds);
         Self { reader, schema: E::Row::TABLE, session, query, after: None, entry: PhantomData }
     }
 

@@ -15,6 +15,13 @@ pub(crate) struct Query {
     pub(crate) position: Option<Position>,
 }
 
+impl Query {
+    /// Everything within the bounds, forward.
+    pub(crate) const fn new(source: Source, bounds: Bounds) -> Self {
+        Self { source, bounds, reverse: false, limit: None, position: None }
+    }
+}
+
 /// The place of one entry in the order of a database, whether the entry is still there or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position {

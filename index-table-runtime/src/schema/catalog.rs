@@ -1,6 +1,7 @@
 //! The catalog: what each table in the file was declared as when it was last opened for writing.
 //!
-//! A database that the catalog doesn't mention holds nothing: it is emptied before it is used.
+//! An index that the catalog doesn't list holds nothing that counts: it is emptied before it is
+//! used. Forms and options are names and not flags, so that later releases can add to them.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,8 @@ struct KeyFieldRecord {
     name: String,
     /// The name of its [`KeyShape`](crate::key::KeyShape).
     shape: String,
-    each: bool,
+    /// How the key comes from the field: `field` or `each`.
+    form: String,
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -34,7 +36,8 @@ struct IndexRecord {
     name: String,
     key: Vec<KeyFieldRecord>,
     strategy: StrategyRecord,
-    unique: bool,
+    /// `unique`, or nothing.
+    options: Vec<String>,
     /// How the engine lays the entries out.
     layout: String,
 }
@@ -81,7 +84,7 @@ impl TableRecord {
                         ),
                         Strategy::Full => StrategyRecord::Full,
                     },
-                    unique: index.unique,
+                    options: index.unique.then(|| "unique".to_owned()).into_iter().collect(),
                     layout: layout(index).to_owned(),
                 })
                 .collect(),
@@ -165,7 +168,7 @@ fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
         .map(|field| KeyFieldRecord {
             name: field.name.to_owned(),
             shape: field.shape.to_string(),
-            each: field.each,
+            form: if field.each { "each" } else { "field" }.to_owned(),
         })
         .collect()
 }

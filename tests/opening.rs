@@ -1,0 +1,234 @@
+//! What happens between a file, or a store in use, and another declaration.
+
+use std::path::Path;
+
+use index_table::{Error, Store};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Each module declares the table `people` anew.
+macro_rules! declaration {
+    ($name:ident, $(#[$attribute:meta])* { $($field:ident: $ty:ty = $value:expr),* }) => {
+        mod $name {
+            #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+            #[derive(index_table::IndexTable)]
+            #[table(name = "people")]
+            $(#[$attribute])*
+            pub(crate) struct Person {
+                #[primary_key]
+                pub(crate) id: u32,
+                $(pub(crate) $field: $ty,)*
+            }
+
+            pub(crate) fn person(id: u32) -> Person {
+                Person { id, $($field: $value),* }
+            }
+        }
+    };
+}
+
+declaration!(plain, { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(indexed, #[index(town)] #[index(age, strategy = "full")] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(unique, #[index(age, unique)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(covering, #[index(town, include = [age])] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(newer, #[table(version = 2)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(retyped, { town: String = "Rome".into(), age: u16 = 40 });
+declaration!(longer, { town: String = "Rome".into(), age: u8 = 40, email: String = String::new() });
+
+fn fill(path: &Path) -> index_table::Result<()> {
+    let store = Store::open(path)?;
+    let people = plain::PersonRepository::open(&store)?;
+    store.transaction(|txn| (0..3000).try_for_each(|id| people.insert(txn, &plain::person(id))))
+}
+
+#[test]
+fn new_indexes_are_built_and_changed_ones_rebuilt() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(dir.path())?;
+    {
+        let store = Store::open(dir.path())?;
+        let people = indexed::PersonRepository::open(&store)?;
+        let txn = store.read()?;
+        assert_eq!(people.find_by_town(&txn, "Rome").count()?, 3000);
+        assert_eq!(people.by_age(&txn).rows().count(), 3000);
+        assert_eq!(people.find_by_town(&txn, "Rome").rev().first()?, Some(indexed::person(2999)));
+    }
+    {
+        // Without the indexes, rows change that they would have to follow.
+        let store = Store::open(dir.path())?;
+        let people = plain::PersonRepository::open(&store)?;
+        store.transaction(|txn| {
+            people.delete(txn, 7)?;
+            people.update(txn, 8, |person| person.town = "Oslo".into()).map(drop)
+        })?;
+    }
+    {
+        let store = Store::open(dir.path())?;
+        let people = covering::PersonRepository::open(&store)?;
+        let txn = store.read()?;
+        assert_eq!(people.find_by_town(&txn, "Rome").entries().count(), 2998);
+        let entry = people.find_by_town(&txn, "Oslo").entries().next().ok_or("none")??;
+        assert_eq!((entry.id, entry.age), (8, 40));
+    }
+    let store = Store::open(dir.path())?;
+    let people = indexed::PersonRepository::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(people.find_by_town(&txn, "Rome").count()?, 2998);
+    assert_eq!(people.by_age(&txn).count()?, 2999);
+    Ok(())
+}
+
+#[test]
+fn an_index_that_cant_be_built_changes_nothing() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(dir.path())?;
+    let store = Store::open(dir.path())?;
+    let refused = unique::PersonRepository::open(&store);
+    let Err(Error::UniqueViolation { table: "people", index: "age", key, holder }) = refused else {
+        return Err(format!("{refused:?}").into());
+    };
+    assert_eq!((key.as_str(), holder.as_str()), ("40", "0"));
+    let people = plain::PersonRepository::open(&store)?;
+    assert_eq!(people.all(&store.read()?).count()?, 3000);
+    Ok(())
+}
+
+#[test]
+fn rows_that_dont_fit_are_refused() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(dir.path())?;
+    let store = Store::open(dir.path())?;
+    let refused = [
+        newer::PersonRepository::open(&store).map(drop),
+        retyped::PersonRepository::open(&store).map(drop),
+        longer::PersonRepository::open(&store).map(drop),
+    ];
+    let messages = refused.map(|refused| refused.unwrap_err().to_string());
+    assert_eq!(
+        messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
+        [
+            "table `people` doesn't match its declaration: its rows have version 1 in the file and 2 in the code",
+            "table `people` doesn't match its declaration: field 3 of its rows is `age: u8` in the file and `age: u16` in the code",
+            "table `people` doesn't match its declaration: field 4 of its rows is none in the file and `email: String` in the code",
+        ]
+    );
+    assert!(messages.iter().all(|message| message.contains("or copy the rows into a table")));
+    Ok(())
+}
+
+#[test]
+fn two_declarations_are_not_in_use_at_the_same_time() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let plain = plain::PersonRepository::open(&store)?;
+    let again = plain::PersonRepository::open(&store)?;
+    drop(again);
+    assert!(matches!(
+        indexed::PersonRepository::open(&store),
+        Err(Error::SchemaMismatch { table: "people", .. })
+    ));
+    drop(plain);
+    indexed::PersonRepository::open(&store)?;
+    Ok(())
+}
+
+#[test]
+fn misuse_is_an_error() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    assert!(matches!(Store::open(dir.path()), Err(Error::AlreadyOpen { .. })));
+    let file = dir.path().join("file");
+    std::fs::write(&file, "no directory")?;
+    assert!(matches!(Store::open(&file), Err(Error::Io { .. })));
+
+    let people = plain::PersonRepository::open(&store)?;
+    let txn = store.write()?;
+    assert!(matches!(store.write(), Err(Error::WriteInProgress)));
+    assert!(matches!(indexed::PersonRepository::open(&store), Err(Error::WriteInProgress)));
+    assert!(std::thread::scope(|scope| scope
+        .spawn(|| store.read().is_ok())
+        .join()
+        .unwrap_or(false)));
+    drop(txn);
+
+    for other in [Store::open(dir.path().join("other"))?, Store::in_memory()] {
+        let mut txn = other.write()?;
+        let wrong = |result: Result<(), Error>| {
+            assert!(matches!(result, Err(Error::WrongStore { table: "people" })), "{result:?}");
+        };
+        wrong(people.insert(&mut txn, &plain::person(1)));
+        wrong(people.get(&txn, 1).map(drop));
+        wrong(people.all(&txn).count().map(drop));
+        wrong(people.all(&txn).rows().collect::<Result<Vec<_>, _>>().map(drop));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let open = |size| Store::options().map_size(size).open(dir.path());
+    {
+        let store = open(1 << 18)?;
+        let people = indexed::PersonRepository::open(&store)?;
+        store.transaction(|txn| people.insert(txn, &indexed::person(1)))?;
+        let full = store.transaction(|txn| {
+            (2..100_000).try_for_each(|id| people.insert(txn, &indexed::person(id)))
+        });
+        assert!(
+            matches!(full, Err(Error::MapFull { map_size }) if map_size == 1 << 18),
+            "{full:?}"
+        );
+        assert_eq!(people.by_town(&store.read()?).count()?, 1);
+    }
+    let store = open(1 << 26)?;
+    let people = indexed::PersonRepository::open(&store)?;
+    store
+        .transaction(|txn| (2..3000).try_for_each(|id| people.insert(txn, &indexed::person(id))))?;
+    assert_eq!(people.by_town(&store.read()?).count()?, 2999);
+    Ok(())
+}
+
+#[test]
+fn limits_say_what_to_set() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().max_databases(2).max_readers(2).open(dir.path())?;
+    let refused = indexed::PersonRepository::open(&store).map(drop);
+    assert!(matches!(refused, Err(Error::TooManyDatabases { max_databases: 2 })), "{refused:?}");
+    let people = plain::PersonRepository::open(&store)?;
+    let (_first, _second) = (store.read()?, store.read()?);
+    assert!(matches!(store.read(), Err(Error::TooManyReaders { max_readers: 2 })));
+    let long = plain::Person { town: "x".repeat(2000), ..plain::person(1) };
+    store.transaction(|txn| people.insert(txn, &long))?;
+    Ok(())
+}
+
+#[test]
+fn keys_that_are_too_long_change_nothing() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = indexed::PersonRepository::open(&store)?;
+    let mut txn = store.write()?;
+    people.insert(&mut txn, &indexed::person(1))?;
+    // 506 letters, their end, and the primary key make 511.
+    for (letters, fits) in [(506, true), (507, false), (5000, false)] {
+        let outcome = people.update(&mut txn, 1, |person| person.town = "x".repeat(letters));
+        if fits {
+            assert!(outcome?);
+        } else {
+            let Err(Error::KeyTooLong { table: "people", index: Some("town"), key, len }) = outcome
+            else {
+                return Err(format!("{outcome:?}").into());
+            };
+            assert_eq!(len, letters + 5);
+            assert!(key.len() < 200, "{key}");
+        }
+    }
+    assert_eq!(people.find_by_town(&txn, &"x".repeat(506)).count()?, 1);
+    // Asking for what can't be there is no error.
+    assert_eq!(people.find_by_town(&txn, &"x".repeat(5000)).rows().count(), 0);
+    assert_eq!(people.find_by_town_range(&txn, "x".repeat(5000).as_str()..).rev().count()?, 0);
+    assert_eq!(people.find_by_town_range(&txn, ..="x".repeat(5000).as_str()).rows().count(), 1);
+    assert_eq!(people.find_by_town_starting_with(&txn, &"x".repeat(506)).rev().rows().count(), 1);
+    Ok(())
+}
