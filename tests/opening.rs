@@ -20,6 +20,7 @@ macro_rules! declaration {
                 $(pub(crate) $field: $ty,)*
             }
 
+            #[allow(dead_code)]
             pub(crate) fn person(id: u32) -> Person {
                 Person { id, $($field: $value),* }
             }
@@ -161,6 +162,32 @@ fn misuse_is_an_error() -> TestResult {
         wrong(people.all(&txn).count().map(drop));
         wrong(people.all(&txn).rows().collect::<Result<Vec<_>, _>>().map(drop));
     }
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_from_before_the_table_is_an_error() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(dir.path())?;
+    for store in [Store::open(dir.path())?, Store::in_memory()] {
+        let before = store.read()?;
+        let people = plain::PersonRepository::open(&store)?;
+        assert!(matches!(people.get(&before, 1), Err(Error::SnapshotTooOld { table: "people" })));
+        assert!(people.get(&store.read()?, 1).is_ok());
+        let again = plain::PersonRepository::open(&store)?;
+        assert!(again.get(&store.read()?, 1).is_ok());
+    }
+    Ok(())
+}
+
+#[test]
+fn repositories_dont_keep_a_store_open() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = plain::PersonRepository::open(&store)?;
+    drop(store);
+    let store = Store::open(dir.path())?;
+    assert!(matches!(people.get(&store.read()?, 1), Err(Error::WrongStore { .. })));
     Ok(())
 }
 

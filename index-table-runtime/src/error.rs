@@ -112,6 +112,14 @@ pub enum Error {
         table: &'static str,
     },
 
+    /// The transaction began before the repository was opened, and its snapshot doesn't know the
+    /// table.
+    #[error("the transaction began before table `{table}` was opened; begin another one")]
+    SnapshotTooOld {
+        /// The table.
+        table: &'static str,
+    },
+
     /// This thread has a write transaction already; a second one would wait for it forever.
     #[error("this thread holds a write transaction of the store already; commit or drop it first")]
     WriteInProgress,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Engine, Tables},
+    engine::{self, Engine, Tables},
     error::{Error, Result},
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, WriteTxn},
@@ -18,8 +18,8 @@ use crate::{
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
-/// Cloning is cheap and gives the same store, which is closed when the last clone, and the last
-/// repository opened from it, is dropped. One process opens a directory once. Several processes
+/// Cloning is cheap and gives the same store, which is closed when the last clone is dropped;
+/// repositories don't keep it open. One process opens a directory once. Several processes
 /// may have it open at the same time; those that write must declare their tables alike, because
 /// each maintains the indexes that it knows.
 #[derive(Clone)]
@@ -34,7 +34,19 @@ pub(crate) struct Inner {
     /// The thread that holds the write transaction.
     writer: Mutex<Option<ThreadId>>,
     /// The tables that have been opened, and how they were declared.
-    tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<Tables>)>>,
+    tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
+    /// How many tables have been opened.
+    opened: AtomicU64,
+}
+
+/// A table in use: what its repositories share.
+pub(crate) struct OpenTable {
+    pub(crate) name: &'static str,
+    pub(crate) tables: Tables,
+    /// The [`Inner::id`] of its store.
+    pub(crate) store: u64,
+    /// The [`Inner::opened`] of its store once it was open.
+    pub(crate) opened: u64,
 }
 
 impl Store {
@@ -67,14 +79,8 @@ impl Store {
     fn new(engine: Engine) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self {
-            inner: Arc::new(Inner {
-                engine,
-                id,
-                writer: Mutex::default(),
-                tables: Mutex::default(),
-            }),
-        }
+        let (writer, tables, opened) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Self { inner: Arc::new(Inner { engine, id, writer, tables, opened }) }
     }
 
     /// Begins a read transaction: a snapshot of the store as the last commit left it, which
@@ -86,7 +92,7 @@ impl Store {
     ///
     /// [`Error::TooManyReaders`], [`Error::Engine`].
     pub fn read(&self) -> Result<ReadTxn<'_>> {
-        Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id))
+        self.inner.begin(Engine::read)
     }
 
     /// Begins the write transaction. There is one at a time in a store; others wait for it.
@@ -98,7 +104,7 @@ impl Store {
     /// [`Error::WriteInProgress`] when this thread has one already, [`Error::Engine`].
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.refuse_nested_write()?;
-        let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id);
+        let txn = self.inner.begin(Engine::write)?;
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }
 
@@ -142,7 +148,7 @@ impl Inner {
         &self,
         schema: &'static TableSchema,
         open: impl FnOnce(&Engine) -> Result<Tables>,
-    ) -> Result<Arc<Tables>> {
+    ) -> Result<Arc<OpenTable>> {
         let declared = TableRecord::of(schema, |_| "");
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((other, used)) = tables.get(schema.name)
@@ -158,9 +164,24 @@ impl Inner {
                           other's repositories first",
             });
         }
-        let opened = Arc::new(open(&self.engine)?);
-        tables.insert(schema.name, (declared, Arc::downgrade(&opened)));
-        Ok(opened)
+        let opened = open(&self.engine)?;
+        let table = Arc::new(OpenTable {
+            name: schema.name,
+            tables: opened,
+            store: self.id,
+            opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
+        });
+        tables.insert(schema.name, (declared, Arc::downgrade(&table)));
+        Ok(table)
+    }
+
+    fn begin<'s>(
+        &'s self,
+        begin: impl FnOnce(&'s Engine) -> Result<engine::Txn<'s>>,
+    ) -> Result<ReadTxn<'s>> {
+        // Before the transaction, so that it knows all the tables that were open by then.
+        let opened = self.opened.load(Ordering::Acquire);
+        Ok(ReadTxn::new(begin(&self.engine)?, self.id, opened))
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<ThreadId>> {

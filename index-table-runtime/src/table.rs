@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use crate::{
-    engine::{Read, Tables, Write, Writer},
+    engine::{Read, Write, Writer},
     entity::{Entity, IndexEntry},
     error::{Error, Result},
     key::{Key, KeyBuf},
@@ -9,7 +9,7 @@ use crate::{
     row,
     scan::{Bounds, Position, Query, Scan},
     schema::{Comparison, Source, TableRecord},
-    store::Store,
+    store::{OpenTable, Store},
     txn::{ReadTxn, Scratch, WriteTxn},
 };
 
@@ -18,8 +18,7 @@ const BUILD_BATCH: u64 = 1024;
 
 /// A table: its facts and its indexes. What generated repositories are made of.
 pub struct Table<R> {
-    tables: Arc<Tables>,
-    store: Store,
+    open: Arc<OpenTable>,
     row: PhantomData<fn() -> R>,
 }
 
@@ -33,9 +32,9 @@ impl<R: Entity> Table<R> {
     pub fn open(store: &Store) -> Result<Self> {
         // The thread may hold a write transaction, which `open_table` would wait for.
         store.refuse_nested_write()?;
-        let tables =
+        let open =
             store.inner.open_once(R::TABLE, |engine| engine.open_table(R::TABLE, prepare::<R>))?;
-        Ok(Self { tables, store: store.clone(), row: PhantomData })
+        Ok(Self { open, row: PhantomData })
     }
 
     /// The row with this primary key.
@@ -46,7 +45,7 @@ impl<R: Entity> Table<R> {
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
         let mut primary_key = KeyBuf::new();
         R::Key::encode(key, &mut primary_key);
-        let reader = txn.reader(&self.tables, self.store.inner.id, R::TABLE.name)?;
+        let reader = txn.reader(&self.open)?;
         txn.session.count_fact();
         let Some(bytes) = reader.fact(primary_key.as_bytes())? else { return Ok(None) };
         decode(bytes, primary_key.as_bytes()).map(Some)
@@ -71,7 +70,7 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
     ) -> Scan<'txn, E> {
-        let reader = txn.reader(&self.tables, self.store.inner.id, R::TABLE.name);
+        let reader = txn.reader(&self.open);
         Scan::new(reader, &txn.session, bounds)
     }
 
@@ -163,19 +162,19 @@ impl<R: Entity> Table<R> {
         &'t self,
         txn: &'t mut WriteTxn<'s>,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch)> {
-        txn.writer(&self.tables, self.store.inner.id, R::TABLE.name)
+        txn.writer(&self.open)
     }
 }
 
 impl<R> Clone for Table<R> {
     fn clone(&self) -> Self {
-        Self { tables: Arc::clone(&self.tables), store: self.store.clone(), row: PhantomData }
+        Self { open: Arc::clone(&self.open), row: PhantomData }
     }
 }
 
 impl<R> fmt::Debug for Table<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Table").field("store", &self.store).finish_non_exhaustive()
+        f.debug_tuple("Table").field(&self.open.name).finish()
     }
 }
 
@@ -241,15 +240,14 @@ fn duplicate<R: Entity>(new: &Image) -> Error {
 fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<()> {
     let table = R::TABLE.name;
     let declared = TableRecord::of(R::TABLE, |index| writer.layout(index));
-    let build = match writer.record()? {
-        Some(stored) => match TableRecord::decode(table, &stored)?.compare(&declared, table)? {
+    let build = if let Some(stored) = writer.record()? {
+        match TableRecord::decode(table, &stored)?.compare(&declared, table)? {
             Comparison::Same => return Ok(()),
             Comparison::Build(indexes) => indexes,
-        },
-        None => {
-            refuse_foreign_rows::<R>(writer)?;
-            (0..R::TABLE.indexes.len()).collect()
         }
+    } else {
+        refuse_foreign_rows::<R>(writer)?;
+        (0..R::TABLE.indexes.len()).collect()
     };
     for &index in &build {
         writer.clear(index)?;

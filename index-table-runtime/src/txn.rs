@@ -1,11 +1,11 @@
 use std::{cell::Cell, fmt, ops::Deref};
 
 use crate::{
-    engine::{Reader, Tables, Txn, Writer},
+    engine::{Reader, Txn, Writer},
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
-    store::WriterGuard,
+    store::{OpenTable, WriterGuard},
 };
 
 /// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
@@ -13,7 +13,9 @@ use crate::{
 /// What scans borrow lives as long as it. It may be sent to another thread.
 pub struct ReadTxn<'s> {
     engine: Txn<'s>,
+    /// The store's id, and how many tables were open when the transaction began.
     store: u64,
+    opened: u64,
     pub(crate) session: Session,
 }
 
@@ -50,8 +52,8 @@ pub struct Stats {
 }
 
 impl<'s> ReadTxn<'s> {
-    pub(crate) fn new(engine: Txn<'s>, store: u64) -> Self {
-        Self { engine, store, session: Session::default() }
+    pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
+        Self { engine, store, opened, session: Session::default() }
     }
 
     /// How the queries of this transaction were answered: a covered query leaves `facts` as it
@@ -63,14 +65,21 @@ impl<'s> ReadTxn<'s> {
         Stats { entries: self.session.entries.get(), facts: self.session.facts.get() }
     }
 
-    pub(crate) fn reader<'t>(
-        &'t self,
-        tables: &'t Tables,
-        store: u64,
-        table: &'static str,
-    ) -> Result<Reader<'t>> {
-        let reader = self.engine.reader(tables).filter(|_| self.store == store);
-        reader.ok_or(Error::WrongStore { table })
+    pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
+        self.check(table)?;
+        self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.name })
+    }
+
+    /// An engine's handles are good for the transactions of its store that began later.
+    #[inline]
+    fn check(&self, table: &OpenTable) -> Result<()> {
+        if self.store != table.store {
+            return Err(Error::WrongStore { table: table.name });
+        }
+        if self.opened < table.opened {
+            return Err(Error::SnapshotTooOld { table: table.name });
+        }
+        Ok(())
     }
 }
 
@@ -117,13 +126,11 @@ impl<'s> WriteTxn<'s> {
 
     pub(crate) fn writer<'t>(
         &'t mut self,
-        tables: &'t Tables,
-        store: u64,
-        table: &'static str,
+        table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch)> {
-        let same = self.read.store == store;
-        let writer = self.read.engine.writer(tables).filter(|_| same);
-        Ok((writer.ok_or(Error::WrongStore { table })?, &mut self.scratch))
+        self.read.check(table)?;
+        let writer = self.read.engine.writer(&table.tables);
+        Ok((writer.ok_or(Error::WrongStore { table: table.name })?, &mut self.scratch))
     }
 }
 
