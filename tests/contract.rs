@@ -86,6 +86,13 @@ fn storing() -> TestResult {
         customers.insert(txn, &alice)
     });
     assert!(failed.is_err());
+    assert_eq!(customers.get(&store.read()?, 8)?.as_ref(), Some(&bob), "rolled back");
+
+    let own: Result<(), Box<dyn std::error::Error>> = store.try_transaction(|txn| {
+        customers.delete(txn, 8)?;
+        Err("changed my mind".into())
+    });
+    assert_eq!(own.map_err(|error| error.to_string()), Err("changed my mind".to_owned()));
     assert_eq!(customers.get(&store.read()?, 8)?, Some(bob), "rolled back");
     Ok(())
 }

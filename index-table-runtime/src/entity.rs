@@ -60,6 +60,27 @@ impl<R: Entity> IndexEntry<'_> for R {
     }
 }
 
+/// What the entries of a scan carry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// The row: they are facts.
+    Fact,
+    /// The row, in the fact's bytes.
+    FullEntry { version: u32 },
+    /// Included fields or nothing.
+    Entry,
+}
+
+impl Form {
+    pub(crate) fn of(schema: &TableSchema, source: Source) -> Self {
+        match schema.index(source).map(|index| index.strategy) {
+            None => Self::Fact,
+            Some(Strategy::Full) => Self::FullEntry { version: schema.version },
+            Some(Strategy::Normalized | Strategy::Partial(_)) => Self::Entry,
+        }
+    }
+}
+
 /// Reads the parts of one index entry: key fields, primary key fields, and what is carried, each
 /// in order.
 #[derive(Debug, Clone, Copy)]
@@ -70,17 +91,20 @@ pub struct EntryReader<'txn> {
 }
 
 impl<'txn> EntryReader<'txn> {
+    #[inline]
     pub(crate) fn new(
         entry: RawEntry<'txn>,
-        schema: &TableSchema,
-        source: Source,
+        form: Form,
         unescaped: &'txn Unescaped,
     ) -> Result<Self, DecodeError> {
-        let full = schema.index(source).is_some_and(|index| index.strategy == Strategy::Full);
+        let data = match form {
+            Form::FullEntry { version } => row::body(entry.data, version)?,
+            Form::Fact | Form::Entry => entry.data,
+        };
         Ok(Self {
             key: KeyReader::new(entry.key, unescaped),
             primary_key: KeyReader::new(entry.primary_key, unescaped),
-            data: if full { row::body(entry.data, schema.version)? } else { entry.data },
+            data,
         })
     }
 

@@ -118,13 +118,24 @@ impl Store {
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
-    /// `body` has no effects but through the transaction, as far as the store can help it: it may
-    /// be run more than once.
+    /// `body` should have no effects but through the transaction: it may be run more than once.
+    /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
     /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
-    pub fn transaction<T, E: From<Error>>(
+    pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
+        self.try_transaction(body)
+    }
+
+    /// As [`transaction`](Store::transaction), with an error of your own.
+    ///
+    /// The error's type is often to be named: `Ok::<_, MyError>(value)`.
+    ///
+    /// # Errors
+    ///
+    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
+    pub fn try_transaction<T, E: From<Error>>(
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {

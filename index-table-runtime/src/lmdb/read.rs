@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     key::{DecodeError, MAX_KEY_LEN},
     scan::{Bounds, Query},
-    schema::{IndexSchema, Source},
+    schema::{IndexSchema, Source, TableSchema},
 };
 
 /// Reads one table in one transaction.
@@ -98,29 +98,43 @@ impl<'t> Reader<'t> {
         Ok(Walk { engine: self.engine, steps, bounds })
     }
 
+    #[cold]
     fn corrupt(self, source: Source, key: &[u8], error: DecodeError) -> Error {
         let schema = self.tables.schema;
         error.at(schema.name, schema.index_name(source), schema.show_key(source, key))
     }
+}
 
-    /// The parts of an entry that is stored by itself.
+/// How the parts of an entry that is stored by itself are told from one another: what is the same
+/// for all entries of a scan, looked up once.
+#[derive(Clone, Copy)]
+struct Parts {
+    schema: &'static TableSchema,
+    /// `None`: the fact table.
+    index: Option<&'static IndexSchema>,
+    /// The length of a primary key, where it is fixed.
+    primary_key: Option<usize>,
+}
+
+impl Parts {
+    fn of(schema: &'static TableSchema, source: Source) -> Self {
+        Self { schema, index: schema.index(source), primary_key: schema.fixed_primary_key() }
+    }
+
     #[inline]
-    fn entry(
-        self,
-        source: Source,
-        key: &'t [u8],
-        value: &'t [u8],
-    ) -> Result<RawEntry<'t>, DecodeError> {
-        let schema = self.tables.schema;
-        let Some(index) = schema.index(source) else {
+    fn entry<'t>(self, key: &'t [u8], value: &'t [u8]) -> Result<RawEntry<'t>, DecodeError> {
+        let Some(index) = self.index else {
             return Ok(RawEntry { key: &[], primary_key: key, data: value });
         };
         if index.unique {
-            let at = schema.primary_key_len(value)?;
+            let at = match self.primary_key {
+                Some(len) => len,
+                None => self.schema.primary_key_len(value)?,
+            };
             let (primary_key, data) = value.split_at_checked(at).ok_or(DecodeError::Short)?;
             return Ok(RawEntry { key, primary_key, data });
         }
-        let at = match schema.fixed_primary_key() {
+        let at = match self.primary_key {
             Some(len) => key.len().checked_sub(len).ok_or(DecodeError::Short)?,
             None => index.key_len(key)?,
         };
@@ -147,7 +161,8 @@ impl<'t> Read<'t> for Reader<'t> {
         let source = Source::Index(index);
         // `get` gives no key back, and the caller's doesn't live as long as the page.
         let Some(value) = self.get(self.database(source)?, key)? else { return Ok(None) };
-        self.entry(source, &[], value).map(Some).map_err(|error| self.corrupt(source, key, error))
+        let parts = Parts::of(self.tables.schema, source);
+        parts.entry(&[], value).map(Some).map_err(|error| self.corrupt(source, key, error))
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
@@ -160,7 +175,12 @@ impl<'t> Read<'t> for Reader<'t> {
                 let (_, index) = self.index(position)?;
                 Kind::Blocks(BlockEntries::new(self, index, primary_key, query)?)
             }
-            _ => Kind::Single { reader: self, source, walk: self.walk(query)? },
+            _ => Kind::Single {
+                reader: self,
+                source,
+                parts: Parts::of(self.tables.schema, source),
+                walk: self.walk(query)?,
+            },
         }))
     }
 
@@ -248,7 +268,7 @@ pub(crate) struct Entries<'t>(Kind<'t>);
 
 enum Kind<'t> {
     /// Each entry by itself.
-    Single { reader: Reader<'t>, source: Source, walk: Walk<'t> },
+    Single { reader: Reader<'t>, source: Source, parts: Parts, walk: Walk<'t> },
     /// Entries packed in blocks.
     Blocks(BlockEntries<'t>),
 }
@@ -259,11 +279,12 @@ impl<'t> Iterator for Entries<'t> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Kind::Single { reader, source, walk } => Some(walk.next()?.and_then(|(key, value)| {
-                reader
-                    .entry(*source, key, value)
-                    .map_err(|error| reader.corrupt(*source, key, error))
-            })),
+            Kind::Single { reader, source, parts, walk } => match walk.next()? {
+                Ok((key, value)) => Some(
+                    parts.entry(key, value).map_err(|error| reader.corrupt(*source, key, error)),
+                ),
+                Err(error) => Some(Err(error)),
+            },
             Kind::Blocks(entries) => entries.next(),
         }
     }

@@ -2,12 +2,12 @@ use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use crate::{
     engine::{self, RawEntry, Read, Reader},
-    entity::{Entity, EntryReader, IndexEntry},
+    entity::{Entity, EntryReader, Form, IndexEntry},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
     row,
     scan::Query,
-    schema::{Source, Strategy, TableSchema},
+    schema::{Source, TableSchema},
     txn::Session,
 };
 
@@ -19,6 +19,7 @@ pub(super) struct Raw<'txn> {
     failure: Option<Error>,
     schema: &'static TableSchema,
     source: Source,
+    form: Form,
     session: &'txn Session,
     /// How many more entries may come.
     left: u64,
@@ -36,7 +37,8 @@ impl<'txn> Raw<'txn> {
             Ok(running) => (Some(running), None),
             Err(error) => (None, Some(error)),
         };
-        Self { running, failure, schema, source, session, left }
+        let form = Form::of(schema, source);
+        Self { running, failure, schema, source, form, session, left }
     }
 
     /// What an entry that can't be decoded, or leads nowhere, is reported as.
@@ -78,11 +80,7 @@ impl<'txn> Raw<'txn> {
 
     /// The row of an entry.
     fn row<R: Entity>(&self, entry: RawEntry<'txn>) -> Result<R, Failure> {
-        let carried = match self.schema.index(self.source) {
-            None => true,
-            Some(index) => index.strategy == Strategy::Full,
-        };
-        if carried {
+        if let Form::Fact | Form::FullEntry { .. } = self.form {
             return Ok(row::decode(entry.data)?);
         }
         let Some((reader, _)) = &self.running else { return Err(Failure::dangling()) };
@@ -174,7 +172,7 @@ iterator! {
     /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
     /// error.
     Entries, E, |raw, entry| {
-        Ok(E::decode(EntryReader::new(entry, raw.schema, raw.source, &raw.session.unescaped)?)?)
+        Ok(E::decode(EntryReader::new(entry, raw.form, &raw.session.unescaped)?)?)
     }
 }
 

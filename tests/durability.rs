@@ -1,0 +1,114 @@
+//! A process that is killed loses nothing that it was told is committed, and leaves nothing half
+//! done.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use index_table::{IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+const CHILD: &str = "INDEX_TABLE_DURABILITY_CHILD";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(batch)]
+#[index(batch, state, name = "state", include = [note])]
+#[index(code, unique)]
+struct Job {
+    #[primary_key]
+    id: u64,
+    batch: u32,
+    state: u8,
+    code: u64,
+    note: String,
+}
+
+/// Rows written in one transaction.
+const BATCH: u64 = 20;
+
+fn job(id: u64) -> Job {
+    let batch = (id / BATCH) as u32;
+    Job { id, batch, state: 0, code: !id, note: format!("job {id}") }
+}
+
+/// Writes batch after batch, and says so once each is committed: a new batch, and a change of all
+/// rows of the one before.
+fn write_until_killed(path: &Path) -> TestResult {
+    let store = Store::open(path)?;
+    let jobs = JobRepository::open(&store)?;
+    let first = jobs.all(&store.read()?).count()? / BATCH;
+    for batch in first.. {
+        store.transaction(|txn| {
+            let ids = batch * BATCH..(batch + 1) * BATCH;
+            ids.clone().try_for_each(|id| jobs.insert(txn, &job(id)))?;
+            if batch > 0 {
+                for id in ids {
+                    jobs.update(txn, id - BATCH, |job| job.state += 1)?;
+                }
+            }
+            Ok(())
+        })?;
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{batch}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_committed_survives_a_kill() -> TestResult {
+    if let Some(path) = std::env::var_os(CHILD) {
+        return write_until_killed(path.as_ref());
+    }
+    let dir = tempfile::tempdir()?;
+    for round in 0..12_u64 {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "what_was_committed_survives_a_kill", "--nocapture"])
+            .env(CHILD, dir.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        let mut committed = None;
+        // A moment that has nothing to do with the commits, a little later each time.
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(40 + round * 7));
+            child.kill().and_then(|()| child.wait())
+        });
+        for line in lines {
+            committed = line?.parse::<u64>().ok().or(committed);
+        }
+        killer.join().map_err(|_| "the killer panicked")??;
+
+        let store = Store::open(dir.path())?;
+        let jobs = JobRepository::open(&store)?;
+        let txn = store.read()?;
+        let rows: Vec<Job> = jobs.all(&txn).rows().collect::<Result<_, _>>()?;
+        let batches = rows.len() as u64 / BATCH;
+        assert_eq!(rows.len() as u64 % BATCH, 0, "a batch is there as a whole");
+        assert!(committed.is_none_or(|batch| batch < batches), "{committed:?} of {batches}");
+        for row in &rows {
+            let state = u8::from(u64::from(row.batch) + 1 < batches);
+            assert_eq!(row, &Job { state, ..job(row.id) });
+            assert_eq!(jobs.get_by_code(&txn, row.code)?.as_ref(), Some(row));
+        }
+        for batch in 0..batches as u32 {
+            let own: Vec<_> = rows.iter().filter(|row| row.batch == batch).cloned().collect();
+            let found: Vec<_> = jobs.find_by_batch(&txn, batch).rows().collect::<Result<_, _>>()?;
+            assert_eq!(found, own);
+        }
+        let entries: Vec<_> = jobs.by_state(&txn).entries().collect::<Result<_, _>>()?;
+        let expected = rows.iter().map(|row| (row.batch, row.state, row.id, row.note.as_str()));
+        let found = entries.iter().map(|entry| (entry.batch, entry.state, entry.id, entry.note));
+        assert!(found.eq(expected));
+        assert_eq!(jobs.by_code(&txn).count()?, rows.len() as u64);
+    }
+    let store = Store::open(dir.path())?;
+    let jobs = JobRepository::open(&store)?;
+    assert!(jobs.all(&store.read()?).count()? > 0, "some rounds got as far as a commit");
+    Ok(())
+}
