@@ -335,3 +335,19 @@ fn movies_says_what_is_wrong_with_its_argument() -> TestResult {
     );
     Ok(())
 }
+
+#[test]
+fn the_readme_shows_a_program_that_runs() -> TestResult {
+    let readme = include_str!("../README.md");
+    let (_, program) = include_str!("../examples/readme.rs")
+        .split_once("\n\n")
+        .ok_or("the example has a line of documentation, and then the program")?;
+    assert_prints(readme, program);
+    let dir = tempfile::tempdir()?;
+    for _ in 0..2 {
+        let output = Command::new(self::program("readme")?).current_dir(dir.path()).output()?;
+        assert_eq!(String::from_utf8(output.stdout)?, "7 Smith 555-0107\n");
+    }
+    assert!(dir.path().join("data/shop/data.mdb").exists());
+    Ok(())
+}
