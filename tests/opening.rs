@@ -192,6 +192,17 @@ fn repositories_dont_keep_a_store_open() -> TestResult {
 }
 
 #[test]
+fn handles_go_where_services_need_them() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    fn sent<T: Send>() {}
+    shared::<Store>();
+    shared::<plain::PersonRepository>();
+    sent::<index_table::ReadTxn<'_>>();
+    sent::<Error>();
+    sent::<index_table::Cursor>();
+}
+
+#[test]
 fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
     let dir = tempfile::tempdir()?;
     let open = |size| Store::options().map_size(size).open(dir.path());

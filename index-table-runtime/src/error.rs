@@ -8,6 +8,39 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What can go wrong, with the table, the index and the key where there is one.
 ///
 /// Keys are shown decoded, as `7` or `("Redmond", "Smith")`.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Error, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(email, unique)]
+/// struct User {
+///     #[primary_key]
+///     id: u32,
+///     email: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// let users = UserRepository::open(&store)?;
+/// let mut txn = store.write()?;
+/// users.insert(&mut txn, &User { id: 1, email: "a@example.com".into() })?;
+/// match users.insert(&mut txn, &User { id: 2, email: "a@example.com".into() }) {
+///     Err(Error::UniqueViolation { index: "email", key, holder, .. }) => {
+///         assert_eq!((key.as_str(), holder.as_str()), ("\"a@example.com\"", "1"));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// // Nothing of the second user was written, and the transaction goes on.
+/// users.insert(&mut txn, &User { id: 2, email: "b@example.com".into() })?;
+/// txn.commit()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

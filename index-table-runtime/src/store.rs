@@ -22,6 +22,39 @@ use crate::{
 /// repositories don't keep it open. One process opens a directory once. Several processes
 /// may have it open at the same time; those that write must declare their tables alike, because
 /// each maintains the indexes that it knows.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Durability, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// struct Counter {
+///     #[primary_key]
+///     name: String,
+///     value: u64,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::options().durability(Durability::Relaxed).open(dir.path().join("counters"))?;
+/// let counters = CounterRepository::open(&store)?;
+///
+/// // A transaction by hand ...
+/// let mut txn = store.write()?;
+/// counters.insert(&mut txn, &Counter { name: "visits".into(), value: 0 })?;
+/// txn.commit()?;
+///
+/// // ... or by closure: committed if it returns `Ok`.
+/// let value = store.transaction(|txn| {
+///     counters.update(txn, "visits", |counter| counter.value += 1)?;
+///     Ok(counters.get(txn, "visits")?.map(|counter| counter.value))
+/// })?;
+/// assert_eq!(value, Some(1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,

@@ -1,4 +1,4 @@
-use std::{cell::Cell, fmt, ops::Deref};
+use std::{cell::Cell, fmt, marker::PhantomData, ops::Deref};
 
 use crate::{
     engine::{Reader, Txn, Writer},
@@ -10,7 +10,12 @@ use crate::{
 
 /// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
 ///
-/// What scans borrow lives as long as it. It may be sent to another thread.
+/// What scans borrow lives as long as it. It may be sent to another thread, and not be shared:
+///
+/// ```compile_fail,E0277
+/// fn shared<T: Sync>() {}
+/// shared::<index_table::ReadTxn<'_>>();
+/// ```
 pub struct ReadTxn<'s> {
     engine: Txn<'s>,
     /// The store's id, and how many tables were open when the transaction began.
@@ -60,6 +65,35 @@ impl<'s> ReadTxn<'s> {
     /// is, one that follows references adds one for each row.
     ///
     /// Always on; it costs an addition for each entry.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Redmond".into() }))?;
+    ///
+    /// let txn = store.read()?;
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").entries().count(), 1);
+    /// assert_eq!((txn.stats().entries, txn.stats().facts), (1, 0)); // from the index alone
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").rows().count(), 1);
+    /// assert_eq!((txn.stats().entries, txn.stats().facts), (2, 1)); // with a second look-up
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats { entries: self.session.entries.get(), facts: self.session.facts.get() }
@@ -83,6 +117,13 @@ impl<'s> ReadTxn<'s> {
     }
 }
 
+#[expect(unsafe_code, reason = "one variant inside is not `Send`, and is never there")]
+// SAFETY: everything in it is `Send` but the writing kind of an engine's transaction. `Store::read`
+// makes only the other kind. A `WriteTxn` has the writing kind, is not `Send` itself, and hands its
+// `ReadTxn` out by shared reference only, which is not `Send` either, since a `ReadTxn` is not
+// `Sync`.
+unsafe impl Send for ReadTxn<'_> {}
+
 impl fmt::Debug for ReadTxn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadTxn").field("store", &self.store).finish_non_exhaustive()
@@ -93,11 +134,20 @@ impl fmt::Debug for ReadTxn<'_> {
 ///
 /// It reads what it has written: wherever a `&ReadTxn` is taken, a `&WriteTxn` is too. Dropped
 /// without [`commit`](WriteTxn::commit), it has changed nothing.
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// fn sent<T: Send>() {}
+/// sent::<index_table::WriteTxn<'_>>();
+/// ```
 pub struct WriteTxn<'s> {
     read: ReadTxn<'s>,
     scratch: Scratch,
     /// Behind the transaction, so that it is dropped after it.
     _guard: WriterGuard<'s>,
+    /// LMDB's write transaction belongs to its thread.
+    not_send: PhantomData<*const ()>,
 }
 
 /// Buffers that every operation of the transaction uses again.
@@ -109,7 +159,7 @@ pub(crate) struct Scratch {
 
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
-        Self { read, scratch: Scratch::default(), _guard: guard }
+        Self { read, scratch: Scratch::default(), _guard: guard, not_send: PhantomData }
     }
 
     /// Makes everything that the transaction has written visible, all at once, and durable as the

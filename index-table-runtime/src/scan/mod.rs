@@ -33,6 +33,49 @@ use iter::Raw;
 /// is collected, and memory does not grow with the answer.
 ///
 /// `E` is the entry struct of the index, or the row for the fact table.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[index(town, name)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+///     name: String,
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+/// store.transaction(|txn| {
+///     for (id, name) in [(1, "Smith"), (2, "Jones"), (3, "Brown")] {
+///         people.insert(txn, &Person { id, town: "Redmond".into(), name: name.into() })?;
+///     }
+///     Ok(())
+/// })?;
+///
+/// let txn = store.read()?;
+/// let in_redmond = || people.find_by_town(&txn, "Redmond");
+/// assert_eq!(in_redmond().count()?, 3);
+/// assert_eq!(in_redmond().keys().collect::<Result<Vec<u32>, _>>()?, [3, 2, 1]);
+/// assert_eq!(in_redmond().rev().first()?.map(|row| row.name), Some("Smith".to_owned()));
+/// for entry in in_redmond().limit(2).entries() {
+///     let PersonByTownName { town, name, id } = entry?; // borrowed from the snapshot
+///     println!("{town} {name} {id}");
+/// }
+///
+/// let page = in_redmond().page(2)?;
+/// let cursor = page.next.ok_or("there is a third one")?;
+/// assert_eq!(in_redmond().after(&cursor).page(2)?.items[0].id, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a scan does nothing until it is asked for rows, entries, keys or a count"]
 pub struct Scan<'txn, E> {
     reader: Result<Reader<'txn>>,
