@@ -190,6 +190,35 @@ fn blocks_are_filled_and_split() -> TestResult {
     Ok(())
 }
 
+/// A block that empties gives its place to the next one, whichever way it was found.
+#[test]
+fn an_empty_first_block_is_replaced() -> TestResult {
+    for other_town_before in [false, true] {
+        let dir = tempfile::tempdir()?;
+        {
+            let store = store(dir.path())?;
+            let citizens = CitizenRepository::open(&store)?;
+            store.transaction(|txn| {
+                (0..=256)
+                    .try_for_each(|id| citizens.insert(txn, &Citizen { id, town: "Oz".into() }))?;
+                (0..=254).try_for_each(|id| citizens.delete(txn, id).map(drop))?;
+                if other_town_before {
+                    // A key of its own: the next change expects another one.
+                    citizens.insert(txn, &Citizen { id: 999, town: "Rome".into() })?;
+                }
+                citizens.delete(txn, 255).map(drop)
+            })?;
+            let txn = store.read()?;
+            let ids = citizens.find_by_town(&txn, "Oz").keys().collect::<Result<Vec<_>, _>>()?;
+            assert_eq!(ids, [256]);
+        }
+        let blocks = dump(dir.path())?.remove("people.town").unwrap_or_default();
+        assert_eq!(blocks.first(), Some(&(b"Oz\0".to_vec(), vec![1, 0])));
+        assert_eq!(blocks.len(), 1 + usize::from(other_town_before));
+    }
+    Ok(())
+}
+
 /// A file that an earlier build wrote.
 #[test]
 fn an_old_file_opens() -> TestResult {

@@ -118,22 +118,23 @@ pub(super) struct Scratch {
     packed: Vec<u8>,
 }
 
-/// What the next insert into an index is likely to meet, from what the last one met.
+/// What the next change of an index is likely to meet, from what the last insert met.
 ///
-/// Most indexes have either hardly any key twice or hardly any key once, and the two ways to
-/// insert differ by a descent. Only speed depends on it.
+/// Most indexes have either hardly any key twice or hardly any key once, and there is a way for
+/// each that saves a descent. Only speed depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
-    new_key: AtomicBool,
+    single_rows: AtomicBool,
 }
 
 impl Forecast {
-    fn new_key(&self) -> bool {
-        self.new_key.load(Ordering::Relaxed)
+    /// Keys have one row each.
+    fn single_rows(&self) -> bool {
+        self.single_rows.load(Ordering::Relaxed)
     }
 
-    fn learn(&self, new_key: bool) {
-        self.new_key.store(new_key, Ordering::Relaxed);
+    fn learn(&self, single_rows: bool) {
+        self.single_rows.store(single_rows, Ordering::Relaxed);
     }
 }
 
@@ -150,7 +151,7 @@ pub(super) fn insert(
     primary_key: &[u8],
     Scratch { at, found, packed }: &mut Scratch,
 ) -> heed::Result<()> {
-    if forecast.new_key() {
+    if forecast.single_rows() {
         if database.get_or_put(txn, key, primary_key)?.is_none() {
             return Ok(());
         }
@@ -189,11 +190,15 @@ pub(super) fn insert(
 /// Removes a primary key from an index key; `false`: it was not there.
 pub(super) fn remove(
     database: &Database<'_>,
+    forecast: &Forecast,
     txn: &mut RwTxn<'_>,
     key: &[u8],
     primary_key: &[u8],
     Scratch { at, found, packed }: &mut Scratch,
 ) -> heed::Result<bool> {
+    if forecast.single_rows() && remove_single(database, txn, key, primary_key, found, packed)? {
+        return Ok(true);
+    }
     join(at, key, primary_key);
     let mut range =
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
@@ -222,6 +227,42 @@ pub(super) fn remove(
     Ok(true)
 }
 
+/// Removes the first block of a key if the primary key is all there is in it; `false`: it is not,
+/// and nothing has changed.
+///
+/// The cursor that stands on the block goes on to the next one, which would have to take its
+/// place.
+fn remove_single(
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    primary_key: &[u8],
+    found: &mut Vec<u8>,
+    packed: &mut Vec<u8>,
+) -> heed::Result<bool> {
+    let mut range = database.range_mut(txn, &(Bound::Included(key), Bound::Unbounded))?;
+    match range.next().transpose()? {
+        Some((physical, block)) if physical == key && block == primary_key => {}
+        _ => return Ok(false),
+    }
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: nothing borrowed from the database is alive: `key` and `primary_key` are the
+    // caller's.
+    unsafe {
+        range.del_current()?;
+    }
+    match range.next().transpose()? {
+        Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
+            refill(found, physical);
+            refill(packed, block);
+        }
+        _ => return Ok(true),
+    }
+    drop(range);
+    promote(database, txn, key, found, packed)?;
+    Ok(true)
+}
+
 /// Moves the block behind the first one, which is gone, to the key alone.
 fn promote_second_block(
     database: &Database<'_>,
@@ -238,7 +279,17 @@ fn promote_second_block(
         }
         _ => return Ok(()),
     }
-    database.delete(txn, found)?;
+    promote(database, txn, key, found, packed)
+}
+
+fn promote(
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    second: &[u8],
+    packed: &[u8],
+) -> heed::Result<()> {
+    database.delete(txn, second)?;
     database.put(txn, key, packed)
 }
 

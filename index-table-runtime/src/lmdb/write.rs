@@ -63,7 +63,8 @@ impl<'t, 's> Writer<'t, 's> {
                         index.database.delete(txn, scratch.joined(key, primary_key)).map(drop)
                     }
                     Layout::Blocks { .. } => {
-                        blocks::remove(&index.database, txn, key, primary_key, scratch).map(drop)
+                        let Index { database, forecast, .. } = index;
+                        blocks::remove(database, forecast, txn, key, primary_key, scratch).map(drop)
                     }
                 }
             }
