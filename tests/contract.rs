@@ -1,4 +1,4 @@
-//! The programs that the documentation promises, as they stand there.
+//! What programs rely on, from opening a store to the last page of an answer.
 
 use index_table::{Cursor, Durability, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
@@ -148,6 +148,18 @@ fn asking() -> TestResult {
     assert_eq!(n, 4);
     let ids = customers.find_by_town(&txn, "Redmond").keys().collect::<Result<Vec<u64>, _>>()?;
     assert_eq!(ids, [7, 8, 9, 10]);
+
+    let last = customers
+        .by_last_name(&txn) // a whole index, in key order
+        .rev()
+        .limit(10)
+        .rows();
+    assert_eq!(last.count(), 5);
+    let page = customers.find_by_town(&txn, "Redmond").page(20)?;
+    assert_eq!((page.items.as_slice(), page.next), (&people[..4], None));
+    let page = customers.find_by_town(&txn, "Redmond").page(2)?;
+    let next = customers.find_by_town(&txn, "Redmond").after(&page.next.unwrap()).page(20)?;
+    assert_eq!(next.items, people[2..4]);
 
     let page = customers.find_by_town(&txn, "Redmond").page(3)?;
     assert_eq!(page.items, people[..3]);

@@ -219,6 +219,86 @@ fn an_empty_first_block_is_replaced() -> TestResult {
     Ok(())
 }
 
+/// Damage that has to be noticed, and what the rest of the answer is.
+#[test]
+fn damage_is_where_an_answer_ends() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let damaged: [(&str, &[u8], &[u8]); 4] = [
+        // A block with half a primary key, and one without any.
+        ("people.town", b"Oslo\0", &[0, 1, 0]),
+        ("people.town", b"Pisa\0", &[]),
+        // A key that goes on behind its end.
+        ("people.town", b"Quito\0xyz", &[0, 1]),
+        // An entry in a full index with no row in it.
+        ("people.age", &[0, 0, 9], &[1, 9]),
+    ];
+    for (name, key, value) in damaged {
+        let path = dir.path().join(hex(key));
+        std::fs::create_dir(&path)?;
+        write(&path)?;
+        raw(&path, |database_name, database, txn| match database_name == name {
+            true => database.put(txn, key, value),
+            false => Ok(()),
+        })?;
+        let (store, people, _) = open(&path)?;
+        let txn = store.read()?;
+        let mut rows: Vec<_> = match name {
+            "people.town" => people.by_town(&txn).rows().collect(),
+            _ => people.by_age(&txn).rows().collect(),
+        };
+        let last = rows.pop().ok_or("no answer")?;
+        assert!(matches!(last, Err(Error::Corrupt { table: "people", .. })), "{last:?}");
+        assert!(rows.iter().all(Result::is_ok), "nothing comes after an error");
+        assert!(rows.len() < 3, "{rows:?}");
+    }
+    Ok(())
+}
+
+/// A database that has the name of a table and is none.
+#[test]
+fn foreign_databases_are_left_alone() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(20).map_size(1 << 24).open(dir.path())? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let database = opener.create_database::<Bytes, Bytes>(txn, Some("people"))?;
+        database.put(txn, b"some", b"thing")?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    drop(env);
+    let refused = open(dir.path()).map(drop);
+    assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
+    assert_eq!(dump(dir.path())?["people"], [(b"some".to_vec(), b"thing".to_vec())]);
+    Ok(())
+}
+
+#[test]
+fn files_that_are_cut_off_or_no_stores_are_refused() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    write(dir.path())?;
+    let whole = std::fs::read(dir.path().join("data.mdb"))?;
+    let page = 4096;
+    for length in [0, 17, page, 2 * page, 2 * page + 1, whole.len() / 2, whole.len() - 1] {
+        let dir = tempfile::tempdir()?;
+        std::fs::write(dir.path().join("data.mdb"), &whole[..length])?;
+        match open(dir.path()).map(drop) {
+            // LMDB takes an empty file for a new one.
+            Ok(()) => assert_eq!(length, 0),
+            Err(error) => assert!(
+                matches!(error, Error::DamagedFile { .. } | Error::Io { .. }),
+                "{length}: {error:?}"
+            ),
+        }
+    }
+    let dir = tempfile::tempdir()?;
+    std::fs::write(dir.path().join("data.mdb"), [b'x'; 20_000])?;
+    let refused = open(dir.path()).map(drop);
+    assert!(matches!(refused, Err(Error::DamagedFile { .. })), "{refused:?}");
+    Ok(())
+}
+
 /// A file that an earlier build wrote.
 #[test]
 fn an_old_file_opens() -> TestResult {

@@ -36,6 +36,17 @@ declaration!(newer, #[table(version = 2)] { town: String = "Rome".into(), age: u
 declaration!(retyped, { town: String = "Rome".into(), age: u16 = 40 });
 declaration!(longer, { town: String = "Rome".into(), age: u8 = 40, email: String = String::new() });
 
+mod other {
+    #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]
+    pub(crate) struct Other {
+        #[primary_key]
+        pub(crate) id: u32,
+    }
+}
+
+declaration!(both, #[index(town)] #[index(id, unique, name = "same")] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(one, #[index(id, unique, name = "same")] { town: String = "Rome".into(), age: u8 = 40 });
+
 fn fill(path: &Path) -> index_table::Result<()> {
     let store = Store::open(path)?;
     let people = plain::PersonRepository::open(&store)?;
@@ -76,6 +87,19 @@ fn new_indexes_are_built_and_changed_ones_rebuilt() -> TestResult {
     let txn = store.read()?;
     assert_eq!(people.find_by_town(&txn, "Rome").count()?, 2998);
     assert_eq!(people.by_age(&txn).count()?, 2999);
+    Ok(())
+}
+
+#[test]
+fn an_index_is_added_beside_a_unique_one() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = one::PersonRepository::open(&store)?;
+    store.transaction(|txn| (0..10).try_for_each(|id| people.insert(txn, &one::person(id))))?;
+    drop(people);
+    let people = both::PersonRepository::open(&store)?;
+    assert_eq!(people.find_by_town(&store.read()?, "Rome").count()?, 10);
+    assert_eq!(people.by_same(&store.read()?).count()?, 10);
     Ok(())
 }
 
@@ -145,7 +169,8 @@ fn misuse_is_an_error() -> TestResult {
     let people = plain::PersonRepository::open(&store)?;
     let txn = store.write()?;
     assert!(matches!(store.write(), Err(Error::WriteInProgress)));
-    assert!(matches!(indexed::PersonRepository::open(&store), Err(Error::WriteInProgress)));
+    assert!(plain::PersonRepository::open(&store).is_ok(), "it is open already");
+    assert!(matches!(other::OtherRepository::open(&store), Err(Error::WriteInProgress)));
     assert!(std::thread::scope(|scope| scope
         .spawn(|| store.read().is_ok())
         .join()
@@ -227,6 +252,112 @@ fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
     Ok(())
 }
 
+/// What the test of this name does in a process of its own.
+fn in_another_process(name: &str, path: &Path) -> TestResult {
+    let child = std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", name])
+        .env("INDEX_TABLE_OTHER_PROCESS", path)
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    Ok(())
+}
+
+fn as_other_process() -> Option<std::path::PathBuf> {
+    std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
+}
+
+#[test]
+fn another_process_that_declares_otherwise_is_noticed() -> TestResult {
+    if let Some(path) = as_other_process() {
+        indexed::PersonRepository::open(&Store::open(path)?)?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = plain::PersonRepository::open(&store)?;
+    store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
+    in_another_process("another_process_that_declares_otherwise_is_noticed", dir.path())?;
+    let refused = store.transaction(|txn| people.insert(txn, &plain::person(2)));
+    assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
+    assert_eq!(people.all(&store.read()?).count()?, 1, "reading goes on");
+    Ok(())
+}
+
+#[test]
+fn a_store_that_another_process_has_grown_says_so() -> TestResult {
+    if let Some(path) = as_other_process() {
+        let store = Store::options().map_size(1 << 26).open(path)?;
+        let people = plain::PersonRepository::open(&store)?;
+        store.transaction(|txn| {
+            (0..50_000).try_for_each(|id| people.put(txn, &plain::person(id)))
+        })?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(1 << 20).open(dir.path())?;
+    let _people = plain::PersonRepository::open(&store)?;
+    in_another_process("a_store_that_another_process_has_grown_says_so", dir.path())?;
+    assert!(matches!(store.read(), Err(Error::MapTooSmall { .. })));
+    drop(store);
+    let store = Store::options().map_size(1 << 26).open(dir.path())?;
+    let people = plain::PersonRepository::open(&store)?;
+    assert_eq!(people.all(&store.read()?).count()?, 50_000);
+    Ok(())
+}
+
+#[test]
+fn readers_of_processes_that_died_are_cleared() -> TestResult {
+    if let Some(path) = as_other_process() {
+        let store = Store::options().max_readers(4).open(path)?;
+        let _people = plain::PersonRepository::open(&store)?;
+        std::mem::forget([store.read()?, store.read()?]);
+        std::process::exit(0);
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().max_readers(4).open(dir.path())?;
+    let _people = plain::PersonRepository::open(&store)?;
+    for _ in 0..3 {
+        in_another_process("readers_of_processes_that_died_are_cleared", dir.path())?;
+    }
+    let _readers = [store.read()?, store.read()?, store.read()?, store.read()?];
+    Ok(())
+}
+
+#[test]
+fn one_thread_writes_at_a_time() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    for store in [Store::open(dir.path())?, Store::in_memory()] {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let txn = store.write();
+                        assert!(matches!(store.write(), Err(Error::WriteInProgress)));
+                        drop(txn);
+                    }
+                });
+            }
+        });
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_that_is_there_already_is_not_written() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = indexed::PersonRepository::open(&store)?;
+    store.transaction(|txn| people.insert(txn, &indexed::person(1)))?;
+    let bytes = || std::fs::read(dir.path().join("data.mdb"));
+    let before = bytes()?;
+    store.transaction(|txn| people.put(txn, &indexed::person(1)))?;
+    store.transaction(|txn| people.update(txn, 1, |person| person.age = 40))?;
+    assert!(bytes()? == before, "a transaction that changes nothing writes nothing");
+    store.transaction(|txn| people.update(txn, 1, |person| person.age = 41))?;
+    assert!(bytes()? != before);
+    Ok(())
+}
+
 #[test]
 fn limits_say_what_to_set() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -268,5 +399,20 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
     assert_eq!(people.find_by_town_range(&txn, "x".repeat(5000).as_str()..).rev().count()?, 0);
     assert_eq!(people.find_by_town_range(&txn, ..="x".repeat(5000).as_str()).rows().count(), 1);
     assert_eq!(people.find_by_town_starting_with(&txn, &"x".repeat(506)).rev().rows().count(), 1);
+    // Bounds of which LMDB can only be told the first 511 bytes, on both sides of the row.
+    let (row, below, above) = ("x".repeat(506), "x".repeat(505) + "w", "x".repeat(507) + "y");
+    let cut = "x".repeat(511);
+    for (range, count) in [
+        ((below.as_str(), row.as_str()), 0),
+        ((row.as_str(), above.as_str()), 1),
+        ((row.as_str(), cut.as_str()), 1),
+        ((cut.as_str(), above.as_str()), 0),
+        ((below.as_str(), cut.as_str()), 1),
+    ] {
+        let scan = || people.find_by_town_range(&txn, range.0..range.1);
+        assert_eq!(scan().rows().count(), count, "{range:?}");
+        assert_eq!(scan().rev().rows().count(), count, "{range:?}");
+        assert_eq!(scan().count()?, count as u64, "{range:?}");
+    }
     Ok(())
 }

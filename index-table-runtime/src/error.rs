@@ -166,6 +166,25 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The file is not LMDB's, or is damaged. What was found before any table was read.
+    #[error("`{path}` can't be opened: {reason}; restore the directory from a copy", path = path.display())]
+    DamagedFile {
+        /// The store's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Another process has made the store larger than this one's map.
+    #[error(
+        "another process has made the store larger than the {map_size} bytes that this one maps; \
+         open it again with a larger `Store::options().map_size(…)`"
+    )]
+    MapTooSmall {
+        /// The map size in bytes.
+        map_size: usize,
+    },
+
     /// More tables and indexes than `max_databases` allows.
     #[error(
         "the store has no room for another table or index (`max_databases` is {max_databases}); \

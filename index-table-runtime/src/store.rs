@@ -80,18 +80,32 @@ pub(crate) struct OpenTable {
     pub(crate) store: u64,
     /// The [`Inner::opened`] of its store once it was open.
     pub(crate) opened: u64,
+    /// Its record in the catalog.
+    pub(crate) record: Vec<u8>,
+    /// How many rows have been written and read back for a test.
+    pub(crate) tried: AtomicU64,
 }
 
 impl Store {
     /// Opens the store in the directory `path`, which is created if it is not there, with the
     /// default [`Options`].
     ///
-    /// LMDB maps the files in the directory into memory: they must not be changed by anything
-    /// but LMDB while they are open, and must not be on a network file system.
+    /// # What it assumes about the files
+    ///
+    /// LMDB maps `data.mdb` into memory and trusts it. While it is open, nothing but LMDB may
+    /// write to the files in the directory, shorten them or remove them, and the directory is not
+    /// on a network file system. A file that was cut off or is not LMDB's is recognized when it is
+    /// opened; one that is damaged inside may give wrong answers, and if it is cut while it is
+    /// open, the operating system ends the process. As for `mmap` in general, no program can keep
+    /// another one from doing that, so a function that is `unsafe` for this reason could never be
+    /// called soundly: like other stores that are mapped, this one is a safe function for a
+    /// directory that is the program's own. What this crate can see to, it does: a directory is
+    /// opened once in a process, and transactions can't be used with other stores or, to write,
+    /// on other threads.
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyOpen`], [`Error::Io`], [`Error::Engine`].
+    /// [`Error::AlreadyOpen`], [`Error::DamagedFile`], [`Error::Io`], [`Error::Engine`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }
@@ -136,17 +150,9 @@ impl Store {
     ///
     /// [`Error::WriteInProgress`] when this thread has one already, [`Error::Engine`].
     pub fn write(&self) -> Result<WriteTxn<'_>> {
-        self.refuse_nested_write()?;
+        self.inner.refuse_nested_write()?;
         let txn = self.inner.begin(Engine::write)?;
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
-    }
-
-    /// LMDB would let the thread wait for itself.
-    pub(crate) fn refuse_nested_write(&self) -> Result<()> {
-        if *self.inner.writer() == Some(thread::current().id()) {
-            return Err(Error::WriteInProgress);
-        }
-        Ok(())
     }
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
@@ -191,7 +197,7 @@ impl Inner {
     pub(crate) fn open_once(
         &self,
         schema: &'static TableSchema,
-        open: impl FnOnce(&Engine) -> Result<Tables>,
+        open: impl FnOnce(&Engine) -> Result<(Tables, Vec<u8>)>,
     ) -> Result<Arc<OpenTable>> {
         let declared = TableRecord::of(schema, |_| "");
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -208,15 +214,26 @@ impl Inner {
                           other's repositories first",
             });
         }
-        let opened = open(&self.engine)?;
+        self.refuse_nested_write()?;
+        let (opened, record) = open(&self.engine)?;
         let table = Arc::new(OpenTable {
             name: schema.name,
             tables: opened,
+            record,
+            tried: AtomicU64::new(0),
             store: self.id,
             opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
         });
         tables.insert(schema.name, (declared, Arc::downgrade(&table)));
         Ok(table)
+    }
+
+    /// LMDB would let the thread wait for itself.
+    fn refuse_nested_write(&self) -> Result<()> {
+        if *self.writer() == Some(thread::current().id()) {
+            return Err(Error::WriteInProgress);
+        }
+        Ok(())
     }
 
     fn begin<'s>(

@@ -1,10 +1,14 @@
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, atomic::Ordering},
+};
 
 use crate::{
     engine::{Read, Write, Writer},
     entity::{Entity, IndexEntry},
     error::{Error, Result},
-    key::{Key, KeyBuf},
+    key::{DecodeError, Key, KeyBuf},
     maintain::{self, Change, Image, Sink},
     row,
     scan::{Bounds, Position, Query, Scan},
@@ -12,6 +16,9 @@ use crate::{
     store::{OpenTable, Store},
     txn::{ReadTxn, Scratch, WriteTxn},
 };
+
+/// Rows of a table that are read back for a test, in each process.
+const TRIED_ROWS: u64 = 256;
 
 /// Rows read at a time while an index is built.
 const BUILD_BATCH: u64 = 1024;
@@ -30,10 +37,14 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then.
     pub fn open(store: &Store) -> Result<Self> {
-        // The thread may hold a write transaction, which `open_table` would wait for.
-        store.refuse_nested_write()?;
-        let open =
-            store.inner.open_once(R::TABLE, |engine| engine.open_table(R::TABLE, prepare::<R>))?;
+        let open = store.inner.open_once(R::TABLE, |engine| {
+            let mut record = Vec::new();
+            let tables = engine.open_table(R::TABLE, |writer| {
+                record = prepare::<R>(writer)?;
+                Ok(())
+            })?;
+            Ok((tables, record))
+        })?;
         Ok(Self { open, row: PhantomData })
     }
 
@@ -81,8 +92,8 @@ impl<R: Entity> Table<R> {
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`],
     /// [`Error::Codec`]: nothing has changed then. [`Error::MapFull`] and errors of the engine.
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        let (mut writer, Scratch { new, .. }) = self.writer(txn)?;
-        new.load(row)?;
+        let (mut writer, Scratch { new, tried, .. }) = self.writer(txn)?;
+        self.load_new(row, new, tried)?;
         if let Err(error) = check_unique::<R>(&writer, None, new) {
             // A row that is there already is the plainer reason.
             let taken = writer.reader().fact(new.primary_key())?.is_some();
@@ -102,13 +113,13 @@ impl<R: Entity> Table<R> {
     /// [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has changed
     /// then. [`Error::MapFull`] and errors of the engine.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        let (mut writer, Scratch { old, new }) = self.writer(txn)?;
-        new.load(row)?;
+        let (mut writer, Scratch { old, new, tried, .. }) = self.writer(txn)?;
+        self.load_new(row, new, tried)?;
         let stored = match writer.reader().fact(new.primary_key())? {
             Some(bytes) if bytes == new.row() => return Ok(()),
             Some(bytes) => {
                 let stored: R = decode(bytes, new.primary_key())?;
-                old.load_stored(&stored, bytes)?;
+                load_stored(old, &stored, bytes, new.primary_key())?;
                 Some(&*old)
             }
             None => None,
@@ -128,10 +139,10 @@ impl<R: Entity> Table<R> {
         key: <R::Key as Key>::Arg<'_>,
         change: impl FnOnce(&mut R),
     ) -> Result<bool> {
-        let (mut writer, Scratch { old, new }) = self.writer(txn)?;
+        let (mut writer, Scratch { old, new, tried, .. }) = self.writer(txn)?;
         let Some(mut row) = load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
         change(&mut row);
-        new.load(&row)?;
+        self.load_new(&row, new, tried)?;
         if old.row() == new.row() {
             return Ok(true);
         }
@@ -156,6 +167,35 @@ impl<R: Entity> Table<R> {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
         maintain::entry_changes(R::TABLE, Some(old), None, &mut writer)?;
         Ok(true)
+    }
+
+    /// Takes the image of a row that is to be written, and tries whether it can be read back.
+    ///
+    /// The derive sees the serde attributes of the row's own fields and not those of the types
+    /// inside, which may need a format that describes itself just the same. That would be noticed
+    /// when the row is read, which is too late. It is mostly a matter of types, so in a release
+    /// build the first rows will do; with debug assertions every row is tried.
+    fn load_new(&self, row: &R, new: &mut Image, tried: &mut Image) -> Result<()> {
+        new.load(row)?;
+        if !cfg!(debug_assertions) {
+            if self.open.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
+                return Ok(());
+            }
+            self.open.tried.fetch_add(1, Ordering::Relaxed);
+        }
+        let unreadable = |reason: String| Error::Codec { table: R::TABLE.name, reason };
+        let read: R = row::decode(new.row()).map_err(|error| {
+            unreadable(format!(
+                "it could not be read back from the bytes that serde makes: {error}"
+            ))
+        })?;
+        tried.load_stored(&read, new.row())?;
+        if tried.same_keys(new) {
+            return Ok(());
+        }
+        Err(unreadable(
+            "it has other keys when it is read back from the bytes that serde makes".into(),
+        ))
     }
 
     fn writer<'t, 's>(
@@ -221,8 +261,23 @@ fn load_by_key<R: Entity>(
     R::Key::encode(key, &mut primary_key);
     let Some(bytes) = writer.reader().fact(primary_key.as_bytes())? else { return Ok(None) };
     let row = decode(bytes, primary_key.as_bytes())?;
-    image.load_stored(&row, bytes)?;
+    load_stored(image, &row, bytes, primary_key.as_bytes())?;
     Ok(Some(row))
+}
+
+/// Takes the image of a row that is stored under `primary_key`, which has to be its own.
+fn load_stored<R: Entity>(
+    image: &mut Image,
+    row: &R,
+    bytes: &[u8],
+    primary_key: &[u8],
+) -> Result<()> {
+    image.load_stored(row, bytes)?;
+    if image.primary_key() == primary_key {
+        return Ok(());
+    }
+    let key = R::TABLE.show_primary_key(primary_key);
+    Err(DecodeError::Value("the row has another primary key inside").at(R::TABLE.name, None, key))
 }
 
 fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
@@ -237,12 +292,15 @@ fn duplicate<R: Entity>(new: &Image) -> Error {
 }
 
 /// Compares the table in the file with its declaration, and builds what has to be built.
-fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<()> {
+///
+/// Returns the table's record.
+fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
     let table = R::TABLE.name;
     let declared = TableRecord::of(R::TABLE, |index| writer.layout(index));
+    let record = declared.encode(table)?;
     let build = if let Some(stored) = writer.record()? {
         match TableRecord::decode(table, &stored)?.compare(&declared, table)? {
-            Comparison::Same => return Ok(()),
+            Comparison::Same => return Ok(stored),
             Comparison::Build(indexes) => indexes,
         }
     } else {
@@ -253,7 +311,8 @@ fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<()> {
         writer.clear(index)?;
     }
     build_indexes::<R>(writer, &build)?;
-    writer.put_record(&declared.encode(table)?)
+    writer.put_record(&record)?;
+    Ok(record)
 }
 
 /// A table that the catalog doesn't have should be empty.
@@ -287,7 +346,8 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
         let mut image = Image::default();
         for (primary_key, bytes) in &batch {
             let row: R = decode(bytes, primary_key)?;
-            image.load(&row)?;
+            load_stored(&mut image, &row, bytes, primary_key)?;
+            image.check_lengths(R::TABLE)?;
             check_unique::<R>(writer, None, &image)?;
             for &index in indexes {
                 maintain::index_changes(R::TABLE, index, None, Some(&image), writer)?;

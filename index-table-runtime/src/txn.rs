@@ -1,7 +1,7 @@
 use std::{cell::Cell, fmt, marker::PhantomData, ops::Deref};
 
 use crate::{
-    engine::{Reader, Txn, Writer},
+    engine::{Reader, Txn, Write, Writer},
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
@@ -49,7 +49,8 @@ impl Session {
 #[non_exhaustive]
 pub struct Stats {
     /// Entries that scans have stepped on, of indexes and of fact tables. A packed block counts
-    /// each of its entries; [`Scan::count`](crate::Scan::count), which decodes none, adds none.
+    /// each of its entries. [`Scan::count`](crate::Scan::count), which decodes none, adds none,
+    /// unless it continues after a cursor.
     pub entries: u64,
     /// Facts looked up by their primary key: by `get`, and by following the references of a
     /// normalized or partial index.
@@ -142,10 +143,11 @@ impl fmt::Debug for ReadTxn<'_> {
 /// sent::<index_table::WriteTxn<'_>>();
 /// ```
 pub struct WriteTxn<'s> {
+    /// Before the transaction, so that it is dropped before it: once another thread has begun to
+    /// write, the record is that thread's.
+    guard: WriterGuard<'s>,
     read: ReadTxn<'s>,
     scratch: Scratch,
-    /// Behind the transaction, so that it is dropped after it.
-    _guard: WriterGuard<'s>,
     /// LMDB's write transaction belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
@@ -155,11 +157,15 @@ pub struct WriteTxn<'s> {
 pub(crate) struct Scratch {
     pub(crate) old: Image,
     pub(crate) new: Image,
+    /// The new row, read back for a test.
+    pub(crate) tried: Image,
+    /// The tables, by their [`OpenTable::opened`], whose records have been compared.
+    checked: Vec<u64>,
 }
 
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
-        Self { read, scratch: Scratch::default(), _guard: guard, not_send: PhantomData }
+        Self { guard, read, scratch: Scratch::default(), not_send: PhantomData }
     }
 
     /// Makes everything that the transaction has written visible, all at once, and durable as the
@@ -171,7 +177,9 @@ impl<'s> WriteTxn<'s> {
     ///
     /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
-        self.read.engine.commit()
+        let Self { guard, read, .. } = self;
+        drop(guard);
+        read.engine.commit()
     }
 
     pub(crate) fn writer<'t>(
@@ -180,8 +188,27 @@ impl<'s> WriteTxn<'s> {
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch)> {
         self.read.check(table)?;
         let writer = self.read.engine.writer(&table.tables);
-        Ok((writer.ok_or(Error::WrongStore { table: table.name })?, &mut self.scratch))
+        let writer = writer.ok_or(Error::WrongStore { table: table.name })?;
+        if !self.scratch.checked.contains(&table.opened) {
+            check_record(&writer, table)?;
+            self.scratch.checked.push(table.opened);
+        }
+        Ok((writer, &mut self.scratch))
     }
+}
+
+/// Another process may have opened the table with another declaration meanwhile, and maintain
+/// indexes that this one doesn't know.
+fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
+    if writer.record()?.is_some_and(|record| record == table.record) {
+        return Ok(());
+    }
+    Err(Error::SchemaMismatch {
+        table: table.name,
+        difference: "another process has opened it with another declaration since".to_owned(),
+        way_out: "all processes that write to it must declare it alike; restart this one with the \
+                  declaration that is in use",
+    })
 }
 
 impl<'s> Deref for WriteTxn<'s> {

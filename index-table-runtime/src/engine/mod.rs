@@ -50,7 +50,7 @@ pub(crate) trait Read<'t>: Copy {
     /// All entries that the query asks for, but for its limit, which is the caller's.
     fn scan(self, query: Query) -> Result<Self::Entries>;
 
-    /// How many entries a query without position and limit asks for.
+    /// How many entries a query asks for, up to its limit. It has no position.
     fn count(self, query: Query) -> Result<u64>;
 }
 

@@ -35,31 +35,34 @@ impl Engine {
         open.map_size(page_multiple(options.map_size))
             .max_dbs(options.max_databases.saturating_add(1))
             .max_readers(options.max_readers);
-        let flags = match options.durability {
-            Durability::Full => EnvFlags::empty(),
-            Durability::Relaxed => EnvFlags::NO_META_SYNC,
-            Durability::None => EnvFlags::NO_SYNC,
-        };
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
         // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
         // That no one else modifies the mapped files is LMDB's condition, and `Store::open`
         // passes it on in its documentation.
-        let env = unsafe { open.flags(flags).open(&path) };
-        match env {
-            Ok(env) => Ok(Self {
-                env,
-                path,
-                max_databases: options.max_databases,
-                max_readers: options.max_readers,
-            }),
-            Err(heed::Error::EnvAlreadyOpened) => Err(Error::AlreadyOpen { path }),
-            Err(heed::Error::Io(source)) => Err(Error::Io { path, source }),
-            Err(error) => Err(Error::Engine(format!("{}: {error}", path.display()))),
-        }
+        let env = unsafe { open.flags(flags(options.durability)).open(&path) };
+        let env = env.map_err(|error| match error {
+            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen { path: path.clone() },
+            heed::Error::Io(source) => Error::Io { path: path.clone(), source },
+            heed::Error::Mdb(error) => damaged(&path, error.to_string()),
+            error => Error::Engine(format!("{}: {error}", path.display())),
+        })?;
+        check_length(&env, &path)?;
+        let (max_databases, max_readers) = (options.max_databases, options.max_readers);
+        let engine = Self { env, path, max_databases, max_readers };
+        // Those of processes that have died would keep pages from being used again.
+        engine.env.clear_stale_readers().map_err(|error| engine.error(error))?;
+        Ok(engine)
     }
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
-        let txn = self.env.read_txn().map_err(|error| self.error(error))?;
+        let txn = match self.env.read_txn() {
+            Err(heed::Error::Mdb(MdbError::ReadersFull)) => {
+                self.env.clear_stale_readers().map_err(|error| self.error(error))?;
+                self.env.read_txn()
+            }
+            txn => txn,
+        };
+        let txn = txn.map_err(|error| self.error(error))?;
         Ok(Txn { inner: Inner::Read(txn), engine: self })
     }
 
@@ -111,6 +114,16 @@ impl Engine {
             heed::Error::Mdb(MdbError::MapFull) => {
                 Error::MapFull { map_size: self.env.info().map_size }
             }
+            heed::Error::Mdb(MdbError::MapResized) => {
+                Error::MapTooSmall { map_size: self.env.info().map_size }
+            }
+            heed::Error::Mdb(
+                error @ (MdbError::Corrupted
+                | MdbError::PageNotFound
+                | MdbError::Invalid
+                | MdbError::VersionMismatch
+                | MdbError::Panic),
+            ) => damaged(&self.path, error.to_string()),
             heed::Error::Mdb(MdbError::DbsFull) => {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
@@ -219,8 +232,52 @@ impl<'s> Txn<'s> {
     }
 }
 
+fn damaged(path: &Path, reason: String) -> Error {
+    Error::DamagedFile { path: path.to_owned(), reason }
+}
+
+/// LMDB would map what is not there, and the first read of it would end the process.
+fn check_length(env: &Env<WithoutTls>, path: &Path) -> Result<()> {
+    let file = path.join("data.mdb");
+    let length = std::fs::metadata(&file).map_err(|source| Error::Io { path: file, source })?.len();
+    let pages = env.info().last_page_number as u64 + 1;
+    let used = pages * u64::from(env.unnamed_database_stat().page_size);
+    if length >= used {
+        return Ok(());
+    }
+    Err(damaged(path, format!("data.mdb has {length} bytes, and {used} are in use")))
+}
+
+const fn flags(durability: Durability) -> EnvFlags {
+    match durability {
+        Durability::Full => EnvFlags::empty(),
+        Durability::Relaxed => EnvFlags::NO_META_SYNC,
+        Durability::None => EnvFlags::NO_SYNC,
+    }
+}
+
 /// heed takes map sizes in whole pages only.
 fn page_multiple(size: usize) -> usize {
     const LARGEST_PAGE: usize = 1 << 16;
     size.max(LARGEST_PAGE).checked_next_multiple_of(LARGEST_PAGE).unwrap_or(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durability_is_what_is_synced() {
+        assert_eq!(flags(Durability::Full), EnvFlags::empty());
+        assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
+        assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
+    }
+
+    #[test]
+    fn map_sizes_are_whole_pages() {
+        assert_eq!(page_multiple(0), 1 << 16);
+        assert_eq!(page_multiple((1 << 16) + 1), 1 << 17);
+        assert_eq!(page_multiple(1 << 30), 1 << 30);
+        assert_eq!(page_multiple(usize::MAX), usize::MAX);
+    }
 }

@@ -189,15 +189,19 @@ impl<'t> Read<'t> for Reader<'t> {
             Some(Layout::Blocks { primary_key }) => Some(primary_key as u64),
             _ => None,
         };
+        let limit = query.limit.unwrap_or(u64::MAX);
         if size.is_none() && query.bounds.is_everything() {
-            return self.len(query.source);
+            return self.len(query.source).map(|len| len.min(limit));
         }
         let mut count = 0;
-        for entry in self.walk(query)? {
+        let mut walk = self.walk(query)?;
+        while count < limit
+            && let Some(entry) = walk.next()
+        {
             let (_, value) = entry?;
             count += size.map_or(1, |size| value.len() as u64 / size);
         }
-        Ok(count)
+        Ok(count.min(limit))
     }
 }
 

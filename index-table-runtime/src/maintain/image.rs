@@ -51,7 +51,19 @@ impl Image {
         Ok(())
     }
 
-    fn check_lengths(&self, schema: &TableSchema) -> Result<()> {
+    /// Whether both have the same primary key, and the same entries in every index.
+    pub(crate) fn same_keys(&self, other: &Self) -> bool {
+        let indexes = 0..self.entries.indexes.len().max(other.entries.indexes.len());
+        self.primary_key == other.primary_key
+            && indexes.into_iter().all(|index| self.keys(index).eq(other.keys(index)))
+    }
+
+    /// Whether every key fits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`]
+    pub(crate) fn check_lengths(&self, schema: &TableSchema) -> Result<()> {
         let too_long = |source, key: &[u8], len| {
             Err(Error::KeyTooLong {
                 table: schema.name,

@@ -160,7 +160,8 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn count(self, query: Query) -> Result<u64> {
-        self.scan(query)?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+        let limit = query.limit.unwrap_or(u64::MAX);
+        self.scan(query)?.take(limit as usize).try_fold(0, |count, entry| entry.map(|_| count + 1))
     }
 }
 

@@ -44,14 +44,23 @@ impl Cursor {
         Self { question, position }
     }
 
-    /// The position, if this cursor belongs to the question.
-    pub(super) fn position_in(self, question: u64) -> Result<Position> {
-        if self.question == question {
+    /// The position, if this cursor belongs to the query.
+    ///
+    /// The text comes from outside and may have been changed. A place outside of the query's
+    /// bounds would lead to entries that were not asked for, and one that is no key to places
+    /// that no entry has.
+    pub(super) fn position_in(self, schema: &TableSchema, query: &Query) -> Result<Position> {
+        if self.question != question(schema, query) {
+            return Err(Error::InvalidCursor {
+                reason: "it was made by another index, direction or arguments; start without a cursor",
+            });
+        }
+        let at = self.position.bytes();
+        let inside = at.as_slice() >= query.bounds.start() && query.bounds.ends_behind(&at);
+        if inside && self.position.is_in(schema, query.source) {
             return Ok(self.position);
         }
-        Err(Error::InvalidCursor {
-            reason: "it was made by another index, direction or arguments; start without a cursor",
-        })
+        Err(Error::InvalidCursor { reason: "the text was changed" })
     }
 }
 

@@ -30,7 +30,9 @@ use iter::Raw;
 /// precisely what is wanted; [`rows`](Scan::rows), [`entries`](Scan::entries),
 /// [`keys`](Scan::keys), [`count`](Scan::count), [`first`](Scan::first) and [`page`](Scan::page)
 /// run it. Nothing is read before that, nothing
-/// is collected, and memory does not grow with the answer.
+/// is collected, and memory does not grow with the answer. (One exception: strings with U+0000 or
+/// U+0001 in a key are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them
+/// into memory that the transaction keeps to its end.)
 ///
 /// `E` is the entry struct of the index, or the row for the fact table.
 ///
@@ -156,9 +158,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         if self.after.is_some() {
             return self.into_raw().try_fold(0, |count, entry| entry.map(|_| count + 1));
         }
-        let limit = self.query.limit;
-        let count = self.reader?.count(self.query)?;
-        Ok(limit.map_or(count, |limit| limit.min(count)))
+        self.reader?.count(self.query)
     }
 
     /// The first row, if there is one.
@@ -172,7 +172,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self.limit(1).rows().next().transpose()
     }
 
-    /// The first `size` rows, and where the next page starts.
+    /// The first `size` rows, and where the next page starts. A page of 0 rows has no next one.
     ///
     /// Cost: as [`rows`](Scan::rows) for so many rows, and a step to see whether there are more.
     ///
@@ -201,7 +201,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     fn into_raw(self) -> Raw<'txn> {
         let Self { mut reader, schema, session, mut query, after, .. } = self;
         if let Some(cursor) = after {
-            match cursor.position_in(cursor::question(schema, &query)) {
+            match cursor.position_in(schema, &query) {
                 Ok(position) => query.position = Some(position),
                 Err(error) => reader = reader.and(Err(error)),
             }

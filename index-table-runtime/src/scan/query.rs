@@ -1,4 +1,7 @@
-use crate::{scan::Bounds, schema::Source};
+use crate::{
+    scan::Bounds,
+    schema::{Source, TableSchema},
+};
 
 /// A question to an engine, as a plain value.
 #[derive(Debug, Clone)]
@@ -32,6 +35,16 @@ pub(crate) struct Position {
 }
 
 impl Position {
+    /// Whether both keys are such as entries of `source` have.
+    pub(crate) fn is_in(&self, schema: &TableSchema, source: Source) -> bool {
+        let key_len = match schema.index(source) {
+            Some(index) => index.key_len(&self.key),
+            None => Ok(0),
+        };
+        key_len == Ok(self.key.len())
+            && schema.primary_key_len(&self.primary_key) == Ok(self.primary_key.len())
+    }
+
     /// Both keys one after the other: the order of entries is the order of these bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         [self.key.as_slice(), &self.primary_key].concat()

@@ -1,0 +1,126 @@
+//! Cursors come back from outside: they lead nowhere that was not asked for.
+
+use index_table::{__private::IndexEntry, Cursor, Error, IndexTable, Page, Result, Scan, Store};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[index(tenant, at, include = [secret])]
+#[index(tenant)]
+#[index(secret, unique)]
+struct Event {
+    #[primary_key]
+    id: u32,
+    tenant: String,
+    at: u8,
+    secret: String,
+}
+
+fn store() -> Result<(Store, EventRepository)> {
+    let store = Store::in_memory();
+    let events = EventRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..60_u8).try_for_each(|n| {
+            let tenant = ["a", "b", "c"][usize::from(n) % 3].to_owned();
+            events.insert(txn, &Event { id: n.into(), tenant, at: n, secret: format!("{n:02}") })
+        })
+    })?;
+    Ok((store, events))
+}
+
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::InvalidCursor { .. })
+}
+
+fn page_after<'txn, E: IndexEntry<'txn, Row = Event>>(
+    scan: Scan<'txn, E>,
+    cursor: &Cursor,
+) -> Result<Page<Event>> {
+    scan.after(cursor).page(100)
+}
+
+#[test]
+fn another_question_refuses_it() -> Result<()> {
+    let (store, events) = store()?;
+    let txn = store.read()?;
+    let cursor = |page: Result<Page<Event>>| page.map(|page| page.next.expect("there is more"));
+    let cursor = cursor(events.find_by_tenant_at_range(&txn, "b", 10..50).page(2))?;
+    assert_eq!(
+        page_after(events.find_by_tenant_at_range(&txn, "b", 10..50), &cursor)?.items.len(),
+        12
+    );
+
+    let refused = [
+        page_after(events.find_by_tenant_at_range(&txn, "b", 10..50).rev(), &cursor),
+        page_after(events.find_by_tenant_at_range(&txn, "b", 10..51), &cursor),
+        page_after(events.find_by_tenant_at_range(&txn, "b", 9..50), &cursor),
+        page_after(events.find_by_tenant_at_range(&txn, "c", 10..50), &cursor),
+        page_after(events.find_by_tenant(&txn, "b"), &cursor),
+        page_after(events.by_tenant_at(&txn), &cursor),
+        page_after(events.by_secret(&txn), &cursor),
+        page_after(events.all(&txn), &cursor),
+    ];
+    for page in refused {
+        assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
+    }
+    Ok(())
+}
+
+proptest! {
+    /// Whatever is put behind a cursor's first bytes, it stays with the tenant or is refused.
+    #[test]
+    fn a_changed_cursor_stays_inside(
+        position in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20),
+            // A position as another question has it.
+            (prop::sample::select(vec![b'a', b'b', b'c', b'z']), any::<u8>(), any::<u32>()).prop_map(
+                |(tenant, at, id)| {
+                    let mut bytes = vec![0, 3, tenant, 0, at];
+                    bytes.extend(id.to_be_bytes());
+                    bytes
+                }
+            ),
+        ],
+        reverse in any::<bool>(),
+    ) {
+        let (store, events) = store().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let txn = store.read().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let scan = || {
+            let scan = events.find_by_tenant_at_range(&txn, "b", 10..50);
+            if reverse { scan.rev() } else { scan }
+        };
+        let cursor = scan().page(1).ok().and_then(|page| page.next).expect("there is more");
+        let mut text = cursor.to_string()[..18].to_owned();
+        text.extend(position.iter().map(|byte| format!("{byte:02x}")));
+        if let Ok(cursor) = text.parse::<Cursor>() {
+            match page_after(scan(), &cursor) {
+                Ok(page) => {
+                    prop_assert!(page.items.iter().all(|row| row.tenant == "b" && (10..50).contains(&row.at)));
+                }
+                Err(error) => prop_assert!(is_refusal(&error), "{error}"),
+            }
+        }
+    }
+
+    /// Text that is no cursor is an error, and what is one comes back as the same text.
+    #[test]
+    fn text_is_a_cursor_or_an_error(text in "(01)?[0-9a-f]{0,40}|\\PC*") {
+        match text.parse::<Cursor>() {
+            Ok(cursor) => prop_assert_eq!(cursor.to_string(), text),
+            Err(error) => prop_assert!(is_refusal(&error), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn serde_takes_it_as_text() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let (store, events) = store()?;
+    let txn = store.read()?;
+    let cursor = events.all(&txn).page(3)?.next.ok_or("there is more")?;
+    let json = serde_json::to_string(&cursor)?;
+    assert_eq!(json, format!("\"{cursor}\""));
+    assert_eq!(serde_json::from_str::<Cursor>(&json)?, cursor);
+    assert!(serde_json::from_str::<Cursor>("\"zz\"").is_err());
+    Ok(())
+}

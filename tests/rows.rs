@@ -1,0 +1,93 @@
+//! Rows that serde would write and not read back are refused when they are written.
+
+use index_table::{Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Untagged {
+    Number(u32),
+    Text(String),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Skipping {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<u8>,
+    kept: u8,
+}
+
+/// Comes back in small letters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[serde(from = "Plain", into = "Plain")]
+#[index(town)]
+struct Small {
+    #[primary_key]
+    id: u32,
+    town: String,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Plain(u32, String);
+
+impl From<Plain> for Small {
+    fn from(Plain(id, town): Plain) -> Self {
+        Self { id, town: town.to_lowercase() }
+    }
+}
+
+impl From<Small> for Plain {
+    fn from(Small { id, town }: Small) -> Self {
+        Self(id, town)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+struct Odd {
+    #[primary_key]
+    id: u32,
+    value: Option<Untagged>,
+    skipping: Skipping,
+}
+
+#[test]
+fn what_does_not_come_back_is_not_written() -> TestResult {
+    let store = Store::in_memory();
+    let odd = OddRepository::open(&store)?;
+    let mut txn = store.write()?;
+    let fine = Odd { id: 1, value: None, skipping: Skipping { left_out: Some(1), kept: 2 } };
+    odd.insert(&mut txn, &fine)?;
+    for bad in [
+        Odd { value: Some(Untagged::Number(7)), ..fine.clone() },
+        Odd { skipping: Skipping::default(), ..fine.clone() },
+    ] {
+        let new = Odd { id: 2, ..bad.clone() };
+        let outcomes = [
+            odd.insert(&mut txn, &new),
+            odd.put(&mut txn, &bad),
+            odd.update(&mut txn, 1, |row| row.clone_from(&bad)).map(drop),
+        ];
+        for outcome in outcomes {
+            let Err(Error::Codec { table: "odd", reason }) = outcome else {
+                return Err(format!("{outcome:?}").into());
+            };
+            assert!(reason.contains("could not be read back"), "{reason}");
+        }
+    }
+    assert_eq!(odd.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, [fine]);
+    Ok(())
+}
+
+#[test]
+fn keys_come_back_as_they_are() -> TestResult {
+    let store = Store::in_memory();
+    let small = SmallRepository::open(&store)?;
+    let mut txn = store.write()?;
+    small.insert(&mut txn, &Small { id: 1, town: "rome".into() })?;
+    let refused = small.insert(&mut txn, &Small { id: 2, town: "Rome".into() });
+    assert!(matches!(refused, Err(Error::Codec { table: "small", .. })), "{refused:?}");
+    assert_eq!(small.by_town(&txn).rows().count(), 1);
+    Ok(())
+}
