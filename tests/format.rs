@@ -236,10 +236,12 @@ fn damage_is_where_an_answer_ends() -> TestResult {
         let path = dir.path().join(hex(key));
         std::fs::create_dir(&path)?;
         write(&path)?;
-        raw(&path, |database_name, database, txn| match database_name == name {
-            true => database.put(txn, key, value),
-            false => Ok(()),
-        })?;
+        raw(
+            &path,
+            |found, database, txn| {
+                if found == name { database.put(txn, key, value) } else { Ok(()) }
+            },
+        )?;
         let (store, people, _) = open(&path)?;
         let txn = store.read()?;
         let mut rows: Vec<_> = match name {
@@ -293,7 +295,7 @@ fn files_that_are_cut_off_or_no_stores_are_refused() -> TestResult {
         }
     }
     let dir = tempfile::tempdir()?;
-    std::fs::write(dir.path().join("data.mdb"), [b'x'; 20_000])?;
+    std::fs::write(dir.path().join("data.mdb"), "x".repeat(20_000))?;
     let refused = open(dir.path()).map(drop);
     assert!(matches!(refused, Err(Error::DamagedFile { .. })), "{refused:?}");
     Ok(())
