@@ -1,0 +1,118 @@
+//! What a client is told when something is wrong.
+
+use axum::{
+    Json,
+    extract::rejection::{JsonRejection, PathRejection, QueryRejection},
+    http::{StatusCode, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
+use index_table::Error;
+use serde::Serialize;
+
+/// An answer that is an error: a status and `{"error": "…", "field": "email"}`, the field where
+/// there is one to blame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    #[serde(skip)]
+    status: StatusCode,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
+}
+
+impl Failure {
+    /// An answer with this status and message.
+    pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), field: None }
+    }
+
+    /// 404: there is no such customer.
+    #[must_use]
+    pub fn no_such_customer() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is no such customer")
+    }
+
+    /// 500. The reason is for who runs the service, not for the client.
+    pub fn internal(reason: impl std::fmt::Display) -> Self {
+        eprintln!("error: {reason}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something is wrong in the service")
+    }
+
+    /// 503: the client may try again in a moment.
+    #[must_use]
+    pub fn unavailable(error: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    /// Its status.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The same answer, with the field to blame.
+    #[must_use]
+    pub fn about(mut self, field: &'static str) -> Self {
+        self.field = Some(field);
+        self
+    }
+}
+
+/// The one place where the store's errors become statuses.
+///
+/// Errors that the client has caused are told in the service's words: what the store says names
+/// tables and indexes, and for a unique index the row that is in the way, which is nobody's business.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::DuplicateKey { .. } => {
+                Self::new(StatusCode::CONFLICT, "there is a customer with this id already")
+                    .about("id")
+            }
+            // The index has the name of its field.
+            Error::UniqueViolation { index, .. } => {
+                Self::new(StatusCode::CONFLICT, format!("another customer has this {index}"))
+                    .about(index)
+            }
+            Error::KeyTooLong { len, .. } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!("a field is too long to be found by: {len} bytes in the index"),
+            ),
+            Error::InvalidCursor { reason } => Self::new(StatusCode::BAD_REQUEST, reason),
+            Error::TooManyReaders { .. } => Self::unavailable("too many requests are being read"),
+            Error::MapFull { .. } => {
+                eprintln!("error: {error}");
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")
+            }
+            // `Error` is `non_exhaustive`: what a later release adds is unexpected until it is
+            // listed above.
+            error => Self::internal(error),
+        }
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Failure {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let retry =
+            (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some([(RETRY_AFTER, "1")]);
+        (self.status, retry, Json(self)).into_response()
+    }
+}
