@@ -1,12 +1,14 @@
 //! What a client is told when something is wrong.
 
+use std::fmt::Display;
+
 use axum::{
     Json,
     extract::rejection::{JsonRejection, PathRejection, QueryRejection},
     http::{StatusCode, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use index_table::Error;
+use index_table::{Error, MAX_KEY_LEN};
 use serde::Serialize;
 
 /// An answer that is an error: a status and `{"error": "…", "field": "email"}`, the field where
@@ -32,8 +34,8 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "there is no such customer")
     }
 
-    /// 500. The reason is for who runs the service, not for the client.
-    pub fn internal(reason: impl std::fmt::Display) -> Self {
+    /// 500. The reason is for who runs the service and not for the client: it goes to the log.
+    pub fn internal(reason: impl Display) -> Self {
         eprintln!("error: {reason}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something is wrong in the service")
     }
@@ -76,10 +78,15 @@ impl From<Error> for Failure {
             }
             Error::KeyTooLong { len, .. } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
-                format!("a field is too long to be found by: {len} bytes in the index"),
+                format!(
+                    "a field that customers are found by is too long: its key takes {len} bytes of \
+                     at most {MAX_KEY_LEN}"
+                ),
             ),
             Error::InvalidCursor { reason } => Self::new(StatusCode::BAD_REQUEST, reason),
-            Error::TooManyReaders { .. } => Self::unavailable("too many requests are being read"),
+            Error::TooManyReaders { .. } => {
+                Self::unavailable("too many customers are being looked up")
+            }
             Error::MapFull { .. } => {
                 eprintln!("error: {error}");
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")
@@ -114,5 +121,32 @@ impl IntoResponse for Failure {
         let retry =
             (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some([(RETRY_AFTER, "1")]);
         (self.status, retry, Json(self)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_the_log_should_say_is_not_in_the_answer() {
+        let reason = "unlikely words";
+        for error in [Error::Engine(reason.to_owned()), Error::MapFull { map_size: 123_456 }] {
+            let failure = Failure::from(error);
+            assert!(failure.status.is_server_error());
+            assert!(!failure.error.contains(reason) && !failure.error.contains("123"));
+        }
+        let (table, index) = ("customers", "email");
+        let (key, holder) = ("\"a@example.com\"".to_owned(), "4711".to_owned());
+        let failure = Failure::from(Error::UniqueViolation { table, index, key, holder });
+        assert_eq!((failure.status, failure.field), (StatusCode::CONFLICT, Some("email")));
+        assert!(!failure.error.contains("4711"), "{}", failure.error);
+    }
+
+    #[test]
+    fn who_comes_too_early_is_told_when_to_come_back() {
+        let response = Failure::from(Error::TooManyReaders { max_readers: 1 }).into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.headers().contains_key(RETRY_AFTER));
     }
 }

@@ -5,10 +5,11 @@ use std::{error::Error, path::Path, thread::JoinHandle};
 use index_table::{ReadTxn, Store};
 use tokio::task;
 
-use crate::{failure::Failure, model::CustomerRepository, writer::Writer};
-
-/// The most commands that wait to be written.
-const QUEUE: usize = 1024;
+use crate::{
+    failure::Failure,
+    model::CustomerRepository,
+    writer::{QUEUE, Writer},
+};
 
 /// How many threads the blocking pool should have, which is how many reads there can be at a time:
 /// half of the store's reader slots ([`max_readers`](index_table::Options::max_readers)), so that
@@ -38,7 +39,10 @@ impl Service {
         Ok((Self { store, customers, writer }, thread))
     }
 
-    /// Asks a question of a snapshot that is its own, on the blocking pool.
+    /// Asks a question of a snapshot of its own, on the blocking pool.
+    ///
+    /// What the question borrows from the snapshot can't leave it; what is to be answered with
+    /// borrowed data is put into words inside.
     ///
     /// # Errors
     ///

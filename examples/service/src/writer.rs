@@ -25,6 +25,10 @@ use crate::{
     model::{Changes, Customer, CustomerRepository},
 };
 
+/// The most commands that wait. A request is 16 KiB at most ([`routes`](crate::routes)), so this is
+/// 16 MiB.
+pub const QUEUE: usize = 1024;
+
 /// The most commands in one transaction. It bounds how long the first of them waits for the last.
 const BATCH: usize = 256;
 
@@ -62,8 +66,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread, with a queue of so many commands. It ends when every [`Writer`] has been
-    /// dropped and all that was in the queue is done: join it to wait for that.
+    /// Starts the thread, with a queue of so many commands, which are one at least. It ends when
+    /// every [`Writer`] has been dropped and all that was in the queue is done: join it to wait for
+    /// that.
     ///
     /// # Errors
     ///
@@ -71,9 +76,9 @@ impl Writer {
     pub fn start(
         store: Store,
         customers: CustomerRepository,
-        queue: usize,
+        capacity: usize,
     ) -> io::Result<(Self, thread::JoinHandle<()>)> {
-        let (queue, requests) = mpsc::channel(queue);
+        let (queue, requests) = mpsc::channel(capacity.max(1));
         let thread = thread::Builder::new()
             .name("writer".to_owned())
             .spawn(move || run(&store, &customers, requests))?;
