@@ -83,8 +83,7 @@ struct InTown {
 #[derive(Serialize)]
 struct Page {
     items: Vec<Customer>,
-    /// Absent on the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What `after` is for the next page; null on the last one.
     next: Option<Cursor>,
 }
 

@@ -41,8 +41,7 @@ impl Service {
 
     /// Asks a question of a snapshot of its own, on the blocking pool.
     ///
-    /// What the question borrows from the snapshot can't leave it; what is to be answered with
-    /// borrowed data is put into words inside.
+    /// What is borrowed from the snapshot can't leave it: a question about entries serializes them.
     ///
     /// # Errors
     ///

@@ -38,8 +38,11 @@ fn a_customer_comes_changes_and_goes() -> Result {
     assert_eq!(client.patch("/customers/7", &changes)?, (200, json!(alice)));
     assert_eq!(client.get("/customers/by-email/alice@example.com")?, (200, json!(alice)));
     assert_eq!(client.get("/customers/by-email/7@example.com")?.0, 404);
-    assert_eq!(client.get("/customers?town=Redmond")?, (200, json!({ "items": [] })));
-    assert_eq!(client.get("/customers?town=Seattle")?, (200, json!({ "items": [alice] })));
+    assert_eq!(client.get("/customers?town=Redmond")?, (200, json!({ "items": [], "next": null })));
+    assert_eq!(
+        client.get("/customers?town=Seattle")?,
+        (200, json!({ "items": [alice], "next": null }))
+    );
 
     // Replacing one that is not there makes it.
     let bruno = customer(8, "Jones", "Seattle");
@@ -48,7 +51,10 @@ fn a_customer_comes_changes_and_goes() -> Result {
     assert_eq!(client.delete("/customers/7")?, (204, Value::Null));
     assert_eq!(client.delete("/customers/7")?.0, 404);
     assert_eq!(client.patch("/customers/7", &changes)?.0, 404);
-    assert_eq!(client.get("/customers?town=Seattle")?, (200, json!({ "items": [bruno] })));
+    assert_eq!(
+        client.get("/customers?town=Seattle")?,
+        (200, json!({ "items": [bruno], "next": null }))
+    );
     Ok(())
 }
 
