@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -81,7 +82,7 @@ impl Known {
 }
 
 /// Makes customers, changes every second one and deletes every fifth, until there is no answer.
-fn write_until_killed(client: &Client, first: u64, answered: &AtomicU64) -> Result<Known> {
+fn write_until_stopped(client: &Client, first: u64, answered: &AtomicU64) -> Result<Known> {
     let mut known = Known::default();
     for n in 0..MOST {
         let id = first + n * CLIENTS;
@@ -108,54 +109,78 @@ fn what_was_answered_survives_a_kill() -> Result {
     let mut customers = Customers::new();
     let mut unanswered = 0;
     for round in 0..4 {
-        let mut server = Server::start(directory.path())?;
-        assert_matches(&server.client, &customers)?;
-
-        let client = server.client.clone();
-        let answered = AtomicU64::new(0);
-        let known = thread::scope(|scope| {
-            let clients: Vec<_> = (0..CLIENTS)
-                .map(|number| {
-                    let first = round * CLIENTS * MOST + number;
-                    let (client, answered) = (&client, &answered);
-                    scope.spawn(move || write_until_killed(client, first, answered))
-                })
-                .collect();
-            // In the middle of it, at another place each time.
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while answered.load(Ordering::Relaxed) < 150 + 37 * round && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(1));
-            }
-            server.kill()?;
-            let known =
-                clients.into_iter().map(|client| client.join().map_err(|_| "a client panicked")?);
-            known.collect::<Result<Vec<_>>>()
-        })?;
-
-        let server = Server::start(directory.path())?;
-        for mut known in known {
-            if let Some((id, wanted)) = known.unanswered.take() {
-                unanswered += 1;
-                let before = known.customers.get(&id).cloned();
-                let found = get(&server.client, id)?;
-                assert!(
-                    found == wanted || found == before,
-                    "{found:?}, not {before:?} or {wanted:?}"
-                );
-                known.set(id, found);
-            }
-            customers.extend(known.customers);
-        }
-        assert_matches(&server.client, &customers)?;
+        unanswered += write_and_stop(directory.path(), &mut customers, round, Server::kill)?;
     }
     assert!(unanswered > 0, "it was killed while there were requests");
+    assert_stored(directory.path(), &customers)
+}
 
-    // No index has more than that.
-    let store = Store::open(directory.path())?;
+#[cfg(unix)]
+#[test]
+fn told_to_stop_it_ends_by_itself_and_loses_nothing() -> Result {
+    let directory = tempfile::tempdir()?;
+    let mut customers = Customers::new();
+    write_and_stop(directory.path(), &mut customers, 0, |server| {
+        let status = server.terminate()?;
+        assert!(status.success(), "{status}");
+        Ok(())
+    })?;
+    assert_stored(directory.path(), &customers)
+}
+
+/// Starts the service, stops it while all clients write, starts it again, and compares it with
+/// what the clients know, which `customers` is then. How many requests had no answer.
+fn write_and_stop(
+    directory: &Path,
+    customers: &mut Customers,
+    round: u64,
+    stop: impl FnOnce(&mut Server) -> Result,
+) -> Result<u64> {
+    let mut server = Server::start(directory)?;
+    let client = server.client.clone();
+    let answered = AtomicU64::new(0);
+    let known = thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|number| {
+                let first = round * CLIENTS * MOST + number;
+                let (client, answered) = (&client, &answered);
+                scope.spawn(move || write_until_stopped(client, first, answered))
+            })
+            .collect();
+        // In the middle of it, at another place each time.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while answered.load(Ordering::Relaxed) < 150 + 37 * round && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        stop(&mut server)?;
+        let known =
+            clients.into_iter().map(|client| client.join().map_err(|_| "a client panicked")?);
+        known.collect::<Result<Vec<_>>>()
+    })?;
+
+    let server = Server::start(directory)?;
+    let mut unanswered = 0;
+    for mut known in known {
+        if let Some((id, wanted)) = known.unanswered.take() {
+            unanswered += 1;
+            let before = known.customers.get(&id).cloned();
+            let found = get(&server.client, id)?;
+            assert!(found == wanted || found == before, "{found:?}, not {before:?} or {wanted:?}");
+            known.set(id, found);
+        }
+        customers.extend(known.customers);
+    }
+    assert_matches(&server.client, customers)?;
+    Ok(unanswered)
+}
+
+/// The customers are what is stored, and no index has more than that.
+fn assert_stored(directory: &Path, customers: &Customers) -> Result {
+    let store = Store::open(directory)?;
     let repository = CustomerRepository::open(&store)?;
     let txn = store.read()?;
     let stored = repository.all(&txn).rows().map(|row| row.map(|row| (row.id, row)));
-    assert_eq!(stored.collect::<Result<Customers, _>>()?, customers);
+    assert_eq!(&stored.collect::<Result<Customers, _>>()?, customers);
     assert_eq!(repository.by_town_last_name(&txn).count()?, customers.len() as u64);
     assert_eq!(repository.by_email(&txn).count()?, customers.len() as u64);
     Ok(())
@@ -214,19 +239,4 @@ fn phone_book(client: &Client, town: &str, name: &str) -> Result<Vec<(u64, Strin
     let entry = |entry: &Value| Some((entry["id"].as_u64()?, entry["phone"].as_str()?.to_owned()));
     let entries = entries.as_array().ok_or("it is no list")?.iter().map(entry);
     Ok(entries.collect::<Option<_>>().ok_or("an entry has no id or no phone number")?)
-}
-
-#[cfg(unix)]
-#[test]
-fn told_to_stop_it_ends_by_itself() -> Result {
-    let directory = tempfile::tempdir()?;
-    let mut server = Server::start(directory.path())?;
-    assert_eq!(server.client.post("/customers", &customer(1, 0))?.0, 201);
-    let status = server.terminate()?;
-    assert!(status.success(), "{status}");
-    assert!(server.client.get("/health").is_err(), "it has stopped");
-
-    let server = Server::start(directory.path())?;
-    assert_eq!(get(&server.client, 1)?, Some(customer(1, 0)));
-    Ok(())
 }
