@@ -117,12 +117,10 @@ fn run(store: &Store, customers: &CustomerRepository, mut requests: mpsc::Receiv
     // Waits for one, and takes what else is there.
     while requests.blocking_recv_many(&mut batch, BATCH) > 0 {
         let (commands, senders): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
-        let committed = commit(store, customers, commands);
-        let answers = match committed {
-            Ok(answers) => answers,
+        let answers = commit(store, customers, commands).unwrap_or_else(|failure| {
             // Those too that were refused: maybe by what was never committed.
-            Err(failure) => senders.iter().map(|_| Err(failure.clone())).collect(),
-        };
+            senders.iter().map(|_| Err(failure.clone())).collect()
+        });
         for (sender, answer) in senders.into_iter().zip(answers) {
             // An error here is a client that is gone.
             let _ = sender.send(answer);
