@@ -1,0 +1,152 @@
+//! What a client is told when something is wrong.
+
+use std::fmt::Display;
+
+use axum::{
+    Json,
+    extract::rejection::{JsonRejection, PathRejection, QueryRejection},
+    http::{StatusCode, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
+use index_table::{Error, MAX_KEY_LEN};
+use serde::Serialize;
+
+/// An answer that is an error: a status and `{"error": "…", "field": "email"}`, the field where
+/// there is one to blame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    #[serde(skip)]
+    status: StatusCode,
+    error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
+}
+
+impl Failure {
+    /// An answer with this status and message.
+    pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, error: error.into(), field: None }
+    }
+
+    /// 404: there is no such customer.
+    #[must_use]
+    pub fn no_such_customer() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "there is no such customer")
+    }
+
+    /// 500. The reason is for who runs the service and not for the client: it goes to the log.
+    pub fn internal(reason: impl Display) -> Self {
+        eprintln!("error: {reason}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something is wrong in the service")
+    }
+
+    /// 503: the client may try again in a moment.
+    #[must_use]
+    pub fn unavailable(error: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error)
+    }
+
+    /// Its status.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The same answer, with the field to blame.
+    #[must_use]
+    pub fn about(mut self, field: &'static str) -> Self {
+        self.field = Some(field);
+        self
+    }
+}
+
+/// The one place where the store's errors become statuses.
+///
+/// Errors that the client has caused are told in the service's words: what the store says names
+/// tables and indexes, and for a unique index the row that is in the way, which is nobody's business.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::DuplicateKey { .. } => {
+                Self::new(StatusCode::CONFLICT, "there is a customer with this id already")
+                    .about("id")
+            }
+            // The index has the name of its field.
+            Error::UniqueViolation { index, .. } => {
+                Self::new(StatusCode::CONFLICT, format!("another customer has this {index}"))
+                    .about(index)
+            }
+            Error::KeyTooLong { len, .. } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!(
+                    "a field that customers are found by is too long: its key takes {len} bytes of \
+                     at most {MAX_KEY_LEN}"
+                ),
+            ),
+            Error::InvalidCursor { reason } => Self::new(StatusCode::BAD_REQUEST, reason),
+            Error::TooManyReaders { .. } => {
+                Self::unavailable("too many customers are being looked up")
+            }
+            Error::MapFull { .. } => {
+                eprintln!("error: {error}");
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")
+            }
+            // `Error` is `non_exhaustive`: what a later release adds is unexpected until it is
+            // listed above.
+            error => Self::internal(error),
+        }
+    }
+}
+
+impl From<JsonRejection> for Failure {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Failure {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::new(rejection.status(), rejection.body_text())
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let retry =
+            (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some([(RETRY_AFTER, "1")]);
+        (self.status, retry, Json(self)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_the_log_should_say_is_not_in_the_answer() {
+        let reason = "unlikely words";
+        for error in [Error::Engine(reason.to_owned()), Error::MapFull { map_size: 123_456 }] {
+            let failure = Failure::from(error);
+            assert!(failure.status.is_server_error());
+            assert!(!failure.error.contains(reason) && !failure.error.contains("123"));
+        }
+        let (table, index) = ("customers", "email");
+        let (key, holder) = ("\"a@example.com\"".to_owned(), "4711".to_owned());
+        let failure = Failure::from(Error::UniqueViolation { table, index, key, holder });
+        assert_eq!((failure.status, failure.field), (StatusCode::CONFLICT, Some("email")));
+        assert!(!failure.error.contains("4711"), "{}", failure.error);
+    }
+
+    #[test]
+    fn who_comes_too_early_is_told_when_to_come_back() {
+        let response = Failure::from(Error::TooManyReaders { max_readers: 1 }).into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.headers().contains_key(RETRY_AFTER));
+    }
+}

@@ -1,0 +1,94 @@
+//! Runs the service: `index-table-service-example DIRECTORY [ADDRESS]`.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+use std::{
+    env,
+    error::Error,
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
+
+use index_table_service_example::{
+    routes::routes,
+    service::{READERS, Service},
+};
+use tokio::{net::TcpListener, runtime, time};
+
+const USAGE: &str = "usage: index-table-service-example DIRECTORY [ADDRESS]";
+const DEFAULT_ADDRESS: &str = "127.0.0.1:3000";
+
+/// How long requests may take to end once the service has been told to stop.
+const GRACE: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let mut arguments = env::args_os().skip(1);
+    let (Some(directory), address, None) = (arguments.next(), arguments.next(), arguments.next())
+    else {
+        return Err(USAGE.into());
+    };
+    let address = address.map_or_else(|| Ok(DEFAULT_ADDRESS.to_owned()), OsString::into_string);
+    let address = address.map_err(|_| USAGE)?;
+
+    let (service, writer) = Service::open(directory)?;
+    let runtime =
+        runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(READERS).build()?;
+    let served = runtime.block_on(serve(&address, service));
+    // Requests that were cut go with the runtime, and with the last of them the writer's queue
+    // ends; what is in it is still committed.
+    drop(runtime);
+    writer.join().map_err(|_| "the writer has panicked")?;
+    Ok(served?)
+}
+
+/// Answers requests until a signal says to stop.
+async fn serve(address: &str, service: Service) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    // With port 0, this is how one learns which port it is.
+    writeln!(io::stdout(), "listening on http://{}", listener.local_addr()?)?;
+    let server = axum::serve(listener, routes(service)).with_graceful_shutdown(told_to_stop());
+    tokio::select! {
+        result = server => result,
+        () = async { told_to_stop().await; time::sleep(GRACE).await } => Ok(()),
+    }
+}
+
+/// Waits for ctrl-c or SIGTERM. A signal that can't be listened for never comes.
+async fn told_to_stop() {
+    let interrupted = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = interrupted => {}
+        () = terminated() => {}
+    }
+}
+
+#[cfg(unix)]
+async fn terminated() {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    match signal(SignalKind::terminate()) {
+        Ok(mut signals) => drop(signals.recv().await),
+        Err(_) => std::future::pending().await,
+    }
+}
+
+#[cfg(not(unix))]
+async fn terminated() {
+    std::future::pending().await
+}

@@ -1,0 +1,59 @@
+//! What is stored, and what a client may change of it.
+
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+/// A customer: the row in the store and the JSON in requests and answers.
+///
+/// Each index is there for one endpoint. The one by town and last name has the phone book's other
+/// fields with it, so that the phone book is read from the index alone; it also gives the
+/// customers of a town, sorted by last name, so that no index by town alone is needed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
+#[table(name = "customers")]
+#[index(town, last_name, include = [first_name, phone])]
+#[index(email, unique)]
+pub struct Customer {
+    /// Chosen by the client, so that it can repeat a request whose answer it has not seen.
+    #[primary_key]
+    pub id: u64,
+    /// First name.
+    pub first_name: String,
+    /// Last name.
+    pub last_name: String,
+    /// Town.
+    pub town: String,
+    /// Phone number.
+    pub phone: String,
+    /// No two customers have the same one.
+    pub email: String,
+}
+
+/// The fields to change of a customer; those that are absent or null stay as they are.
+///
+/// There is no `id` here: a customer keeps it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    first_name: Option<String>,
+    last_name: Option<String>,
+    town: Option<String>,
+    phone: Option<String>,
+    email: Option<String>,
+}
+
+impl Changes {
+    /// Changes the customer.
+    pub fn apply_to(self, customer: &mut Customer) {
+        let Self { first_name, last_name, town, phone, email } = self;
+        let set = |field: &mut String, value: Option<String>| {
+            if let Some(value) = value {
+                *field = value;
+            }
+        };
+        set(&mut customer.first_name, first_name);
+        set(&mut customer.last_name, last_name);
+        set(&mut customer.town, town);
+        set(&mut customer.phone, phone);
+        set(&mut customer.email, email);
+    }
+}

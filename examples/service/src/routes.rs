@@ -1,0 +1,227 @@
+//! The endpoints: what a request asks, what the repository is asked, what the answer says.
+
+use std::num::NonZeroU16;
+
+use axum::{
+    Router,
+    extract::{DefaultBodyLimit, FromRequest, FromRequestParts, State},
+    http::{StatusCode, header::LOCATION},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use index_table::{Cursor, ReadTxn};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    failure::Failure,
+    model::{Changes, Customer, CustomerRepository},
+    service::Service,
+    writer::{Command, Outcome},
+};
+
+const DEFAULT_LIMIT: u16 = 20;
+
+/// The most customers in one answer: no request reads more than that.
+const MAX_LIMIT: u16 = 100;
+
+/// The most bytes in a request, which is a customer: the queue of the writer holds many of them.
+const MAX_BODY: usize = 16 << 10;
+
+/// The endpoints of a service.
+pub fn routes(service: Service) -> Router {
+    Router::new()
+        .route("/health", get(health))
+        .route("/customers", get(in_town).post(create))
+        .route("/customers/{id}", get(by_id).put(replace).patch(change).delete(delete))
+        .route("/customers/by-email/{email}", get(by_email))
+        .route("/phone-book", get(phone_book))
+        .fallback(async || Failure::new(StatusCode::NOT_FOUND, "there is no such path"))
+        .method_not_allowed_fallback(async || {
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods")
+        })
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(service)
+}
+
+type Answer<T> = Result<T, Failure>;
+
+#[derive(Serialize)]
+struct Health {
+    customers: u64,
+}
+
+async fn health(State(service): State<Service>) -> Answer<Json<Health>> {
+    if !service.writer.is_running() {
+        return Err(Failure::unavailable("the writer has stopped"));
+    }
+    let customers = service.read(|customers, txn| customers.all(txn).count()).await?;
+    Ok(Json(Health { customers }))
+}
+
+async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Json<Customer>> {
+    let customer = service.read(move |customers, txn| customers.get(txn, id)).await?;
+    customer.map(Json).ok_or_else(Failure::no_such_customer)
+}
+
+async fn by_email(
+    State(service): State<Service>,
+    Path(email): Path<String>,
+) -> Answer<Json<Customer>> {
+    let customer = service.read(move |customers, txn| customers.get_by_email(txn, &email)).await?;
+    customer.map(Json).ok_or_else(Failure::no_such_customer)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InTown {
+    town: String,
+    /// The `next` of the page before.
+    after: Option<Cursor>,
+    limit: Option<NonZeroU16>,
+}
+
+#[derive(Serialize)]
+struct Page {
+    items: Vec<Customer>,
+    /// What `after` is for the next page; null on the last one.
+    next: Option<Cursor>,
+}
+
+/// A page of a town's customers, by last name.
+async fn in_town(
+    State(service): State<Service>,
+    Query(InTown { town, after, limit }): Query<InTown>,
+) -> Answer<Json<Page>> {
+    let page = service.read(move |customers, txn| {
+        let mut scan = customers.find_by_town(txn, &town);
+        if let Some(cursor) = &after {
+            scan = scan.after(cursor);
+        }
+        scan.page(at_most(limit))
+    });
+    let page = page.await?;
+    Ok(Json(Page { items: page.items, next: page.next }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Named {
+    town: String,
+    last_name: String,
+    limit: Option<NonZeroU16>,
+}
+
+async fn phone_book(
+    State(service): State<Service>,
+    Query(named): Query<Named>,
+) -> Answer<Response> {
+    service.read(move |customers, txn| entries(customers, txn, &named)).await
+}
+
+/// The entries of the index as they are: no fact is looked up. They borrow from the snapshot, and
+/// go from there into the answer.
+fn entries(
+    customers: &CustomerRepository,
+    txn: &ReadTxn<'_>,
+    Named { town, last_name, limit }: &Named,
+) -> index_table::Result<Response> {
+    let scan = customers.find_by_town_last_name(txn, town, last_name).limit(at_most(*limit));
+    let entries = scan.entries().collect::<index_table::Result<Vec<_>>>()?;
+    Ok(Json(entries).into_response())
+}
+
+async fn create(State(service): State<Service>, Json(customer): Json<Customer>) -> Answer<Outcome> {
+    service.writer.write(Command::Create(customer)).await
+}
+
+async fn replace(
+    State(service): State<Service>,
+    Path(id): Path<u64>,
+    Json(customer): Json<Customer>,
+) -> Answer<Outcome> {
+    if customer.id != id {
+        let error = "the id in the path and the id of the customer are different";
+        return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, error).about("id"));
+    }
+    service.writer.write(Command::Replace(customer)).await
+}
+
+async fn change(
+    State(service): State<Service>,
+    Path(id): Path<u64>,
+    Json(changes): Json<Changes>,
+) -> Answer<Outcome> {
+    service.writer.write(Command::Change(id, changes)).await
+}
+
+async fn delete(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Outcome> {
+    service.writer.write(Command::Delete(id)).await
+}
+
+impl IntoResponse for Outcome {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Created(customer) => {
+                let location = [(LOCATION, format!("/customers/{}", customer.id))];
+                (StatusCode::CREATED, location, Json(customer)).into_response()
+            }
+            Self::Changed(customer) => Json(customer).into_response(),
+            Self::Deleted => StatusCode::NO_CONTENT.into_response(),
+        }
+    }
+}
+
+fn at_most(limit: Option<NonZeroU16>) -> usize {
+    limit.map_or(DEFAULT_LIMIT, NonZeroU16::get).min(MAX_LIMIT).into()
+}
+
+/// [`axum::Json`] whose rejections are a [`Failure`], which is JSON too; likewise the other two.
+#[derive(FromRequest)]
+#[from_request(via(axum::Json), rejection(Failure))]
+struct Json<T>(T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}
+
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Path), rejection(Failure))]
+struct Path<T>(T);
+
+#[derive(FromRequestParts)]
+#[from_request(via(axum::extract::Query), rejection(Failure))]
+struct Query<T>(T);
+
+#[cfg(test)]
+mod tests {
+    use index_table::Store;
+
+    use super::*;
+
+    #[test]
+    fn the_phone_book_looks_up_no_customer() -> Result<(), Box<dyn std::error::Error>> {
+        let directory = tempfile::tempdir()?;
+        let store = Store::open(directory.path())?;
+        let customers = CustomerRepository::open(&store)?;
+        let [town, last_name] = ["Redmond", "Smith"].map(str::to_owned);
+        store.transaction(|txn| {
+            (1..=3).try_for_each(|id| {
+                let customer = Customer {
+                    id,
+                    first_name: "Alice".to_owned(),
+                    last_name: last_name.clone(),
+                    town: town.clone(),
+                    phone: "555-0101".to_owned(),
+                    email: format!("{id}@example.com"),
+                };
+                customers.insert(txn, &customer)
+            })
+        })?;
+        let txn = store.read()?;
+        entries(&customers, &txn, &Named { town, last_name, limit: None })?;
+        assert_eq!((txn.stats().entries, txn.stats().facts), (3, 0));
+        Ok(())
+    }
+}

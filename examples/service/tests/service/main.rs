@@ -1,0 +1,5 @@
+//! The built program, driven over HTTP.
+
+mod endpoints;
+mod server;
+mod stopping;

@@ -1,0 +1,133 @@
+//! The built program on a free port of the loopback interface, and a client for it.
+
+use std::{
+    error::Error,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use serde_json::Value;
+use ureq::{Agent, http};
+
+/// No test waits longer than that for anything.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) type Result<T = (), E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) client: Client,
+}
+
+impl Server {
+    /// Starts the program, and waits until it says where it listens.
+    pub(crate) fn start(directory: &Path) -> Result<Self> {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_index-table-service-example"))
+            .arg(directory)
+            .arg("127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = process.stdout.take().ok_or("no output")?;
+        let mut server = Self { process, client: Client::new() };
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || sender.send(BufReader::new(output).lines().next()));
+        let line = receiver.recv_timeout(PATIENCE)?.ok_or("it says nothing")??;
+        server.client.url = line.strip_prefix("listening on ").ok_or("it says no address")?.into();
+        Ok(server)
+    }
+
+    /// SIGKILL, from which nothing can be saved.
+    pub(crate) fn kill(&mut self) -> Result {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, and the end that the program makes of itself.
+    #[cfg(unix)]
+    pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status()?.success());
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(status);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Err("it doesn't stop".into())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended before, and a test that fails has said why.
+        let _ = self.kill();
+    }
+}
+
+/// Clones share their connections.
+#[derive(Clone)]
+pub(crate) struct Client {
+    agent: Agent,
+    url: String,
+}
+
+/// An answer: the status, and the JSON, which is null where there is none.
+pub(crate) type Answer = (u16, Value);
+
+impl Client {
+    fn new() -> Self {
+        let agent = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .http_status_as_error(false)
+            .proxy(None)
+            .build()
+            .into();
+        Self { agent, url: String::new() }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Answer> {
+        answer(self.agent.get(self.uri(path)).call()?)
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Result<Answer> {
+        answer(self.agent.delete(self.uri(path)).call()?)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> Result<Answer> {
+        self.send("POST", path, serde_json::to_string(body)?)
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<Answer> {
+        self.send("PUT", path, serde_json::to_string(body)?)
+    }
+
+    pub(crate) fn patch(&self, path: &str, body: &impl Serialize) -> Result<Answer> {
+        self.send("PATCH", path, serde_json::to_string(body)?)
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, body: String) -> Result<Answer> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(self.uri(path))
+            .header("content-type", "application/json")
+            .body(body)?;
+        answer(self.agent.run(request)?)
+    }
+
+    fn uri(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+}
+
+fn answer(mut response: http::Response<ureq::Body>) -> Result<Answer> {
+    let body = response.body_mut().read_to_string()?;
+    let json = if body.is_empty() { Value::Null } else { serde_json::from_str(&body)? };
+    Ok((response.status().as_u16(), json))
+}
