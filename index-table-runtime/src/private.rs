@@ -12,7 +12,9 @@ pub use crate::{
     },
     maintain::EntryBuffer,
     scan::{Bounds, Scan},
-    schema::{Condition, FieldSchema, IndexSchema, KeyField, Source, Strategy, TableSchema},
+    schema::{
+        Condition, FieldSchema, IndexSchema, KeyField, KeyForm, Source, Strategy, TableSchema,
+    },
     store::Store,
     table::Table,
     txn::{ReadTxn, WriteTxn},
