@@ -32,7 +32,7 @@ where
     E: IndexEntry<'txn>,
     E::Row: Row,
 {
-    let mut found: Vec<(K, <E::Row as Row>::Id, &E::Row)> = Vec::new();
+    let mut found = Vec::new();
     for row in model.values() {
         let mut keys = keys(row);
         keys.sort();

@@ -123,7 +123,7 @@ struct Film {
 ";
 
     /// A type that is spelled, one that only its trait knows, and the same for the whole row.
-    computed: r##"
+    computed: r#"
 #[index(computed(initials: String), computed(decade: Decade), name = "shelf")]
 #[index(year, computed(r#type: u8), title, strategy = "full")]
 struct Film {
@@ -132,7 +132,7 @@ struct Film {
     title: String,
     year: u16,
 }
-"##;
+"#;
 
     /// What the spelling tells about `None`, and what the compiler is asked.
     sparse: "

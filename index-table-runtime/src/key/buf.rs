@@ -66,7 +66,9 @@ impl KeyBuf {
         let bytes =
             if self.spilled { Some(&mut *self.heap) } else { self.inline.get_mut(..self.len) };
         if let Some(bytes) = bytes.and_then(|bytes| bytes.get_mut(start..)) {
-            bytes.iter_mut().for_each(|byte| *byte = !*byte);
+            for byte in bytes {
+                *byte = !*byte;
+            }
         }
     }
 

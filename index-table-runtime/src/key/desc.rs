@@ -28,7 +28,7 @@ impl<T: Key> Key for Desc<T> {
         inverted(out, |out| T::encode(value, out));
     }
 
-    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<T, DecodeError> {
+    fn decode(reader: &mut KeyReader<'_>) -> Result<T, DecodeError> {
         Self::decode_owned(reader).map(|Self(value)| value)
     }
 

@@ -2,6 +2,8 @@
 //! that doesn't know the row type.
 
 mod catalog;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use catalog::{Comparison, TableRecord};
 

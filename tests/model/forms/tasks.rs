@@ -45,7 +45,7 @@ impl Task {
     }
 
     fn token(&self) -> Option<u8> {
-        (self.code % 3 != 0).then_some(self.code / 2)
+        (!self.code.is_multiple_of(3)).then_some(self.code / 2)
     }
 
     fn is_open(&self) -> bool {

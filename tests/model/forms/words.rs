@@ -157,7 +157,7 @@ fn run(store: &Store, batches: &[Vec<(Word, bool)>]) -> Result<(), TestCaseError
                     model.insert(word.spelling.clone(), word.clone());
                 }
                 Err(Error::UniqueViolation { index: "only", .. }) => {
-                    prop_assert!(!free, "{word:?}")
+                    prop_assert!(!free, "{word:?}");
                 }
                 Err(error) => return Err(fail(error)),
             }
