@@ -168,3 +168,40 @@ fn rows_enter_and_leave_a_filtered_index() -> Result<()> {
     assert_eq!(ids(members.find_by_town(&txn, "New York"))?, [2, 1]);
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[index(genre, title, filter = is_shown)]
+#[index(genre, year, sparse)]
+#[index(genre, desc(title), name = "backwards")]
+struct Film {
+    #[primary_key]
+    id: u32,
+    genre: String,
+    title: String,
+    year: Option<u16>,
+}
+
+impl Film {
+    fn is_shown(&self) -> bool {
+        self.title != "M"
+    }
+}
+
+#[test]
+fn an_index_of_all_rows_answers_for_the_fields_that_several_begin_with() -> Result<()> {
+    let store = Store::in_memory();
+    let films = FilmRepository::open(&store)?;
+    let film =
+        |id, title: &str| Film { id, genre: "Drama".into(), title: title.into(), year: None };
+    store.transaction(|txn| {
+        films.insert(txn, &film(1, "M"))?;
+        films.insert(txn, &film(2, "Ran"))
+    })?;
+    let txn = store.read()?;
+    assert_eq!(films.find_by_genre(&txn, "Drama").keys().collect::<Result<Vec<_>>>()?, [2, 1]);
+    assert_eq!(films.find_by_genre_title(&txn, "Drama", "M").count()?, 0);
+    assert_eq!(films.find_by_genre_year(&txn, "Drama", None).count()?, 0);
+    assert_eq!(films.find_by_backwards(&txn, "Drama", "M").count()?, 1);
+    Ok(())
+}

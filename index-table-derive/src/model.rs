@@ -147,7 +147,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Whether a row needs no more than a key to have an entry.
+    /// Whether no condition keeps rows out.
     pub(crate) fn has_all_rows(&self) -> bool {
         self.conditions.sparse.is_none() && self.conditions.filter.is_none()
     }

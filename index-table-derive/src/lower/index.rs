@@ -70,7 +70,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         errors.error(attribute.span, "this index has no fields: `#[index(field)]`");
     }
     let conditions = Conditions {
-        sparse: sparse(attribute, &parts, sound, errors),
+        sparse: sparse(attribute, &parts, sound && !guessed, errors),
         filter: attribute.filter.as_ref().map(|filter| filter.value.clone()),
     };
     let strategy = strategy(scope, attribute, &parts);
@@ -94,19 +94,21 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
 fn sparse(
     attribute: &IndexAttr,
     parts: &[KeyPart],
-    sound: bool,
+    certain: bool,
     errors: &Diagnostics,
 ) -> Option<Span> {
     let span = attribute.sparse.as_ref()?.key;
     let present = |part: &KeyPart| {
         !part.is_each() && part.key_type().is_optional().is_some_and(|optional| !optional)
     };
-    // Of parts that are missing nothing is known.
-    if sound && parts.iter().all(present) {
-        errors.error(span, NEVER_ABSENT);
-        return None;
+    if !parts.iter().all(present) {
+        return Some(span);
     }
-    Some(span)
+    // Of parts that are missing or were guessed nothing is known.
+    if certain && !parts.is_empty() {
+        errors.error(span, NEVER_ABSENT);
+    }
+    None
 }
 
 /// Whether no earlier index is the same. The first one stays.
