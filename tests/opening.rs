@@ -32,6 +32,12 @@ declaration!(plain, { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(indexed, #[index(town)] #[index(age, strategy = "full")] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(unique, #[index(age, unique)] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(covering, #[index(town, include = [age])] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(descending, #[index(desc(age))] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(computing, #[index(computed(age: u8))] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(filtered, #[index(age, filter = is_even)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(otherwise, #[index(age, filter = is_odd)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(nicked, #[index(nick)] { nick: Option<String> = None });
+declaration!(sparse, #[index(nick, sparse)] { nick: Option<String> = None });
 declaration!(newer, #[table(version = 2)] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(retyped, { town: String = "Rome".into(), age: u16 = 40 });
 declaration!(longer, { town: String = "Rome".into(), age: u8 = 40, email: String = String::new() });
@@ -87,6 +93,72 @@ fn new_indexes_are_built_and_changed_ones_rebuilt() -> TestResult {
     let txn = store.read()?;
     assert_eq!(people.find_by_town(&txn, "Rome").count()?, 2998);
     assert_eq!(people.by_age(&txn).count()?, 2999);
+    Ok(())
+}
+
+impl computing::Person {
+    fn age(&self) -> u8 {
+        100 - self.age
+    }
+}
+
+impl filtered::Person {
+    fn is_even(&self) -> bool {
+        self.id.is_multiple_of(2)
+    }
+}
+
+impl otherwise::Person {
+    fn is_odd(&self) -> bool {
+        !self.id.is_multiple_of(2)
+    }
+}
+
+/// All of these indexes are called `age`, and each has other entries.
+#[test]
+fn an_index_of_another_form_or_condition_is_rebuilt() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    {
+        let store = Store::open(dir.path())?;
+        let people = indexed::PersonRepository::open(&store)?;
+        let person =
+            |id| indexed::Person { age: u8::try_from(id).unwrap_or(0), ..indexed::person(id) };
+        store.transaction(|txn| (0..20).try_for_each(|id| people.insert(txn, &person(id))))?;
+    }
+    // The ids in the order of the index, in this declaration and then in that one.
+    macro_rules! ids {
+        ($declaration:ident) => {{
+            let store = Store::open(dir.path())?;
+            let people = $declaration::PersonRepository::open(&store)?;
+            let txn = store.read()?;
+            people.by_age(&txn).keys().collect::<Result<Vec<u32>, _>>()?
+        }};
+    }
+    let ascending: Vec<u32> = (0..20).collect();
+    let descending: Vec<u32> = (0..20).rev().collect();
+    for _ in 0..2 {
+        assert_eq!(ids!(indexed), ascending);
+        assert_eq!(ids!(descending), descending);
+        assert_eq!(ids!(computing), descending);
+        assert_eq!(ids!(filtered), (0..20).step_by(2).collect::<Vec<_>>());
+        assert_eq!(ids!(otherwise), (1..20).step_by(2).collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+#[test]
+fn an_index_that_becomes_sparse_is_rebuilt() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = nicked::PersonRepository::open(&store)?;
+    store.transaction(|txn| (0..9).try_for_each(|id| people.insert(txn, &nicked::person(id))))?;
+    assert_eq!(people.by_nick(&store.read()?).count()?, 9);
+    drop(people);
+    let people = sparse::PersonRepository::open(&store)?;
+    assert_eq!(people.by_nick(&store.read()?).count()?, 0);
+    drop(people);
+    let people = nicked::PersonRepository::open(&store)?;
+    assert_eq!(people.by_nick(&store.read()?).count()?, 9);
     Ok(())
 }
 

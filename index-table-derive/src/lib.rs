@@ -72,7 +72,9 @@ use crate::lower::Lowered;
 /// | field | meaning |
 /// |---|---|
 /// | `field` | the value of the field |
+/// | `desc(field)` | the value of the field, in descending order: the greatest first, `None` last |
 /// | `each(field)` | one entry for each distinct element of a collection; at most one in an index |
+/// | `computed(method: Type)` | what a method of the struct returns: `fn method(&self) -> Type` |
 ///
 /// | option | meaning |
 /// |---|---|
@@ -81,7 +83,17 @@ use crate::lower::Lowered;
 /// | `strategy = "full"` | an entry carries the whole row |
 /// | `include = [field]` | the fields that a partial index carries; it implies the strategy |
 /// | `unique` | at most one row for each key |
+/// | `sparse` | no entry with a `None` among the fields of its key |
+/// | `filter = method` | entries only for the rows for which `fn method(&self) -> bool` holds |
 /// | `name = "ident"` | the name on disk and in the names of the methods, for that of the fields |
+///
+/// A `unique` index that is sparse or filtered has one row at most for each key among the rows that
+/// have entries.
+///
+/// The methods of `computed` and `filter` are asked when a row is written, for what it was and for
+/// what it becomes, so they have to answer by the row alone. An index is built anew when its
+/// declaration changes, but a change in the body of such a method can't be noticed: give the index
+/// another name then.
 ///
 /// A field that is called `unique` or `sparse` is written `r#unique` here. Names drop an `r#`:
 /// the index over `r#type` is called `type`.
@@ -100,12 +112,15 @@ use crate::lower::Lowered;
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
 ///
 /// The primary key has the `find_by_…` methods too. Where several keys begin with the same fields,
-/// the methods for these ask the one that has no further fields, then the one declared first, the
-/// primary key before all indexes. An index with a name has methods by this name for all of its
+/// the methods for these ask the one that has no further fields, then one that is neither sparse nor
+/// filtered, then the one declared first, the primary key before all indexes. An index with a name has methods by this name for all of its
 /// fields, and by the fields for the first ones.
 ///
+/// A range of a `desc` field is one of its values, and is answered from the greatest down.
+///
 /// An entry has the fields of its key, those of the primary key, and what it carries. Texts and
-/// bytes are borrowed from the store. An `each(cast)` is one element called `cast`; if the
+/// bytes are borrowed from the store, but for those of a `desc` field, which are owned. What a
+/// method of `computed` returns is a field with the method's name. An `each(cast)` is one element called `cast`; if the
 /// collection is carried too, that one is called `all_cast`. Entries are `Debug`, `Clone`,
 /// `PartialEq` and `Serialize`, so the types of the carried fields have to be.
 ///
@@ -122,7 +137,7 @@ use crate::lower::Lowered;
 /// | attribute | where |
 /// |---|---|
 /// | `flatten`, `skip_serializing_if`; `skip_serializing` or `skip_deserializing` alone | on any field |
-/// | `skip` | on a field of a key or of an `include`, and on any field if an index is full |
+/// | `skip` | on a field of a key or of an `include`, and on any field if an index is full or asks a method |
 /// | `with`, `serialize_with`, `deserialize_with` | on a field of an `include`, and on any field if an index is full |
 /// | `tag`, `content`, `untagged` | on the struct |
 /// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full |

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use proc_macro2::Span;
 use syn::{Ident, Path, Visibility};
 
 use crate::types::DataType;
@@ -42,34 +43,91 @@ pub(crate) struct Field {
 pub(crate) enum KeyPart {
     /// The value of a field.
     Plain(Rc<Field>),
+    /// The same, in descending order.
+    Desc(Rc<Field>),
     /// Each element of a collection, of the given type.
     Each(Rc<Field>, Rc<DataType>),
+    /// What a method returns.
+    Computed(Rc<Method>),
 }
 
 impl KeyPart {
-    /// The field it is taken from.
-    pub(crate) fn field(&self) -> &Rc<Field> {
+    /// The field it is taken from, if it is from one.
+    pub(crate) fn field(&self) -> Option<&Rc<Field>> {
         match self {
-            Self::Plain(field) | Self::Each(field, _) => field,
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) => Some(field),
+            Self::Computed(_) => None,
         }
     }
 
-    /// The type of what is in the key.
+    /// The identifier of its field or method.
+    pub(crate) fn ident(&self) -> &Ident {
+        match self {
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) => &field.ident,
+            Self::Computed(method) => &method.ident,
+        }
+    }
+
+    /// What it is called by in all that is generated.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) => &field.name,
+            Self::Computed(method) => &method.name,
+        }
+    }
+
+    /// The type of the value that is in the key.
     pub(crate) fn key_type(&self) -> &DataType {
         match self {
-            Self::Plain(field) => &field.ty,
+            Self::Plain(field) | Self::Desc(field) => &field.ty,
             Self::Each(_, element) => element,
+            Self::Computed(method) => &method.ty,
         }
+    }
+
+    /// Whether an entry has this value of a field from its key.
+    pub(crate) fn holds(&self, other: &Rc<Field>) -> bool {
+        match self {
+            Self::Plain(field) | Self::Desc(field) => Rc::ptr_eq(field, other),
+            Self::Each(..) | Self::Computed(_) => false,
+        }
+    }
+
+    /// Whether a row has this value in one of its fields.
+    pub(crate) fn is_in_row(&self) -> bool {
+        matches!(self, Self::Plain(_) | Self::Desc(_))
     }
 
     pub(crate) fn is_each(&self) -> bool {
         matches!(self, Self::Each(..))
     }
 
-    /// Whether the same key is built from both.
-    pub(crate) fn same(&self, other: &Self) -> bool {
-        self.is_each() == other.is_each() && Rc::ptr_eq(self.field(), other.field())
+    pub(crate) fn is_desc(&self) -> bool {
+        matches!(self, Self::Desc(_))
     }
+
+    /// Whether the same is asked of both: the direction they are sorted in does not matter.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Computed(method), Self::Computed(other)) => method.name == other.name,
+            _ => match (self.field(), other.field()) {
+                (Some(field), Some(of)) => {
+                    self.is_each() == other.is_each() && Rc::ptr_eq(field, of)
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+/// A method of the struct that returns a part of a key.
+pub(crate) struct Method {
+    /// As it is called, with its `r#` if it has one.
+    pub(crate) ident: Ident,
+    /// As it is named, without.
+    pub(crate) name: String,
+    /// What it returns.
+    pub(crate) ty: DataType,
 }
 
 /// One index table.
@@ -84,7 +142,28 @@ pub(crate) struct Index {
     pub(crate) parts: Vec<KeyPart>,
     pub(crate) strategy: Strategy,
     pub(crate) unique: bool,
+    pub(crate) conditions: Conditions,
     pub(crate) entry: Entry,
+}
+
+impl Index {
+    /// Whether no condition keeps rows out.
+    pub(crate) fn has_all_rows(&self) -> bool {
+        self.conditions.sparse.is_none() && self.conditions.filter.is_none()
+    }
+}
+
+/// Why an index of which no part of the key can be absent is not sparse.
+pub(crate) const NEVER_ABSENT: &str = "a sparse index has no entry for a row with a `None` in its \
+                                       key, and no part of this one is an `Option` or `each(…)`";
+
+/// Which rows have entries.
+#[derive(Clone)]
+pub(crate) struct Conditions {
+    /// Those of which no part of the key is `None`; where this is demanded.
+    pub(crate) sparse: Option<Span>,
+    /// Those for which this method holds.
+    pub(crate) filter: Option<Ident>,
 }
 
 /// What an entry carries besides its key.
@@ -143,7 +222,8 @@ pub(crate) enum Source {
 impl Source {
     fn borrows(&self) -> bool {
         match self {
-            Self::Key(part) => part.key_type().key_borrows(),
+            // Inverted bytes can't be borrowed.
+            Self::Key(part) => !part.is_desc() && part.key_type().key_borrows(),
             Self::PrimaryKey(field) => field.ty.key_borrows(),
             Self::Included(field) | Self::Row(field) => field.ty.carried_borrows(),
         }

@@ -34,7 +34,7 @@ pub(crate) fn entry(row: &Ident, index: &str, span: Span) -> Ident {
 
 /// The index of these fields without a name of its own: `town_last_name`.
 pub(crate) fn index(parts: &[KeyPart]) -> String {
-    let names: Vec<&str> = parts.iter().map(|part| part.field().name.as_str()).collect();
+    let names: Vec<&str> = parts.iter().map(KeyPart::name).collect();
     names.join("_")
 }
 
@@ -106,8 +106,8 @@ impl Types {
 /// The methods that ask, for the primary key and for each index.
 ///
 /// Where the first fields of several keys are the same, one of them answers: the one that consists
-/// of just these fields, then the one declared first. The primary key counts as declared before
-/// every index.
+/// of just these fields, then one that all rows are in, then the one declared first. The primary
+/// key counts as declared before every index.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     indexes: &[(Rc<Index>, Span)],
@@ -178,12 +178,28 @@ impl Owner {
         })
     }
 
+    fn has_all_rows(&self) -> bool {
+        match &self.target {
+            Target::Rows => true,
+            Target::Index(index) => index.has_all_rows(),
+        }
+    }
+
     fn describe(&self) -> String {
         match &self.target {
             Target::Rows => "the primary key".to_owned(),
             Target::Index(index) => format!("the index `{}`", index.name),
         }
     }
+}
+
+/// A key that could answer for a prefix.
+struct Rival {
+    position: usize,
+    /// It has no further fields.
+    exact: bool,
+    /// It has all rows.
+    whole: bool,
 }
 
 /// Whether the owner at `position` is the one that answers for `prefix`.
@@ -198,11 +214,14 @@ fn answers(position: usize, prefix: &Prefix, owners: &[Owner]) -> bool {
                     && rival.parts.len() == prefix.parts.len()
                     && rival.parts.iter().zip(&prefix.parts).all(|(a, b)| a.same(b))
             })?;
-            Some((position, rival.exact))
+            Some(Rival { position, exact: rival.exact, whole: owner.has_all_rows() })
         })
     };
-    let winner = rivals().find(|(_, exact)| *exact).or_else(|| rivals().next());
-    winner.is_some_and(|(winner, _)| winner == position)
+    let winner = rivals()
+        .find(|rival| rival.exact)
+        .or_else(|| rivals().find(|rival| rival.whole))
+        .or_else(|| rivals().next());
+    winner.is_some_and(|winner| winner.position == position)
 }
 
 struct Methods<'a> {
@@ -250,7 +269,7 @@ impl Methods<'_> {
 
 fn describe(form: &Form) -> String {
     let by = |what: &str, parts: &[KeyPart], last: Option<&KeyPart>| {
-        let parts = parts.iter().chain(last).map(|part| part.field().name.as_str());
+        let parts = parts.iter().chain(last).map(KeyPart::name);
         format!("{what} by {}", listed(parts))
     };
     match form {

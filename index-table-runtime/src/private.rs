@@ -7,12 +7,14 @@ pub use crate::{
     entity::{Entity, EntryReader, IndexEntry},
     error::{EncodeError, Result},
     key::{
-        DecodeError, Each, EachOf, Key, KeyBuf, KeyOf, KeyReader, KeyShape, PrefixKey, assert_each,
-        assert_key,
+        ComputedOf, DecodeError, Desc, Each, EachOf, Key, KeyBuf, KeyOf, KeyReader, KeyShape,
+        PrefixKey, assert_computed, assert_each, assert_key,
     },
     maintain::EntryBuffer,
     scan::{Bounds, Scan},
-    schema::{FieldSchema, IndexSchema, KeyField, Source, Strategy, TableSchema},
+    schema::{
+        Condition, FieldSchema, IndexSchema, KeyField, KeyForm, Source, Strategy, TableSchema,
+    },
     store::Store,
     table::Table,
     txn::{ReadTxn, WriteTxn},

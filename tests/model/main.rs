@@ -5,6 +5,7 @@
 //! every index whole, and questions with prefixes, ranges, limits, both directions and pages.
 
 mod documents;
+mod forms;
 mod items;
 mod questions;
 

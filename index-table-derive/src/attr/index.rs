@@ -33,18 +33,18 @@ pub(crate) struct PartAttr {
     pub(crate) late: bool,
 }
 
-/// The forms of a field. Each carries the word that introduces it.
+/// The forms of a field.
 pub(crate) enum PartKind {
     /// `town`
     Field(Ident),
     /// `each(cast)`
     Each(Ident),
     /// `desc(year)`
-    Desc { keyword: Ident, field: Ident },
+    Desc(Ident),
     /// `hash(url)`
     Hash { keyword: Ident, field: Ident },
     /// `computed(method: Type)`
-    Computed { keyword: Ident, method: Ident, ty: Box<Type> },
+    Computed { method: Ident, ty: Box<Type> },
 }
 
 impl IndexAttr {
@@ -143,16 +143,19 @@ impl IndexAttr {
         keyword: &Ident,
         key: &Key<IndexKey>,
     ) -> syn::Result<PartKind> {
-        let field = word(inner, "a field")?;
-        let keyword = keyword.clone();
+        let expects = if key.id == IndexKey::Computed { "a method" } else { "a field" };
+        let field = word(inner, expects)?;
+        if inner.peek(token::Paren) && key.id != IndexKey::Computed {
+            return Err(nested(key, &field));
+        }
         Ok(match key.id {
-            IndexKey::Desc => PartKind::Desc { keyword, field },
-            IndexKey::Hash => PartKind::Hash { keyword, field },
+            IndexKey::Desc => PartKind::Desc(field),
+            IndexKey::Hash => PartKind::Hash { keyword: keyword.clone(), field },
             IndexKey::Computed => {
                 inner
                     .parse::<Token![:]>()
                     .map_err(|error| syn::Error::new(error.span(), expected(key)))?;
-                PartKind::Computed { keyword, method: field, ty: Box::new(inner.parse()?) }
+                PartKind::Computed { method: field, ty: Box::new(inner.parse()?) }
             }
             _ => PartKind::Each(field),
         })
@@ -211,7 +214,14 @@ fn fields(input: ParseStream<'_>, usage: &str) -> syn::Result<Vec<Ident>> {
     }
     let inner;
     bracketed!(inner in input);
-    let field = |input: ParseStream<'_>| word(input, "a field");
+    let field = |input: ParseStream<'_>| {
+        let field = word(input, "a field")?;
+        if input.peek(token::Paren) {
+            let message = "what is included is a field of the row, in no other form";
+            return Err(syn::Error::new(field.span(), message));
+        }
+        Ok(field)
+    };
     let fields: Punctuated<Ident, Token![,]> =
         complete(&inner, |inner| inner.parse_terminated(field, Token![,]))?;
     Ok(fields.into_iter().collect())
@@ -228,6 +238,20 @@ fn complete<T>(
         inner.parse::<TokenStream>()?;
     }
     result
+}
+
+/// `desc(each(tags))`
+fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
+    let name = inner.to_string();
+    let both = |a: &str, b: &str| [a, b] == [outer.name, &name] || [b, a] == [outer.name, &name];
+    let reason = if both("desc", "each") {
+        "the elements of a collection are in ascending order; `rev()` reads an index backwards"
+    } else if both("desc", "computed") {
+        "what a method returns is in ascending order; `rev()` reads an index backwards"
+    } else {
+        "the forms of a field are not put into one another"
+    };
+    syn::Error::new(inner.span(), format!("expected `{}`: {reason}", outer.usage))
 }
 
 fn expected(key: &Key<IndexKey>) -> String {

@@ -4,7 +4,8 @@
 use proc_macro2::TokenStream;
 
 use crate::diagnostics::listed;
-use crate::model::{Field, Form, Index, KeyPart, Source, Strategy, Table, Target};
+use crate::model::{Conditions, Field, Form, Index, KeyPart, Source, Strategy, Table, Target};
+use crate::names;
 
 /// `#[doc = " …"]` for each line.
 pub(super) fn doc(text: &str) -> TokenStream {
@@ -14,7 +15,7 @@ pub(super) fn doc(text: &str) -> TokenStream {
 }
 
 fn fields<'a>(fields: impl IntoIterator<Item = &'a KeyPart>) -> String {
-    listed(fields.into_iter().map(|part| part.field().name.as_str()))
+    listed(fields.into_iter().map(KeyPart::name))
 }
 
 fn primary_key(table: &Table) -> String {
@@ -41,15 +42,38 @@ pub(super) fn entry(table: &Table, index: &Index) -> TokenStream {
         Strategy::Partial(_) => "its key, the primary key of the row and the included fields",
         Strategy::Full => "the whole row",
     };
-    doc(&format!("Entry of the index `{}` of the table `{}`: {what}.", index.name, table.name))
+    let rows = rows_with_entries(index).map(|rows| format!("\n\n{rows}")).unwrap_or_default();
+    doc(&format!(
+        "Entry of the index `{}` of the table `{}`: {what}.{rows}",
+        index.name, table.name
+    ))
+}
+
+/// Which rows have entries, if not all.
+fn rows_with_entries(index: &Index) -> Option<String> {
+    let absent = "of which no part of the key is `None`";
+    let rows = match &index.conditions {
+        Conditions { sparse: None, filter: None } => return None,
+        Conditions { sparse: Some(_), filter: None } => absent.to_owned(),
+        Conditions { sparse: None, filter: Some(method) } => {
+            format!("for which `{}` holds", names::plain(method))
+        }
+        Conditions { sparse: Some(_), filter: Some(method) } => {
+            format!("for which `{}` holds and {absent}", names::plain(method))
+        }
+    };
+    Some(format!("Only rows {rows} have entries."))
 }
 
 pub(super) fn entry_field(source: &Source) -> TokenStream {
     let of = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
     doc(&match source {
-        Source::Key(KeyPart::Plain(field)) => of("from the key", field),
+        Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field)) => of("from the key", field),
         Source::Key(KeyPart::Each(field, _)) => {
             format!("One element of the field `{}`, from the key.", field.name)
+        }
+        Source::Key(KeyPart::Computed(method)) => {
+            format!("What the method `{}` returned, from the key.", method.name)
         }
         Source::PrimaryKey(field) => of("from the primary key", field),
         Source::Included(field) => of("which the index includes", field),
@@ -145,7 +169,8 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Form::Whole => format!("All of {place}, in the order of its key."),
         Form::Equal(parts) => format!("What {place} has for this {}.", fields(parts)),
         Form::Range(leading, last) => {
-            format!("What {place} has {} in this range.", up_to_last(leading, last))
+            let order = if last.is_desc() { ", in descending order" } else { "" };
+            format!("What {place} has {} in this range{order}.", up_to_last(leading, last))
         }
         Form::StartingWith(leading, last) => {
             format!("What {place} has {} starting with this.", up_to_last(leading, last))
@@ -160,12 +185,17 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
             ));
         }
     };
-    doc(&format!("{what}\n\nCost: {}", scan_cost(target)))
+    let rows = match target {
+        Target::Index(index) => rows_with_entries(index),
+        Target::Rows => None,
+    };
+    let rows = rows.map(|rows| format!("\n{rows}")).unwrap_or_default();
+    doc(&format!("{what}{rows}\n\nCost: {}", scan_cost(target)))
 }
 
 /// `` for this `a` and `b`, and `c` ``, or only `` with `c` ``.
 fn up_to_last(leading: &[KeyPart], last: &KeyPart) -> String {
-    let last = &last.field().name;
+    let last = last.name();
     if leading.is_empty() {
         format!("with `{last}`")
     } else {

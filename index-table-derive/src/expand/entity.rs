@@ -1,11 +1,12 @@
 //! `impl Entity`: the schema, and what a row looks like in keys and entries.
 
-use proc_macro2::{Literal, TokenStream};
-use quote::quote_spanned;
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
 use super::{Context, at, requirements};
 use crate::model::{Field, Index, KeyPart, Strategy};
+use crate::names;
 
 /// Expands to:
 ///
@@ -92,15 +93,24 @@ fn schema(cx: &Context<'_>) -> TokenStream {
 ///     key: &[_index_table::KeyField::new::<String>("town")],
 ///     strategy: _index_table::Strategy::Partial(&["phone"]),
 ///     unique: false,
+///     conditions: &[],
 /// }
 /// ```
 fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
     let (name, unique) = (&index.name, index.unique);
     let key = index.parts.iter().map(|part| match part {
         KeyPart::Plain(field) => plain_key_field(cx, field),
+        KeyPart::Desc(field) => {
+            let (ty, name) = (field.ty.tokens(&cx.short), &field.name);
+            mixed!(_index_table::KeyField::desc::<#ty>(#name))
+        }
         KeyPart::Each(field, _) => {
             let (ty, name) = (field.ty.tokens(&cx.short), &field.name);
             mixed!(_index_table::KeyField::each::<#ty>(#name))
+        }
+        KeyPart::Computed(method) => {
+            let (ty, name) = (method.ty.tokens(&cx.short), &method.name);
+            mixed!(_index_table::KeyField::computed::<#ty>(#name))
         }
     });
     let strategy = match &index.strategy {
@@ -111,12 +121,19 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
         }
         Strategy::Full => mixed!(Full),
     };
+    let sparse = index.conditions.sparse.map(|_| mixed!(_index_table::Condition::Sparse));
+    let filter = index.conditions.filter.as_ref().map(|method| {
+        let name = names::plain(method);
+        mixed!(_index_table::Condition::Filter(#name))
+    });
+    let conditions = sparse.into_iter().chain(filter);
     mixed! {
         _index_table::IndexSchema {
             name: #name,
             key: &[#(#key),*],
             strategy: _index_table::Strategy::#strategy,
             unique: #unique,
+            conditions: &[#(#conditions),*],
         }
     }
 }
@@ -137,6 +154,12 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 ///         }
 ///         1 => for element in _index_table::Each::elements(&self.cast) {
 ///             entries.key().push(element);
+///         },
+///         2 => if self.is_active() {
+///             let computed0: String = self.initials();
+///             if _index_table::Key::is_present(&self.nick) {
+///                 entries.key().push(&computed0).push_desc(&self.nick);
+///             }
 ///         },
 ///         _ => {}
 ///     }
@@ -171,30 +194,69 @@ fn entries_of(index: &Index) -> TokenStream {
         Strategy::Normalized | Strategy::Full => &[],
     };
     let included = included.iter().map(|field| value(field));
-    let pushes = index.parts.iter().map(|part| match part {
-        KeyPart::Plain(field) => {
-            let value = value(field);
-            mixed!(.push(#value))
-        }
-        KeyPart::Each(field, _) => {
-            let element = Ident::new("element", at(field.ty.span()));
-            mixed!(.push(#element))
-        }
+    // Each part with what is pushed for it.
+    let parts: Vec<(&KeyPart, TokenStream)> =
+        index.parts.iter().enumerate().map(|(at, part)| (part, pushed(part, at))).collect();
+    let pushes = parts.iter().map(|(part, value)| {
+        if part.is_desc() { mixed!(.push_desc(#value)) } else { mixed!(.push(#value)) }
     });
-    let key = mixed!(entries.key() #(#pushes)*;);
-    let keys = match index.parts.iter().find(|part| part.is_each()) {
-        Some(part) => {
-            let collection = value(part.field());
-            mixed!(for element in _index_table::Each::elements(#collection) { #key })
-        }
-        None => key,
+    let present = |each: bool| {
+        let parts = parts.iter().filter(|(part, _)| part.is_each() == each);
+        let absent = |part: &KeyPart| part.key_type().is_optional() != Some(false);
+        let sparse = index.conditions.sparse.is_some();
+        parts
+            .filter(move |(part, _)| sparse && absent(part))
+            .map(|(_, value)| mixed!(_index_table::Key::is_present(#value)))
+            .collect::<Vec<_>>()
     };
-    mixed! {
-        #position => {
-            #(entries.include(#included)?;)*
-            #keys
+    let mut keys = when(&present(true), mixed!(entries.key() #(#pushes)*;));
+    if let Some(collection) =
+        index.parts.iter().find(|part| part.is_each()).and_then(KeyPart::field)
+    {
+        let collection = value(collection);
+        keys = mixed!(for element in _index_table::Each::elements(#collection) { #keys });
+    }
+    let entries = when(&present(false), mixed!(#(entries.include(#included)?;)* #keys));
+    let computed = index.parts.iter().enumerate().filter_map(|(at, part)| computed(part, at));
+    let filter = index.conditions.filter.as_ref().map(call);
+    let entries = when(filter.as_slice(), mixed!(#(#computed)* #entries));
+    mixed!(#position => { #entries })
+}
+
+/// Expands to `if … && … { … }`, or to the statements alone if there is no condition.
+fn when(conditions: &[TokenStream], statements: TokenStream) -> TokenStream {
+    if conditions.is_empty() {
+        return statements;
+    }
+    mixed!(if #(#conditions)&&* { #statements })
+}
+
+/// Expands to what is pushed for the part at this place of a key: `&self.town`, `element`,
+/// `&computed0`.
+fn pushed(part: &KeyPart, place: usize) -> TokenStream {
+    let span = at(part.key_type().span());
+    match part {
+        KeyPart::Plain(field) | KeyPart::Desc(field) => value(field),
+        KeyPart::Each(field, _) => quote_spanned!(at(field.ty.span())=> element),
+        KeyPart::Computed(_) => {
+            let local = format_ident!("computed{place}", span = span);
+            quote_spanned!(span=> &#local)
         }
     }
+}
+
+/// Expands to `let computed0: String = self.initials();`, at the places of the type and of the
+/// method: if they don't match, that is reported there.
+fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
+    let KeyPart::Computed(method) = part else { return None };
+    let local = format_ident!("computed{place}", span = Span::mixed_site());
+    let (ty, call) = (method.ty.written(), call(&method.ident));
+    Some(mixed!(let #local: #ty = #call;))
+}
+
+/// Expands to `self.is_active()`, at the place of the method.
+fn call(method: &Ident) -> TokenStream {
+    quote_spanned!(at(method.span())=> self.#method())
 }
 
 /// Expands to `&self.town`, at the place of the field's type: a trait that it lacks is reported

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow, at, docs, requirements};
+use super::{Context, allow, at, docs, key_type, requirements};
 use crate::model::{Index, Source, Step};
 use crate::types;
 
@@ -28,6 +28,7 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
     let fields = index.entry.fields().map(|(ident, source)| {
         let doc = docs::entry_field(source);
         let ty = match source {
+            Source::Key(part) if part.is_desc() => part.key_type().tokens(private),
             Source::Key(part) => part.key_type().key(private, &cx.txn),
             Source::PrimaryKey(field) => field.ty.key(private, &cx.txn),
             Source::Included(field) | Source::Row(field) => field.ty.carried(private, &cx.txn),
@@ -123,7 +124,7 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
                 }
             }
             Step::SkipKey(part) => {
-                let ty = part.key_type().tokens(&cx.short);
+                let ty = key_type(cx, part);
                 statements.push(mixed!(entry.skip_key::<#ty>()?;));
             }
             Step::SkipPrimaryKey(field) => {
@@ -141,10 +142,7 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
 /// Expands to `entry.key::<String>()?` and its like.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
     let (reader, span, ty) = match source {
-        Source::Key(part) => {
-            let ty = part.key_type();
-            (mixed!(key), ty.span(), ty.tokens(&cx.short))
-        }
+        Source::Key(part) => (mixed!(key), part.key_type().span(), key_type(cx, part)),
         Source::PrimaryKey(field) => {
             (mixed!(primary_key), field.ty.span(), field.ty.tokens(&cx.short))
         }

@@ -21,7 +21,7 @@ mod requirements;
 use proc_macro2::{Span, TokenStream};
 use syn::{Lifetime, Path};
 
-use crate::model::Table;
+use crate::model::{KeyPart, Table};
 
 /// What is written once for every table.
 struct Context<'a> {
@@ -91,6 +91,13 @@ pub(crate) fn private(krate: &Path) -> TokenStream {
 /// type is written there, so that an error about it is too.
 fn at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
+}
+
+/// Expands to the type that a part of a key is encoded and decoded by: `String`, or
+/// `_index_table::Desc<String>`.
+fn key_type(cx: &Context<'_>, part: &KeyPart) -> TokenStream {
+    let ty = part.key_type().tokens(&cx.short);
+    if part.is_desc() { mixed!(_index_table::Desc<#ty>) } else { ty }
 }
 
 /// The lints that are not for generated code to answer.

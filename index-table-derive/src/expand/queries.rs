@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
-use super::{Context, at, docs};
+use super::{Context, at, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
 
 /// Expands to one method, as [`scan`] and [`get`] show it.
@@ -27,8 +27,8 @@ struct Last {
 }
 
 fn range(cx: &Context<'_>, part: &KeyPart) -> Last {
-    let (ident, ty, bounds) = (&part.field().ident, part.key_type(), &cx.bounds);
-    let (argument, key) = (ty.argument(&cx.short, bounds), ty.tokens(&cx.short));
+    let (ident, ty, bounds) = (part.ident(), part.key_type(), &cx.bounds);
+    let (argument, key) = (ty.argument(&cx.short, bounds), key_type(cx, part));
     Last {
         lifetime: ty.argument_borrows().then(|| mixed!(, #bounds)),
         parameter: mixed!(#ident: impl ::core::ops::RangeBounds<#argument>),
@@ -37,8 +37,8 @@ fn range(cx: &Context<'_>, part: &KeyPart) -> Last {
 }
 
 fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
-    let (ident, ty) = (&part.field().ident, part.key_type());
-    let (argument, key) = (ty.argument(&cx.short, &cx.elided), ty.tokens(&cx.short));
+    let (ident, ty) = (part.ident(), part.key_type());
+    let (argument, key) = (ty.argument(&cx.short, &cx.elided), key_type(cx, part));
     Last {
         lifetime: None,
         parameter: mixed!(#ident: #argument),
@@ -116,8 +116,8 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 /// Expands to `town: &str` and `.equal::<String>(town)` for each field.
 fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenStream>) {
     let one = |part: &KeyPart| {
-        let (ident, ty) = (&part.field().ident, part.key_type());
-        let (argument, key) = (ty.argument(&cx.short, &cx.elided), ty.tokens(&cx.short));
+        let (ident, ty) = (part.ident(), part.key_type());
+        let (argument, key) = (ty.argument(&cx.short, &cx.elided), key_type(cx, part));
         let equal = quote_spanned!(at(ty.span())=> .equal::<#key>(#ident));
         (mixed!(#ident: #argument), equal)
     };

@@ -10,31 +10,32 @@ use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
 use super::{Context, at};
-use crate::model::{Field, KeyPart, Table};
+use crate::model::{Index, KeyPart, NEVER_ABSENT, Table};
 use crate::types::{DataType, Requirement};
 
-/// A field, and what its type has to be.
+/// A field or a method, and what its type has to be.
 struct Required<'a> {
-    field: &'a Field,
+    ident: &'a Ident,
+    computed: bool,
     ty: &'a DataType,
     requirement: Requirement,
 }
 
 fn of(table: &Table) -> Vec<Required<'_>> {
-    let primary_key = table.primary_key.iter().map(|field| (&**field, &field.ty));
+    let primary_key = table.primary_key.iter().map(|field| (&field.ident, false, &field.ty));
     let parts = table.indexes.iter().flat_map(|index| &index.parts);
-    let parts = parts.map(|part| match part {
-        KeyPart::Plain(field) => (&**field, &field.ty),
-        KeyPart::Each(field, element) => (&**field, &**element),
-    });
+    let parts =
+        parts.map(|part| (part.ident(), matches!(part, KeyPart::Computed(_)), part.key_type()));
     let mut required: Vec<Required<'_>> = Vec::new();
-    for (field, ty) in primary_key.chain(parts) {
+    for (ident, computed, ty) in primary_key.chain(parts) {
         if let Some(requirement) = ty.requirement()
-            && !required
-                .iter()
-                .any(|other| other.field.ident == field.ident && other.requirement == requirement)
+            && !required.iter().any(|other| {
+                other.ident == ident
+                    && other.computed == computed
+                    && other.requirement == requirement
+            })
         {
-            required.push(Required { field, ty, requirement });
+            required.push(Required { ident, computed, ty, requirement });
         }
     }
     required
@@ -62,15 +63,19 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
 /// };
 /// ```
 pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
+    let sparse = cx.table.indexes.iter().filter_map(|index| sparse(cx, index));
     of(cx.table)
         .into_iter()
-        .map(|Required { field, ty, requirement }| {
+        .map(|Required { ident, computed, ty, requirement }| {
             let (written, span) = (ty.written(), at(ty.span()));
             let assert = match requirement {
+                Requirement::Key if computed => {
+                    quote_spanned!(span=> _index_table::assert_computed)
+                }
                 Requirement::Key => quote_spanned!(span=> _index_table::assert_key),
                 Requirement::Each => quote_spanned!(span=> _index_table::assert_each),
             };
-            let marker = marker(field, written.clone());
+            let marker = marker(ident, written.clone());
             mixed! {
                 const _: () = {
                     struct #marker;
@@ -78,12 +83,33 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
                 };
             }
         })
+        .chain(sparse)
         .collect()
 }
 
-/// A name for the type that stands for a field in a message: the field's, unless that is a name
-/// in its type too.
-fn marker(field: &Field, ty: TokenStream) -> Ident {
+/// Expands to one assertion for each sparse index of which only the compiler knows whether a part
+/// of its key can be absent:
+///
+/// ```text
+/// const _: () = ::core::assert!(<Nick as _index_table::Key>::SHAPE.is_option(), "…");
+/// ```
+fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
+    let span = at(index.conditions.sparse?);
+    let certain = |part: &KeyPart| part.is_each() || part.key_type().is_optional() == Some(true);
+    if index.parts.iter().any(certain) {
+        return None;
+    }
+    let unknown = index.parts.iter().filter(|part| part.key_type().is_optional().is_none());
+    let shapes = unknown.map(|part| {
+        let (ty, krate) = (part.key_type().tokens(&cx.short), &cx.short);
+        mixed!(<#ty as #krate::Key>::SHAPE.is_option())
+    });
+    Some(quote_spanned!(span=> const _: () = ::core::assert!(#(#shapes)||*, #NEVER_ABSENT);))
+}
+
+/// A name for the type that stands for a field or a method in a message: its own, unless that is a
+/// name in its type too.
+fn marker(ident: &Ident, ty: TokenStream) -> Ident {
     fn names(tokens: TokenStream, name: &Ident) -> bool {
         tokens.into_iter().any(|token| match token {
             TokenTree::Ident(ident) => ident == *name,
@@ -91,5 +117,5 @@ fn marker(field: &Field, ty: TokenStream) -> Ident {
             TokenTree::Punct(_) | TokenTree::Literal(_) => false,
         })
     }
-    if names(ty, &field.ident) { format_ident!("{}_", field.ident) } else { field.ident.clone() }
+    if names(ty, ident) { format_ident!("{ident}_") } else { ident.clone() }
 }

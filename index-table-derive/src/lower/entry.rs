@@ -27,9 +27,9 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
             Strategy::Full => whole_row(scope, &draft.parts),
         };
         let entry = Entry { ident, steps: distinct(scope, &draft, steps) };
-        let Draft { span, name, named, parts, strategy, unique, .. } = draft;
+        let Draft { span, name, named, parts, strategy, unique, conditions, .. } = draft;
         let position = indexes.len();
-        let index = Index { position, name, named, parts, strategy, unique, entry };
+        let index = Index { position, name, named, parts, strategy, unique, conditions, entry };
         indexes.push((Rc::new(index), span));
     }
     indexes
@@ -41,12 +41,11 @@ fn with_primary_key(
     primary_key: &[Rc<Field>],
     included: &[Rc<Field>],
 ) -> Vec<Step> {
-    let key =
-        parts.iter().map(|part| Step::Keep(part.field().ident.clone(), Source::Key(part.clone())));
+    let key = parts.iter().map(|part| Step::Keep(part.ident().clone(), Source::Key(part.clone())));
     let mut primary: Vec<Step> = primary_key
         .iter()
         .map(|field| {
-            if parts.iter().any(|part| !part.is_each() && Rc::ptr_eq(part.field(), field)) {
+            if parts.iter().any(|part| part.holds(field)) {
                 Step::SkipPrimaryKey(Rc::clone(field))
             } else {
                 Step::Keep(carried_name(field, parts), Source::PrimaryKey(Rc::clone(field)))
@@ -63,14 +62,16 @@ fn with_primary_key(
     key.chain(primary).chain(included).collect()
 }
 
-/// The row, whose fields the key repeats: all but the element of a collection.
+/// The row, whose fields the key repeats: all but the element of a collection and what methods
+/// return.
 fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
-    let upto_element = parts.iter().position(KeyPart::is_each).map_or(0, |position| position + 1);
-    let key = parts.iter().take(upto_element).map(|part| {
-        if part.is_each() {
-            Step::Keep(part.field().ident.clone(), Source::Key(part.clone()))
-        } else {
+    let needed = parts.iter().rposition(|part| !part.is_in_row());
+    let needed = needed.map_or(0, |position| position + 1);
+    let key = parts.iter().take(needed).map(|part| {
+        if part.is_in_row() {
             Step::SkipKey(part.clone())
+        } else {
+            Step::Keep(part.ident().clone(), Source::Key(part.clone()))
         }
     });
     let row = scope.fields.iter().map(|declared| {
@@ -82,12 +83,14 @@ fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
 
 /// The name of a field that is carried as a whole: another one if its elements have its own.
 fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
-    let has_elements = |part: &KeyPart| part.is_each() && Rc::ptr_eq(part.field(), field);
+    let has_elements = |part: &KeyPart| {
+        part.is_each() && part.field().is_some_and(|other| Rc::ptr_eq(other, field))
+    };
     if parts.iter().any(has_elements) { names::collection(field) } else { field.ident.clone() }
 }
 
 /// Leaves out what would be a second field of one name: a field that is called as a collection is
-/// beside its elements.
+/// beside its elements, or as a method.
 fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
     let mut taken = Vec::new();
     let mut is_first = |ident: &Ident| {
@@ -98,11 +101,19 @@ fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
     };
     let keep = |step: &Step| match step {
         Step::Keep(ident, _) if !is_first(ident) => {
+            let name = names::plain(ident);
+            let computed =
+                |part: &KeyPart| matches!(part, KeyPart::Computed(_)) && part.name() == name;
+            let other = if draft.parts.iter().any(computed) {
+                "what the method of this name returns; rename the method"
+            } else {
+                "the collection whose element is in the key; rename the field"
+            };
             scope.errors.error(
                 draft.span,
                 format!(
                     "an entry of this index would have two fields `{ident}`: the one of this name \
-                     and the collection whose element is in the key; rename the field"
+                     and {other}"
                 ),
             );
             false

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use proc_macro2::Span;
 use syn::ext::IdentExt as _;
 use syn::parse::Parser as _;
-use syn::{Ident, LitStr};
+use syn::{Ident, LitStr, Type};
 
-use super::{Declared, LONGEST_NAME, no_encoding, too_long};
+use super::{Declared, KEY_TYPES, LONGEST_NAME, no_encoding, too_long};
 use crate::attr::index::{IndexAttr, PartAttr, PartKind};
 use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey};
 use crate::diagnostics::{Diagnostics, listed, suggestion};
-use crate::model::{Field, KeyPart, Strategy};
+use crate::model::{Conditions, Field, KeyPart, Method, NEVER_ABSENT, Strategy};
 use crate::names::{self, Types};
 use crate::types::{self, DataType};
 
@@ -33,6 +33,7 @@ pub(super) struct Draft {
     pub(super) parts: Vec<KeyPart>,
     pub(super) strategy: Strategy,
     pub(super) unique: bool,
+    pub(super) conditions: Conditions,
     /// A mistake was repaired by a guess, so nothing else about it is worth a message.
     guessed: bool,
 }
@@ -68,13 +69,10 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     if attribute.parts.is_empty() && sound {
         errors.error(attribute.span, "this index has no fields: `#[index(field)]`");
     }
-    if let Some(sparse) = &attribute.sparse {
-        errors.error(sparse.key, unavailable("sparse"));
-    }
-    if let Some(filter) = &attribute.filter {
-        let method = &filter.value;
-        errors.error(filter.key, unavailable(&format!("filter = {method}")));
-    }
+    let conditions = Conditions {
+        sparse: sparse(attribute, &parts, sound && !guessed, errors),
+        filter: attribute.filter.as_ref().map(|filter| filter.value.clone()),
+    };
     let strategy = strategy(scope, attribute, &parts);
     let given = attribute.name.as_ref().and_then(|name| given_name(&name.value, errors));
     if parts.is_empty() || !sound {
@@ -88,7 +86,29 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         errors.error(span, too_long("index", &name));
     }
     let unique = unique || attribute.unique.is_some();
-    Some(Draft { span, name, named, parts, strategy, unique, guessed })
+    Some(Draft { span, name, named, parts, strategy, unique, conditions, guessed })
+}
+
+/// Where `sparse` is demanded, if it makes a difference: where it can't be told, the compiler is
+/// asked.
+fn sparse(
+    attribute: &IndexAttr,
+    parts: &[KeyPart],
+    certain: bool,
+    errors: &Diagnostics,
+) -> Option<Span> {
+    let span = attribute.sparse.as_ref()?.key;
+    let present = |part: &KeyPart| {
+        !part.is_each() && part.key_type().is_optional().is_some_and(|optional| !optional)
+    };
+    if !parts.iter().all(present) {
+        return Some(span);
+    }
+    // Of parts that are missing or were guessed nothing is known.
+    if certain && !parts.is_empty() {
+        errors.error(span, NEVER_ABSENT);
+    }
+    None
 }
 
 /// Whether no earlier index is the same. The first one stays.
@@ -118,7 +138,7 @@ impl PartKind {
         match self {
             Self::Field(field)
             | Self::Each(field)
-            | Self::Desc { field, .. }
+            | Self::Desc(field)
             | Self::Hash { field, .. } => field.span(),
             Self::Computed { method, .. } => method.span(),
         }
@@ -141,22 +161,19 @@ impl<'a> KeyParts<'_, 'a> {
     fn add(&mut self, part: &PartAttr) {
         let errors = self.scope.errors;
         match &part.kind {
-            PartKind::Field(word) => self.plain(word, part.late),
+            PartKind::Field(word) => self.plain(word, part.late, KeyPart::Plain),
             PartKind::Each(field) => self.each(field, part.late),
+            PartKind::Desc(field) => self.plain(field, part.late, KeyPart::Desc),
             // The field stands for itself, so that the methods are there.
-            PartKind::Desc { keyword, field } | PartKind::Hash { keyword, field } => {
+            PartKind::Hash { keyword, field } => {
                 errors.error(keyword.span(), unavailable(&format!("{keyword}({field})")));
-                self.plain(field, part.late);
+                self.plain(field, part.late, KeyPart::Plain);
             }
-            PartKind::Computed { keyword, method, ty } => {
-                let usage = format!("{keyword}({method}: {})", types::text(ty));
-                errors.error(keyword.span(), unavailable(&usage));
-                self.sound = false;
-            }
+            PartKind::Computed { method, ty } => self.computed(method, ty, part.late),
         }
     }
 
-    fn plain(&mut self, word: &Ident, late: bool) {
+    fn plain(&mut self, word: &Ident, late: bool, form: fn(Rc<Field>) -> KeyPart) {
         let Some(declared) = self.resolve(word, late) else { return };
         if types::has_no_encoding(declared.ty) {
             // A field of the primary key has been reported where it is declared.
@@ -172,7 +189,30 @@ impl<'a> KeyParts<'_, 'a> {
             self.sound = false;
             return;
         }
-        self.push(word, KeyPart::Plain(Rc::clone(&declared.field)));
+        self.push(word, form(Rc::clone(&declared.field)));
+    }
+
+    fn computed(&mut self, method: &Ident, ty: &Type, late: bool) {
+        let errors = self.scope.errors;
+        let name = names::plain(method);
+        if late {
+            errors.error(method.span(), behind_options(&name));
+        }
+        if types::has_no_encoding(ty) {
+            let advice = match ty {
+                Type::Reference(_) => "what a method returns for a key is owned; ",
+                _ => "",
+            };
+            let ty_text = types::shown(&types::text(ty));
+            let message = format!(
+                "`{name}` returns `{ty_text}`, which has no key encoding; {advice}{KEY_TYPES}"
+            );
+            errors.error_on(ty, message);
+            self.sound = false;
+            return;
+        }
+        let computed = Method { ident: method.clone(), name, ty: DataType::of(ty) };
+        self.push(method, KeyPart::Computed(Rc::new(computed)));
     }
 
     fn each(&mut self, word: &Ident, late: bool) {
@@ -216,9 +256,17 @@ impl<'a> KeyParts<'_, 'a> {
     }
 
     fn push(&mut self, word: &Ident, part: KeyPart) {
-        if self.parts.iter().any(|other| Rc::ptr_eq(other.field(), part.field())) {
+        let name = part.name();
+        if let Some(other) = self.parts.iter().find(|other| other.name() == name) {
             if !self.guessed {
-                let message = format!("`{}` is in this index already", part.field().name);
+                let reason = if other.field().is_some() != part.field().is_some() {
+                    "; a part of a key is known by its name, so call the method something else"
+                } else if other.is_desc() != part.is_desc() {
+                    "; behind itself it has nothing left to sort, in either direction"
+                } else {
+                    ""
+                };
+                let message = format!("`{name}` is in this index already{reason}");
                 self.scope.errors.error(word.span(), message);
             }
             return;
@@ -232,8 +280,7 @@ impl<'a> KeyParts<'_, 'a> {
         let name = names::plain(word);
         if let Some(declared) = find(fields, &name) {
             if late {
-                let message = format!("the fields come before the options; move `{name}` forward");
-                errors.error(word.span(), message);
+                errors.error(word.span(), behind_options(&name));
             }
             return Some(declared);
         }
@@ -336,13 +383,12 @@ fn included(scope: &Scope<'_>, words: &[Ident], parts: &[KeyPart]) -> Vec<Rc<Fie
         let exact = find(fields, &name);
         let meant = exact.or_else(|| {
             let meant = suggestion(&name, field_names(fields));
-            errors.error(word.span(), unknown_field(scope, &name, meant));
+            errors.error(word.span(), unknown_included(scope, &name, meant, parts));
             find(fields, meant?)
         });
         let Some(Declared { field, .. }) = meant else { continue };
 
-        let in_key = |part: &KeyPart| !part.is_each() && Rc::ptr_eq(part.field(), field);
-        let mistake = if parts.iter().any(in_key) {
+        let mistake = if parts.iter().any(|part| part.holds(field)) {
             format!("`{name}` is in the key of this index, so every entry has it already")
         } else if scope.primary_key.iter().any(|key| Rc::ptr_eq(key, field)) {
             format!("`{name}` is in the primary key, which every entry carries already")
@@ -363,6 +409,19 @@ fn included(scope: &Scope<'_>, words: &[Ident], parts: &[KeyPart]) -> Vec<Rc<Fie
 fn unknown_field(scope: &Scope<'_>, name: &str, meant: Option<&str>) -> String {
     let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
     format!("`{}` has no field `{name}`{advice}", scope.row)
+}
+
+fn unknown_included(
+    scope: &Scope<'_>,
+    name: &str,
+    meant: Option<&str>,
+    parts: &[KeyPart],
+) -> String {
+    if parts.iter().any(|part| part.name() == name) {
+        format!("`{name}` is computed for the key of this index, so every entry has it already")
+    } else {
+        unknown_field(scope, name, meant)
+    }
 }
 
 /// The name in `name = "…"`, if it is one.
@@ -395,4 +454,8 @@ fn field_names<'a>(fields: &'a [Declared<'a>]) -> impl Iterator<Item = &'a str> 
 
 fn unavailable(usage: &str) -> String {
     format!("`{usage}` is not available in this release")
+}
+
+fn behind_options(name: &str) -> String {
+    format!("the fields come before the options; move `{name}` forward")
 }

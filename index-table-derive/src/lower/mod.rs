@@ -237,9 +237,11 @@ fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Ve
 
 fn no_encoding(field: &Field) -> String {
     format!(
-        "`{}` is of type `{}`, which has no key encoding; a key is made of integers, floats, \
-         `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, and `Option`s and tuples of these",
+        "`{}` is of type `{}`, which has no key encoding; {KEY_TYPES}",
         field.name,
         types::shown(&field.declared)
     )
 }
+
+const KEY_TYPES: &str = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, \
+                         `[u8; N]`, and `Option`s and tuples of these";

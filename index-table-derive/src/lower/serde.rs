@@ -11,7 +11,7 @@ use super::Declared;
 use super::index::Draft;
 use crate::attr::serde::SerdeKey;
 use crate::diagnostics::{Diagnostics, listed};
-use crate::model::{Field, Strategy};
+use crate::model::{Field, KeyPart, Strategy};
 
 /// Reports the attributes that break the format. An index that cannot carry what it should is left
 /// with its key.
@@ -25,6 +25,7 @@ pub(super) fn check(
         .iter()
         .find(|draft| matches!(draft.strategy, Strategy::Full))
         .map(|draft| draft.name.clone());
+    let asking = drafts.iter().find(|draft| asks_a_method(draft)).map(|draft| draft.name.clone());
     for key in on_struct {
         check_struct(key, full.as_deref(), errors);
     }
@@ -33,6 +34,7 @@ pub(super) fn check(
         let needed = Need {
             in_key: declared.primary_key || drafts.iter().any(|draft| has_in_key(draft, field)),
             carried: full.is_some() || drafts.iter().any(|draft| includes(draft, field)),
+            asking: asking.as_deref(),
         };
         if !check_field(declared, &needed, errors) {
             for draft in drafts.iter_mut() {
@@ -43,10 +45,12 @@ pub(super) fn check(
 }
 
 /// What the indexes need a field for.
-struct Need {
+struct Need<'a> {
     in_key: bool,
     /// In an entry, beside the key.
     carried: bool,
+    /// The index that asks a method, which may read any field.
+    asking: Option<&'a str>,
 }
 
 fn check_struct(key: &SerdeKey, full: Option<&str>, errors: &Diagnostics) {
@@ -66,7 +70,7 @@ fn check_struct(key: &SerdeKey, full: Option<&str>, errors: &Diagnostics) {
 }
 
 /// Reports what is wrong with a field, and whether entries can carry it.
-fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bool {
+fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -> bool {
     let has = |name: &str| declared.serde.iter().any(|key| key.name == name);
     let mut carriable = true;
     for key in &declared.serde {
@@ -85,6 +89,14 @@ fn check_field(declared: &Declared<'_>, need: &Need, errors: &Diagnostics) -> bo
                 let place = if need.in_key { "a key" } else { "an index" };
                 report(key, format!("a field of {place} has to be stored with its row"), errors);
                 carriable = false;
+            }
+            "skip" | "skip_serializing" | "skip_deserializing" if need.asking.is_some() => {
+                let index = need.asking.unwrap_or_default();
+                let reason = format!(
+                    "the index `{index}` asks a method, which has to find the same in a row that \
+                     is read back"
+                );
+                report(key, reason, errors);
             }
             "skip_serializing" if !has("skip_deserializing") => {
                 report(key, "what is not written cannot be read; use `skip`", errors);
@@ -110,7 +122,12 @@ fn report(key: &SerdeKey, reason: impl Display, errors: &Diagnostics) {
 }
 
 fn has_in_key(draft: &Draft, field: &Rc<Field>) -> bool {
-    draft.parts.iter().any(|part| Rc::ptr_eq(part.field(), field))
+    draft.parts.iter().filter_map(KeyPart::field).any(|other| Rc::ptr_eq(other, field))
+}
+
+fn asks_a_method(draft: &Draft) -> bool {
+    let computed = |part: &KeyPart| matches!(part, KeyPart::Computed(_));
+    draft.conditions.filter.is_some() || draft.parts.iter().any(computed)
 }
 
 fn includes(draft: &Draft, field: &Rc<Field>) -> bool {

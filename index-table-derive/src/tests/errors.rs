@@ -84,6 +84,13 @@ fn a_name_can_collide_with_the_fields_of_its_own_index() {
 }
 
 #[test]
+fn a_condition_of_nothing_is_one_error() {
+    one("#[index(sparse)]", "this index has no fields: `#[index(field)]`");
+    one("#[index(twon, sparse)] ", "`Customer` has no field `twon`; did you mean `town`?");
+    one("#[index(each(tgs), sparse)]", "`Customer` has no field `tgs`; did you mean `tags`?");
+}
+
+#[test]
 fn values_of_the_wrong_kind_say_how_they_are_written() {
     one("#[index(\"town\")]", "expected a field or an option without quotes: `town`");
     one("#[index(town, strategy)]", "`strategy` needs a value: `strategy = \"partial\"`");

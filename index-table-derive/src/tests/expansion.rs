@@ -111,6 +111,54 @@ struct Film {
 }
 "#;
 
+    desc: "
+#[index(genre, desc(title), desc(year))]
+struct Film {
+    #[primary_key]
+    id: u32,
+    genre: String,
+    title: String,
+    year: Option<u16>,
+}
+";
+
+    /// A type that is spelled, one that only its trait knows, and the same for the whole row.
+    computed: r#"
+#[index(computed(initials: String), computed(decade: Decade), name = "shelf")]
+#[index(year, computed(r#type: u8), title, strategy = "full")]
+struct Film {
+    #[primary_key]
+    id: u32,
+    title: String,
+    year: u16,
+}
+"#;
+
+    /// What the spelling tells about `None`, and what the compiler is asked.
+    sparse: "
+#[index(year, nick, title, sparse)]
+#[index(each(tags), desc(year), sparse)]
+#[index(nick, sparse)]
+struct Film {
+    #[primary_key]
+    id: u32,
+    title: String,
+    year: Option<u16>,
+    nick: Nick,
+    tags: Vec<Option<u8>>,
+}
+";
+
+    filter: "
+#[index(title, filter = is_shown, unique)]
+#[index(computed(decade: Option<u8>), sparse, filter = is_shown, include = [title])]
+struct Film {
+    #[primary_key]
+    id: u32,
+    title: String,
+}
+";
+
     named: r#"
 #[index(town, last_name, unique, name = "residents")]
 struct Customer {

@@ -14,7 +14,7 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Lifetime, Type};
 
-use self::spelling::{Standard, element, is_scalar, is_u8, only, peel, standard};
+use self::spelling::{Standard, element, is_option, is_scalar, is_u8, only, peel, standard};
 pub(crate) use self::spelling::{
     elements_have_no_encoding, has_no_encoding, is_collection_of_keys, is_no_collection, shown,
     text,
@@ -76,6 +76,14 @@ impl DataType {
     /// Whether the type is spelled `String`, so that it has prefixes to ask for.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.shape, Shape::Text)
+    }
+
+    /// Whether `None` is a value, if the spelling tells.
+    pub(crate) fn is_optional(&self) -> Option<bool> {
+        match &self.written {
+            Written::Plainly(ty) => is_option(ty),
+            Written::ElementOf(_) => None,
+        }
     }
 
     /// What the type, as it is [written](Self::written), has to be, if its spelling doesn't tell.

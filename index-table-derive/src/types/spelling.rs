@@ -96,6 +96,15 @@ pub(super) fn is_scalar(name: &str) -> bool {
     STANDARD.iter().any(|(scalar, home)| *scalar == name && *home == PRIMITIVE)
 }
 
+/// Whether a type is an `Option`, unless only its name is known.
+pub(super) fn is_option(ty: &Type) -> Option<bool> {
+    match (peel(ty), standard(ty)) {
+        (_, Some(standard)) => Some(standard.name == "Option"),
+        (Type::Path(_) | Type::Macro(_), None) => None,
+        _ => Some(false),
+    }
+}
+
 /// The type of a collection's elements, by its spelling.
 pub(super) fn element(collection: &Type) -> Option<&Type> {
     match peel(collection) {
@@ -143,6 +152,8 @@ pub(crate) fn has_no_encoding(ty: &Type) -> bool {
         | Type::Ptr(_)
         | Type::Slice(_)
         | Type::TraitObject(_)
+        | Type::ImplTrait(_)
+        | Type::Infer(_)
         | Type::Never(_) => true,
         Type::Path(_) => standard(ty).is_some_and(|Standard { name, arguments }| match name {
             "VecDeque" | "BTreeSet" | "BTreeMap" | "HashSet" | "HashMap" => true,

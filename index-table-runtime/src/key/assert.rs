@@ -28,8 +28,22 @@ pub trait EachOf<Field> {}
 #[diagnostic::do_not_recommend]
 impl<C: Each, Field> EachOf<Field> for C {}
 
+/// [`Key`], of what the method that `Method` is called like returns.
+#[diagnostic::on_unimplemented(
+    message = "`computed({Method}: …)` can't be part of a key: `{Self}` has no key encoding",
+    label = "has no key encoding",
+    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, and `Option`s and tuples of these"
+)]
+pub trait ComputedOf<Method> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Key, Method> ComputedOf<Method> for T {}
+
 /// Compiles if a field of type `T` can be part of a key.
 pub const fn assert_key<T: KeyOf<Field>, Field>() {}
 
 /// Compiles if `each(…)` of a field of type `C` can be part of a key.
 pub const fn assert_each<C: EachOf<Field>, Field>() {}
+
+/// Compiles if what a method returns, a `T`, can be part of a key.
+pub const fn assert_computed<T: ComputedOf<Method>, Method>() {}

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::Key;
+use super::{Desc, Key};
 
 const INLINE: usize = 64;
 
@@ -34,6 +34,12 @@ impl KeyBuf {
         self
     }
 
+    /// Appends the encoding of one value for descending order.
+    pub fn push_desc<T: Key>(&mut self, value: &T) -> &mut Self {
+        Desc::<T>::encode(value.arg(), self);
+        self
+    }
+
     /// Appends bytes as they are.
     #[inline]
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
@@ -53,6 +59,17 @@ impl KeyBuf {
         self.heap.clear();
         self.heap.extend_from_slice(self.inline.get(..self.len).unwrap_or_default());
         self.spilled = true;
+    }
+
+    /// Inverts the bytes from `start` on.
+    pub(super) fn invert_from(&mut self, start: usize) {
+        let bytes =
+            if self.spilled { Some(&mut *self.heap) } else { self.inline.get_mut(..self.len) };
+        if let Some(bytes) = bytes.and_then(|bytes| bytes.get_mut(start..)) {
+            for byte in bytes {
+                *byte = !*byte;
+            }
+        }
     }
 
     /// The bytes so far.

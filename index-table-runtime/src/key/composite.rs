@@ -11,6 +11,10 @@ impl<T: Key> Key for Option<T> {
         self.as_ref().map(T::arg)
     }
 
+    fn is_present(&self) -> bool {
+        self.is_some()
+    }
+
     fn encode(value: Option<T::Arg<'_>>, out: &mut KeyBuf) {
         match value {
             None => out.extend(&[0]),

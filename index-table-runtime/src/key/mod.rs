@@ -19,6 +19,7 @@
 //! | `[u8; N]` | the `N` bytes |
 //! | `Option<T>` | `None`: `00`; `Some`: `01`, then `T` |
 //! | tuples | the fields one after another |
+//! | `desc(field)` | the field's, every byte inverted |
 //!
 //! The string form closes with a single `00` that occurs nowhere inside, so it needs no look
 //! ahead: a terminator with an escape that starts with the same byte (as in the tuple layer of
@@ -33,6 +34,7 @@ mod assert;
 mod buf;
 mod bytes;
 mod composite;
+mod desc;
 mod each;
 mod read;
 mod scalar;
@@ -40,9 +42,10 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use assert::{EachOf, KeyOf, assert_each, assert_key};
+pub use assert::{ComputedOf, EachOf, KeyOf, assert_computed, assert_each, assert_key};
 pub use buf::KeyBuf;
 pub use bytes::PrefixKey;
+pub use desc::Desc;
 pub use each::Each;
 pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
@@ -56,7 +59,7 @@ pub const MAX_KEY_LEN: usize = 511;
 ///
 /// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (of
 /// the sizes that serde knows: up to 32), `Option` of these and tuples of up to eight of these.
-pub trait Key: Sized {
+pub trait Key: Sized + Debug + Clone + PartialEq + Serialize {
     /// The form in which a query takes the value: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
 
@@ -68,6 +71,11 @@ pub trait Key: Sized {
 
     /// The value as a query would take it.
     fn arg(&self) -> Self::Arg<'_>;
+
+    /// Whether a sparse index has entries with this value: `false` for `None`.
+    fn is_present(&self) -> bool {
+        true
+    }
 
     /// Appends the encoding of `value`.
     fn encode(value: Self::Arg<'_>, out: &mut KeyBuf);

@@ -1,6 +1,6 @@
 use std::fmt::{self, Write as _};
 
-use super::{DecodeError, Key, KeyReader, Unescaped};
+use super::{DecodeError, Key, KeyReader, Unescaped, bytes::END, desc};
 
 /// What an encoding looks like: enough to find its end, to show it, and to compare it with what
 /// a file was written with.
@@ -29,6 +29,8 @@ pub enum KeyShape {
     Option(&'static KeyShape),
     /// Shapes one after another.
     Tuple(&'static [KeyShape]),
+    /// One more shape, with every byte inverted.
+    Desc(&'static KeyShape),
 }
 
 impl KeyShape {
@@ -41,22 +43,48 @@ impl KeyShape {
             Self::F64 => Some(8),
             Self::Array(len) => Some(*len),
             Self::Tuple(shapes) => shapes.iter().map(Self::fixed_len).sum(),
+            Self::Desc(shape) => shape.fixed_len(),
             Self::Text | Self::Bytes | Self::Option(_) => None,
+        }
+    }
+
+    /// Whether greater values come first.
+    pub(crate) const fn is_descending(&self) -> bool {
+        matches!(self, Self::Desc(_))
+    }
+
+    /// Whether `None` is a value.
+    #[must_use]
+    pub const fn is_option(&self) -> bool {
+        match self {
+            Self::Desc(shape) => shape.is_option(),
+            _ => matches!(self, Self::Option(_)),
         }
     }
 
     /// Goes over one value.
     pub(crate) fn skip(&self, reader: &mut KeyReader<'_>) -> Result<(), DecodeError> {
+        self.skip_masked(reader, 0)
+    }
+
+    /// [`skip`](Self::skip), where each byte was combined with `mask` by exclusive or.
+    fn skip_masked(&self, reader: &mut KeyReader<'_>, mask: u8) -> Result<(), DecodeError> {
         if let Some(len) = self.fixed_len() {
             return reader.take(len).map(drop);
         }
         match self {
-            Self::Option(shape) if bool::decode(reader)? => shape.skip(reader),
-            Self::Option(_) => Ok(()),
-            Self::Tuple(shapes) => shapes.iter().try_for_each(|shape| shape.skip(reader)),
+            Self::Option(shape) => {
+                let [first] = reader.array()?;
+                let unescaped = Unescaped::default();
+                let some = bool::decode(&mut KeyReader::new(&[first ^ mask], &unescaped))?;
+                if some { shape.skip_masked(reader, mask) } else { Ok(()) }
+            }
+            Self::Tuple(shapes) => {
+                shapes.iter().try_for_each(|shape| shape.skip_masked(reader, mask))
+            }
+            Self::Desc(shape) => shape.skip_masked(reader, !mask),
             _ => {
-                let rest = reader.rest();
-                let end = rest.iter().position(|&byte| byte == super::bytes::END);
+                let end = reader.rest().iter().position(|&byte| byte == END ^ mask);
                 reader.take(end.ok_or(DecodeError::Short)? + 1).map(drop)
             }
         }
@@ -97,6 +125,10 @@ impl KeyShape {
                 show_list(shapes.iter(), reader, out)?;
                 out.push(')');
             }
+            Self::Desc(shape) => {
+                let (upright, unescaped) = (desc::upright(self, reader)?, Unescaped::default());
+                shape.show(&mut KeyReader::new(upright.as_bytes(), &unescaped), out)?;
+            }
         }
         Ok(())
     }
@@ -123,6 +155,7 @@ impl fmt::Display for KeyShape {
                 }
                 f.write_str(")")
             }
+            Self::Desc(shape) => write!(f, "desc<{shape}>"),
         }
     }
 }

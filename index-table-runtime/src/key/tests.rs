@@ -21,8 +21,13 @@ fn encoded<T: Key>(value: &T) -> Vec<u8> {
 
 /// The encoding of a prefix.
 fn encoded_prefix(prefix: &str) -> Vec<u8> {
+    prefix_of::<String>(prefix)
+}
+
+/// The encoding of a prefix for a key of this type.
+fn prefix_of<T: PrefixKey>(prefix: T::Arg<'_>) -> Vec<u8> {
     let mut key = KeyBuf::new();
-    String::encode_prefix(prefix, &mut key);
+    T::encode_prefix(prefix, &mut key);
     key.as_bytes().to_vec()
 }
 

@@ -46,22 +46,26 @@ impl Bounds {
         self
     }
 
-    /// Keys whose next field is in `range`.
+    /// Keys whose next field is in `range`: a range of values, whichever way they are sorted.
     #[must_use]
     pub fn range<'a, T: Key>(self, range: impl RangeBounds<T::Arg<'a>>) -> Self {
+        let (mut first, mut last) = (range.start_bound(), range.end_bound());
+        if T::SHAPE.is_descending() {
+            std::mem::swap(&mut first, &mut last);
+        }
         let leading = self.start;
         let with = |value: &T::Arg<'a>| {
             let mut key = leading.clone();
             T::encode(*value, &mut key);
             key
         };
-        let end = match range.end_bound() {
+        let end = match last {
             Bound::Included(value) => End::behind(&with(value)),
             Bound::Excluded(value) => End::Before(with(value).as_bytes().to_vec()),
             // Not `Prefix`: an excluded start may have left the leading fields behind.
             Bound::Unbounded => End::behind(&leading),
         };
-        match range.start_bound() {
+        match first {
             Bound::Included(value) => Self { start: with(value), end },
             Bound::Unbounded => Self { start: leading, end },
             Bound::Excluded(value) => match End::behind(&with(value)) {

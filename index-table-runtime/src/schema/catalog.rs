@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{IndexSchema, KeyField, Strategy, TableSchema};
+use super::{Condition, IndexSchema, KeyField, KeyForm, Strategy, TableSchema};
 use crate::error::{Error, Result};
 
 /// The format of everything in the file but the catalog's own first field, which is this number.
@@ -24,10 +24,11 @@ pub(crate) struct TableRecord {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct KeyFieldRecord {
+    /// Of the field or the method.
     name: String,
     /// The name of its [`KeyShape`](crate::key::KeyShape).
     shape: String,
-    /// How the key comes from the field: `field` or `each`.
+    /// How it comes from the row: `field`, `each`, `desc` or `computed`.
     form: String,
 }
 
@@ -36,7 +37,7 @@ struct IndexRecord {
     name: String,
     key: Vec<KeyFieldRecord>,
     strategy: StrategyRecord,
-    /// `unique`, or nothing.
+    /// `unique`, `sparse` and `filter=method`, in this order, as far as they are given.
     options: Vec<String>,
     /// How the engine lays the entries out.
     layout: String,
@@ -84,7 +85,7 @@ impl TableRecord {
                         ),
                         Strategy::Full => StrategyRecord::Full,
                     },
-                    options: index.unique.then(|| "unique".to_owned()).into_iter().collect(),
+                    options: options(index),
                     layout: layout(index).to_owned(),
                 })
                 .collect(),
@@ -168,9 +169,24 @@ fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
         .map(|field| KeyFieldRecord {
             name: field.name.to_owned(),
             shape: field.shape.to_string(),
-            form: if field.each { "each" } else { "field" }.to_owned(),
+            form: match field.form {
+                KeyForm::Field => "field",
+                KeyForm::Each => "each",
+                KeyForm::Desc => "desc",
+                KeyForm::Computed => "computed",
+            }
+            .to_owned(),
         })
         .collect()
+}
+
+fn options(index: &IndexSchema) -> Vec<String> {
+    let unique = index.unique.then(|| "unique".to_owned());
+    let conditions = index.conditions.iter().map(|condition| match condition {
+        Condition::Sparse => "sparse".to_owned(),
+        Condition::Filter(method) => format!("filter={method}"),
+    });
+    unique.into_iter().chain(conditions).collect()
 }
 
 fn show_fields(fields: &[KeyFieldRecord]) -> String {

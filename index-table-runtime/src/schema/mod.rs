@@ -2,10 +2,12 @@
 //! that doesn't know the row type.
 
 mod catalog;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use catalog::{Comparison, TableRecord};
 
-use crate::key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
+use crate::key::{DecodeError, Desc, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
 
 /// One table as it is declared.
 #[derive(Debug)]
@@ -34,25 +36,50 @@ pub struct FieldSchema {
 /// One field of a primary key or of an index key.
 #[derive(Debug)]
 pub struct KeyField {
-    /// Its name.
+    /// The name of the field or the method.
     pub name: &'static str,
     /// What its encoding looks like.
     pub shape: KeyShape,
-    /// Whether it stands for the elements of a collection.
-    pub each: bool,
+    /// Where it comes from.
+    pub form: KeyForm,
+}
+
+/// How a part of a key comes from the row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyForm {
+    /// It is a field.
+    Field,
+    /// It is each element of a field.
+    Each,
+    /// It is a field, in descending order.
+    Desc,
+    /// It is what a method returns.
+    Computed,
 }
 
 impl KeyField {
     /// A plain field.
     #[must_use]
     pub const fn new<T: Key>(name: &'static str) -> Self {
-        Self { name, shape: T::SHAPE, each: false }
+        Self { name, shape: T::SHAPE, form: KeyForm::Field }
     }
 
     /// `each(field)`.
     #[must_use]
     pub const fn each<C: Each>(name: &'static str) -> Self {
-        Self { name, shape: <C::Element as Key>::SHAPE, each: true }
+        Self { name, shape: <C::Element as Key>::SHAPE, form: KeyForm::Each }
+    }
+
+    /// `desc(field)`.
+    #[must_use]
+    pub const fn desc<T: Key>(name: &'static str) -> Self {
+        Self { name, shape: Desc::<T>::SHAPE, form: KeyForm::Desc }
+    }
+
+    /// `computed(method: T)`.
+    #[must_use]
+    pub const fn computed<T: Key>(name: &'static str) -> Self {
+        Self { name, shape: T::SHAPE, form: KeyForm::Computed }
     }
 }
 
@@ -67,6 +94,17 @@ pub struct IndexSchema {
     pub strategy: Strategy,
     /// Whether a key belongs to one row at most.
     pub unique: bool,
+    /// Which rows have entries: those for which all of these hold.
+    pub conditions: &'static [Condition],
+}
+
+/// What a row has to be like to have entries in an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// No part of the key is `None`.
+    Sparse,
+    /// The method of this name holds.
+    Filter(&'static str),
 }
 
 /// What an index entry carries beside its key and the primary key.

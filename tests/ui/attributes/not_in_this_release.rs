@@ -2,10 +2,7 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[index(desc(town))]
 #[index(hash(phone))]
-#[index(computed(initials: String))]
-#[index(last_name, sparse, filter = is_active)]
 struct Customer {
     #[primary_key]
     id: u64,
@@ -16,7 +13,7 @@ struct Customer {
 }
 
 fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    let _ = customers.find_by_town(txn, "Redmond").first()?;
+    let _ = customers.find_by_phone(txn, "555-0107").first()?;
     Ok(())
 }
 

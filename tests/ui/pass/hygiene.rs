@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 #[index(each(element), entry, strategy = "full")]
 #[index(table, name = "all")]
 #[index(bounds, unique)]
+#[index(desc(entries), computed(computed0: String), computed(element: u8), sparse, filter = entry, name = "forms")]
 struct Names {
     #[primary_key]
     txn: u64,
@@ -19,11 +20,26 @@ struct Names {
     entry: char,
     element: Vec<String>,
     index: Option<String>,
-    entries: f64,
+    entries: Option<f64>,
     key: Vec<u8>,
     table: [u8; 4],
     bounds: Option<u16>,
     field0: i128,
+}
+
+/// Methods whose names are, too.
+impl Names {
+    fn computed0(&self) -> String {
+        String::new()
+    }
+
+    fn element(&self) -> u8 {
+        self.store
+    }
+
+    fn entry(&self) -> bool {
+        self.change
+    }
 }
 
 fn main() {}

@@ -10,11 +10,27 @@ macro_rules! table {
         #[derive(Serialize, Deserialize, IndexTable)]
         #[table(name = $table)]
         #[index($field, include = [photo])]
+        #[index(desc($field), computed(photos: $key), filter = is_shown, name = "shown")]
+        #[index(computed(nick: Option<$text>), sparse)]
         pub struct $name {
             #[primary_key]
             id: $key,
             $field: $text,
             photo: Vec<$byte>,
+        }
+
+        impl $name {
+            fn photos(&self) -> $key {
+                self.id
+            }
+
+            fn nick(&self) -> Option<$text> {
+                None
+            }
+
+            fn is_shown(&self) -> bool {
+                true
+            }
         }
     };
 }

@@ -9,6 +9,9 @@
 #[index(year, each(cast))]
 #[index(year, include = [cast, length])]
 #[index(year, genre, strategy = "full", unique)]
+#[index(desc(length), desc(title), computed(decade: u16), sparse, filter = is_long)]
+#[index(computed(maybe: Maybe), each(cast), sparse, strategy = "full")]
+#[index(computed(maybe: Maybe), sparse, unique)]
 pub struct Film {
     #[primary_key]
     genre: ::std::string::String,
@@ -17,6 +20,23 @@ pub struct Film {
     year: u16,
     cast: ::std::vec::Vec<::std::string::String>,
     length: ::core::option::Option<u32>,
+}
+
+/// The compiler finds out what this is.
+type Maybe = ::core::option::Option<u8>;
+
+impl Film {
+    fn decade(&self) -> u16 {
+        self.year / 10
+    }
+
+    fn maybe(&self) -> Maybe {
+        ::core::option::Option::None
+    }
+
+    fn is_long(&self) -> bool {
+        self.length > ::core::option::Option::Some(180)
+    }
 }
 
 /// Inside of a module, seen from outside of it.

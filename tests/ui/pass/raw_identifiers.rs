@@ -8,12 +8,23 @@ use serde::{Deserialize, Serialize};
 #[index(r#type, include = [r#match])]
 #[index(each(r#match), include = [r#match])]
 #[index(r#unique)]
+#[index(desc(r#type), computed(r#fn: u8), filter = r#if, name = "raw")]
 struct Event {
     #[primary_key]
     r#mod: u64,
     r#type: String,
     r#match: Vec<u32>,
     r#unique: bool,
+}
+
+impl Event {
+    fn r#fn(&self) -> u8 {
+        7
+    }
+
+    fn r#if(&self) -> bool {
+        self.r#unique
+    }
 }
 
 fn main() {
@@ -28,6 +39,10 @@ fn ask(events: &EventRepository, txn: &ReadTxn<'_>) -> Result<()> {
     for entry in events.find_by_match_range(txn, 1..5).entries() {
         let entry = entry?;
         let _: (u32, &Vec<u32>) = (entry.r#match, &entry.all_match);
+    }
+    for entry in events.find_by_raw(txn, "click", 7).entries() {
+        let entry = entry?;
+        let _: (String, u8) = (entry.r#type, entry.r#fn);
     }
     events.find_by_unique(txn, true).count()?;
     Ok(())

@@ -4,7 +4,7 @@ use std::{cmp::Ordering, fmt::Debug};
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use crate::key::Key;
+use crate::key::{Desc, Key};
 
 /// A key type that tests can make values of.
 pub(super) trait Sample: Key + Clone + Debug + 'static {
@@ -208,6 +208,20 @@ impl<T: Sample> Sample for Option<T> {
     }
 }
 
+impl<T: Sample> Sample for Desc<T> {
+    fn order(&self, other: &Self) -> Ordering {
+        other.0.order(&self.0)
+    }
+
+    fn any() -> BoxedStrategy<Self> {
+        T::any().prop_map(Desc).boxed()
+    }
+
+    fn pair() -> BoxedStrategy<(Self, Self)> {
+        T::pair().prop_map(|(a, b)| (Desc(a), Desc(b))).boxed()
+    }
+}
+
 macro_rules! tuples {
     ($($($type:ident $at:tt),+;)+) => {$(
         impl<$($type: Sample),+> Sample for ($($type,)+) {
@@ -282,6 +296,13 @@ macro_rules! for_every_key_type {
             seven: (bool, bool, bool, bool, bool, bool, Vec<u8>);
             eight: (u8, i8, bool, char, String, Vec<u8>, [u8; 1], Option<u8>);
             four: (u128, isize, String, f64);
+            desc_8: Desc<u8>; desc_i64: Desc<i64>; desc_bool: Desc<bool>; desc_char: Desc<char>;
+            desc_float: Desc<f64>; desc_text: Desc<String>; desc_bytes: Desc<Vec<u8>>;
+            desc_array: Desc<[u8; 3]>; desc_option: Desc<Option<i32>>;
+            desc_option_text: Desc<Option<String>>; desc_option_bytes: Desc<Option<Vec<u8>>>;
+            desc_fixed: Desc<(u16, i8)>; desc_tuple: Desc<(String, Option<u8>, Vec<u8>)>;
+            desc_in_front: (Desc<String>, u8); desc_behind: (String, Desc<Option<String>>);
+            both_directions: (Desc<u16>, String, Desc<Vec<u8>>, bool);
         }
     };
     ($check:ident: $($name:ident: $type:ty;)+) => {$(

@@ -8,7 +8,7 @@ use super::{
     arrange::{Sample, any_bytes, for_all, for_every_key_type},
     decode_owned, encoded, skip,
 };
-use crate::key::{DecodeError, Key, KeyReader, Unescaped, bytes::unescape};
+use crate::key::{DecodeError, Desc, Key, KeyReader, Unescaped, bytes::unescape};
 
 /// Bytes are refused, or they are exactly what the encoder writes for the value that was read.
 fn check<T: Sample>(bytes: &[u8])

@@ -7,7 +7,7 @@ use super::{
     format::{documented, hex},
     skip,
 };
-use crate::key::Key;
+use crate::key::{Desc, Key};
 
 /// Rows of a table of `FORMAT.md`.
 #[derive(Default)]
@@ -175,6 +175,27 @@ fn composites(vectors: &mut Vectors) {
     vectors.add("(Vec<u8>, i8, bool)", &[((vec![7], -1_i8, true), "07 00 7f 01")]);
 }
 
+fn descending(vectors: &mut Vectors) {
+    fn add<T: Key, const N: usize>(vectors: &mut Vectors, ty: &str, values: [(T, &str); N]) {
+        let name = format!("desc {ty}");
+        vectors.add(&name, &values.map(|(value, bytes)| (Desc(value), bytes)));
+    }
+    add::<u8, _>(vectors, "u8", [(0, "ff"), (7, "f8"), (255, "00")]);
+    add::<i16, _>(vectors, "i16", [(-1, "80 00"), (0, "7f ff"), (258, "7e fd")]);
+    add(vectors, "bool", [(false, "ff"), (true, "fe")]);
+    add(vectors, "char", [('a', "ff ff ff 9e")]);
+    add::<f32, _>(vectors, "f32", [(-0.0, "80 00 00 00"), (0.0, "7f ff ff ff")]);
+    add::<f64, _>(vectors, "f64", [(1.5, "40 07 ff ff ff ff ff ff")]);
+    let texts = [("", "ff"), ("a", "9e ff"), ("ab", "9e 9d ff"), ("\0\u{1}", "fe fe fe fd ff")];
+    add(vectors, "String", texts.map(|(value, bytes)| (text(value), bytes)));
+    add::<Vec<u8>, _>(vectors, "Vec<u8>", [(vec![], "ff"), (vec![0, 255], "fe fe 00 ff")]);
+    add::<[u8; 3], _>(vectors, "[u8; 3]", [([0, 1, 255], "ff fe 00")]);
+    add::<Option<u8>, _>(vectors, "Option<u8>", [(None, "ff"), (Some(0), "fe ff")]);
+    let options = [(None, "ff"), (Some(text("")), "fe ff"), (Some(text("a")), "fe 9e ff")];
+    add(vectors, "Option<String>", options);
+    add(vectors, "(String, u16)", [((text("ab"), 258_u16), "9e 9d ff fe fd")]);
+}
+
 #[test]
 fn keys() {
     let mut vectors = Vectors::default();
@@ -182,6 +203,7 @@ fn keys() {
     floats(&mut vectors);
     strings(&mut vectors);
     composites(&mut vectors);
+    descending(&mut vectors);
     assert_eq!(documented("### Test vectors"), vectors.0);
 }
 
@@ -224,6 +246,8 @@ fn shapes() {
         row::<Option<String>>("Option<String>"),
         row::<(String, u64)>("(String, u64)"),
         row::<(u16, i8)>("(u16, i8)"),
+        row::<Desc<u32>>("desc u32"),
+        row::<Desc<Option<String>>>("desc Option<String>"),
     ];
     assert_eq!(documented("### Shapes"), rows);
 }

@@ -8,7 +8,7 @@ use super::{
     arrange::{Sample, any_bytes, for_all, for_every_key_type},
     decode_owned, encoded, skip,
 };
-use crate::key::{Key, KeyReader, Unescaped, successor};
+use crate::key::{Desc, Key, KeyReader, Unescaped, successor};
 
 /// The laws of the encoding, for two values and what may follow each.
 fn laws<T: Sample>()

@@ -4,14 +4,17 @@ use proptest::prelude::*;
 
 use super::{
     arrange::{Sample, for_all},
-    encoded, encoded_prefix,
+    encoded, encoded_prefix, prefix_of,
 };
+use crate::key::Desc;
 
 /// The bytes of a prefix are in front of the strings that start with it, and of no others.
 fn check(prefix: &str, text: &str) {
     let starts = text.starts_with(prefix);
     let (key, bytes) = (encoded(&text.to_owned()), encoded_prefix(prefix));
     assert_eq!(key.starts_with(&bytes), starts, "{prefix:?} {text:?}: {bytes:02x?} {key:02x?}");
+    let (key, bytes) = (encoded(&Desc(text.to_owned())), prefix_of::<Desc<String>>(prefix));
+    assert_eq!(key.starts_with(&bytes), starts, "desc {prefix:?} {text:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keys in messages, and the names of shapes.
 
 use super::encoded;
-use crate::key::{Key, KeyBuf, KeyShape, show_key};
+use crate::key::{Desc, Key, KeyBuf, KeyShape, show_key};
 
 fn shown<T: Key>(value: &T) -> String {
     show_key([T::SHAPE].iter(), &encoded(value))
@@ -28,6 +28,9 @@ fn a_single_field_is_shown_as_it_is() {
     assert_eq!(shown(&None::<u8>), "None");
     assert_eq!(shown(&Some(Some("x".to_owned()))), r#"Some(Some("x"))"#);
     assert_eq!(shown(&("x".to_owned(), 7_u8)), r#"("x", 7)"#);
+    assert_eq!(shown(&Desc(-7_i8)), "-7");
+    assert_eq!(shown(&Desc(Some("a\0".to_owned()))), r#"Some("a\0")"#);
+    assert_eq!(shown(&Desc((None::<u8>, true))), "(None, true)");
 }
 
 #[test]
@@ -51,6 +54,8 @@ fn what_is_no_key_is_shown_in_hex() {
     assert_eq!(show_key([bool::SHAPE].iter(), &[2]), "0x02");
     assert_eq!(show_key([String::SHAPE].iter(), &[0xFF, 0]), "0xff00");
     assert_eq!(show_key([u8::SHAPE, String::SHAPE].iter(), &[7, b'a']), "0x0761");
+    assert_eq!(show_key([Desc::<bool>::SHAPE].iter(), &[0]), "0x00");
+    assert_eq!(show_key([Desc::<String>::SHAPE].iter(), &[!b'a']), "0x9e");
 }
 
 #[test]
@@ -71,5 +76,6 @@ fn what_is_long_is_cut() {
 fn shapes_have_names() {
     let name = |shape: KeyShape| shape.to_string();
     assert_eq!(name(<(Option<String>, [u8; 3])>::SHAPE), "(option<text>,bytes[3])");
+    assert_eq!(name(Desc::<Option<String>>::SHAPE), "desc<option<text>>");
     assert_eq!(name(Option::<Option<(u8, Vec<u8>)>>::SHAPE), "option<option<(u8,bytes)>>");
 }

@@ -32,7 +32,7 @@ const fn index(
     strategy: Carried,
     unique: bool,
 ) -> IndexSchema {
-    IndexSchema { name, key, strategy, unique }
+    IndexSchema { name, key, strategy, unique, conditions: &[] }
 }
 
 impl Entity for Customer {

@@ -127,6 +127,7 @@ impl Entity for Word {
             key: &[KeyField::new::<String>("other")],
             strategy: Strategy::Normalized,
             unique: true,
+            conditions: &[],
         }],
     };
 

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, ops::Bound};
 
 use super::{Bounds, Keys, borrowed, encoded, holds, ranges};
-use crate::key::Key;
+use crate::key::{Desc, Key};
 
 type Film = (u8, String, i16);
 
@@ -248,4 +248,55 @@ fn the_bytes_of_bounds() {
     let behind = field.range::<String>((Bound::Excluded("a"), Bound::Unbounded));
     assert_eq!(ends(&behind), (vec![7, b'a', 1], Some(vec![8])));
     assert_eq!(encoded(&(7_u8, "a".to_owned())), [7, b'a', 0]);
+}
+
+/// Fields in both directions: what is asked for is values, and they are where the key's order has
+/// them.
+#[test]
+fn descending_fields() {
+    type Row = (Desc<u8>, Desc<String>, Desc<Option<i16>>);
+    let years = || YEARS.map(Some).into_iter().chain([None]);
+    let values = NUMBERS.iter().flat_map(|&number| {
+        TEXTS.iter().flat_map(move |text| {
+            years().map(move |year| (Desc(number), Desc((*text).to_owned()), Desc(year)))
+        })
+    });
+    let rows: Keys<Row> = Keys::new(values, &[&[], &[0], &[0xFF; 8]]);
+    let texts: Vec<String> = TEXTS.iter().chain(&["aa"]).map(|text| (*text).to_owned()).collect();
+
+    each_range(&[0, 1, 2, 0xFE, 0xFF], |range| {
+        let bounds = Bounds::new().range::<Desc<u8>>(range);
+        rows.check(&bounds, |row| holds(&range, &row.0.0, less), || format!("{range:?}"));
+    });
+    for number in NUMBERS {
+        let of_number = Bounds::new().equal::<Desc<u8>>(number);
+        each_range(&texts, |range| {
+            let ends = (borrowed(&range.0), borrowed(&range.1));
+            let bounds = of_number.clone().range::<Desc<String>>(ends);
+            rows.check(
+                &bounds,
+                |row| row.0.0 == number && holds(&range, &row.1.0, less),
+                || format!("{number} {range:?}"),
+            );
+        });
+        for text in &texts {
+            let bounds = of_number.clone().starting_with::<Desc<String>>(text);
+            rows.check(
+                &bounds,
+                |row| row.0.0 == number && row.1.0.starts_with(text.as_str()),
+                || format!("{number} {text:?}…"),
+            );
+        }
+        for text in ["", "\0", "\u{10FFFF}"] {
+            let of_text = of_number.clone().equal::<Desc<String>>(text);
+            each_range(&years().collect::<Vec<_>>(), |range| {
+                let bounds = of_text.clone().range::<Desc<Option<i16>>>(range);
+                rows.check(
+                    &bounds,
+                    |row| row.0.0 == number && row.1.0 == text && holds(&range, &row.2.0, less),
+                    || format!("{number} {text:?} {range:?}"),
+                );
+            });
+        }
+    }
 }

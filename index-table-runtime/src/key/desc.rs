@@ -1,0 +1,71 @@
+//! Descending order: the encoding with every byte inverted.
+//!
+//! Inverting reverses how two encodings compare, because no encoding is the beginning of another
+//! one: they differ at some byte, and that one decides. It keeps where each of them ends, too.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey, Unescaped};
+
+/// A key that sorts in descending order of `T`: the greatest value first, `None` last.
+///
+/// Arguments are those of `T`. What is read is owned, since inverted bytes can't be borrowed.
+#[derive(Clone, PartialEq, Serialize)]
+pub struct Desc<T>(pub(crate) T);
+
+impl<T: Key> Key for Desc<T> {
+    type Arg<'a> = T::Arg<'a>;
+    type Ref<'a> = T;
+    const SHAPE: KeyShape = KeyShape::Desc(&T::SHAPE);
+
+    fn arg(&self) -> T::Arg<'_> {
+        self.0.arg()
+    }
+
+    fn encode(value: T::Arg<'_>, out: &mut KeyBuf) {
+        inverted(out, |out| T::encode(value, out));
+    }
+
+    fn decode(reader: &mut KeyReader<'_>) -> Result<T, DecodeError> {
+        Self::decode_owned(reader).map(|Self(value)| value)
+    }
+
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Self, DecodeError> {
+        let upright = upright(&Self::SHAPE, reader)?;
+        let unescaped = Unescaped::default();
+        T::decode_owned(&mut KeyReader::new(upright.as_bytes(), &unescaped)).map(Self)
+    }
+}
+
+impl<T: PrefixKey> PrefixKey for Desc<T> {
+    fn encode_prefix(prefix: T::Arg<'_>, out: &mut KeyBuf) {
+        inverted(out, |out| T::encode_prefix(prefix, out));
+    }
+}
+
+/// As the value alone.
+impl<T: fmt::Debug> fmt::Debug for Desc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Appends what `encode` does, inverted.
+fn inverted(out: &mut KeyBuf, encode: impl FnOnce(&mut KeyBuf)) {
+    let start = out.len();
+    encode(out);
+    out.invert_from(start);
+}
+
+/// Takes one value of `shape`, which is a [`KeyShape::Desc`], and turns its bytes back.
+pub(super) fn upright(shape: &KeyShape, reader: &mut KeyReader<'_>) -> Result<KeyBuf, DecodeError> {
+    let mut behind = *reader;
+    shape.skip(&mut behind)?;
+    let len = reader.rest().len() - behind.rest().len();
+    let mut bytes = KeyBuf::new();
+    bytes.extend(reader.take(len)?);
+    bytes.invert_from(0);
+    Ok(bytes)
+}

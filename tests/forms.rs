@@ -1,0 +1,207 @@
+//! The forms of a field and the conditions of an index, as a program uses them.
+
+use index_table::{Error, IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+type Nick = Option<String>;
+type Word = String;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[index(town, desc(joined), include = [email])]
+#[index(desc(town), name = "towns_backwards")]
+#[index(desc(score), computed(initials: String), strategy = "full")]
+#[index(computed(initials: String), name = "initials_alone")]
+#[index(email, unique, sparse)]
+#[index(nick, sparse)]
+#[index(town, filter = is_active, name = "active_in")]
+#[index(computed(first_word: Word), each(tags), sparse, filter = is_active)]
+struct Member {
+    #[primary_key]
+    id: u32,
+    town: String,
+    joined: u16,
+    score: Option<f32>,
+    email: Option<String>,
+    nick: Nick,
+    active: bool,
+    tags: Vec<Option<u8>>,
+}
+
+impl Member {
+    fn initials(&self) -> String {
+        self.town.chars().take(2).collect()
+    }
+
+    fn first_word(&self) -> String {
+        self.town.split(' ').next().unwrap_or_default().to_owned()
+    }
+
+    fn is_active(&self) -> bool {
+        self.active
+    }
+}
+
+fn member(id: u32, town: &str) -> Member {
+    Member {
+        id,
+        town: town.to_owned(),
+        joined: 2000 + u16::try_from(id).unwrap_or_default(),
+        score: None,
+        email: None,
+        nick: None,
+        active: true,
+        tags: Vec::new(),
+    }
+}
+
+fn open(members: &[Member]) -> Result<(Store, MemberRepository)> {
+    let store = Store::in_memory();
+    let repository = MemberRepository::open(&store)?;
+    store.transaction(|txn| members.iter().try_for_each(|row| repository.insert(txn, row)))?;
+    Ok((store, repository))
+}
+
+fn ids<'txn, E>(scan: index_table::Scan<'txn, E>) -> Result<Vec<u32>>
+where
+    E: index_table::__private::IndexEntry<'txn, Row = Member>,
+{
+    scan.keys().collect()
+}
+
+#[test]
+fn a_range_of_a_descending_field_is_a_range_of_its_values() -> Result<()> {
+    let rows: Vec<Member> =
+        (0..9).map(|id| member(id, if id < 7 { "New York" } else { "Oz" })).collect();
+    let (store, members) = open(&rows)?;
+    let txn = store.read()?;
+    assert_eq!(ids(members.find_by_town(&txn, "New York"))?, [6, 5, 4, 3, 2, 1, 0]);
+    let years = |range| ids(members.find_by_town_joined_range(&txn, "New York", range));
+    assert_eq!(years(2002..2005)?, [4, 3, 2]);
+    assert_eq!(ids(members.find_by_town_joined_range(&txn, "New York", ..=2001))?, [1, 0]);
+    assert_eq!(ids(members.find_by_town_joined_range(&txn, "New York", 2005..))?, [6, 5]);
+    assert_eq!(ids(members.find_by_town_joined_range(&txn, "New York", 2005..).rev())?, [5, 6]);
+    assert_eq!(ids(members.find_by_town_joined(&txn, "Oz", 2008))?, [8]);
+
+    assert_eq!(ids(members.by_towns_backwards(&txn).limit(3))?, [7, 8, 0]);
+    assert_eq!(ids(members.find_by_towns_backwards_starting_with(&txn, "O"))?, [7, 8]);
+    let entry = members.find_by_towns_backwards(&txn, "Oz").entries().next();
+    let town: Option<String> = entry.transpose()?.map(|entry| entry.town);
+    assert_eq!(town.as_deref(), Some("Oz"));
+
+    let page = members.find_by_town(&txn, "New York").page(3)?;
+    let next = page.next.as_ref().expect("there are four more");
+    assert_eq!(ids(members.find_by_town(&txn, "New York").after(next))?, [3, 2, 1, 0]);
+    Ok(())
+}
+
+#[test]
+fn what_is_absent_comes_last_in_descending_order() -> Result<()> {
+    let scored = |id, score| Member { score, ..member(id, "Rome") };
+    let rows =
+        [scored(1, None), scored(2, Some(-1.0)), scored(3, Some(7.5)), scored(4, Some(-0.0))];
+    let (store, members) = open(&rows)?;
+    let txn = store.read()?;
+    assert_eq!(ids(members.by_score_initials(&txn))?, [3, 4, 2, 1]);
+    assert_eq!(ids(members.find_by_score(&txn, None))?, [1]);
+    assert_eq!(ids(members.find_by_score_range(&txn, Some(-0.0)..))?, [3, 4]);
+    assert_eq!(ids(members.find_by_score_range(&txn, ..Some(-0.0)))?, [2, 1]);
+    // The whole row, and what the method returned for it.
+    let entry = members.find_by_score_initials(&txn, None, "Ro").entries().next();
+    let entry = entry.expect("there is one")?;
+    assert_eq!((entry.initials, entry.id, entry.town, entry.score), ("Ro", 1, "Rome", None));
+    Ok(())
+}
+
+#[test]
+fn what_a_method_returns_is_a_key_like_any_other() -> Result<()> {
+    let (store, members) = open(&[member(1, "Rome"), member(2, "Oz"), member(3, "Rotterdam")])?;
+    let txn = store.read()?;
+    assert_eq!(ids(members.find_by_initials_alone(&txn, "Ro"))?, [1, 3]);
+    assert_eq!(ids(members.find_by_initials_alone_range(&txn, .."P"))?, [2]);
+    assert_eq!(ids(members.find_by_initials_alone_starting_with(&txn, "R"))?, [1, 3]);
+    Ok(())
+}
+
+#[test]
+fn a_row_without_a_value_is_not_in_a_sparse_index() -> Result<()> {
+    let with =
+        |id, email: Option<&str>| Member { email: email.map(Into::into), ..member(id, "Rome") };
+    let (store, members) = open(&[with(1, None), with(2, Some("a@x")), with(3, None)])?;
+    let taken = store.transaction(|txn| members.insert(txn, &with(4, Some("a@x"))));
+    assert!(matches!(taken, Err(Error::UniqueViolation { index: "email", .. })));
+    store.transaction(|txn| {
+        members.update(txn, 2, |row| row.email = None)?;
+        members.insert(txn, &with(4, Some("a@x")))?;
+        members.update(txn, 1, |row| row.nick = Some("one".into())).map(drop)
+    })?;
+    let txn = store.read()?;
+    assert_eq!(ids(members.by_email(&txn))?, [4]);
+    assert_eq!(members.get_by_email(&txn, None)?, None);
+    assert_eq!(members.get_by_email(&txn, Some("a@x"))?.map(|row| row.id), Some(4));
+    // An alias of an `Option` is one.
+    assert_eq!(ids(members.by_nick(&txn))?, [1]);
+    Ok(())
+}
+
+#[test]
+fn rows_enter_and_leave_a_filtered_index() -> Result<()> {
+    let mut rows = [member(1, "New York"), member(2, "New York")];
+    rows[1].active = false;
+    rows[0].tags = vec![Some(3), None, Some(3)];
+    rows[1].tags = vec![Some(5)];
+    let (store, members) = open(&rows)?;
+    {
+        let txn = store.read()?;
+        assert_eq!(ids(members.find_by_active_in(&txn, "New York"))?, [1]);
+        assert_eq!(ids(members.find_by_first_word(&txn, "New"))?, [1]);
+    }
+    store.transaction(|txn| {
+        members.update(txn, 1, |row| row.active = false)?;
+        members.update(txn, 2, |row| row.active = true).map(drop)
+    })?;
+    let txn = store.read()?;
+    assert_eq!(ids(members.find_by_active_in(&txn, "New York"))?, [2]);
+    assert_eq!(ids(members.find_by_first_word_tags(&txn, "New", Some(5)))?, [2]);
+    assert_eq!(ids(members.by_first_word_tags(&txn))?, [2]);
+    // An index of all rows is asked where there is one.
+    assert_eq!(ids(members.find_by_town(&txn, "New York"))?, [2, 1]);
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[index(genre, title, filter = is_shown)]
+#[index(genre, year, sparse)]
+#[index(genre, desc(title), name = "backwards")]
+struct Film {
+    #[primary_key]
+    id: u32,
+    genre: String,
+    title: String,
+    year: Option<u16>,
+}
+
+impl Film {
+    fn is_shown(&self) -> bool {
+        self.title != "M"
+    }
+}
+
+#[test]
+fn an_index_of_all_rows_answers_for_the_fields_that_several_begin_with() -> Result<()> {
+    let store = Store::in_memory();
+    let films = FilmRepository::open(&store)?;
+    let film =
+        |id, title: &str| Film { id, genre: "Drama".into(), title: title.into(), year: None };
+    store.transaction(|txn| {
+        films.insert(txn, &film(1, "M"))?;
+        films.insert(txn, &film(2, "Ran"))
+    })?;
+    let txn = store.read()?;
+    assert_eq!(films.find_by_genre(&txn, "Drama").keys().collect::<Result<Vec<_>>>()?, [2, 1]);
+    assert_eq!(films.find_by_genre_title(&txn, "Drama", "M").count()?, 0);
+    assert_eq!(films.find_by_genre_year(&txn, "Drama", None).count()?, 0);
+    assert_eq!(films.find_by_backwards(&txn, "Drama", "M").count()?, 1);
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! The forms of a field and the conditions of an index, in combination.
+
+mod tasks;
+mod words;
+
+use std::collections::BTreeMap;
+
+use index_table::{__private::IndexEntry, Result, Scan};
+use proptest::prelude::*;
+
+use crate::questions::assert_scan;
+
+/// A row with what the naive model sorts by beside its keys.
+trait Row: Clone + std::fmt::Debug + PartialEq {
+    type Id: Clone + std::fmt::Debug + Ord;
+
+    fn id(&self) -> Self::Id;
+}
+
+type Model<R> = BTreeMap<<R as Row>::Id, R>;
+
+/// Compares one scan with what the model gives: the keys of all rows, sorted, with those that are
+/// asked for kept.
+fn ask<'txn, E, K: Ord>(
+    model: &Model<E::Row>,
+    scan: impl Fn() -> Scan<'txn, E>,
+    ids: impl Fn(Scan<'txn, E>) -> Result<Vec<<E::Row as Row>::Id>>,
+    keys: impl Fn(&E::Row) -> Vec<K>,
+    keep: impl Fn(&K) -> bool,
+) -> Result<(), TestCaseError>
+where
+    E: IndexEntry<'txn>,
+    E::Row: Row,
+{
+    let mut found = Vec::new();
+    for row in model.values() {
+        let mut keys = keys(row);
+        keys.sort();
+        keys.dedup();
+        found.extend(keys.into_iter().filter(&keep).map(|key| (key, row.id(), row)));
+    }
+    found.sort_by(|(a, a_id, _), (b, b_id, _)| (a, a_id).cmp(&(b, b_id)));
+    let rows: Vec<E::Row> = found.into_iter().map(|(_, _, row)| row.clone()).collect();
+    assert_scan(scan, &rows, ids, Row::id)
+}

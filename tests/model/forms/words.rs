@@ -1,0 +1,183 @@
+//! Descending fields of every kind, behind a primary key of variable length, which is one of them.
+
+use std::cmp::Reverse;
+
+use index_table::{Error, IndexTable, ReadTxn, Result, Store};
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::{Model, Row};
+use crate::{fail, on_both_engines, text};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[index(desc(spelling), name = "backwards")]
+#[index(desc(size), include = [bytes])]
+#[index(desc(bytes))]
+#[index(desc(pair), desc(live))]
+#[index(desc(sound), size, strategy = "full")]
+#[index(live, desc(size), desc(spelling), name = "newest")]
+#[index(each(tags), desc(spelling), filter = is_live)]
+#[index(desc(size), desc(bytes), unique, filter = is_live, name = "only")]
+struct Word {
+    #[primary_key]
+    spelling: String,
+    size: i16,
+    bytes: Vec<u8>,
+    pair: (u8, String),
+    sound: Option<String>,
+    live: bool,
+    tags: Vec<String>,
+}
+
+impl Word {
+    fn is_live(&self) -> bool {
+        self.live
+    }
+
+    fn only(&self) -> Vec<(Reverse<i16>, Reverse<Vec<u8>>)> {
+        let key = (Reverse(self.size), Reverse(self.bytes.clone()));
+        self.live.then_some(key).into_iter().collect()
+    }
+}
+
+impl Row for Word {
+    type Id = String;
+
+    fn id(&self) -> String {
+        self.spelling.clone()
+    }
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    let byte = || prop::sample::select(vec![0, 1, 2, 0xFE, 0xFF]);
+    let size = prop::sample::select(vec![i16::MIN, -1, 0, 1, 255, i16::MAX]);
+    let bytes = prop::collection::vec(byte(), 0..3);
+    let tags = prop::collection::vec(text(), 0..3);
+    (text(), size, bytes, (byte(), text()), prop::option::of(text()), any::<bool>(), tags).prop_map(
+        |(spelling, size, bytes, pair, sound, live, tags)| Word {
+            spelling,
+            size,
+            bytes,
+            pair,
+            sound,
+            live,
+            tags,
+        },
+    )
+}
+
+fn compare(
+    words: &WordRepository,
+    txn: &ReadTxn<'_>,
+    m: &Model<Word>,
+) -> Result<(), TestCaseError> {
+    macro_rules! ask {
+        ($scan:expr, $keys:expr, $keep:expr) => {
+            super::ask(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
+        };
+    }
+    let spelling = |w: &Word| vec![Reverse(w.spelling.clone())];
+    let size = |w: &Word| vec![Reverse(w.size)];
+    let bytes = |w: &Word| vec![Reverse(w.bytes.clone())];
+    let sound = |w: &Word| vec![(Reverse(w.sound.clone()), w.size)];
+    let newest = |w: &Word| vec![(w.live, Reverse(w.size), Reverse(w.spelling.clone()))];
+    let tags = |w: &Word| {
+        let tags = w.tags.iter().filter(|_| w.live);
+        tags.map(|tag| (tag.clone(), Reverse(w.spelling.clone()))).collect::<Vec<_>>()
+    };
+    ask!(words.by_backwards(txn), spelling, |_| true);
+    ask!(words.by_size(txn), size, |_| true);
+    ask!(words.by_bytes(txn), bytes, |_| true);
+    ask!(words.by_pair_live(txn), |w| vec![Reverse((w.pair.clone(), w.live))], |_| true);
+    ask!(words.by_sound_size(txn), sound, |_| true);
+    ask!(words.by_newest(txn), newest, |_| true);
+    ask!(words.by_tags_spelling(txn), tags, |_| true);
+    ask!(words.by_only(txn), Word::only, |_| true);
+
+    ask!(words.find_by_size_range(txn, -1..=1), size, |s| (-1..=1).contains(&s.0));
+    ask!(words.find_by_size_range(txn, i16::MIN..0), size, |s| s.0 < 0);
+    ask!(words.find_by_live_size_range(txn, true, 1..), newest, |k| k.0 && k.1.0 >= 1);
+    let low: &[u8] = &[1];
+    ask!(words.find_by_bytes_range(txn, low..), bytes, |b| b.0.as_slice() >= low);
+    ask!(words.find_by_bytes(txn, &[]), bytes, |b| b.0.is_empty());
+    let pair = |w: &Word| vec![Reverse((w.pair.clone(), w.live))];
+    ask!(words.find_by_pair_range(txn, (1, "a")..(0xFF, "")), pair, |key| {
+        let (byte, text) = &key.0.0;
+        ((1, "a")..(0xFF, "")).contains(&(*byte, text))
+    });
+    for part in ["", "a", "a\0", "\u{1}", "\u{10ffff}"] {
+        ask!(words.find_by_backwards(txn, part), spelling, |s| s.0 == part);
+        ask!(words.find_by_backwards_range(txn, part..), spelling, |s| s.0.as_str() >= part);
+        ask!(words.find_by_backwards_range(txn, ..=part), spelling, |s| s.0.as_str() <= part);
+        ask!(words.find_by_backwards_starting_with(txn, part), spelling, |s| {
+            s.0.starts_with(part)
+        });
+        ask!(words.find_by_newest_starting_with(txn, true, 0, part), newest, |(live, s, text)| {
+            *live && s.0 == 0 && text.0.starts_with(part)
+        });
+        ask!(words.find_by_tags_spelling_range(txn, "a", part..), tags, |(tag, text)| {
+            tag == "a" && text.0.as_str() >= part
+        });
+        ask!(words.find_by_sound(txn, Some(part)), sound, |key| key.0.0.as_deref() == Some(part));
+        ask!(words.find_by_sound_range(txn, ..Some(part)), sound, |key| {
+            key.0.0.as_deref() < Some(part)
+        });
+    }
+    for entry in words.by_size(txn).entries() {
+        let entry = entry.map_err(fail)?;
+        let word = &m[entry.spelling];
+        prop_assert_eq!((entry.size, entry.bytes), (word.size, word.bytes.as_slice()));
+    }
+    for entry in words.by_newest(txn).entries() {
+        let entry = entry.map_err(fail)?;
+        let word = &m[&entry.spelling];
+        prop_assert_eq!((entry.live, entry.size), (word.live, word.size));
+    }
+    Ok(())
+}
+
+fn run(store: &Store, batches: &[Vec<(Word, bool)>]) -> Result<(), TestCaseError> {
+    let words = WordRepository::open(store).map_err(fail)?;
+    let mut model = Model::<Word>::new();
+    for batch in batches {
+        let mut txn = store.write().map_err(fail)?;
+        for (word, keep) in batch {
+            if !keep {
+                let deleted = words.delete(&mut txn, &word.spelling).map_err(fail)?;
+                prop_assert_eq!(deleted, model.remove(&word.spelling).is_some());
+                continue;
+            }
+            let mut others = model.values().filter(|other| other.spelling != word.spelling);
+            let free =
+                word.only().iter().all(|key| others.all(|other| !other.only().contains(key)));
+            match words.put(&mut txn, word) {
+                Ok(()) => {
+                    prop_assert!(free, "{word:?}");
+                    model.insert(word.spelling.clone(), word.clone());
+                }
+                Err(Error::UniqueViolation { index: "only", .. }) => {
+                    prop_assert!(!free, "{word:?}");
+                }
+                Err(error) => return Err(fail(error)),
+            }
+        }
+        txn.commit().map_err(fail)?;
+        compare(&words, &store.read().map_err(fail)?, &model)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn words_answer_as_the_model(
+        batches in prop::collection::vec(
+            prop::collection::vec((word(), prop::bool::weighted(0.85)), 1..25),
+            1..4,
+        ),
+    ) {
+        on_both_engines(|store, _| run(store, &batches))?;
+    }
+}
