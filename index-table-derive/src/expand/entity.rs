@@ -6,6 +6,7 @@ use syn::Ident;
 
 use super::{Context, at, requirements};
 use crate::model::{Field, Index, KeyPart, Strategy};
+use crate::types::DataType;
 
 /// Expands to:
 ///
@@ -44,9 +45,16 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 }
 
 /// Expands to the type of the only field, or to the tuple of all of them: `(String, u32)`.
-fn key_type(cx: &Context<'_>) -> TokenStream {
-    let types: Vec<_> =
-        cx.table.primary_key.iter().map(|field| field.ty.tokens(&cx.short)).collect();
+pub(super) fn key_type(cx: &Context<'_>) -> TokenStream {
+    tuple(cx.table.primary_key.iter().map(|field| &field.ty), &cx.short)
+}
+
+/// Expands to the only type, or to the tuple of all of them.
+pub(super) fn tuple<'a>(
+    types: impl Iterator<Item = &'a DataType>,
+    krate: &TokenStream,
+) -> TokenStream {
+    let types: Vec<_> = types.map(|ty| ty.tokens(krate)).collect();
     match types.as_slice() {
         [one] => one.clone(),
         several => mixed!((#(#several),*)),

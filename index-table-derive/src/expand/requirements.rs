@@ -84,12 +84,14 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
 /// A name for the type that stands for a field in a message: the field's, unless that is a name
 /// in its type too.
 fn marker(field: &Field, ty: TokenStream) -> Ident {
-    fn names(tokens: TokenStream, name: &Ident) -> bool {
-        tokens.into_iter().any(|token| match token {
-            TokenTree::Ident(ident) => ident == *name,
-            TokenTree::Group(group) => names(group.stream(), name),
-            TokenTree::Punct(_) | TokenTree::Literal(_) => false,
-        })
-    }
     if names(ty, &field.ident) { format_ident!("{}_", field.ident) } else { field.ident.clone() }
+}
+
+/// Whether a name is among these tokens.
+pub(super) fn names(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == *name,
+        TokenTree::Group(group) => names(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }

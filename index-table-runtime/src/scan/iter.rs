@@ -13,8 +13,10 @@ use crate::{
 
 /// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
 pub(super) struct Raw<'txn> {
-    /// The engine's answer, and the reader for facts; `None` once it has ended.
-    running: Option<(Reader<'txn>, engine::Entries<'txn>)>,
+    /// For facts; `None` if the query could not be run.
+    reader: Option<Reader<'txn>>,
+    /// The engine's answer; `None` once it has ended.
+    running: Option<engine::Entries<'txn>>,
     /// Why the query could not be run: what the first entry is, instead.
     failure: Option<Error>,
     schema: &'static TableSchema,
@@ -33,12 +35,14 @@ impl<'txn> Raw<'txn> {
         query: Query,
     ) -> Self {
         let (source, left) = (query.source, query.limit.unwrap_or(u64::MAX));
-        let (running, failure) = match reader.and_then(|reader| Ok((reader, reader.scan(query)?))) {
-            Ok(running) => (Some(running), None),
-            Err(error) => (None, Some(error)),
+        session.count_seek();
+        let asked = reader.and_then(|reader| Ok((reader, reader.scan(query)?)));
+        let (reader, running, failure) = match asked {
+            Ok((reader, entries)) => (Some(reader), Some(entries), None),
+            Err(error) => (None, None, Some(error)),
         };
         let form = Form::of(schema, source);
-        Self { running, failure, schema, source, form, session, left }
+        Self { reader, running, failure, schema, source, form, session, left }
     }
 
     /// What an entry that can't be decoded, or leads nowhere, is reported as.
@@ -63,14 +67,27 @@ impl<'txn> Raw<'txn> {
             Ok(entry) => entry,
             Err(error) => return Some(Err(error)),
         };
-        Some(decode(self, entry).map_err(|failure| {
-            let error = match failure {
-                Failure::Decode(error) => self.corrupt(entry, error),
-                Failure::Other(error) => error,
-            };
-            self.running = None;
-            error
-        }))
+        Some(decode(self, entry).map_err(|failure| self.stop(entry, failure)))
+    }
+
+    /// The error for an entry, behind which nothing comes.
+    #[cold]
+    fn stop(&mut self, entry: RawEntry<'_>, failure: Failure) -> Error {
+        self.running = None;
+        match failure {
+            Failure::Decode(error) => self.corrupt(entry, error),
+            Failure::Other(error) => error,
+        }
+    }
+
+    /// Whether the entries carry their rows.
+    pub(super) const fn carries_rows(&self) -> bool {
+        matches!(self.form, Form::Fact | Form::FullEntry { .. })
+    }
+
+    /// The row of an entry that was read before.
+    pub(super) fn row_of<R: Entity>(&mut self, entry: RawEntry<'txn>) -> Result<R> {
+        self.row(entry).map_err(|failure| self.stop(entry, failure))
     }
 
     /// The next entry with its row.
@@ -80,10 +97,10 @@ impl<'txn> Raw<'txn> {
 
     /// The row of an entry.
     fn row<R: Entity>(&self, entry: RawEntry<'txn>) -> Result<R, Failure> {
-        if let Form::Fact | Form::FullEntry { .. } = self.form {
+        if self.carries_rows() {
             return Ok(row::decode(entry.data)?);
         }
-        let Some((reader, _)) = &self.running else { return Err(Failure::dangling()) };
+        let Some(reader) = self.reader else { return Err(Failure::dangling()) };
         self.session.count_fact();
         let fact = reader.fact(entry.primary_key).map_err(Failure::Other)?;
         Ok(row::decode(fact.ok_or_else(Failure::dangling)?)?)
@@ -95,9 +112,13 @@ enum Failure {
     Other(Error),
 }
 
+/// Why an entry without its row is damage.
+pub(super) const DANGLING: DecodeError =
+    DecodeError::Value("the entry refers to a row that is not in the fact table");
+
 impl Failure {
     fn dangling() -> Self {
-        Self::Decode(DecodeError::Value("the entry refers to a row that is not in the fact table"))
+        Self::Decode(DANGLING)
     }
 }
 
@@ -112,7 +133,7 @@ impl<'txn> Iterator for Raw<'txn> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some((_, entries)) = &mut self.running
+        if let Some(entries) = &mut self.running
             && let Some(left) = self.left.checked_sub(1)
             && let Some(next) = entries.next()
         {

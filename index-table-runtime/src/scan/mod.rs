@@ -1,14 +1,20 @@
 //! Queries: what is asked ([`Bounds`], [`Query`]) and how the answer is read ([`Scan`]).
 
 mod bounds;
+mod combined;
 mod cursor;
+mod distinct;
+mod fact_order;
 mod iter;
 mod query;
 #[cfg(test)]
 mod tests;
 
 pub use bounds::Bounds;
+pub use combined::{Combined, CombinedKeys, CombinedRows};
 pub use cursor::{Cursor, Page};
+pub use distinct::{Distinct, DistinctCounts, DistinctValues};
+pub use fact_order::FactOrderRows;
 pub use iter::{Entries, Keys, Rows};
 pub(crate) use query::{Position, Query};
 
@@ -104,18 +110,31 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// Cost: nothing is decoded. A whole index or table that stores each entry by itself knows
     /// its size; a normalized index with a primary key of fixed length reads one block for some
-    /// 64 rows; otherwise it is one step for each entry, up to the limit.
+    /// 64 rows; otherwise it is one step for each entry. Nothing is read behind the limit.
     ///
     /// # Errors
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        if self.after.is_some() {
-            return self.into_raw().try_fold(0, |count, entry| entry.map(|_| count + 1));
+        let (reader, _, session, query) = self.into_question();
+        if query.limit == Some(0) {
+            return reader.map(|_| 0);
         }
-        let limit = self.query.limit;
-        let count = self.reader?.count(self.query)?;
-        Ok(limit.map_or(count, |limit| limit.min(count)))
+        let count = reader?.count(query)?;
+        session.count_count(count);
+        Ok(count.found)
+    }
+
+    /// Whether there is a row at all.
+    ///
+    /// Cost: one seek, or none for a whole index or table that knows its size; nothing is
+    /// decoded.
+    ///
+    /// # Errors
+    ///
+    /// As [`count`](Scan::count).
+    pub fn exists(self) -> Result<bool> {
+        self.limit(1).count().map(|count| count > 0)
     }
 
     /// The first row, if there is one.
@@ -156,6 +175,12 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     fn into_raw(self) -> Raw<'txn> {
+        let (reader, schema, session, query) = self.into_question();
+        Raw::new(reader, schema, session, query)
+    }
+
+    /// The query with its cursor resolved, and what runs it.
+    fn into_question(self) -> Question<'txn> {
         let Self { mut reader, schema, session, mut query, after, .. } = self;
         if let Some(cursor) = after {
             match cursor.position_in(cursor::question(schema, &query)) {
@@ -163,9 +188,11 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
                 Err(error) => reader = reader.and(Err(error)),
             }
         }
-        Raw::new(reader, schema, session, query)
+        (reader, schema, session, query)
     }
 }
+
+type Question<'txn> = (Result<Reader<'txn>>, &'static TableSchema, &'txn Session, Query);
 
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
