@@ -144,6 +144,34 @@ fn rows_in_fact_order_are_sorted_batch_by_batch() -> TestResult {
     })
 }
 
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(shade)]
+struct Pixel {
+    #[primary_key]
+    id: u32,
+    shade: u32,
+}
+
+#[test]
+fn a_batch_in_fact_order_is_bounded() -> TestResult {
+    const BATCH: usize = 131_072;
+    let store = Store::in_memory();
+    let pixels = PixelRepository::open(&store)?;
+    let rows = u32::try_from(BATCH)? + 10;
+    // From the last primary key to the first in the order of the index.
+    store.transaction(|txn| {
+        (0..rows).try_for_each(|id| pixels.insert(txn, &Pixel { id, shade: rows - id }))
+    })?;
+    let txn = store.read()?;
+    let mut answer = pixels.by_shade(&txn).rows_in_fact_order().map(|row| row.map(|row| row.id));
+    assert_eq!(answer.next().transpose()?, Some(10));
+    assert_eq!(txn.stats().entries, BATCH as u64);
+    let rest = collect(answer)?;
+    assert!(rest.iter().copied().eq((11..rows).chain(0..10)));
+    assert_eq!((txn.stats().seeks, txn.stats().facts), (1, u64::from(rows)));
+    Ok(())
+}
+
 #[test]
 fn distinct_seeks_from_value_to_value() -> TestResult {
     on_both_engines(|customers, txn, lmdb| {
@@ -272,5 +300,50 @@ fn parts_are_from_one_transaction() -> TestResult {
         "the scan of the rows of table `customer` can't be combined: its parts are from different \
          transactions"
     );
+    Ok(())
+}
+
+/// More fields than a tuple that is a key may have, and a type with the name of what the derive
+/// would call a parameter.
+mod wide {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    pub(super) type Keys = u64;
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[index(a, b, c, d, e, f, g, h, i)]
+    pub(super) struct Wide {
+        #[primary_key]
+        pub(super) id: Keys,
+        pub(super) a: u8,
+        pub(super) b: u8,
+        pub(super) c: u8,
+        pub(super) d: u8,
+        pub(super) e: u8,
+        pub(super) f: u8,
+        pub(super) g: u8,
+        pub(super) h: u8,
+        pub(super) i: u8,
+    }
+}
+
+#[test]
+fn an_index_of_nine_fields_has_the_values_of_eight_and_of_the_ninth() -> TestResult {
+    let store = Store::in_memory();
+    let rows = wide::WideRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..4).try_for_each(|id| {
+            let i = id as u8 / 2;
+            rows.insert(txn, &wide::Wide { id, a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1, i })
+        })
+    })?;
+    let txn = store.read()?;
+    assert_eq!(
+        collect(rows.distinct_a_b_c_d_e_f_g_h(&txn).counts())?,
+        [((1, 1, 1, 1, 1, 1, 1, 1), 4)]
+    );
+    let ninth = rows.distinct_i_by_a_b_c_d_e_f_g_h(&txn, 1, 1, 1, 1, 1, 1, 1, 1);
+    assert_eq!(collect(ninth.counts())?, [(0, 2), (1, 2)]);
+    assert_eq!(rows.get_many(&txn, [1, 9]).count(), 2);
     Ok(())
 }

@@ -206,7 +206,8 @@ enum Node<'txn> {
 }
 
 impl<'txn> Node<'txn> {
-    /// The first primary key there. Not to be asked for one before that of the last answer.
+    /// The first primary key there. The places that are asked for never go back, and the first of
+    /// them is no excluded one: an entry of a unique index is found by its key alone.
     fn first(
         &mut self,
         reader: Reader<'txn>,

@@ -67,17 +67,14 @@ impl<'txn> Raw<'txn> {
             Ok(entry) => entry,
             Err(error) => return Some(Err(error)),
         };
-        Some(decode(self, entry).map_err(|failure| self.stop(entry, failure)))
-    }
-
-    /// The error for an entry, behind which nothing comes.
-    #[cold]
-    fn stop(&mut self, entry: RawEntry<'_>, failure: Failure) -> Error {
-        self.running = None;
-        match failure {
-            Failure::Decode(error) => self.corrupt(entry, error),
-            Failure::Other(error) => error,
-        }
+        Some(decode(self, entry).map_err(|failure| {
+            let error = match failure {
+                Failure::Decode(error) => self.corrupt(entry, error),
+                Failure::Other(error) => error,
+            };
+            self.running = None;
+            error
+        }))
     }
 
     /// Whether the entries carry their rows.
@@ -85,9 +82,17 @@ impl<'txn> Raw<'txn> {
         matches!(self.form, Form::Fact | Form::FullEntry { .. })
     }
 
-    /// The row of an entry that was read before.
-    pub(super) fn row_of<R: Entity>(&mut self, entry: RawEntry<'txn>) -> Result<R> {
-        self.row(entry).map_err(|failure| self.stop(entry, failure))
+    /// The row with this primary key, which an entry refers to.
+    pub(super) fn fact<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R> {
+        self.look_up(primary_key).map_err(|failure| {
+            self.running = None;
+            match failure {
+                Failure::Decode(error) => {
+                    error.at(self.schema.name, None, self.schema.show_primary_key(primary_key))
+                }
+                Failure::Other(error) => error,
+            }
+        })
     }
 
     /// The next entry with its row.
@@ -100,9 +105,13 @@ impl<'txn> Raw<'txn> {
         if self.carries_rows() {
             return Ok(row::decode(entry.data)?);
         }
+        self.look_up(entry.primary_key)
+    }
+
+    fn look_up<R: Entity>(&self, primary_key: &[u8]) -> Result<R, Failure> {
         let Some(reader) = self.reader else { return Err(Failure::dangling()) };
         self.session.count_fact();
-        let fact = reader.fact(entry.primary_key).map_err(Failure::Other)?;
+        let fact = reader.fact(primary_key).map_err(Failure::Other)?;
         Ok(row::decode(fact.ok_or_else(Failure::dangling)?)?)
     }
 }

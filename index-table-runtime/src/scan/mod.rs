@@ -34,9 +34,10 @@ use iter::Raw;
 ///
 /// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
 /// precisely what is wanted; [`rows`](Scan::rows), [`entries`](Scan::entries),
-/// [`keys`](Scan::keys), [`count`](Scan::count), [`first`](Scan::first) and [`page`](Scan::page)
-/// run it. Nothing is read before that, nothing
-/// is collected, and memory does not grow with the answer.
+/// [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
+/// [`first`](Scan::first) and [`page`](Scan::page) run it, and [`and`](Scan::and) and
+/// [`or`](Scan::or) combine it with another one. Nothing is read before that, nothing is collected,
+/// and memory does not grow with the answer.
 ///
 /// `E` is the entry struct of the index, or the row for the fact table.
 #[must_use = "a scan does nothing until it is asked for rows, entries, keys or a count"]
