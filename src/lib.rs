@@ -5,6 +5,7 @@ pub use index_table_derive::IndexTable;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Cursor, Durability, Entries, Error, Keys, MAX_KEY_LEN, Options, Page, ReadTxn, Result, Rows,
-    Scan, Stats, Store, WriteTxn,
+    Combined, CombinedKeys, CombinedRows, Cursor, Distinct, DistinctCounts, DistinctValues,
+    Durability, Entries, Error, FactOrderRows, GetMany, Keys, MAX_KEY_LEN, Options, Page, ReadTxn,
+    Result, Rows, Scan, Stats, Store, WriteTxn,
 };

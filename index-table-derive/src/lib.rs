@@ -100,7 +100,8 @@ use crate::lower::Lowered;
 ///
 /// # What is generated
 ///
-/// For the repository: `open`, `insert`, `put`, `update`, `delete`, `get` and `all`. For an index
+/// For the repository: `open`, `insert`, `put`, `update`, `delete`, `get`, `get_many` and `all`. For
+/// an index
 /// over `a` and `b`:
 ///
 /// | method | answers with |
@@ -110,11 +111,14 @@ use crate::lower::Lowered;
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String` |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
+/// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it |
+/// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the largest |
 ///
-/// The primary key has the `find_by_…` methods too. Where several keys begin with the same fields,
-/// the methods for these ask the one that has no further fields, then one that is neither sparse nor
-/// filtered, then the one declared first, the primary key before all indexes. An index with a name has methods by this name for all of its
-/// fields, and by the fields for the first ones.
+/// The primary key has the `find_by_…` and `distinct_…` methods too. Where several keys begin with
+/// the same fields, the methods for these ask the one that has no further fields, then one that is
+/// neither sparse nor filtered, then the one declared first, the primary key before all indexes. An
+/// index with a name has methods by this name for all of its fields, and by the fields for the
+/// first ones; its `distinct_…_by_a` has the name for the last field.
 ///
 /// A range of a `desc` field is one of its values, and is answered from the greatest down.
 ///

@@ -258,4 +258,7 @@ pub(crate) enum Form {
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the one row whose fields have these values.
     Get(Vec<KeyPart>),
+    /// `distinct_town`: each different value of fields behind the first ones, which have these
+    /// values.
+    Distinct { leading: Vec<KeyPart>, values: Vec<KeyPart> },
 }

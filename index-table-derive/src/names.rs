@@ -224,6 +224,9 @@ fn answers(position: usize, prefix: &Prefix, owners: &[Owner]) -> bool {
     winner.is_some_and(|winner| winner.position == position)
 }
 
+/// The longest tuple that is a key in the runtime.
+const LONGEST_TUPLE: usize = 8;
+
 struct Methods<'a> {
     queries: Vec<Query>,
     /// What each name stands for.
@@ -233,17 +236,36 @@ struct Methods<'a> {
 
 impl Methods<'_> {
     fn add_finders(&mut self, owner: &Owner, prefix: Prefix) {
-        let Prefix { mut parts, name, .. } = prefix;
+        let Prefix { mut parts, name, named, .. } = prefix;
         if !self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone())) {
             // The others would collide with the same ones again.
             return;
         }
+        self.add_distinct(owner, &parts, &name, named);
         let Some(last) = parts.pop() else { return };
         let range = Form::Range(parts.clone(), last.clone());
         self.add(owner, format!("find_by_{name}_range"), range);
         if last.key_type().is_text() {
             let starting_with = Form::StartingWith(parts, last);
             self.add(owner, format!("find_by_{name}_starting_with"), starting_with);
+        }
+    }
+
+    /// `distinct_town_last_name`, and `distinct_last_name_by_town` for the last field of several.
+    fn add_distinct(&mut self, owner: &Owner, parts: &[KeyPart], name: &str, named: bool) {
+        if parts.len() <= LONGEST_TUPLE {
+            let form = Form::Distinct { leading: Vec::new(), values: parts.to_vec() };
+            if !self.add(owner, format!("distinct_{name}"), form) {
+                return;
+            }
+        }
+        if let [leading @ .., last] = parts
+            && !leading.is_empty()
+        {
+            let what = if named { name } else { last.name() };
+            let method = format!("distinct_{what}_by_{}", index(leading));
+            let form = Form::Distinct { leading: leading.to_vec(), values: vec![last.clone()] };
+            self.add(owner, method, form);
         }
     }
 
@@ -278,6 +300,11 @@ fn describe(form: &Form) -> String {
         Form::Range(leading, last) => by("the range", leading, Some(last)),
         Form::StartingWith(leading, last) => by("the search for a beginning", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
+        Form::Distinct { leading, values } => {
+            let values = listed(values.iter().map(KeyPart::name));
+            let what = format!("the values of {values}");
+            if leading.is_empty() { what } else { by(&what, leading, None) }
+        }
     }
 }
 

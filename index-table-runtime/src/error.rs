@@ -138,6 +138,20 @@ pub enum Error {
         reason: &'static str,
     },
 
+    /// A scan that can't be part of a [`Combined`](crate::Combined).
+    #[error(
+        "the scan of {} of table `{table}` can't be combined: {reason}",
+        index.map_or("the rows".to_owned(), |index| format!("index `{index}`"))
+    )]
+    NotCombinable {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table.
+        index: Option<&'static str>,
+        /// What stands in the way.
+        reason: &'static str,
+    },
+
     /// The transaction belongs to another store than the repository.
     #[error("the repository of table `{table}` was used with a transaction of another store")]
     WrongStore {

@@ -13,6 +13,7 @@
 mod engine;
 mod entity;
 mod error;
+mod get_many;
 mod key;
 mod lmdb;
 mod maintain;
@@ -28,7 +29,11 @@ mod table;
 mod txn;
 
 pub use error::{Error, Result};
+pub use get_many::GetMany;
 pub use key::MAX_KEY_LEN;
-pub use scan::{Cursor, Entries, Keys, Page, Rows, Scan};
+pub use scan::{
+    Combined, CombinedKeys, CombinedRows, Cursor, Distinct, DistinctCounts, DistinctValues,
+    Entries, FactOrderRows, Keys, Page, Rows, Scan,
+};
 pub use store::{Durability, Options, Store};
 pub use txn::{ReadTxn, Stats, WriteTxn};

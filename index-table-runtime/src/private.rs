@@ -6,12 +6,13 @@ pub use serde;
 pub use crate::{
     entity::{Entity, EntryReader, IndexEntry},
     error::{EncodeError, Result},
+    get_many::GetMany,
     key::{
         ComputedOf, DecodeError, Desc, Each, EachOf, Key, KeyBuf, KeyOf, KeyReader, KeyShape,
         PrefixKey, assert_computed, assert_each, assert_key,
     },
     maintain::EntryBuffer,
-    scan::{Bounds, Scan},
+    scan::{Bounds, Distinct, Scan},
     schema::{
         Condition, FieldSchema, IndexSchema, KeyField, KeyForm, Source, Strategy, TableSchema,
     },

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Borrow,
     fmt,
     marker::PhantomData,
     sync::{Arc, atomic::Ordering},
@@ -8,10 +9,11 @@ use crate::{
     engine::{Read, Write, Writer},
     entity::{Entity, IndexEntry},
     error::{Error, Result},
+    get_many::GetMany,
     key::{DecodeError, Key, KeyBuf},
     maintain::{self, Change, Image, Sink},
     row,
-    scan::{Bounds, Position, Query, Scan},
+    scan::{Bounds, Distinct, Position, Query, Scan},
     schema::{Comparison, Source, TableRecord},
     store::{OpenTable, Store},
     txn::{ReadTxn, Scratch, WriteTxn},
@@ -83,6 +85,29 @@ impl<R: Entity> Table<R> {
     ) -> Scan<'txn, E> {
         let reader = txn.reader(&self.open);
         Scan::new(reader, &txn.session, bounds)
+    }
+
+    /// The rows with these primary keys.
+    pub fn get_many<'txn, I>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        keys: I,
+    ) -> GetMany<'txn, R, I::IntoIter>
+    where
+        I: IntoIterator<Item: Borrow<R::Key>>,
+    {
+        GetMany::new(txn.reader(&self.open), &txn.session, keys.into_iter())
+    }
+
+    /// The different values of the fields behind `leading` in the index, or the fact table, of
+    /// `E`.
+    pub fn distinct<'txn, E: IndexEntry<'txn, Row = R>, V: Key>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        leading: Bounds,
+    ) -> Distinct<'txn, V> {
+        let reader = txn.reader(&self.open);
+        Distinct::new(reader, R::TABLE, &txn.session, E::SOURCE, leading)
     }
 
     /// Writes a new row.
@@ -318,7 +343,7 @@ fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
 /// A table that the catalog doesn't have should be empty.
 fn refuse_foreign_rows<R: Entity>(writer: &Writer<'_, '_>) -> Result<()> {
     let rows = Query::new(Source::Facts, Bounds::new());
-    if writer.reader().count(rows)? == 0 {
+    if writer.reader().count(rows)?.found == 0 {
         return Ok(());
     }
     Err(Error::SchemaMismatch {

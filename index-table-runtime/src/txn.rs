@@ -1,7 +1,7 @@
 use std::{cell::Cell, fmt, marker::PhantomData, ops::Deref};
 
 use crate::{
-    engine::{Reader, Txn, Write, Writer},
+    engine::{Count, Reader, Txn, Write, Writer},
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
@@ -28,11 +28,23 @@ pub struct ReadTxn<'s> {
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) unescaped: Unescaped,
+    seeks: Cell<u64>,
     entries: Cell<u64>,
     facts: Cell<u64>,
 }
 
 impl Session {
+    #[inline]
+    pub(crate) fn count_seek(&self) {
+        self.seeks.set(self.seeks.get() + 1);
+    }
+
+    /// What a count took, in which nothing was decoded.
+    pub(crate) fn count_count(&self, count: Count) {
+        self.seeks.set(self.seeks.get() + count.seeks);
+        self.entries.set(self.entries.get() + count.steps);
+    }
+
     #[inline]
     pub(crate) fn count_entry(&self) {
         self.entries.set(self.entries.get() + 1);
@@ -48,12 +60,16 @@ impl Session {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Entries that scans have stepped on, of indexes and of fact tables. A packed block counts
-    /// each of its entries. [`Scan::count`](crate::Scan::count), which decodes none, adds none,
-    /// unless it continues after a cursor.
+    /// Places that were looked for in an index, or in a fact table as the index of its primary
+    /// key: one for each scan that was run; for each value of a [`Distinct`](crate::Distinct), and
+    /// for each leap of a [`Combined`](crate::Combined), one more.
+    pub seeks: u64,
+    /// Entries that were stepped on, of indexes and of fact tables. A scan counts each entry of a
+    /// packed block; [`Scan::count`](crate::Scan::count), which reads no more of a block than its
+    /// length, counts the block as one, and none where the size of the whole is known.
     pub entries: u64,
-    /// Facts looked up by their primary key: by `get`, and by following the references of a
-    /// normalized or partial index.
+    /// Facts looked up by their primary key: by `get` and `get_many`, and by following the
+    /// references of a normalized or partial index.
     pub facts: u64,
 }
 
@@ -97,7 +113,8 @@ impl<'s> ReadTxn<'s> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { entries: self.session.entries.get(), facts: self.session.facts.get() }
+        let Session { seeks, entries, facts, .. } = &self.session;
+        Stats { seeks: seeks.get(), entries: entries.get(), facts: facts.get() }
     }
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {

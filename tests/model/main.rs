@@ -4,6 +4,7 @@
 //! that the store answers is compared with what a filter and a sort over the model's rows gives:
 //! every index whole, and questions with prefixes, ranges, limits, both directions and pages.
 
+mod cards;
 mod documents;
 mod forms;
 mod items;

@@ -17,7 +17,7 @@ pub(crate) fn assert_scan<'txn, E, K>(
 where
     E: IndexEntry<'txn>,
     E::Row: Debug + Clone + PartialEq,
-    K: Debug + PartialEq,
+    K: Debug + Ord,
 {
     let reversed: Vec<_> = rows.iter().rev().cloned().collect();
     let collect = |scan: Scan<'txn, E>| scan.rows().collect::<Result<Vec<_>>>().map_err(fail);
@@ -30,6 +30,14 @@ where
     prop_assert_eq!(scan().count().map_err(fail)?, rows.len() as u64);
     prop_assert_eq!(scan().rev().limit(3).count().map_err(fail)?, rows.len().min(3) as u64);
     prop_assert_eq!(scan().first().map_err(fail)?, rows.first().cloned());
+    prop_assert_eq!(scan().exists().map_err(fail)?, !rows.is_empty());
+    prop_assert!(!scan().limit(0).exists().map_err(fail)?);
+    let by_key = |mut rows: Vec<E::Row>| {
+        rows.sort_by_key(&key);
+        rows
+    };
+    let in_fact_order = scan().rows_in_fact_order().collect::<Result<Vec<_>>>();
+    prop_assert_eq!(by_key(in_fact_order.map_err(fail)?), by_key(rows.to_vec()));
     let entries = scan().entries().map(|entry| entry.map(drop)).collect::<Result<Vec<_>>>();
     prop_assert_eq!(entries.map_err(fail)?.len(), rows.len());
     // Page by page is quadratic, so long answers take large pages.
@@ -57,7 +65,9 @@ where
             None => scan(),
             Some(cursor) => scan().after(cursor),
         };
-        prop_assert_eq!(rest().count().map_err(fail)?, (rows.len() - read.len()) as u64);
+        let left = rows.len() - read.len();
+        prop_assert_eq!(rest().count().map_err(fail)?, left as u64);
+        prop_assert_eq!(rest().limit(2).count().map_err(fail)?, left.min(2) as u64);
         let page = rest().page(size).map_err(fail)?;
         prop_assert!(page.items.len() <= size);
         read.extend(page.items);

@@ -149,6 +149,17 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn get_many(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "The rows of the table `{name}` with these {key}, in the order in which they are \
+             given; `None` where there is no row.\n\n\
+             The keys are as `keys()` yields them, owned or borrowed.\n\n\
+             Cost: one look-up for each; each row is decoded."
+        ))
+    }
+
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
@@ -182,6 +193,18 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                  # Errors\n\nIf the entry or the row cannot be read.",
                 fields(parts),
                 second_look_up(target),
+            ));
+        }
+        Form::Distinct { leading, values } => {
+            let of = if leading.is_empty() {
+                String::new()
+            } else {
+                format!(" for this {}", fields(leading))
+            };
+            return doc(&format!(
+                "Each different {} that {place} has{of}, once and in order.\n\n\
+                 Cost: one seek for each value, and one at the end.",
+                fields(values),
             ));
         }
     };

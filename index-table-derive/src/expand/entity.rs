@@ -45,9 +45,13 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 }
 
 /// Expands to the type of the only field, or to the tuple of all of them: `(String, u32)`.
-fn key_type(cx: &Context<'_>) -> TokenStream {
-    let types: Vec<_> =
-        cx.table.primary_key.iter().map(|field| field.ty.tokens(&cx.short)).collect();
+pub(super) fn key_type(cx: &Context<'_>) -> TokenStream {
+    tuple(cx.table.primary_key.iter().map(|field| field.ty.tokens(&cx.short)))
+}
+
+/// Expands to the only type, or to the tuple of all of them.
+pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
+    let types: Vec<_> = types.collect();
     match types.as_slice() {
         [one] => one.clone(),
         several => mixed!((#(#several),*)),

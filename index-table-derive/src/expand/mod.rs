@@ -11,9 +11,11 @@ macro_rules! mixed {
     };
 }
 
+mod distinct;
 mod docs;
 mod entity;
 mod entry;
+mod get_many;
 mod queries;
 mod repository;
 mod requirements;

@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
-use super::{Context, at, docs, key_type};
+use super::{Context, at, distinct, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
 
 /// Expands to one method, as [`scan`] and [`get`] show it.
@@ -16,6 +16,7 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
         Form::Get(parts) => get(cx, query, parts),
+        Form::Distinct { leading, values } => distinct::method(cx, query, leading, values),
     }
 }
 
@@ -114,7 +115,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 }
 
 /// Expands to `town: &str` and `.equal::<String>(town)` for each field.
-fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenStream>) {
+pub(super) fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenStream>) {
     let one = |part: &KeyPart| {
         let (ident, ty) = (part.ident(), part.key_type());
         let (argument, key) = (ty.argument(&cx.short, &cx.elided), key_type(cx, part));
@@ -125,7 +126,7 @@ fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenSt
 }
 
 /// Expands to the type of what is found: the row, or the entry of an index.
-fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenStream {
+pub(super) fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenStream {
     match target {
         Target::Rows => {
             let row = &cx.table.row;

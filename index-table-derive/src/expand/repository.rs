@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 
-use super::{Context, allow, docs, queries, requirements};
+use super::{Context, allow, docs, get_many, queries, requirements};
 
 /// Expands to:
 ///
@@ -36,12 +36,14 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let fixed = fixed(cx);
+    let get_many = get_many::method(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
         impl #repository #conditions {
             #fixed
+            #get_many
             #(#queries)*
         }
     }

@@ -110,12 +110,14 @@ fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
 /// A name for the type that stands for a field or a method in a message: its own, unless that is a
 /// name in its type too.
 fn marker(ident: &Ident, ty: TokenStream) -> Ident {
-    fn names(tokens: TokenStream, name: &Ident) -> bool {
-        tokens.into_iter().any(|token| match token {
-            TokenTree::Ident(ident) => ident == *name,
-            TokenTree::Group(group) => names(group.stream(), name),
-            TokenTree::Punct(_) | TokenTree::Literal(_) => false,
-        })
-    }
     if names(ty, ident) { format_ident!("{ident}_") } else { ident.clone() }
+}
+
+/// Whether a name is among these tokens.
+pub(super) fn names(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == *name,
+        TokenTree::Group(group) => names(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }

@@ -91,6 +91,19 @@ fn a_condition_of_nothing_is_one_error() {
 }
 
 #[test]
+fn the_methods_for_different_values_have_names_too() {
+    let message = "two methods would be called `distinct_last_name_by_town`: the values of \
+                   `last_name` by `town` in the index `town_last_name` and the values of \
+                   `last_name_by_town` in the index `last_name_by_town`; give one of the indexes \
+                   another name with `name = \"…\"`";
+    let found = messages(
+        "#[index(town, last_name)] #[index(last_name_by_town)] struct Customer { #[primary_key] \
+         id: u64, town: String, last_name: String, last_name_by_town: u8 }",
+    );
+    assert_eq!(found, [message]);
+}
+
+#[test]
 fn values_of_the_wrong_kind_say_how_they_are_written() {
     one("#[index(\"town\")]", "expected a field or an option without quotes: `town`");
     one("#[index(town, strategy)]", "`strategy` needs a value: `strategy = \"partial\"`");

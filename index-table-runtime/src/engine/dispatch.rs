@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{RawEntry, Read, Write};
+use super::{Count, RawEntry, Read, Write};
 #[cfg(feature = "memory")]
 use crate::memory;
 use crate::{
@@ -157,7 +157,7 @@ impl<'t> Read<'t> for Reader<'t> {
         }
     }
 
-    fn count(self, query: Query) -> Result<u64> {
+    fn count(self, query: Query) -> Result<Count> {
         on_engine!(self, reader => reader.count(query))
     }
 }

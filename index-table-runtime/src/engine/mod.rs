@@ -50,8 +50,19 @@ pub(crate) trait Read<'t>: Copy {
     /// All entries that the query asks for, but for its limit, which is the caller's.
     fn scan(self, query: Query) -> Result<Self::Entries>;
 
-    /// How many entries a query asks for, up to its limit. It has no position.
-    fn count(self, query: Query) -> Result<u64>;
+    /// How many entries the query asks for, up to its limit.
+    fn count(self, query: Query) -> Result<Count>;
+}
+
+/// The answer to a count, and what it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    /// How many entries there are.
+    pub(crate) found: u64,
+    /// How many places were looked for: none where the size is known.
+    pub(crate) seeks: u64,
+    /// How many entries were stepped on; a packed block is one.
+    pub(crate) steps: u64,
 }
 
 /// Writing one table in one transaction.

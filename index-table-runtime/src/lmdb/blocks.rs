@@ -57,18 +57,26 @@ impl<'t> Block<'t> {
         self.key
     }
 
-    /// Only what is greater than `primary_key`.
-    pub(super) fn behind(self, primary_key: &[u8]) -> Self {
+    /// How many primary keys are left.
+    pub(super) const fn len(&self) -> usize {
+        self.packed.len() / self.primary_key
+    }
+
+    /// Only what is greater than `primary_key`, or equal if that is `inclusive`.
+    pub(super) fn behind(self, primary_key: &[u8], inclusive: bool) -> Self {
         let at = match place(self.packed, self.primary_key, primary_key) {
-            Ok(at) => at + self.primary_key,
-            Err(at) => at,
+            Ok(at) if !inclusive => at + self.primary_key,
+            Ok(at) | Err(at) => at,
         };
         Self { packed: self.packed.get(at..).unwrap_or_default(), ..self }
     }
 
-    /// Only what is less than `primary_key`.
-    pub(super) fn before(self, primary_key: &[u8]) -> Self {
-        let (Ok(at) | Err(at)) = place(self.packed, self.primary_key, primary_key);
+    /// Only what is less than `primary_key`, or equal if that is `inclusive`.
+    pub(super) fn before(self, primary_key: &[u8], inclusive: bool) -> Self {
+        let at = match place(self.packed, self.primary_key, primary_key) {
+            Ok(at) if inclusive => at + self.primary_key,
+            Ok(at) | Err(at) => at,
+        };
         Self { packed: self.packed.get(..at).unwrap_or_default(), ..self }
     }
 

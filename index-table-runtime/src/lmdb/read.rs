@@ -8,10 +8,10 @@ use super::{
     env::{Engine, Index, Tables},
 };
 use crate::{
-    engine::{RawEntry, Read},
+    engine::{Count, RawEntry, Read},
     error::{Error, Result},
     key::{DecodeError, MAX_KEY_LEN},
-    scan::{Bounds, Query},
+    scan::{Bounds, Position, Query},
     schema::{IndexSchema, Source, TableSchema},
 };
 
@@ -62,13 +62,33 @@ impl<'t> Reader<'t> {
         self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
     }
 
+    fn scan_kind(self, query: Query) -> Result<Kind<'t>> {
+        let source = query.source;
+        Ok(match source_layout(self, source) {
+            Some(Layout::Blocks { primary_key }) => {
+                let Source::Index(position) = source else {
+                    return Err(Error::Engine("the fact table has no blocks".to_owned()));
+                };
+                let (_, index) = self.index(position)?;
+                Kind::Blocks(BlockEntries::new(self, index, primary_key, query)?)
+            }
+            _ => Kind::Single {
+                reader: self,
+                source,
+                parts: Parts::of(self.tables.schema, source),
+                walk: self.walk(query)?,
+            },
+        })
+    }
+
     fn walk(self, query: Query) -> Result<Walk<'t>> {
         let position = query.position.map(|position| match source_layout(self, query.source) {
             // The primary key is in the value.
             Some(Layout::Unique) => position.key,
             _ => position.bytes(),
         });
-        self.walk_from(query.source, query.reverse, query.bounds, position.as_deref())
+        let position = position.as_deref().map(|at| place(at, query.inclusive));
+        self.walk_from(query.source, query.reverse, query.bounds, position)
     }
 
     fn walk_from(
@@ -76,12 +96,13 @@ impl<'t> Reader<'t> {
         source: Source,
         reverse: bool,
         bounds: Bounds,
-        position: Option<&[u8]>,
+        position: Option<Bound<&[u8]>>,
     ) -> Result<Walk<'t>> {
         let database = self.database(source)?;
         let steps = if reverse {
-            let end = position.map(<[u8]>::to_vec).or_else(|| bounds.end());
-            match upper(end.as_deref()) {
+            let end = bounds.end();
+            let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            match upper(position.unwrap_or(end)) {
                 Some(end) => {
                     database.rev_range(self.txn, &(Bound::Unbounded, end)).map(Steps::Reverse)
                 }
@@ -89,8 +110,9 @@ impl<'t> Reader<'t> {
             }
         } else {
             let start = match position {
-                Some(position) => after(position),
-                None => lower(bounds.start()),
+                Some(Bound::Excluded(position)) => after(position),
+                Some(Bound::Included(position)) => lower(position),
+                Some(Bound::Unbounded) | None => lower(bounds.start()),
             };
             database.range(self.txn, &(start, Bound::Unbounded)).map(Steps::Forward)
         };
@@ -166,42 +188,26 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
-        let source = query.source;
-        Ok(Entries(match source_layout(self, source) {
-            Some(Layout::Blocks { primary_key }) => {
-                let Source::Index(position) = source else {
-                    return Err(Error::Engine("the fact table has no blocks".to_owned()));
-                };
-                let (_, index) = self.index(position)?;
-                Kind::Blocks(BlockEntries::new(self, index, primary_key, query)?)
-            }
-            _ => Kind::Single {
-                reader: self,
-                source,
-                parts: Parts::of(self.tables.schema, source),
-                walk: self.walk(query)?,
-            },
-        }))
+        self.scan_kind(query).map(Entries)
     }
 
-    fn count(self, query: Query) -> Result<u64> {
-        let size = match source_layout(self, query.source) {
-            Some(Layout::Blocks { primary_key }) => Some(primary_key as u64),
-            _ => None,
-        };
+    fn count(self, query: Query) -> Result<Count> {
         let limit = query.limit.unwrap_or(u64::MAX);
-        if size.is_none() && query.bounds.is_everything() {
-            return self.len(query.source).map(|len| len.min(limit));
+        let whole = query.bounds.is_everything() && query.position.is_none();
+        match self.scan_kind(query)? {
+            Kind::Blocks(entries) => entries.count_up_to(limit),
+            Kind::Single { source, .. } if whole => {
+                Ok(Count { found: self.len(source)?.min(limit), seeks: 0, steps: 0 })
+            }
+            Kind::Single { walk, .. } => {
+                let mut found = 0;
+                for entry in walk.take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+                    entry?;
+                    found += 1;
+                }
+                Ok(Count { found, seeks: 1, steps: found })
+            }
         }
-        let mut count = 0;
-        let mut walk = self.walk(query)?;
-        while count < limit
-            && let Some(entry) = walk.next()
-        {
-            let (_, value) = entry?;
-            count += size.map_or(1, |size| value.len() as u64 / size);
-        }
-        Ok(count.min(limit))
     }
 }
 
@@ -257,14 +263,19 @@ fn after(position: &[u8]) -> Bound<&[u8]> {
     }
 }
 
-/// Before `end`, or to the last key. `None`: nothing is before it.
-fn upper(end: Option<&[u8]>) -> Option<Bound<&[u8]>> {
-    let Some(end) = end else { return Some(Bound::Unbounded) };
-    match end.get(..MAX_KEY_LEN) {
-        _ if end.is_empty() => None,
-        Some(cut) if cut.len() < end.len() => Some(Bound::Included(cut)),
-        _ => Some(Bound::Excluded(end)),
+/// Up to `end`. `None`: nothing is.
+fn upper(end: Bound<&[u8]>) -> Option<Bound<&[u8]>> {
+    let (Bound::Included(bytes) | Bound::Excluded(bytes)) = end else { return Some(end) };
+    match bytes.get(..MAX_KEY_LEN) {
+        _ if bytes.is_empty() => None,
+        Some(cut) if cut.len() < bytes.len() => Some(Bound::Included(cut)),
+        _ => Some(end),
     }
+}
+
+/// A position, with or without the entry at it.
+fn place(position: &[u8], inclusive: bool) -> Bound<&[u8]> {
+    if inclusive { Bound::Included(position) } else { Bound::Excluded(position) }
 }
 
 /// The answer to a scan.
@@ -305,7 +316,9 @@ struct BlockEntries<'t> {
     /// What is left of the current block.
     block: Block<'t>,
     /// The place that a reverse scan resumes at, until the first block is read.
-    resume: Option<(Vec<u8>, Vec<u8>)>,
+    resume: Option<Position>,
+    /// The entry at that place as well.
+    inclusive: bool,
 }
 
 impl<'t> BlockEntries<'t> {
@@ -315,14 +328,15 @@ impl<'t> BlockEntries<'t> {
         primary_key: usize,
         query: Query,
     ) -> Result<Self> {
-        let Query { source, bounds, reverse, position, .. } = query;
+        let Query { source, bounds, reverse, position, inclusive, .. } = query;
         let mut block = Block::EMPTY;
         let mut resume = None;
         let mut from = None;
+        let mut from_inclusive = inclusive;
         if let Some(position) = position {
             let at = position.bytes();
             if reverse {
-                resume = Some((position.key, position.primary_key));
+                resume = Some(position);
                 from = Some(at);
             } else {
                 // The block that holds the place is the last one at or below it.
@@ -336,15 +350,35 @@ impl<'t> BlockEntries<'t> {
                 if let Some((physical, packed)) = found
                     && let Some(own) = Block::of(&position.key, primary_key, physical, packed)
                 {
-                    block = own.behind(&position.primary_key);
-                    from = Some(physical.to_vec());
+                    block = own.behind(&position.primary_key, inclusive);
+                    (from, from_inclusive) = (Some(physical.to_vec()), false);
                 } else {
                     from = Some(at);
                 }
             }
         }
-        let walk = reader.walk_from(source, reverse, bounds, from.as_deref())?;
-        Ok(Self { reader, source, index, primary_key, reverse, walk, block, resume })
+        let from = from.as_deref().map(|from| place(from, from_inclusive));
+        let walk = reader.walk_from(source, reverse, bounds, from)?;
+        Ok(Self { reader, source, index, primary_key, reverse, walk, block, resume, inclusive })
+    }
+
+    /// Counts block by block: the length of one says how many it has.
+    fn count_up_to(mut self, limit: u64) -> Result<Count> {
+        let mut count = Count { found: 0, seeks: 1, steps: 0 };
+        loop {
+            let found = self.block.len() as u64;
+            if found > 0 {
+                count.found = count.found.saturating_add(found).min(limit);
+                count.steps += 1;
+            }
+            if count.found >= limit {
+                return Ok(count);
+            }
+            let Some(next) = self.walk.next() else { return Ok(count) };
+            let (physical, packed) = next?;
+            self.next_block(physical, packed)
+                .map_err(|error| self.reader.corrupt(self.source, physical, error))?;
+        }
     }
 
     fn next_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<(), DecodeError> {
@@ -354,7 +388,9 @@ impl<'t> BlockEntries<'t> {
             return Err(DecodeError::Short);
         }
         self.block = match self.resume.take() {
-            Some((key, primary_key)) if key == block.key() => block.before(&primary_key),
+            Some(Position { key, primary_key }) if key == block.key() => {
+                block.before(&primary_key, self.inclusive)
+            }
             _ => block,
         };
         Ok(())

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    engine::{RawEntry, Read, Write},
+    engine::{Count, RawEntry, Read, Write},
     error::Result,
     maintain::{Change, Sink},
     scan::{Bounds, Query},
@@ -140,17 +140,22 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
-        let Query { source, bounds, reverse, position, .. } = query;
+        let Query { source, bounds, reverse, position, inclusive, .. } = query;
         let at = position.map(|position| position.bytes());
+        let from_place = |at| if inclusive { Bound::Included(at) } else { Bound::Excluded(at) };
         let range = self.map(source).map(|map| {
             let from = match &at {
-                Some(at) if !reverse => Bound::Excluded(at.as_slice()),
+                Some(at) if !reverse => from_place(at.as_slice()),
                 _ => Bound::Included(bounds.start()),
             };
             // A range whose ends are the wrong way round would panic, so only one is given.
             if reverse {
-                let end = at.clone().or_else(|| bounds.end());
-                let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let end = bounds.end();
+                let to = match (&at, &end) {
+                    (Some(at), _) => from_place(at.as_slice()),
+                    (None, Some(end)) => Bound::Excluded(end.as_slice()),
+                    (None, None) => Bound::Unbounded,
+                };
                 map.range::<[u8], _>((Bound::Unbounded, to))
             } else {
                 map.range::<[u8], _>((from, Bound::Unbounded))
@@ -159,9 +164,11 @@ impl<'t> Read<'t> for Reader<'t> {
         Ok(Entries { range: range.unwrap_or_default(), bounds, reverse })
     }
 
-    fn count(self, query: Query) -> Result<u64> {
-        let limit = query.limit.unwrap_or(u64::MAX);
-        self.scan(query)?.take(limit as usize).try_fold(0, |count, entry| entry.map(|_| count + 1))
+    fn count(self, query: Query) -> Result<Count> {
+        let limit = usize::try_from(query.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let found =
+            self.scan(query)?.take(limit).try_fold(0, |count, entry| entry.map(|_| count + 1))?;
+        Ok(Count { found, seeks: 1, steps: found })
     }
 }
 

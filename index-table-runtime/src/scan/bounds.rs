@@ -80,6 +80,35 @@ impl Bounds {
         }
     }
 
+    /// Every key that begins with these bytes.
+    pub(crate) fn beginning_with(prefix: &[u8]) -> Self {
+        let mut start = KeyBuf::new();
+        start.extend(prefix);
+        Self { start, end: End::Prefix(prefix.len()) }
+    }
+
+    /// Only what is behind all keys that begin with `prefix`, which is inside; `None`: nothing is.
+    pub(crate) fn behind(&self, prefix: &[u8]) -> Option<Self> {
+        let mut bytes = prefix.to_vec();
+        if !successor(&mut bytes) {
+            return None;
+        }
+        let mut start = KeyBuf::new();
+        start.extend(&bytes);
+        Some(Self { start, end: self.end().map_or(End::Open, End::Before) })
+    }
+
+    /// Only what is before all keys that begin with `prefix`, which is inside.
+    pub(crate) fn before(self, prefix: &[u8]) -> Self {
+        Self { start: self.start, end: End::Before(prefix.to_vec()) }
+    }
+
+    /// The bytes that every key inside begins with, if that is all that is asked of them.
+    pub(crate) fn as_prefix(&self) -> Option<&[u8]> {
+        let start = self.start();
+        matches!(self.end, End::Prefix(len) if len == start.len()).then_some(start)
+    }
+
     /// The first bytes a key may have. Empty: from the first key.
     pub(crate) fn start(&self) -> &[u8] {
         self.start.as_bytes()

@@ -13,8 +13,10 @@ use crate::{
 
 /// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
 pub(super) struct Raw<'txn> {
-    /// The engine's answer, and the reader for facts; `None` once it has ended.
-    running: Option<(Reader<'txn>, engine::Entries<'txn>)>,
+    /// For facts; `None` if the query could not be run.
+    reader: Option<Reader<'txn>>,
+    /// The engine's answer; `None` once it has ended.
+    running: Option<engine::Entries<'txn>>,
     /// Why the query could not be run: what the first entry is, instead.
     failure: Option<Error>,
     schema: &'static TableSchema,
@@ -33,12 +35,14 @@ impl<'txn> Raw<'txn> {
         query: Query,
     ) -> Self {
         let (source, left) = (query.source, query.limit.unwrap_or(u64::MAX));
-        let (running, failure) = match reader.and_then(|reader| Ok((reader, reader.scan(query)?))) {
-            Ok(running) => (Some(running), None),
-            Err(error) => (None, Some(error)),
+        session.count_seek();
+        let asked = reader.and_then(|reader| Ok((reader, reader.scan(query)?)));
+        let (reader, running, failure) = match asked {
+            Ok((reader, entries)) => (Some(reader), Some(entries), None),
+            Err(error) => (None, None, Some(error)),
         };
         let form = Form::of(schema, source);
-        Self { running, failure, schema, source, form, session, left }
+        Self { reader, running, failure, schema, source, form, session, left }
     }
 
     /// What an entry that can't be decoded, or leads nowhere, is reported as.
@@ -73,6 +77,24 @@ impl<'txn> Raw<'txn> {
         }))
     }
 
+    /// Whether the entries carry their rows.
+    pub(super) const fn carries_rows(&self) -> bool {
+        matches!(self.form, Form::Fact | Form::FullEntry { .. })
+    }
+
+    /// The row with this primary key, which an entry refers to.
+    pub(super) fn fact<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R> {
+        self.look_up(primary_key).map_err(|failure| {
+            self.running = None;
+            match failure {
+                Failure::Decode(error) => {
+                    error.at(self.schema.name, None, self.schema.show_primary_key(primary_key))
+                }
+                Failure::Other(error) => error,
+            }
+        })
+    }
+
     /// The next entry with its row.
     pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<(RawEntry<'txn>, R)>> {
         self.decode_next(|raw, entry| Ok((entry, raw.row(entry)?)))
@@ -80,12 +102,16 @@ impl<'txn> Raw<'txn> {
 
     /// The row of an entry.
     fn row<R: Entity>(&self, entry: RawEntry<'txn>) -> Result<R, Failure> {
-        if let Form::Fact | Form::FullEntry { .. } = self.form {
+        if self.carries_rows() {
             return Ok(row::decode(entry.data)?);
         }
-        let Some((reader, _)) = &self.running else { return Err(Failure::dangling()) };
+        self.look_up(entry.primary_key)
+    }
+
+    fn look_up<R: Entity>(&self, primary_key: &[u8]) -> Result<R, Failure> {
+        let Some(reader) = self.reader else { return Err(Failure::dangling()) };
         self.session.count_fact();
-        let fact = reader.fact(entry.primary_key).map_err(Failure::Other)?;
+        let fact = reader.fact(primary_key).map_err(Failure::Other)?;
         Ok(row::decode(fact.ok_or_else(Failure::dangling)?)?)
     }
 }
@@ -95,9 +121,13 @@ enum Failure {
     Other(Error),
 }
 
+/// Why an entry without its row is damage.
+pub(super) const DANGLING: DecodeError =
+    DecodeError::Value("the entry refers to a row that is not in the fact table");
+
 impl Failure {
     fn dangling() -> Self {
-        Self::Decode(DecodeError::Value("the entry refers to a row that is not in the fact table"))
+        Self::Decode(DANGLING)
     }
 }
 
@@ -112,7 +142,7 @@ impl<'txn> Iterator for Raw<'txn> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some((_, entries)) = &mut self.running
+        if let Some(entries) = &mut self.running
             && let Some(left) = self.left.checked_sub(1)
             && let Some(next) = entries.next()
         {

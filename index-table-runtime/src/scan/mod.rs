@@ -1,14 +1,20 @@
 //! Queries: what is asked ([`Bounds`], [`Query`]) and how the answer is read ([`Scan`]).
 
 mod bounds;
+mod combined;
 mod cursor;
+mod distinct;
+mod fact_order;
 mod iter;
 mod query;
 #[cfg(test)]
 mod tests;
 
 pub use bounds::Bounds;
+pub use combined::{Combined, CombinedKeys, CombinedRows};
 pub use cursor::{Cursor, Page};
+pub use distinct::{Distinct, DistinctCounts, DistinctValues};
+pub use fact_order::FactOrderRows;
 pub use iter::{Entries, Keys, Rows};
 pub(crate) use query::{Position, Query};
 
@@ -28,11 +34,12 @@ use iter::Raw;
 ///
 /// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
 /// precisely what is wanted; [`rows`](Scan::rows), [`entries`](Scan::entries),
-/// [`keys`](Scan::keys), [`count`](Scan::count), [`first`](Scan::first) and [`page`](Scan::page)
-/// run it. Nothing is read before that, nothing
-/// is collected, and memory does not grow with the answer. (One exception: strings with U+0000 or
-/// U+0001 in a key are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them
-/// into memory that the transaction keeps to its end.)
+/// [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
+/// [`first`](Scan::first) and [`page`](Scan::page) run it, and [`and`](Scan::and) and
+/// [`or`](Scan::or) combine it with another one. Nothing is read before that, nothing is collected,
+/// and memory does not grow with the answer. (One exception: strings with U+0000 or U+0001 in a key
+/// are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them into memory that
+/// the transaction keeps to its end.)
 ///
 /// `E` is the entry struct of the index, or the row for the fact table.
 ///
@@ -149,16 +156,31 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// Cost: nothing is decoded. A whole index or table that stores each entry by itself knows
     /// its size; a normalized index with a primary key of fixed length reads one block for some
-    /// 64 rows; otherwise it is one step for each entry, up to the limit.
+    /// 64 rows; otherwise it is one step for each entry. Nothing is read behind the limit.
     ///
     /// # Errors
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        if self.after.is_some() {
-            return self.into_raw().try_fold(0, |count, entry| entry.map(|_| count + 1));
+        let (reader, _, session, query) = self.into_question();
+        if query.limit == Some(0) {
+            return reader.map(|_| 0);
         }
-        self.reader?.count(self.query)
+        let count = reader?.count(query)?;
+        session.count_count(count);
+        Ok(count.found)
+    }
+
+    /// Whether there is a row at all.
+    ///
+    /// Cost: one seek, or none for a whole index or table that knows its size; nothing is
+    /// decoded.
+    ///
+    /// # Errors
+    ///
+    /// As [`count`](Scan::count).
+    pub fn exists(self) -> Result<bool> {
+        self.limit(1).count().map(|count| count > 0)
     }
 
     /// The first row, if there is one.
@@ -199,6 +221,12 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     fn into_raw(self) -> Raw<'txn> {
+        let (reader, schema, session, query) = self.into_question();
+        Raw::new(reader, schema, session, query)
+    }
+
+    /// The query with its cursor resolved, and what runs it.
+    fn into_question(self) -> Question<'txn> {
         let Self { mut reader, schema, session, mut query, after, .. } = self;
         if let Some(cursor) = after {
             match cursor.position_in(schema, &query) {
@@ -206,9 +234,11 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
                 Err(error) => reader = reader.and(Err(error)),
             }
         }
-        Raw::new(reader, schema, session, query)
+        (reader, schema, session, query)
     }
 }
+
+type Question<'txn> = (Result<Reader<'txn>>, &'static TableSchema, &'txn Session, Query);
 
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

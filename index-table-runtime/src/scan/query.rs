@@ -16,12 +16,14 @@ pub(crate) struct Query {
     pub(crate) limit: Option<u64>,
     /// Only what comes behind this place, in the direction of the query.
     pub(crate) position: Option<Position>,
+    /// With a position: the entry at the place itself as well, if there is one.
+    pub(crate) inclusive: bool,
 }
 
 impl Query {
     /// Everything within the bounds, forward.
     pub(crate) const fn new(source: Source, bounds: Bounds) -> Self {
-        Self { source, bounds, reverse: false, limit: None, position: None }
+        Self { source, bounds, reverse: false, limit: None, position: None, inclusive: false }
     }
 }
 

@@ -1,0 +1,74 @@
+//! Many rows by their primary keys.
+
+use std::{borrow::Borrow, fmt, marker::PhantomData};
+
+use crate::{
+    engine::{Read, Reader},
+    entity::Entity,
+    error::{Error, Result},
+    key::KeyBuf,
+    row,
+    txn::Session,
+};
+
+/// The rows with given primary keys, in the order of these: `None` where there is none. From the
+/// `get_many` of a repository. Ends after the first error.
+#[must_use = "iterators are lazy"]
+pub struct GetMany<'txn, R, I> {
+    /// `None` once it has ended.
+    reader: Option<Reader<'txn>>,
+    /// Why nothing could be asked: what the first row is, instead.
+    failure: Option<Error>,
+    session: &'txn Session,
+    keys: I,
+    buffer: KeyBuf,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'txn, R, I> GetMany<'txn, R, I> {
+    pub(crate) fn new(reader: Result<Reader<'txn>>, session: &'txn Session, keys: I) -> Self {
+        let (reader, failure) = match reader {
+            Ok(reader) => (Some(reader), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { reader, failure, session, keys, buffer: KeyBuf::new(), row: PhantomData }
+    }
+}
+
+impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I> {
+    type Item = Result<Option<R>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Some(reader) = self.reader else { return self.failure.take().map(Err) };
+        let key = self.keys.next()?;
+        self.buffer.clear();
+        self.buffer.push::<R::Key>(key.borrow());
+        let primary_key = self.buffer.as_bytes();
+        self.session.count_fact();
+        let row = reader.fact(primary_key).and_then(|bytes| {
+            bytes.map(row::decode).transpose().map_err(|error| {
+                error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
+            })
+        });
+        if row.is_err() {
+            self.reader = None;
+        }
+        Some(row)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match (&self.reader, &self.failure) {
+            (Some(_), _) => (0, self.keys.size_hint().1),
+            (None, failure) => {
+                let left = usize::from(failure.is_some());
+                (left, Some(left))
+            }
+        }
+    }
+}
+
+impl<R, I> fmt::Debug for GetMany<'_, R, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetMany").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! What is answered from the indexes alone (distinct values, combined scans) and `get_many`, on
+//! a table whose normalized indexes are packed into blocks and on one whose are not.
+
+use std::fmt::Debug;
+
+use index_table::{__private::Key, Distinct, Result};
+use proptest::prelude::*;
+
+use crate::{fail, on_both_engines, text};
+
+/// One question of a combination.
+#[derive(Debug, Clone)]
+enum Question {
+    All,
+    Ids(u16, u16),
+    Suit(String),
+    SuitRank(String, i8),
+    Rank(i8),
+    Tag(String),
+    Code(u32),
+    And(Box<Question>, Box<Question>),
+    Or(Box<Question>, Box<Question>),
+}
+
+fn suit() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["a", "a\0", "ab", "", "z"]).prop_map(str::to_owned)
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let one = prop_oneof![
+        1 => Just(Question::All),
+        2 => (0..400_u16, 0..400_u16).prop_map(|(a, b)| Question::Ids(a, b)),
+        4 => suit().prop_map(Question::Suit),
+        4 => (suit(), -1..2_i8).prop_map(|(suit, rank)| Question::SuitRank(suit, rank)),
+        4 => (-1..2_i8).prop_map(Question::Rank),
+        4 => text().prop_map(Question::Tag),
+        1 => (0..400_u32).prop_map(Question::Code),
+    ];
+    one.prop_recursive(3, 6, 2, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| Question::And(a.into(), b.into())),
+            (inner.clone(), inner).prop_map(|(a, b)| Question::Or(a.into(), b.into())),
+        ]
+    })
+}
+
+/// What the fields of a card are made from: few values for many cards, of which one in ten is
+/// rare, so that scans lie far apart.
+type Seed = (u16, bool, String, i8, Vec<String>);
+
+fn seeds() -> impl Strategy<Value = Vec<Seed>> {
+    let suit = prop_oneof![9 => Just("a".to_owned()), 1 => suit()];
+    let rank = prop_oneof![9 => Just(0), 1 => -1..2_i8];
+    let tags = prop::collection::vec(text(), 0..3);
+    prop::collection::vec((0..400_u16, any::<bool>(), suit, rank, tags), 0..300)
+}
+
+/// Compares both directions of the values and of their counts.
+fn assert_distinct<'txn, V: Key + Debug + Ord>(
+    ask: impl Fn() -> Distinct<'txn, V>,
+    entries: impl IntoIterator<Item = V>,
+) -> Result<(), TestCaseError> {
+    let mut sorted: Vec<V> = entries.into_iter().collect();
+    sorted.sort();
+    let mut expected: Vec<(String, u64)> = Vec::new();
+    for value in sorted {
+        let shown = format!("{value:?}");
+        match expected.last_mut() {
+            Some((last, count)) if *last == shown => *count += 1,
+            _ => expected.push((shown, 1)),
+        }
+    }
+    for turned in [false, true] {
+        let ask = || if turned { ask().rev() } else { ask() };
+        let values: Result<Vec<_>> =
+            ask().values().map(|value| Ok(format!("{:?}", value?))).collect();
+        let names: Vec<String> = expected.iter().map(|(value, _)| value.clone()).collect();
+        prop_assert_eq!(values.map_err(fail)?, names);
+        let counts: Result<Vec<_>> = ask()
+            .counts()
+            .map(|counted| counted.map(|(value, count)| (format!("{value:?}"), count)))
+            .collect();
+        prop_assert_eq!(&counts.map_err(fail)?, &expected);
+        let first = ask().first().map_err(fail)?.map(|value| format!("{value:?}"));
+        prop_assert_eq!(first.as_ref(), expected.first().map(|(value, _)| value));
+        expected.reverse();
+    }
+    Ok(())
+}
+
+macro_rules! cards {
+    ($name:ident, $id:ty, |$number:ident| $make_id:expr, |$range:ident| $ids:expr) => {
+        mod $name {
+            use std::collections::BTreeMap;
+
+            use index_table::{Combined, IndexTable, ReadTxn, Result, Store};
+            use proptest::prelude::*;
+            use serde::{Deserialize, Serialize};
+
+            use super::{Question, Seed, assert_distinct};
+            use crate::fail;
+
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+            #[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
+            #[index(suit)]
+            #[index(suit, rank, include = [code])]
+            #[index(rank, strategy = "full")]
+            #[index(each(tags))]
+            #[index(suit, each(tags), name = "tagged")]
+            #[index(code, unique)]
+            #[index(rank, code, unique, name = "ranked")]
+            struct Card {
+                #[primary_key]
+                id: $id,
+                suit: String,
+                rank: i8,
+                tags: Vec<String>,
+                code: u32,
+            }
+
+            type Model = BTreeMap<$id, Card>;
+
+            fn id($number: u16) -> $id {
+                $make_id
+            }
+
+            fn holds(question: &Question, card: &Card) -> bool {
+                match question {
+                    Question::All => true,
+                    Question::Ids(from, to) => (id(*from)..id(*to)).contains(&card.id),
+                    Question::Suit(suit) => card.suit == *suit,
+                    Question::SuitRank(suit, rank) => card.suit == *suit && card.rank == *rank,
+                    Question::Rank(rank) => card.rank == *rank,
+                    Question::Tag(tag) => card.tags.contains(tag),
+                    Question::Code(code) => card.code == *code,
+                    Question::And(a, b) => holds(a, card) && holds(b, card),
+                    Question::Or(a, b) => holds(a, card) || holds(b, card),
+                }
+            }
+
+            fn ask<'txn>(
+                cards: &'txn CardRepository,
+                txn: &'txn ReadTxn<'_>,
+                question: &Question,
+            ) -> Combined<'txn, Card> {
+                match question {
+                    Question::All => cards.all(txn).into(),
+                    Question::Ids(from, to) => {
+                        let $range = id(*from)..id(*to);
+                        cards.find_by_id_range(txn, $ids).into()
+                    }
+                    Question::Suit(suit) => cards.find_by_suit(txn, suit).into(),
+                    Question::SuitRank(suit, rank) => {
+                        cards.find_by_suit_rank(txn, suit, *rank).into()
+                    }
+                    Question::Rank(rank) => cards.find_by_rank(txn, *rank).into(),
+                    Question::Tag(tag) => cards.find_by_tags(txn, tag).into(),
+                    Question::Code(code) => cards.find_by_code(txn, *code).into(),
+                    Question::And(a, b) => ask(cards, txn, a).and(ask(cards, txn, b)),
+                    Question::Or(a, b) => ask(cards, txn, a).or(ask(cards, txn, b)),
+                }
+            }
+
+            fn combined(
+                cards: &CardRepository,
+                txn: &ReadTxn<'_>,
+                model: &Model,
+                question: &Question,
+            ) -> Result<(), TestCaseError> {
+                let rows: Vec<Card> =
+                    model.values().filter(|card| holds(question, card)).cloned().collect();
+                let ask = || ask(cards, txn, question);
+                let keys: Vec<$id> = ask().keys().collect::<Result<_>>().map_err(fail)?;
+                prop_assert!(keys.iter().eq(rows.iter().map(|card| &card.id)), "{:?}", keys);
+                let facts = txn.stats().facts;
+                prop_assert_eq!(&ask().rows().collect::<Result<Vec<_>>>().map_err(fail)?, &rows);
+                prop_assert_eq!(txn.stats().facts - facts, rows.len() as u64);
+                prop_assert_eq!(ask().count().map_err(fail)?, rows.len() as u64);
+                prop_assert_eq!(ask().exists().map_err(fail)?, !rows.is_empty());
+                prop_assert_eq!(ask().first().map_err(fail)?, rows.first().cloned());
+                let some: Result<Vec<_>> = ask().limit(9).limit(3).rows().collect();
+                prop_assert_eq!(some.map_err(fail)?, &rows[..rows.len().min(3)]);
+                Ok(())
+            }
+
+            fn distinct(
+                cards: &CardRepository,
+                txn: &ReadTxn<'_>,
+                model: &Model,
+            ) -> Result<(), TestCaseError> {
+                let all = || model.values();
+                assert_distinct(|| cards.distinct_id(txn), model.keys().cloned())?;
+                assert_distinct(|| cards.distinct_suit(txn), all().map(|card| card.suit.clone()))?;
+                assert_distinct(
+                    || cards.distinct_suit_rank(txn),
+                    all().map(|card| (card.suit.clone(), card.rank)),
+                )?;
+                assert_distinct(|| cards.distinct_rank(txn), all().map(|card| card.rank))?;
+                assert_distinct(|| cards.distinct_code(txn), all().map(|card| card.code))?;
+                assert_distinct(
+                    || cards.distinct_ranked(txn),
+                    all().map(|card| (card.rank, card.code)),
+                )?;
+                let tags = |card: &Card| {
+                    let mut tags = card.tags.clone();
+                    tags.sort();
+                    tags.dedup();
+                    tags
+                };
+                assert_distinct(|| cards.distinct_tags(txn), all().flat_map(tags))?;
+                for suit in ["a", "a\0", ""] {
+                    let of_suit = || all().filter(|card| card.suit == suit);
+                    assert_distinct(
+                        || cards.distinct_rank_by_suit(txn, suit),
+                        of_suit().map(|card| card.rank),
+                    )?;
+                    assert_distinct(
+                        || cards.distinct_tagged_by_suit(txn, suit),
+                        of_suit().flat_map(tags),
+                    )?;
+                }
+                Ok(())
+            }
+
+            pub(super) fn run(
+                store: &Store,
+                seeds: &[Seed],
+                questions: &[Question],
+            ) -> Result<(), TestCaseError> {
+                let cards = CardRepository::open(store).map_err(fail)?;
+                let mut model = Model::new();
+                let mut txn = store.write().map_err(fail)?;
+                for (number, there, suit, rank, tags) in seeds {
+                    let id = id(*number);
+                    if *there {
+                        let (suit, tags) = (suit.clone(), tags.clone());
+                        let code = u32::from(*number);
+                        let card = Card { id: id.clone(), suit, rank: *rank, tags, code };
+                        cards.put(&mut txn, &card).map_err(fail)?;
+                        model.insert(id, card);
+                    } else {
+                        use index_table::__private::Key as _;
+                        cards.delete(&mut txn, id.arg()).map_err(fail)?;
+                        model.remove(&id);
+                    }
+                }
+                distinct(&cards, &txn, &model)?;
+                txn.commit().map_err(fail)?;
+                let txn = store.read().map_err(fail)?;
+                distinct(&cards, &txn, &model)?;
+                for question in questions {
+                    combined(&cards, &txn, &model, question)?;
+                }
+                let ids: Vec<$id> = seeds.iter().map(|(number, ..)| id(*number)).collect();
+                let rows: Result<Vec<_>> = cards.get_many(&txn, &ids).collect();
+                let expected: Vec<_> = ids.iter().map(|id| model.get(id).cloned()).collect();
+                prop_assert_eq!(rows.map_err(fail)?, expected);
+                Ok(())
+            }
+        }
+    };
+}
+
+cards!(packed, u16, |number| number, |range| range);
+cards!(
+    single,
+    String,
+    // Not in the order of the numbers, and of different lengths.
+    |number| format!("{}\0{}", number % 7, "x".repeat(usize::from(number / 7))),
+    |range| range.start.as_str()..range.end.as_str()
+);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn cards_answer_as_the_model(
+        seeds in seeds(),
+        questions in prop::collection::vec(question(), 1..12),
+    ) {
+        on_both_engines(|store, _| packed::run(store, &seeds, &questions))?;
+        on_both_engines(|store, _| single::run(store, &seeds, &questions))?;
+    }
+}

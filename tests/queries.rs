@@ -1,0 +1,349 @@
+//! How questions are answered from the indexes: what each one reads, and what is refused.
+
+use index_table::{Error, IndexTable, ReadTxn, Result, Stats, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+const TOWNS: [&str; 4] = ["Chicago", "Portland", "Redmond", "Salem"];
+const NAMES: [&str; 5] = ["Brown", "Jones", "Li", "Smith", "Young"];
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
+#[index(town)]
+#[index(last_name, include = [phone])]
+#[index(town, last_name, name = "residents")]
+#[index(age, strategy = "full")]
+#[index(email, unique)]
+#[index(each(tags))]
+struct Customer {
+    #[primary_key]
+    id: u32,
+    town: String,
+    last_name: String,
+    age: u8,
+    phone: u32,
+    email: String,
+    tags: Vec<u8>,
+}
+
+/// 4000 customers: everyone in the first 1000 lives in Chicago and so on; every fifth is a Brown;
+/// only number 77 and the last are 99 years old.
+fn customer(id: u32) -> Customer {
+    Customer {
+        id,
+        town: TOWNS[(id / 1000) as usize].to_owned(),
+        last_name: NAMES[(id % 5) as usize].to_owned(),
+        age: if id == 77 || id == 3999 { 99 } else { 20 },
+        phone: id,
+        email: format!("{id}@example.com"),
+        tags: if id.is_multiple_of(2) { vec![0, 1] } else { Vec::new() },
+    }
+}
+
+/// What a question read.
+#[track_caller]
+fn took<T>(txn: &ReadTxn<'_>, question: impl FnOnce() -> Result<T>) -> ([u64; 3], T) {
+    let before = txn.stats();
+    let answer = question().expect("the question is answered");
+    let Stats { seeks, entries, facts, .. } = txn.stats();
+    ([seeks - before.seeks, entries - before.entries, facts - before.facts], answer)
+}
+
+/// Compares what a question read with `[seeks, entries, facts]`, and its answer.
+macro_rules! assert_took {
+    ($txn:expr, $took:expr, $question:expr, $answer:expr) => {
+        assert_eq!(took($txn, || $question), ($took, $answer), stringify!($question))
+    };
+}
+
+fn collect<T>(answer: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
+    answer.collect()
+}
+
+/// Runs `check` on 4000 customers in a store of each kind; `true`: it is LMDB, which has blocks and
+/// knows the sizes of its databases.
+fn on_both_engines(check: impl Fn(&CustomerRepository, &ReadTxn<'_>, bool)) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    for (store, lmdb) in [(Store::open(dir.path())?, true), (Store::in_memory(), false)] {
+        let customers = CustomerRepository::open(&store)?;
+        store
+            .transaction(|txn| (0..4000).try_for_each(|id| customers.insert(txn, &customer(id))))?;
+        check(&customers, &store.read()?, lmdb);
+    }
+    Ok(())
+}
+
+#[test]
+fn exists_is_one_seek() -> TestResult {
+    on_both_engines(|customers, txn, lmdb| {
+        assert_took!(txn, [1, 1, 0], customers.find_by_town(txn, "Redmond").exists(), true);
+        assert_took!(txn, [1, 0, 0], customers.find_by_town(txn, "Oz").exists(), false);
+        assert_took!(txn, [1, 1, 0], customers.find_by_last_name(txn, "Li").exists(), true);
+        assert_took!(txn, [1, 1, 0], customers.find_by_id_range(txn, 7..).rev().exists(), true);
+        assert_took!(txn, [0, 0, 0], customers.all(txn).limit(0).exists(), false);
+        // The size of a whole table is known.
+        let took = if lmdb { [0, 0, 0] } else { [1, 1, 0] };
+        assert_took!(txn, took, customers.all(txn).exists(), true);
+    })
+}
+
+#[test]
+fn count_reads_no_more_than_it_must() -> TestResult {
+    on_both_engines(|customers, txn, lmdb| {
+        let by_entry = |entries, lmdb_took| if lmdb { lmdb_took } else { [1, entries, 0] };
+        // Sizes.
+        assert_took!(txn, by_entry(4000, [0, 0, 0]), customers.all(txn).count(), 4000);
+        assert_took!(txn, by_entry(4000, [0, 0, 0]), customers.by_age(txn).count(), 4000);
+        let some = || customers.all(txn).rev().limit(3000).count();
+        assert_took!(txn, by_entry(3000, [0, 0, 0]), some(), 3000);
+        // Blocks: 128 primary keys of 4 bytes in each.
+        let redmond = || customers.find_by_town(txn, "Redmond");
+        assert_took!(txn, by_entry(1000, [1, 8, 0]), redmond().count(), 1000);
+        assert_took!(txn, by_entry(130, [1, 2, 0]), redmond().limit(130).count(), 130);
+        assert_took!(txn, by_entry(1, [1, 1, 0]), redmond().limit(1).count(), 1);
+        let page = redmond().page(100).unwrap();
+        let after = || redmond().after(page.next.as_ref().unwrap());
+        assert_took!(txn, by_entry(900, [1, 8, 0]), after().count(), 900);
+        // Entries by themselves.
+        let brown = || customers.find_by_last_name(txn, "Brown");
+        assert_took!(txn, [1, 800, 0], brown().count(), 800);
+        assert_took!(txn, [1, 5, 0], brown().limit(5).count(), 5);
+    })
+}
+
+#[test]
+fn get_many_keeps_the_order_of_the_keys() -> TestResult {
+    on_both_engines(|customers, txn, _| {
+        let expected = vec![Some(customer(7)), None, Some(customer(3)), Some(customer(7))];
+        let ask = || collect(customers.get_many(txn, [7, 9999, 3, 7]));
+        assert_took!(txn, [0, 0, 4], ask(), expected);
+        // Owned, borrowed, and as another question yields them.
+        let keys: Vec<u32> = collect(customers.find_by_age(txn, 99).keys()).unwrap();
+        let borrowed = collect(customers.get_many(txn, &keys)).unwrap();
+        assert_eq!(borrowed, [Some(customer(77)), Some(customer(3999))]);
+        assert_eq!(collect(customers.get_many(txn, keys)).unwrap(), borrowed);
+        assert_eq!(customers.get_many(txn, 0..4000).take(2).count(), 2);
+    })
+}
+
+#[test]
+fn rows_in_fact_order_are_sorted_batch_by_batch() -> TestResult {
+    on_both_engines(|customers, txn, _| {
+        // Fewer than a batch.
+        let ids = |rows: Vec<Customer>| rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        let ask = || collect(customers.by_last_name(txn).rows_in_fact_order()).map(ids);
+        assert_took!(txn, [1, 4000, 4000], ask(), (0..4000).collect::<Vec<_>>());
+        let ask = || collect(customers.by_last_name(txn).limit(801).rev().rows_in_fact_order());
+        let young = (0..4000).filter(|id| id % 5 == 4 || *id == 3998).collect::<Vec<_>>();
+        assert_took!(txn, [1, 801, 801], ask().map(ids), young);
+        // Nothing to look up: as `rows`.
+        let ask = || collect(customers.by_age(txn).rev().rows_in_fact_order()).map(ids);
+        let expected = ids(collect(customers.by_age(txn).rev().rows()).unwrap());
+        assert_took!(txn, [1, 4000, 0], ask(), expected);
+    })
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(shade)]
+struct Pixel {
+    #[primary_key]
+    id: u32,
+    shade: u32,
+}
+
+#[test]
+fn a_batch_in_fact_order_is_bounded() -> TestResult {
+    const BATCH: usize = 131_072;
+    let store = Store::in_memory();
+    let pixels = PixelRepository::open(&store)?;
+    let rows = u32::try_from(BATCH)? + 10;
+    // From the last primary key to the first in the order of the index.
+    store.transaction(|txn| {
+        (0..rows).try_for_each(|id| pixels.insert(txn, &Pixel { id, shade: rows - id }))
+    })?;
+    let txn = store.read()?;
+    let mut answer = pixels.by_shade(&txn).rows_in_fact_order().map(|row| row.map(|row| row.id));
+    assert_eq!(answer.next().transpose()?, Some(10));
+    assert_eq!(txn.stats().entries, BATCH as u64);
+    let rest = collect(answer)?;
+    assert!(rest.iter().copied().eq((11..rows).chain(0..10)));
+    assert_eq!((txn.stats().seeks, txn.stats().facts), (1, u64::from(rows)));
+    Ok(())
+}
+
+#[test]
+fn distinct_seeks_from_value_to_value() -> TestResult {
+    on_both_engines(|customers, txn, lmdb| {
+        let towns = || customers.distinct_town(txn);
+        assert_took!(txn, [5, 4, 0], collect(towns().values()), TOWNS.to_vec());
+        let mut backward = TOWNS.to_vec();
+        backward.reverse();
+        assert_took!(txn, [5, 4, 0], collect(towns().rev().values()), backward);
+        // A count is one more seek, and the blocks.
+        let counts = TOWNS.map(|town| (town, 1000)).to_vec();
+        let took = if lmdb { [9, 4 + 4 * 8, 0] } else { [9, 4 + 4000, 0] };
+        assert_took!(txn, took, collect(towns().counts()), counts);
+        // Lazily.
+        assert_took!(txn, [2, 2, 0], collect(towns().values().take(2)), TOWNS[..2].to_vec());
+        assert_took!(txn, [3, 2, 0], collect(customers.distinct_tags(txn).values()), vec![0, 1]);
+        // Each once in a unique index: steps.
+        assert_took!(txn, [1, 4000, 0], Ok(customers.distinct_email(txn).values().count()), 4000);
+        assert_took!(txn, [1, 3, 0], collect(customers.distinct_id(txn).counts().take(3)), {
+            vec![(0, 1), (1, 1), (2, 1)]
+        });
+    })
+}
+
+#[test]
+fn the_smallest_and_the_largest_are_one_seek() -> TestResult {
+    on_both_engines(|customers, txn, _| {
+        let towns = || customers.distinct_town(txn);
+        assert_took!(txn, [1, 1, 0], towns().first(), Some("Chicago"));
+        assert_took!(txn, [1, 1, 0], towns().rev().first(), Some("Salem"));
+        let names = |town: &str| customers.distinct_residents_by_town(txn, town);
+        assert_took!(txn, [1, 1, 0], names("Redmond").first(), Some("Brown"));
+        assert_took!(txn, [1, 1, 0], names("Redmond").rev().first(), Some("Young"));
+        assert_took!(txn, [1, 0, 0], names("Oz").first(), None);
+    })
+}
+
+#[test]
+fn and_leaps() -> TestResult {
+    on_both_engines(|customers, txn, _| {
+        // Two rows of 4000 have the age. The second one is thought to be close to the first until
+        // 16 steps have not led there; what is left between them is not read.
+        let old_li = || customers.find_by_age(txn, 99).and(customers.find_by_last_name(txn, "Li"));
+        assert_took!(txn, [3, 2 + 1 + 16, 0], old_li().count(), 1);
+        // The other way round the larger scan leaps; it starts at its first entry.
+        let li_old = || customers.find_by_last_name(txn, "Li").and(customers.find_by_age(txn, 99));
+        let (read, rows) = took(txn, || collect(li_old().rows()));
+        assert_eq!(rows, [customer(77)]);
+        assert!(read[0] <= 4 && read[1] < 50 && read[2] == 1, "{read:?}");
+        // Entries that lie close together are stepped over.
+        let redmond_li =
+            || customers.find_by_town(txn, "Redmond").and(customers.find_by_last_name(txn, "Li"));
+        let (read, count) = took(txn, || redmond_li().count());
+        assert_eq!(count, 200);
+        assert!(read[0] <= 3 && read[1] <= 1250 && read[2] == 0, "{read:?}");
+        // As lazy as a scan.
+        let (read, first) = took(txn, || redmond_li().first());
+        assert_eq!(first, Some(customer(2002)));
+        assert!(read[0] <= 3 && read[1] <= 20 && read[2] == 1, "{read:?}");
+        // A range of the fact table.
+        let some = redmond_li().and(customers.find_by_id_range(txn, 2500..2510));
+        assert_eq!(collect(some.keys()).unwrap(), [2502, 2507]);
+    })
+}
+
+#[test]
+fn or_yields_each_row_once() -> TestResult {
+    on_both_engines(|customers, txn, _| {
+        let ask = || {
+            customers
+                .find_by_age(txn, 99)
+                .or(customers.find_by_email(txn, "77@example.com"))
+                .or(customers.find_by_email(txn, "5@example.com"))
+        };
+        assert_took!(txn, [3, 4, 0], collect(ask().keys()), vec![5, 77, 3999]);
+        assert_took!(txn, [3, 4, 3], collect(ask().rows()).map(|rows| rows.len()), 3);
+        // Combined again, on either side.
+        let redmond = || customers.find_by_town(txn, "Salem");
+        assert_eq!(collect(redmond().and(ask()).keys()).unwrap(), [3999]);
+        assert_eq!(collect(ask().and(redmond()).limit(1).keys()).unwrap(), [3999]);
+    })
+}
+
+#[test]
+fn what_is_not_in_primary_key_order_is_refused() -> TestResult {
+    #[track_caller]
+    fn refused(outcome: Result<u64>, expected: &str) {
+        let error = outcome.expect_err("it can't be combined");
+        assert!(matches!(error, Error::NotCombinable { .. }), "{error:?}");
+        assert_eq!(error.to_string(), expected);
+    }
+    let order = |scan: &str| {
+        format!(
+            "the scan of {scan} of table `customer` can't be combined: its rows are not in the \
+             order of the primary key; give each field of the index with its value"
+        )
+    };
+    on_both_engines(|customers, txn, _| {
+        let li = || customers.find_by_last_name(txn, "Li");
+        refused(li().and(customers.by_town(txn)).count(), &order("index `town`"));
+        let range = customers.find_by_town_range(txn, "Redmond"..="Redmond");
+        refused(range.and(li()).count(), &order("index `town`"));
+        let prefix = customers.find_by_town_starting_with(txn, "Redmond");
+        refused(li().or(prefix).count(), &order("index `town`"));
+        let turned = "the scan of index `last_name` of table `customer` can't be combined: it has \
+                      a `rev`, `limit` or `after`; limit the whole instead";
+        refused(li().rev().and(li()).count(), turned);
+        refused(li().or(li().limit(3)).count(), turned);
+        let limited = "the scan of the rows of table `customer` can't be combined: a part of it has \
+                       a limit; limit the whole instead";
+        refused(li().and(li()).limit(3).and(li()).count(), limited);
+        // It is the one error of every way to run it.
+        let mut rows = li().and(customers.by_town(txn)).rows();
+        assert!(matches!(rows.next(), Some(Err(Error::NotCombinable { index: Some("town"), .. }))));
+        assert!(rows.next().is_none());
+    })
+}
+
+#[test]
+fn parts_are_from_one_transaction() -> TestResult {
+    let store = Store::in_memory();
+    let customers = CustomerRepository::open(&store)?;
+    let (one, other) = (store.read()?, store.read()?);
+    let combined = customers.find_by_town(&one, "a").and(customers.find_by_town(&other, "a"));
+    assert_eq!(
+        combined.count().unwrap_err().to_string(),
+        "the scan of the rows of table `customer` can't be combined: its parts are from different \
+         transactions"
+    );
+    Ok(())
+}
+
+/// More fields than a tuple that is a key may have, and a type with the name of what the derive
+/// would call a parameter.
+mod wide {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    pub(super) type Keys = u64;
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[index(a, b, c, d, e, f, g, h, i)]
+    pub(super) struct Wide {
+        #[primary_key]
+        pub(super) id: Keys,
+        pub(super) a: u8,
+        pub(super) b: u8,
+        pub(super) c: u8,
+        pub(super) d: u8,
+        pub(super) e: u8,
+        pub(super) f: u8,
+        pub(super) g: u8,
+        pub(super) h: u8,
+        pub(super) i: u8,
+    }
+}
+
+#[test]
+fn an_index_of_nine_fields_has_the_values_of_eight_and_of_the_ninth() -> TestResult {
+    let store = Store::in_memory();
+    let rows = wide::WideRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..4).try_for_each(|id| {
+            let i = id as u8 / 2;
+            rows.insert(txn, &wide::Wide { id, a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1, i })
+        })
+    })?;
+    let txn = store.read()?;
+    assert_eq!(
+        collect(rows.distinct_a_b_c_d_e_f_g_h(&txn).counts())?,
+        [((1, 1, 1, 1, 1, 1, 1, 1), 4)]
+    );
+    let ninth = rows.distinct_i_by_a_b_c_d_e_f_g_h(&txn, 1, 1, 1, 1, 1, 1, 1, 1);
+    assert_eq!(collect(ninth.counts())?, [(0, 2), (1, 2)]);
+    assert_eq!(rows.get_many(&txn, [1, 9]).count(), 2);
+    Ok(())
+}
