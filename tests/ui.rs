@@ -4,8 +4,17 @@
 //! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 8] =
-    ["attributes", "include", "index", "many", "names", "primary_key", "serde", "shapes"];
+const TOPICS: [&str; 9] = [
+    "attributes",
+    "include",
+    "index",
+    "index_key",
+    "many",
+    "names",
+    "primary_key",
+    "serde",
+    "shapes",
+];
 
 #[test]
 fn ui() {

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use syn::{Ident, Path, Visibility};
+use syn::{Ident, Member, Path, Visibility};
 
 use crate::types::DataType;
 
@@ -178,4 +178,37 @@ pub(crate) enum Form {
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the one row whose fields have these values.
     Get(Vec<KeyPart>),
+}
+
+/// A type that can be part of a key.
+pub(crate) struct KeyType {
+    /// The path of the crate that generated code goes through.
+    pub(crate) krate: Path,
+    pub(crate) ident: Ident,
+    pub(crate) values: KeyValues,
+}
+
+/// What the values of such a type are.
+pub(crate) enum KeyValues {
+    /// A struct of keys, in order of declaration; with one, a newtype. Never empty.
+    Members(Vec<KeyMember>),
+    /// An enum without fields, in order of declaration. Never empty.
+    Variants(Vec<KeyVariant>),
+}
+
+/// A field of a struct of keys.
+pub(crate) struct KeyMember {
+    pub(crate) member: Member,
+    /// What it is called in messages.
+    pub(crate) marker: Ident,
+    pub(crate) ty: DataType,
+}
+
+/// A variant of an enum.
+pub(crate) struct KeyVariant {
+    pub(crate) ident: Ident,
+    /// As it is named, without an `r#`.
+    pub(crate) name: String,
+    /// What it is in a key. No two variants have the same.
+    pub(crate) number: u16,
 }

@@ -7,8 +7,8 @@ pub use crate::{
     entity::{Entity, EntryReader, IndexEntry},
     error::{EncodeError, Result},
     key::{
-        DecodeError, Each, EachOf, Key, KeyBuf, KeyOf, KeyReader, KeyShape, PrefixKey, assert_each,
-        assert_key,
+        DecodeError, Each, EachOf, EnumValue, Key, KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue,
+        PrefixKey, Sequence, assert_each, assert_enum_value, assert_key, assert_key_value,
     },
     maintain::EntryBuffer,
     scan::{Bounds, Scan},

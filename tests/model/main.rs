@@ -6,6 +6,7 @@
 
 mod documents;
 mod items;
+mod kinds;
 mod questions;
 
 use index_table::{Result, Store};

@@ -14,6 +14,7 @@ macro_rules! mixed {
 mod docs;
 mod entity;
 mod entry;
+pub(crate) mod key;
 mod queries;
 mod repository;
 mod requirements;

@@ -70,7 +70,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
                 Requirement::Key => quote_spanned!(span=> _index_table::assert_key),
                 Requirement::Each => quote_spanned!(span=> _index_table::assert_each),
             };
-            let marker = marker(field, written.clone());
+            let marker = marker(&field.ident, written.clone());
             mixed! {
                 const _: () = {
                     struct #marker;
@@ -83,7 +83,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
 
 /// A name for the type that stands for a field in a message: the field's, unless that is a name
 /// in its type too.
-fn marker(field: &Field, ty: TokenStream) -> Ident {
+pub(super) fn marker(field: &Ident, ty: TokenStream) -> Ident {
     fn names(tokens: TokenStream, name: &Ident) -> bool {
         tokens.into_iter().any(|token| match token {
             TokenTree::Ident(ident) => ident == *name,
@@ -91,5 +91,5 @@ fn marker(field: &Field, ty: TokenStream) -> Ident {
             TokenTree::Punct(_) | TokenTree::Literal(_) => false,
         })
     }
-    if names(ty, &field.ident) { format_ident!("{}_", field.ident) } else { field.ident.clone() }
+    if names(ty, field) { format_ident!("{field}_") } else { field.clone() }
 }

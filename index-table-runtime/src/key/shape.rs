@@ -1,4 +1,7 @@
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    net::IpAddr,
+};
 
 use super::{DecodeError, Key, KeyReader, Unescaped};
 
@@ -29,6 +32,12 @@ pub enum KeyShape {
     Option(&'static KeyShape),
     /// Shapes one after another.
     Tuple(&'static [KeyShape]),
+    /// An IP address: `04` and 4 bytes, or `06` and 16.
+    IpAddr,
+    /// The variants of an enum with their numbers, which are two bytes.
+    Enum(&'static [(&'static str, u16)]),
+    /// Bytes as of that shape, with a meaning of their own.
+    Named(&'static str, &'static KeyShape),
 }
 
 impl KeyShape {
@@ -41,7 +50,9 @@ impl KeyShape {
             Self::F64 => Some(8),
             Self::Array(len) => Some(*len),
             Self::Tuple(shapes) => shapes.iter().map(Self::fixed_len).sum(),
-            Self::Text | Self::Bytes | Self::Option(_) => None,
+            Self::Enum(_) => Some(2),
+            Self::Named(_, shape) => shape.fixed_len(),
+            Self::Text | Self::Bytes | Self::Option(_) | Self::IpAddr => None,
         }
     }
 
@@ -54,6 +65,8 @@ impl KeyShape {
             Self::Option(shape) if bool::decode(reader)? => shape.skip(reader),
             Self::Option(_) => Ok(()),
             Self::Tuple(shapes) => shapes.iter().try_for_each(|shape| shape.skip(reader)),
+            Self::IpAddr => IpAddr::decode_owned(reader).map(drop),
+            Self::Named(_, shape) => shape.skip(reader),
             _ => {
                 let rest = reader.rest();
                 let end = rest.iter().position(|&byte| byte == super::bytes::END);
@@ -97,6 +110,13 @@ impl KeyShape {
                 show_list(shapes.iter(), reader, out)?;
                 out.push(')');
             }
+            Self::IpAddr => put(&IpAddr::decode_owned(reader)?),
+            Self::Enum(variants) => {
+                let number = u16::decode(reader)?;
+                let variant = variants.iter().find(|(_, order)| *order == number);
+                out.push_str(variant.ok_or(DecodeError::Value("no variant"))?.0);
+            }
+            Self::Named(_, shape) => shape.show(reader, out)?,
         }
         Ok(())
     }
@@ -123,7 +143,38 @@ impl fmt::Display for KeyShape {
                 }
                 f.write_str(")")
             }
+            Self::IpAddr => f.write_str("ip"),
+            Self::Enum(variants) => {
+                f.write_str("enum[")?;
+                for (i, (variant, order)) in variants.iter().enumerate() {
+                    write!(f, "{}{variant}={order}", if i == 0 { "" } else { "," })?;
+                }
+                f.write_str("]")
+            }
+            Self::Named(name, _) => f.write_str(name),
         }
+    }
+}
+
+/// Whether keys of the shape with the name `file` are keys of the one with the name `code`: they
+/// are the same, but for variants that an enum has in the code and not in the file. Those that are
+/// in the file have the numbers that they had.
+pub(crate) fn fits(file: &str, code: &str) -> bool {
+    const ENUM: &str = "enum[";
+    match (file.split_once(ENUM), code.split_once(ENUM)) {
+        (None, None) => file == code,
+        (Some((before_file, file)), Some((before_code, code))) => {
+            match (file.split_once(']'), code.split_once(']')) {
+                (Some((old, file)), Some((new, code))) => {
+                    let mut old = old.split(',');
+                    before_file == before_code
+                        && old.all(|variant| new.split(',').any(|other| other == variant))
+                        && fits(file, code)
+                }
+                _ => false,
+            }
+        }
+        _ => false,
     }
 }
 
