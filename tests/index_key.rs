@@ -48,6 +48,8 @@ release!(first: #[index(kind)], Print, Copy);
 release!(more: #[index(kind)], Print, Copy, Scan);
 release!(swapped: #[index(kind)], Copy, Print);
 release!(numbered: #[index(kind)], #[key(order = 0)] Print, #[key(order = 9)] Copy);
+release!(numbered_more: #[index(kind)], #[key(order = 0)] Print, #[key(order = 9)] Copy, #[key(order = 5)] Scan);
+release!(between: #[index(kind)], #[key(order = 0)] Print, #[key(order = 5)] Scan, #[key(order = 9)] Copy);
 release!(key_first: primary_key, Print, Copy);
 release!(key_more: primary_key, Print, Copy, Scan);
 release!(key_swapped: primary_key, Copy, Print);
@@ -89,6 +91,20 @@ fn other_variants_are_refused() -> TestResult {
     refused(swapped::open(&store(dir.path())?), what);
     refused(numbered::open(&store(dir.path())?), what);
     first::open(&store(dir.path())?)?;
+    Ok(())
+}
+
+/// Sorted in between is no change; declared in between, the variant would move the next one in rows.
+#[test]
+fn a_new_variant_can_be_sorted_in_between() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    numbered::fill(&store(dir.path())?)?;
+    refused(between::open(&store(dir.path())?), "enum[Print=0,Copy=9] in the file");
+    let store = store(dir.path())?;
+    numbered_more::fill(&store)?;
+    let jobs = numbered_more::open(&store)?;
+    let ids = jobs.by_kind(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(ids, [1, 3, 2]);
     Ok(())
 }
 

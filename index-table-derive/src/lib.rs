@@ -97,7 +97,7 @@ use crate::lower::key::LoweredKey;
 /// | `by_a_b` | the whole index, in its order |
 /// | `find_by_a`, `find_by_a_b` | the entries with these values |
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
-/// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String` |
+/// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String`, `Box<str>`, `Arc<str>` or `Cow<str>` |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
 ///
 /// The primary key has the `find_by_…` methods too. Where several keys begin with the same fields,
@@ -161,9 +161,9 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// or on none. Without it, variants are numbered from 0 on as they are declared. A variant's
 /// discriminant (`A = 5`) doesn't count.
 ///
-/// New variants behind the others, or with numbers that are free, leave the files that there are as
-/// they are. If a variant that is in a file has another number, or is gone, opening the table fails:
-/// rows have the positions of variants too.
+/// New variants are declared behind the others and leave the files that there are as they are; with
+/// an `order` they can be sorted in between. If the variants that are in a file are not the first
+/// ones, or have other numbers, opening the table fails: rows have the positions of variants.
 ///
 /// # `#[key(crate = path)]`, on the type
 ///

@@ -157,8 +157,8 @@ impl fmt::Display for KeyShape {
 }
 
 /// Whether keys of the shape with the name `file` are keys of the one with the name `code`: they
-/// are the same, but for variants that an enum has in the code and not in the file. Those that are
-/// in the file have the numbers that they had.
+/// are the same, but for variants that an enum has in the code behind those in the file. A variant
+/// between those would move the others in rows, where variants are positions.
 pub(crate) fn fits(file: &str, code: &str) -> bool {
     const ENUM: &str = "enum[";
     match (file.split_once(ENUM), code.split_once(ENUM)) {
@@ -166,9 +166,9 @@ pub(crate) fn fits(file: &str, code: &str) -> bool {
         (Some((before_file, file)), Some((before_code, code))) => {
             match (file.split_once(']'), code.split_once(']')) {
                 (Some((old, file)), Some((new, code))) => {
-                    let mut old = old.split(',');
+                    let more = new.strip_prefix(old);
                     before_file == before_code
-                        && old.all(|variant| new.split(',').any(|other| other == variant))
+                        && more.is_some_and(|more| more.is_empty() || more.starts_with(','))
                         && fits(file, code)
                 }
                 _ => false,
