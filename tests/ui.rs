@@ -4,8 +4,18 @@
 //! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 9] =
-    ["attributes", "forms", "include", "index", "many", "names", "primary_key", "serde", "shapes"];
+const TOPICS: [&str; 10] = [
+    "attributes",
+    "forms",
+    "include",
+    "index",
+    "index_key",
+    "many",
+    "names",
+    "primary_key",
+    "serde",
+    "shapes",
+];
 
 #[test]
 fn ui() {

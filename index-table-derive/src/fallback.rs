@@ -1,11 +1,11 @@
-//! What stands in for a repository where none can be generated, beside the errors that say why.
+//! What stands in for a repository or a key where none can be generated, beside the errors that say why.
 //!
 //! A program with such a mistake calls the repository's methods all the same. With these it gets
 //! the one message that matters, and not one more for each call.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::DeriveInput;
+use syn::{DeriveInput, Path};
 
 use crate::expand;
 use crate::lower::Inert;
@@ -47,6 +47,11 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     };
     let methods = [
         method("insert", quote!(_: #write, _: &#row), quote!(())),
+        method(
+            "insert_with",
+            quote!(_: #write, _: impl ::core::ops::FnOnce(u64) -> #row),
+            quote!(u64),
+        ),
         method("put", quote!(_: #write, _: &#row), quote!(())),
         method(
             "update",
@@ -86,6 +91,52 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
                 }
 
                 #(#methods)*
+            }
+        };
+    }
+}
+
+/// Expands to a key that is never read or written.
+///
+/// ```text
+/// impl _index_table::Key for Shape {
+///     type Arg<'a> = ();
+///     …
+///     fn arg(&self) {}
+///     fn decode_owned(_: &mut _index_table::KeyReader<'_>) -> … { loop {} }
+/// }
+/// ```
+pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
+    let ident = &input.ident;
+    let (private, allow) = (expand::private(krate), expand::allow());
+    let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
+    quote! {
+        #allow
+        const _: () = {
+            use #private as _index_table;
+
+            #[automatically_derived]
+            impl #impl_generics _index_table::Key for #ident #ty_generics #where_clause {
+                type Arg<'any> = ();
+                type Ref<'any> = ();
+
+                const SHAPE: _index_table::KeyShape = _index_table::KeyShape::Bool;
+
+                fn arg(&self) {}
+
+                fn encode(_: (), _: &mut _index_table::KeyBuf) {}
+
+                fn decode(
+                    _: &mut _index_table::KeyReader<'_>,
+                ) -> _index_table::Result<(), _index_table::DecodeError> {
+                    loop {}
+                }
+
+                fn decode_owned(
+                    _: &mut _index_table::KeyReader<'_>,
+                ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                    loop {}
+                }
             }
         };
     }

@@ -23,6 +23,7 @@ use syn::{DeriveInput, Error};
 
 use crate::diagnostics::Diagnostics;
 use crate::lower::Lowered;
+use crate::lower::key::LoweredKey;
 
 /// Makes a struct a table with secondary indexes.
 ///
@@ -100,8 +101,8 @@ use crate::lower::Lowered;
 ///
 /// # What is generated
 ///
-/// For the repository: `open`, `insert`, `put`, `update`, `delete`, `get`, `get_many` and `all`. For
-/// an index
+/// For the repository: `open`, `insert`, `insert_with`, `put`, `update`, `delete`, `get`, `get_many`
+/// and `all`. For an index
 /// over `a` and `b`:
 ///
 /// | method | answers with |
@@ -109,7 +110,7 @@ use crate::lower::Lowered;
 /// | `by_a_b` | the whole index, in its order |
 /// | `find_by_a`, `find_by_a_b` | the entries with these values |
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
-/// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String` |
+/// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String`, `Box<str>`, `Arc<str>` or `Cow<str>` |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
 /// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it |
 /// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the largest |
@@ -148,6 +149,65 @@ use crate::lower::Lowered;
 #[proc_macro_derive(IndexTable, attributes(table, primary_key, index))]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()
+}
+
+/// Makes a type a key: one that a field of a primary key, of an index or of `each(…)` may have.
+///
+/// | type | in a key it is | queries take | entries give |
+/// |---|---|---|---|
+/// | a struct with one field | that field | `&Self` | `Self` |
+/// | a struct with several fields, named or not | the fields one after another, as a tuple | `&Self` | `Self` |
+/// | an enum without fields | its variant's number, two bytes | `Self` | `Self` |
+///
+/// It sorts by the fields in order, or by the variants in order of declaration. All fields are
+/// keys themselves. The type implements `Debug`, `Clone`, `PartialEq` and serde's `Serialize`, and
+/// an enum `Copy` as well. It has no parameters.
+///
+/// ```text
+/// #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
+/// enum Kind {
+///     Private,
+///     Company,
+/// }
+///
+/// #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexKey)]
+/// struct CustomerId(u64);
+/// ```
+///
+/// # `#[key(order = N)]`, on a variant
+///
+/// The variant's number, from 0 to 65535, and so its place in the order; on all variants of an enum
+/// or on none. Without it, variants are numbered from 0 on as they are declared. A variant's
+/// discriminant (`A = 5`) doesn't count.
+///
+/// New variants are declared behind the others and leave the files that there are as they are; with
+/// an `order` they can be sorted in between. If the variants that are in a file are not the first
+/// ones, or have other numbers, opening the table fails: rows have the positions of variants.
+///
+/// # `#[key(crate = path)]`, on the type
+///
+/// Where the crate `index-table` is found; the default is `::index_table`.
+///
+/// # Errors
+///
+/// All mistakes are reported at once, each at the word that is wrong.
+#[proc_macro_derive(IndexKey, attributes(key))]
+pub fn derive_index_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    derive_key(input.into()).into()
+}
+
+fn derive_key(input: TokenStream) -> TokenStream {
+    let input: DeriveInput = match syn::parse2(input) {
+        Ok(input) => input,
+        Err(error) => return error.into_compile_error(),
+    };
+    let errors = Diagnostics::new();
+    let generated = match lower::key::lower(&input, &errors) {
+        LoweredKey::Key(key) => expand::key::expand(&key),
+        LoweredKey::Inert(krate) => fallback::inert_key(&input, &krate),
+    };
+    let errors = errors.finish().map(Error::into_compile_error);
+    quote!(#errors #generated)
 }
 
 /// The stages: tokens to attributes to the model to tokens.

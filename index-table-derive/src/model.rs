@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use proc_macro2::Span;
-use syn::{Ident, Path, Visibility};
+use syn::{Ident, Member, Path, Visibility};
 
 use crate::types::DataType;
 
@@ -261,4 +261,37 @@ pub(crate) enum Form {
     /// `distinct_town`: each different value of fields behind the first ones, which have these
     /// values.
     Distinct { leading: Vec<KeyPart>, values: Vec<KeyPart> },
+}
+
+/// A type that can be part of a key.
+pub(crate) struct KeyType {
+    /// The path of the crate that generated code goes through.
+    pub(crate) krate: Path,
+    pub(crate) ident: Ident,
+    pub(crate) values: KeyValues,
+}
+
+/// What the values of such a type are.
+pub(crate) enum KeyValues {
+    /// A struct of keys, in order of declaration; with one, a newtype. Never empty.
+    Members(Vec<KeyMember>),
+    /// An enum without fields, in order of declaration. Never empty.
+    Variants(Vec<KeyVariant>),
+}
+
+/// A field of a struct of keys.
+pub(crate) struct KeyMember {
+    pub(crate) member: Member,
+    /// What it is called in messages.
+    pub(crate) marker: Ident,
+    pub(crate) ty: DataType,
+}
+
+/// A variant of an enum.
+pub(crate) struct KeyVariant {
+    pub(crate) ident: Ident,
+    /// As it is named, without an `r#`.
+    pub(crate) name: String,
+    /// What it is in a key. No two variants have the same.
+    pub(crate) number: u16,
 }

@@ -53,6 +53,32 @@ pub enum Error {
         key: String,
     },
 
+    /// `insert_with` met a table whose primary key has no number above the last one.
+    #[error(
+        "table `{table}` has no primary key left for `insert_with`: nothing is above {last}; \
+         `insert` takes a key that is free"
+    )]
+    SequenceExhausted {
+        /// The table.
+        table: &'static str,
+        /// The last number: the greatest that was given out, or that is in the table.
+        last: u64,
+    },
+
+    /// The row that was made for `insert_with` has another primary key than the one it was given.
+    #[error(
+        "the row for table `{table}` was to have the primary key {given}, and has {key}; a row \
+         with a key of its own is for `insert`"
+    )]
+    OtherKey {
+        /// The table.
+        table: &'static str,
+        /// The key that the row was to have.
+        given: String,
+        /// The key that it has.
+        key: String,
+    },
+
     /// Another row has the same key in a unique index.
     #[error(
         "unique index `{index}` of table `{table}` has the key {key} already, for the row with \

@@ -24,6 +24,7 @@ pub mod private;
 mod row;
 mod scan;
 mod schema;
+mod sequence;
 mod store;
 mod table;
 mod txn;

@@ -10,11 +10,12 @@ use crate::{
     entity::{Entity, IndexEntry},
     error::{Error, Result},
     get_many::GetMany,
-    key::{DecodeError, Key, KeyBuf},
+    key::{DecodeError, Key, KeyBuf, Sequence},
     maintain::{self, Change, Image, Sink},
     row,
     scan::{Bounds, Distinct, Position, Query, Scan},
     schema::{Comparison, Source, TableRecord},
+    sequence,
     store::{OpenTable, Store},
     txn::{ReadTxn, Scratch, WriteTxn},
 };
@@ -119,15 +120,41 @@ impl<R: Entity> Table<R> {
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         let (mut writer, Scratch { new, tried, .. }) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
-        if let Err(error) = check_unique::<R>(&writer, None, new) {
-            // A row that is there already is the plainer reason.
-            let taken = writer.reader().fact(new.primary_key())?.is_some();
-            return Err(if taken { duplicate::<R>(new) } else { error });
+        insert::<R>(&mut writer, new)
+    }
+
+    /// Writes a new row, which `row` makes for the next number of the table's [`sequence`].
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`]: nothing
+    /// has changed then, and the number is still to be given out.
+    pub fn insert_with(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        row: impl FnOnce(R::Key) -> R,
+    ) -> Result<R::Key>
+    where
+        R::Key: Sequence,
+    {
+        let (mut writer, Scratch { new, tried, .. }) = self.writer(txn)?;
+        let last = sequence::last::<R>(&writer)?;
+        let exhausted = || Error::SequenceExhausted { table: R::TABLE.name, last };
+        let number = last.checked_add(1).ok_or_else(exhausted)?;
+        let key = || R::Key::from_number(number).ok_or_else(exhausted);
+        self.load_new(&row(key()?), new, tried)?;
+        let key = key()?;
+        let mut given = KeyBuf::new();
+        if given.push(&key).as_bytes() != new.primary_key() {
+            return Err(Error::OtherKey {
+                table: R::TABLE.name,
+                given: R::TABLE.show_primary_key(given.as_bytes()),
+                key: R::TABLE.show_primary_key(new.primary_key()),
+            });
         }
-        if !writer.insert_fact(new.primary_key(), new.row())? {
-            return Err(duplicate::<R>(new));
-        }
-        maintain::entry_changes(R::TABLE, None, Some(new), &mut writer)
+        insert::<R>(&mut writer, new)?;
+        sequence::keep(&mut writer, number)?;
+        Ok(key)
     }
 
     /// Writes a row, over the one with the same primary key if there is one. A row that is in the
@@ -241,6 +268,19 @@ impl<R> fmt::Debug for Table<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Table").field(&self.open.name).finish()
     }
+}
+
+/// Writes `new`, after all that can be refused has been checked.
+fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
+    if let Err(error) = check_unique::<R>(writer, None, new) {
+        // A row that is there already is the plainer reason.
+        let taken = writer.reader().fact(new.primary_key())?.is_some();
+        return Err(if taken { duplicate::<R>(new) } else { error });
+    }
+    if !writer.insert_fact(new.primary_key(), new.row())? {
+        return Err(duplicate::<R>(new));
+    }
+    maintain::entry_changes(R::TABLE, None, Some(new), writer)
 }
 
 /// Writes `new` in the place of `old`, after all that can be refused has been checked.

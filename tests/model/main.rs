@@ -8,6 +8,7 @@ mod cards;
 mod documents;
 mod forms;
 mod items;
+mod kinds;
 mod questions;
 
 use index_table::{Result, Store};

@@ -26,6 +26,13 @@ pub(crate) enum IndexKey {
     Sparse,
 }
 
+/// What may be written inside `#[key(…)]`, on a type or on a variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKey {
+    Crate,
+    Order,
+}
+
 /// How a key is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -58,6 +65,11 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];
 
+pub(crate) const KEY_KEYS: &[Key<KeyKey>] = &[
+    key(KeyKey::Order, "order", Form::Value, "order = 1"),
+    key(KeyKey::Crate, "crate", Form::Value, "crate = some::path"),
+];
+
 pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Each, "each", Form::Call, "each(field)"),
     key(IndexKey::Desc, "desc", Form::Call, "desc(field)"),
@@ -82,6 +94,11 @@ pub(crate) fn unknown_in_table(word: &str) -> String {
         return format!("`{}` belongs into `#[index(…)]`", key.usage);
     }
     unknown("table", word, TABLE_KEYS, |_| true)
+}
+
+/// The message for a `word` that `#[key(…)]` does not know.
+pub(crate) fn unknown_in_key(word: &str) -> String {
+    unknown("key", word, KEY_KEYS, |_| true)
 }
 
 /// The message for a `word` in the given form that `#[index(…)]` does not know.

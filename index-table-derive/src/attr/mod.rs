@@ -5,6 +5,7 @@
 //! that one attribute can report several.
 
 pub(crate) mod index;
+pub(crate) mod key;
 pub(crate) mod keys;
 pub(crate) mod serde;
 pub(crate) mod table;

@@ -16,6 +16,7 @@ mod docs;
 mod entity;
 mod entry;
 mod get_many;
+pub(crate) mod key;
 mod queries;
 mod repository;
 mod requirements;

@@ -1,8 +1,10 @@
 //! The repository and the methods that every one has.
 
 use proc_macro2::TokenStream;
+use quote::quote_spanned;
 
-use super::{Context, allow, docs, get_many, queries, requirements};
+use super::{Context, allow, at, docs, get_many, queries, requirements};
+use crate::types::Numbers;
 
 /// Expands to:
 ///
@@ -66,6 +68,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         [one] => mixed!(#one),
         several => mixed!((#(#several),*)),
     };
+    let insert_with = insert_with(cx);
     let [open, insert, put, update, delete, get, all] = [
         docs::fixed::open,
         docs::fixed::insert,
@@ -90,6 +93,8 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         ) -> _index_table::Result<()> {
             self.table.insert(txn, row)
         }
+
+        #insert_with
 
         #put
         #v fn put(
@@ -134,6 +139,42 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &#txn _index_table::ReadTxn<'_>,
         ) -> _index_table::Scan<#txn, #row> {
             self.table.scan(txn, _index_table::Bounds::new())
+        }
+    }
+}
+
+/// Expands to the method that numbers rows, if the primary key is one number:
+///
+/// ```text
+/// fn insert_with(
+///     &self,
+///     txn: &mut _index_table::WriteTxn<'_>,
+///     row: impl ::core::ops::FnOnce(u64) -> Customer,
+/// ) -> _index_table::Result<u64> {
+///     self.table.insert_with(txn, row)
+/// }
+/// ```
+fn insert_with(cx: &Context<'_>) -> TokenStream {
+    let [field] = cx.table.primary_key.as_slice() else { return TokenStream::new() };
+    let (v, row, key) = (&cx.table.visibility, &cx.table.row, field.ty.tokens(&cx.short));
+    let conditions = match field.ty.numbers() {
+        Numbers::Yes => TokenStream::new(),
+        Numbers::ByTrait => {
+            quote_spanned!(at(field.ty.span())=> where for<'any> #key: _index_table::Sequence)
+        }
+        Numbers::No => return TokenStream::new(),
+    };
+    let doc = docs::fixed::insert_with(cx.table);
+    mixed! {
+        #doc
+        #v fn insert_with(
+            &self,
+            txn: &mut _index_table::WriteTxn<'_>,
+            row: impl ::core::ops::FnOnce(#key) -> #row,
+        ) -> _index_table::Result<#key>
+        #conditions
+        {
+            self.table.insert_with(txn, row)
         }
     }
 }

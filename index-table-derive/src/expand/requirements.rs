@@ -109,7 +109,7 @@ fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
 
 /// A name for the type that stands for a field or a method in a message: its own, unless that is a
 /// name in its type too.
-fn marker(ident: &Ident, ty: TokenStream) -> Ident {
+pub(super) fn marker(ident: &Ident, ty: TokenStream) -> Ident {
     if names(ty, ident) { format_ident!("{ident}_") } else { ident.clone() }
 }
 

@@ -183,7 +183,10 @@ impl<'a> KeyParts<'_, 'a> {
                 } else {
                     String::new()
                 };
-                let message = format!("{}{advice}", no_encoding(&declared.field));
+                let message = format!(
+                    "{}{advice}",
+                    no_encoding(&declared.field.name, &declared.field.declared)
+                );
                 self.scope.errors.error(word.span(), message);
             }
             self.sound = false;

@@ -6,6 +6,7 @@
 
 mod entry;
 mod index;
+pub(crate) mod key;
 mod serde;
 
 use std::rc::Rc;
@@ -223,7 +224,8 @@ fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Ve
     }
     for declared in &marked {
         if types::has_no_encoding(declared.ty) {
-            errors.error_on(declared.ty, no_encoding(&declared.field));
+            let Field { name, declared: ty, .. } = &*declared.field;
+            errors.error_on(declared.ty, no_encoding(name, ty));
         }
     }
     let (usable, unusable): (Vec<_>, Vec<_>) =
@@ -235,12 +237,8 @@ fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Ve
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
 }
 
-fn no_encoding(field: &Field) -> String {
-    format!(
-        "`{}` is of type `{}`, which has no key encoding; {KEY_TYPES}",
-        field.name,
-        types::shown(&field.declared)
-    )
+fn no_encoding(name: &str, ty: &str) -> String {
+    format!("`{name}` is of type `{}`, which has no key encoding; {KEY_TYPES}", types::shown(ty))
 }
 
 const KEY_TYPES: &str = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, \

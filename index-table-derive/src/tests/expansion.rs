@@ -1,20 +1,22 @@
 //! One snapshot for each thing that changes what is generated.
 
-use super::expanded;
+use super::{expanded, expanded_key};
 
 macro_rules! snapshots {
-    ($($(#[doc = $doc:literal])* $name:ident: $input:literal;)*) => {$(
+    ($expanded:ident: $($(#[doc = $doc:literal])* $name:ident: $input:literal;)*) => {$(
         $(#[doc = $doc])*
         #[test]
         fn $name() {
             insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false }, {
-                insta::assert_snapshot!(stringify!($name), expanded($input.trim()));
+                insta::assert_snapshot!(stringify!($name), $expanded($input.trim()));
             });
         }
     )*};
 }
 
 snapshots! {
+    expanded:
+
     /// Nothing but a primary key.
     no_index: "
 struct Note {
@@ -230,6 +232,39 @@ struct Row<'a, T: Clone, const N: usize> where T: Copy {
     #[primary_key]
     id: u64,
     value: &'a [T; N],
+}
+";
+}
+
+snapshots! {
+    expanded_key:
+
+    key_newtype: "
+struct CustomerId(u64);
+";
+
+    /// Types that only their traits know.
+    key_struct: "
+pub struct Address {
+    town: String,
+    r#type: Kind,
+    numbers: (u8, Option<Kind>),
+}
+";
+
+    key_enum: "
+#[key(crate = crate::renamed)]
+enum Kind {
+    #[key(order = 10)]
+    Private,
+    #[key(order = 5)]
+    r#Company,
+}
+";
+
+    key_beside_its_error: "
+enum Shape<T> {
+    Circle(T),
 }
 ";
 }

@@ -5,11 +5,18 @@ mod expansion;
 
 use quote::quote;
 
-use crate::derive;
+use crate::{derive, derive_key};
 
 /// The input and its expansion, as they are kept in a snapshot.
 fn expanded(input: &str) -> String {
     let output = derive(input.parse().expect("the input has tokens"));
+    let file = syn::parse2(quote!(#output)).expect("the expansion has items");
+    format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
+}
+
+/// As [`expanded`], of `#[derive(IndexKey)]`.
+fn expanded_key(input: &str) -> String {
+    let output = derive_key(input.parse().expect("the input has tokens"));
     let file = syn::parse2(quote!(#output)).expect("the expansion has items");
     format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
 }

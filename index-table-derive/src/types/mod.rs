@@ -14,10 +14,12 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Lifetime, Type};
 
-use self::spelling::{Standard, element, is_option, is_scalar, is_u8, only, peel, standard};
 pub(crate) use self::spelling::{
-    elements_have_no_encoding, has_no_encoding, is_collection_of_keys, is_no_collection, shown,
-    text,
+    Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys, is_no_collection,
+    shown, text,
+};
+use self::spelling::{
+    Standard, element, is_option, is_scalar, is_str, is_u8, only, peel, standard,
 };
 
 /// The type of a value that is stored: a field's, or that of a collection's elements.
@@ -38,7 +40,7 @@ enum Written {
 /// What is known of a type by its spelling.
 #[derive(Clone)]
 enum Shape {
-    /// `String`
+    /// `String`, or another owner of a `str`
     Text,
     /// `Vec<u8>`
     Bytes,
@@ -73,7 +75,7 @@ impl DataType {
         }
     }
 
-    /// Whether the type is spelled `String`, so that it has prefixes to ask for.
+    /// Whether the type is spelled `String`, or as another owner of a `str`, so that it has prefixes to ask for.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.shape, Shape::Text)
     }
@@ -83,6 +85,14 @@ impl DataType {
         match &self.written {
             Written::Plainly(ty) => is_option(ty),
             Written::ElementOf(_) => None,
+        }
+    }
+
+    /// Whether its values can be numbered.
+    pub(crate) fn numbers(&self) -> Numbers {
+        match &self.written {
+            Written::Plainly(ty) => Numbers::of(ty),
+            Written::ElementOf(_) => Numbers::No,
         }
     }
 
@@ -167,6 +177,11 @@ impl Shape {
         }
         match standard(ty) {
             Some(Standard { name: "String", arguments }) if arguments.is_empty() => Self::Text,
+            Some(Standard { name: "Box" | "Arc" | "Cow", arguments })
+                if arguments.last().is_some_and(|of| is_str(of)) =>
+            {
+                Self::Text
+            }
             Some(Standard { name: "Vec", arguments }) if only(&arguments).is_some_and(is_u8) => {
                 Self::Bytes
             }
@@ -255,6 +270,9 @@ mod tests {
         for string in ["String", "std::string::String", "::alloc::string::String", "(String)"] {
             assert_eq!(forms_of(string), ["&'t str"; 3], "{string}");
         }
+        for text in ["Box<str>", "std::sync::Arc<str>", "Cow<'static, str>"] {
+            assert_eq!(forms_of(text), ["&'t str"; 3], "{text}");
+        }
         for bytes in ["Vec<u8>", "::std::vec::Vec<std::primitive::u8>"] {
             let forms = forms_of(bytes);
             assert_eq!(forms, ["&'t[u8]", "::std::borrow::Cow<'t,[u8]>", "&'t[u8]"], "{bytes}");
@@ -268,7 +286,16 @@ mod tests {
 
     #[test]
     fn other_types_go_through_the_traits() {
-        for other in ["Kind", "Option<Kind>", "Option<Option<u8>>", "my::String", "(u8,u8)"] {
+        for other in [
+            "Box<[u8]>",
+            "Arc<Kind>",
+            "Cow<'static,[u8]>",
+            "Kind",
+            "Option<Kind>",
+            "Option<Option<u8>>",
+            "my::String",
+            "(u8,u8)",
+        ] {
             let forms = forms_of(other);
             assert_eq!(forms[0], text(tokens(&format!("<{other} as k::Key>::Arg<'t>"))));
             assert_eq!(forms[1], text(tokens(&format!("<{other} as k::Key>::Ref<'t>"))));

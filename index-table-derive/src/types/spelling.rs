@@ -10,6 +10,8 @@ const STANDARD: &[(&str, &str)] = &[
     ("Vec", "vec"),
     ("Option", "option"),
     ("Box", "boxed"),
+    ("Arc", "sync"),
+    ("Cow", "borrow"),
     ("VecDeque", "collections"),
     ("BTreeSet", "collections"),
     ("BTreeMap", "collections"),
@@ -90,6 +92,31 @@ pub(super) fn peel(ty: &Type) -> &Type {
 
 pub(super) fn is_u8(ty: &Type) -> bool {
     standard(ty).is_some_and(|standard| standard.name == "u8")
+}
+
+pub(super) fn is_str(ty: &Type) -> bool {
+    matches!(peel(ty), Type::Path(path) if path.path.is_ident("str"))
+}
+
+/// Whether the values of a type can be numbered.
+pub(crate) enum Numbers {
+    /// It is an integer.
+    Yes,
+    /// If it has the trait `Sequence`.
+    ByTrait,
+    No,
+}
+
+impl Numbers {
+    pub(super) fn of(ty: &Type) -> Self {
+        match (standard(ty), peel(ty)) {
+            (Some(Standard { name, .. }), _) if name.starts_with(['u', 'i']) && is_scalar(name) => {
+                Self::Yes
+            }
+            (None, Type::Path(_)) => Self::ByTrait,
+            _ => Self::No,
+        }
+    }
 }
 
 pub(super) fn is_scalar(name: &str) -> bool {

@@ -219,6 +219,14 @@ impl Write for Writer<'_, '_> {
         on_engine!(self, writer => writer.put_record(record))
     }
 
+    fn sequence(&self) -> Result<Option<&[u8]>> {
+        on_engine!(self, writer => writer.sequence())
+    }
+
+    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.put_sequence(sequence))
+    }
+
     fn layout(&self, index: &IndexSchema) -> &'static str {
         on_engine!(self, writer => writer.layout(index))
     }

@@ -79,6 +79,12 @@ pub(crate) trait Write: Sink {
     /// Replaces the table's record in the catalog.
     fn put_record(&mut self, record: &[u8]) -> Result<()>;
 
+    /// What the table's sequence has in the file.
+    fn sequence(&self) -> Result<Option<&[u8]>>;
+
+    /// Replaces what the table's sequence has in the file.
+    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()>;
+
     /// The name of the layout that the engine gives an index; part of its record.
     fn layout(&self, index: &IndexSchema) -> &'static str;
 }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{Desc, Key};
+use super::{Key, desc};
 
 const INLINE: usize = 64;
 
@@ -36,7 +36,7 @@ impl KeyBuf {
 
     /// Appends the encoding of one value for descending order.
     pub fn push_desc<T: Key>(&mut self, value: &T) -> &mut Self {
-        Desc::<T>::encode(value.arg(), self);
+        desc::encode::<T>(value.arg(), self);
         self
     }
 

@@ -1,6 +1,6 @@
 //! Strings and byte strings: escaped, closed by `00`.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
@@ -107,6 +107,48 @@ impl PrefixKey for String {
         escape(prefix.as_bytes(), out);
     }
 }
+
+/// Types that hold text, and differ from `String` in nothing that is in a key.
+macro_rules! as_text {
+    ($($type:ty),+ $(,)?) => {$(
+        impl $crate::key::Key for $type {
+            type Arg<'a> = &'a str;
+            type Ref<'a> = &'a str;
+            const SHAPE: $crate::key::KeyShape = $crate::key::KeyShape::Text;
+
+            fn arg(&self) -> &str {
+                self.as_ref()
+            }
+
+            fn encode(value: &str, out: &mut $crate::key::KeyBuf) {
+                <String as $crate::key::Key>::encode(value, out);
+            }
+
+            fn decode<'a>(
+                reader: &mut $crate::key::KeyReader<'a>,
+            ) -> Result<&'a str, $crate::key::DecodeError> {
+                <String as $crate::key::Key>::decode(reader)
+            }
+
+            fn decode_owned(
+                reader: &mut $crate::key::KeyReader<'_>,
+            ) -> Result<Self, $crate::key::DecodeError> {
+                <String as $crate::key::Key>::decode_owned(reader).map(Self::from)
+            }
+        }
+
+        impl $crate::key::PrefixKey for $type {
+            fn encode_prefix(prefix: &str, out: &mut $crate::key::KeyBuf) {
+                <String as $crate::key::PrefixKey>::encode_prefix(prefix, out);
+            }
+        }
+    )+};
+}
+
+#[cfg(feature = "smol_str")]
+pub(super) use as_text;
+
+as_text!(Box<str>, Arc<str>, Cow<'static, str>);
 
 impl Key for Vec<u8> {
     type Arg<'a> = &'a [u8];

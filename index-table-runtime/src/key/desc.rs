@@ -3,7 +3,7 @@
 //! Inverting reverses how two encodings compare, because no encoding is the beginning of another
 //! one: they differ at some byte, and that one decides. It keeps where each of them ends, too.
 
-use std::fmt;
+use std::fmt::{self, Debug};
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey, Unescaped}
 #[derive(Clone, PartialEq, Serialize)]
 pub struct Desc<T>(pub(crate) T);
 
-impl<T: Key> Key for Desc<T> {
+impl<T: Key + Debug + Clone + PartialEq + Serialize> Key for Desc<T> {
     type Arg<'a> = T::Arg<'a>;
     type Ref<'a> = T;
     const SHAPE: KeyShape = KeyShape::Desc(&T::SHAPE);
@@ -25,7 +25,7 @@ impl<T: Key> Key for Desc<T> {
     }
 
     fn encode(value: T::Arg<'_>, out: &mut KeyBuf) {
-        inverted(out, |out| T::encode(value, out));
+        encode::<T>(value, out);
     }
 
     fn decode(reader: &mut KeyReader<'_>) -> Result<T, DecodeError> {
@@ -39,17 +39,22 @@ impl<T: Key> Key for Desc<T> {
     }
 }
 
-impl<T: PrefixKey> PrefixKey for Desc<T> {
+impl<T: PrefixKey + Debug + Clone + PartialEq + Serialize> PrefixKey for Desc<T> {
     fn encode_prefix(prefix: T::Arg<'_>, out: &mut KeyBuf) {
         inverted(out, |out| T::encode_prefix(prefix, out));
     }
 }
 
 /// As the value alone.
-impl<T: fmt::Debug> fmt::Debug for Desc<T> {
+impl<T: Debug> Debug for Desc<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// Appends the encoding of a value in descending order.
+pub(super) fn encode<T: Key>(value: T::Arg<'_>, out: &mut KeyBuf) {
+    inverted(out, |out| T::encode(value, out));
 }
 
 /// Appends what `encode` does, inverted.

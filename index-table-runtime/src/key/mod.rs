@@ -20,6 +20,8 @@
 //! | `Option<T>` | `None`: `00`; `Some`: `01`, then `T` |
 //! | tuples | the fields one after another |
 //! | `desc(field)` | the field's, every byte inverted |
+//! | `#[derive(IndexKey)]` enums | the variant's number as a `u16` |
+//! | the others | as one of the above: see [`through`] |
 //!
 //! The string form closes with a single `00` that occurs nowhere inside, so it needs no look
 //! ahead: a terminator with an escape that starts with the same byte (as in the tuple layer of
@@ -34,13 +36,17 @@ mod assert;
 mod buf;
 mod bytes;
 mod composite;
+mod crates;
 mod desc;
 mod each;
 mod read;
 mod scalar;
+mod sequence;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod through;
+mod value;
 
 pub use assert::{ComputedOf, EachOf, KeyOf, assert_computed, assert_each, assert_key};
 pub use buf::KeyBuf;
@@ -49,8 +55,10 @@ pub use desc::Desc;
 pub use each::Each;
 pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
+pub use sequence::Sequence;
 pub use shape::KeyShape;
-pub(crate) use shape::show_key;
+pub(crate) use shape::{fits, show_key};
+pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
 /// The longest key that LMDB takes, as it is compiled by default.
 pub const MAX_KEY_LEN: usize = 511;
@@ -58,8 +66,10 @@ pub const MAX_KEY_LEN: usize = 511;
 /// A type that can be a field of a primary key or of an index key.
 ///
 /// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (of
-/// the sizes that serde knows: up to 32), `Option` of these and tuples of up to eight of these.
-pub trait Key: Sized + Debug + Clone + PartialEq + Serialize {
+/// the sizes that serde knows: up to 32), `NonZero` integers, `Duration`, `SystemTime`, IP
+/// addresses, `Box<str>`, `Arc<str>`, `Cow<'static, str>`, types of other crates behind features,
+/// what has `#[derive(IndexKey)]`, `Option` of these and tuples of up to eight of these.
+pub trait Key: Sized {
     /// The form in which a query takes the value: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
 

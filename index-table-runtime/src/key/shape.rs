@@ -1,4 +1,7 @@
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    net::IpAddr,
+};
 
 use super::{DecodeError, Key, KeyReader, Unescaped, bytes::END, desc};
 
@@ -31,6 +34,12 @@ pub enum KeyShape {
     Tuple(&'static [KeyShape]),
     /// One more shape, with every byte inverted.
     Desc(&'static KeyShape),
+    /// An IP address: `04` and 4 bytes, or `06` and 16.
+    IpAddr,
+    /// The variants of an enum with their numbers, which are two bytes.
+    Enum(&'static [(&'static str, u16)]),
+    /// Bytes as of that shape, with a meaning of their own.
+    Named(&'static str, &'static KeyShape),
 }
 
 impl KeyShape {
@@ -43,8 +52,9 @@ impl KeyShape {
             Self::F64 => Some(8),
             Self::Array(len) => Some(*len),
             Self::Tuple(shapes) => shapes.iter().map(Self::fixed_len).sum(),
-            Self::Desc(shape) => shape.fixed_len(),
-            Self::Text | Self::Bytes | Self::Option(_) => None,
+            Self::Enum(_) => Some(2),
+            Self::Desc(shape) | Self::Named(_, shape) => shape.fixed_len(),
+            Self::Text | Self::Bytes | Self::Option(_) | Self::IpAddr => None,
         }
     }
 
@@ -83,6 +93,20 @@ impl KeyShape {
                 shapes.iter().try_for_each(|shape| shape.skip_masked(reader, mask))
             }
             Self::Desc(shape) => shape.skip_masked(reader, !mask),
+            Self::IpAddr => {
+                let [family] = reader.array()?;
+                let len = match family ^ mask {
+                    4 => 4,
+                    6 => 16,
+                    _ => {
+                        return Err(DecodeError::Value(
+                            "neither an IPv4 (04) nor an IPv6 address (06)",
+                        ));
+                    }
+                };
+                reader.take(len).map(drop)
+            }
+            Self::Named(_, shape) => shape.skip_masked(reader, mask),
             _ => {
                 let end = reader.rest().iter().position(|&byte| byte == END ^ mask);
                 reader.take(end.ok_or(DecodeError::Short)? + 1).map(drop)
@@ -129,6 +153,13 @@ impl KeyShape {
                 let (upright, unescaped) = (desc::upright(self, reader)?, Unescaped::default());
                 shape.show(&mut KeyReader::new(upright.as_bytes(), &unescaped), out)?;
             }
+            Self::IpAddr => put(&IpAddr::decode_owned(reader)?),
+            Self::Enum(variants) => {
+                let number = u16::decode(reader)?;
+                let variant = variants.iter().find(|(_, order)| *order == number);
+                out.push_str(variant.ok_or(DecodeError::Value("no variant"))?.0);
+            }
+            Self::Named(_, shape) => shape.show(reader, out)?,
         }
         Ok(())
     }
@@ -156,7 +187,38 @@ impl fmt::Display for KeyShape {
                 f.write_str(")")
             }
             Self::Desc(shape) => write!(f, "desc<{shape}>"),
+            Self::IpAddr => f.write_str("ip"),
+            Self::Enum(variants) => {
+                f.write_str("enum[")?;
+                for (i, (variant, order)) in variants.iter().enumerate() {
+                    write!(f, "{}{variant}={order}", if i == 0 { "" } else { "," })?;
+                }
+                f.write_str("]")
+            }
+            Self::Named(name, _) => f.write_str(name),
         }
+    }
+}
+
+/// Whether keys of the shape with the name `file` are keys of the one with the name `code`: they
+/// are the same, but for variants that an enum has in the code behind those in the file. A variant
+/// between those would move the others in rows, where variants are positions.
+pub(crate) fn fits(file: &str, code: &str) -> bool {
+    const ENUM: &str = "enum[";
+    match (file.split_once(ENUM), code.split_once(ENUM)) {
+        (None, None) => file == code,
+        (Some((before_file, file)), Some((before_code, code))) => {
+            match (file.split_once(']'), code.split_once(']')) {
+                (Some((old, file)), Some((new, code))) => {
+                    let more = new.strip_prefix(old);
+                    before_file == before_code
+                        && more.is_some_and(|more| more.is_empty() || more.starts_with(','))
+                        && fits(file, code)
+                }
+                _ => false,
+            }
+        }
+        _ => false,
     }
 }
 

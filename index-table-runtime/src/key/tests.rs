@@ -3,12 +3,14 @@
 
 mod arrange;
 mod buf;
+mod crates;
 mod decode;
 mod format;
 mod golden;
 mod order;
 mod prefix;
 mod show;
+mod through;
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, PrefixKey, Unescaped};
 

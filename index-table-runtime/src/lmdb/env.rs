@@ -16,6 +16,7 @@ use crate::{
 };
 
 const CATALOG: &str = ".catalog";
+const SEQUENCES: &str = ".sequences";
 
 /// An open environment.
 pub(crate) struct Engine {
@@ -31,9 +32,9 @@ impl Engine {
         std::fs::create_dir_all(path).map_err(io)?;
         let path = path.canonicalize().map_err(io)?;
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
-        // One more database for the catalog.
+        // Two more databases, for the catalog and the sequences.
         open.map_size(page_multiple(options.map_size))
-            .max_dbs(options.max_databases.saturating_add(1))
+            .max_dbs(options.max_databases.saturating_add(2))
             .max_readers(options.max_readers);
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
         // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
@@ -83,6 +84,7 @@ impl Engine {
             let tables = Tables {
                 schema,
                 catalog: database(CATALOG)?,
+                sequences: database(SEQUENCES)?,
                 facts: database(schema.name)?,
                 indexes: schema
                     .indexes
@@ -161,6 +163,7 @@ impl From<Error> for Failure {
 pub(crate) struct Tables<'d> {
     pub(super) schema: &'static TableSchema,
     pub(super) catalog: Database<'d>,
+    pub(super) sequences: Database<'d>,
     pub(super) facts: Database<'d>,
     pub(super) indexes: Box<[Index<'d>]>,
 }
@@ -180,6 +183,7 @@ impl OnCommit for Tables<'_> {
         Tables {
             schema: self.schema,
             catalog: self.catalog.on_commit(token),
+            sequences: self.sequences.on_commit(token),
             facts: self.facts.on_commit(token),
             indexes: self
                 .indexes

@@ -1,7 +1,7 @@
 //! The LMDB engine: the only folder that names `heed`.
 //!
-//! Databases: `.catalog` (table name → its record), `{table}` (primary key → row) and
-//! `{table}.{index}` for each index. An index is laid out in one of three ways:
+//! Databases: `.catalog` (table name → its record), `.sequences` (table name → its last number),
+//! `{table}` (primary key → row) and `{table}.{index}` for each index. An index is laid out in one of three ways:
 //!
 //! | [`Layout`] | for | physical entry |
 //! |---|---|---|

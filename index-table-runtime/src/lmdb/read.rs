@@ -58,6 +58,10 @@ impl<'t> Reader<'t> {
         self.get(&self.tables.catalog, self.tables.schema.name.as_bytes())
     }
 
+    pub(super) fn sequence(self) -> Result<Option<&'t [u8]>> {
+        self.get(&self.tables.sequences, self.tables.schema.name.as_bytes())
+    }
+
     pub(super) fn len(self, source: Source) -> Result<u64> {
         self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
     }

@@ -103,6 +103,16 @@ impl Write for Writer<'_, '_> {
         catalog.put(self.txn, name, record).map_err(|error| self.engine.error(error))
     }
 
+    fn sequence(&self) -> Result<Option<&[u8]>> {
+        self.reader().sequence()
+    }
+
+    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
+        let name = self.tables.schema.name.as_bytes();
+        let sequences = &self.tables.sequences;
+        sequences.put(self.txn, name, sequence).map_err(|error| self.engine.error(error))
+    }
+
     fn layout(&self, index: &IndexSchema) -> &'static str {
         Layout::of(self.tables.schema, index).name()
     }

@@ -21,10 +21,11 @@ use crate::{
 /// (Index key, primary key) → the length of the index key, and the data.
 type Map = BTreeMap<Vec<u8>, (usize, Vec<u8>)>;
 
-/// The databases by name; the catalog's is [`CATALOG`].
+/// The databases by name; the catalog's is [`CATALOG`], the sequences' is [`SEQUENCES`].
 type Databases = BTreeMap<String, Arc<Map>>;
 
 const CATALOG: &str = ".catalog";
+const SEQUENCES: &str = ".sequences";
 
 /// A store in memory.
 #[derive(Debug, Default)]
@@ -214,6 +215,18 @@ impl Writer<'_> {
         Arc::make_mut(self.databases.entry(name.to_owned()).or_default())
     }
 
+    /// What a database has for this table.
+    fn by_table(&self, database: &str) -> Option<&[u8]> {
+        let map = self.databases.get(database)?;
+        map.get(self.tables.facts.as_bytes()).map(|(_, value)| value.as_slice())
+    }
+
+    fn put_by_table(&mut self, database: &str, value: &[u8]) {
+        let map = self.databases.entry(database.to_owned()).or_default();
+        let name = self.tables.facts.clone().into_bytes();
+        Arc::make_mut(map).insert(name, (0, value.to_vec()));
+    }
+
     fn is_unique(&self, index: usize) -> bool {
         self.tables.schema.indexes.get(index).is_some_and(|index| index.unique)
     }
@@ -261,15 +274,20 @@ impl Write for Writer<'_> {
     }
 
     fn record(&self) -> Result<Option<Vec<u8>>> {
-        let record = self.databases.get(CATALOG);
-        let record = record.and_then(|catalog| catalog.get(self.tables.facts.as_bytes()));
-        Ok(record.map(|(_, record)| record.clone()))
+        Ok(self.by_table(CATALOG).map(<[u8]>::to_vec))
     }
 
     fn put_record(&mut self, record: &[u8]) -> Result<()> {
-        let catalog = self.databases.entry(CATALOG.to_owned()).or_default();
-        let name = self.tables.facts.clone().into_bytes();
-        Arc::make_mut(catalog).insert(name, (0, record.to_vec()));
+        self.put_by_table(CATALOG, record);
+        Ok(())
+    }
+
+    fn sequence(&self) -> Result<Option<&[u8]>> {
+        Ok(self.by_table(SEQUENCES))
+    }
+
+    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
+        self.put_by_table(SEQUENCES, sequence);
         Ok(())
     }
 

@@ -6,7 +6,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Condition, IndexSchema, KeyField, KeyForm, Strategy, TableSchema};
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    key::fits,
+};
 
 /// The format of everything in the file but the catalog's own first field, which is this number.
 const FORMAT: u32 = 1;
@@ -56,7 +59,7 @@ pub(crate) enum Comparison {
     /// All is as declared.
     Same,
     /// The rows fit; these indexes (by position) are new or were declared otherwise. Empty when
-    /// an index is gone: then only the record has to be written.
+    /// an index is gone, or an enum has new variants: then only the record has to be written.
     Build(Vec<usize>),
 }
 
@@ -128,7 +131,7 @@ impl TableRecord {
     pub(crate) fn compare(&self, declared: &Self, table: &'static str) -> Result<Comparison> {
         let mismatch =
             |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
-        if self.primary_key != declared.primary_key {
+        if !all_fit(&self.primary_key, &declared.primary_key) {
             return mismatch(
                 format!(
                     "its primary key is ({}) in the file and ({}) in the code",
@@ -154,13 +157,58 @@ impl TableRecord {
                 "declare the fields as the file has them, or copy the rows into a table of another name",
             );
         }
-        if self.indexes == declared.indexes {
+        // The field's type has the name that it had, so its variants are others: numbers in rows
+        // would be read as these.
+        for field in declared.indexes.iter().flat_map(|index| &index.key) {
+            let stored = self.indexes.iter().flat_map(|index| &index.key);
+            let mut stored =
+                stored.filter(|stored| stored.name == field.name && stored.form == field.form);
+            if let Some(stored) = stored.find(|stored| is_other_enum(&stored.shape, &field.shape)) {
+                return mismatch(
+                    format!(
+                        "keys of its field `{}` are {} in the file and {} in the code",
+                        field.name, stored.shape, field.shape
+                    ),
+                    "declare the variants as the file has them, new ones behind them, or copy the \
+                     rows into a table of another name",
+                );
+            }
+        }
+        if self == declared {
             return Ok(Comparison::Same);
         }
         let build = declared.indexes.iter().enumerate();
-        let build = build.filter(|(_, index)| !self.indexes.contains(index));
+        let build =
+            build.filter(|(_, index)| !self.indexes.iter().any(|stored| stored.fits(index)));
         Ok(Comparison::Build(build.map(|(position, _)| position).collect()))
     }
+}
+
+impl IndexRecord {
+    /// Whether the entries in the file are those of the index in the code.
+    fn fits(&self, code: &Self) -> bool {
+        let Self { name, key, strategy, options, layout } = self;
+        *name == code.name
+            && all_fit(key, &code.key)
+            && *strategy == code.strategy
+            && *options == code.options
+            && *layout == code.layout
+    }
+}
+
+impl KeyFieldRecord {
+    fn fits(&self, code: &Self) -> bool {
+        self.name == code.name && self.form == code.form && fits(&self.shape, &code.shape)
+    }
+}
+
+fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool {
+    file.len() == code.len() && file.iter().zip(code).all(|(file, code)| file.fits(code))
+}
+
+/// Whether the shapes differ in the variants of an enum.
+fn is_other_enum(file: &str, code: &str) -> bool {
+    file.contains("enum[") && code.contains("enum[") && !fits(file, code)
 }
 
 fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {

@@ -7,7 +7,7 @@ mod tests;
 
 pub(crate) use catalog::{Comparison, TableRecord};
 
-use crate::key::{DecodeError, Desc, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
+use crate::key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
 
 /// One table as it is declared.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl KeyField {
     /// `desc(field)`.
     #[must_use]
     pub const fn desc<T: Key>(name: &'static str) -> Self {
-        Self { name, shape: Desc::<T>::SHAPE, form: KeyForm::Desc }
+        Self { name, shape: KeyShape::Desc(&T::SHAPE), form: KeyForm::Desc }
     }
 
     /// `computed(method: T)`.

@@ -87,3 +87,86 @@ pub fn count(store: &::tables::Store) -> ::tables::Result<u64> {
     store.transaction(|txn| hidden.put(txn, &row))?;
     hidden.find_by_store(&store.read()?, &[1, 0]).count()
 }
+
+pub mod keys {
+    //! Keys, and an entity that is numbered.
+
+    use super::shop::{Box, Ok, Option, Result};
+
+    /// A newtype.
+    #[derive(
+        ::std::fmt::Debug,
+        ::std::clone::Clone,
+        ::std::cmp::PartialEq,
+        ::records::Serialize,
+        ::records::Deserialize,
+        ::tables::IndexKey,
+    )]
+    #[serde(crate = "::records")]
+    #[key(crate = crate::reexported::tables)]
+    pub struct Number(pub u32);
+
+    /// An enum, with a variant that is called like a result.
+    #[derive(
+        ::std::fmt::Debug,
+        ::std::clone::Clone,
+        ::std::marker::Copy,
+        ::std::cmp::PartialEq,
+        ::records::Serialize,
+        ::records::Deserialize,
+        ::tables::IndexKey,
+    )]
+    #[serde(crate = "::records")]
+    #[key(crate = ::tables)]
+    pub enum State {
+        /// Not `std`'s.
+        Ok,
+        /// Not `std`'s.
+        Err,
+    }
+
+    /// A struct of keys, with fields that are called like what is generated.
+    #[derive(
+        ::std::fmt::Debug,
+        ::std::clone::Clone,
+        ::std::cmp::PartialEq,
+        ::records::Serialize,
+        ::records::Deserialize,
+        ::tables::IndexKey,
+    )]
+    #[serde(crate = "::records")]
+    #[key(crate = ::tables)]
+    pub struct Place {
+        /// Its number.
+        pub value: Number,
+        /// Its state.
+        pub reader: State,
+        /// Its name.
+        pub out: ::std::string::String,
+    }
+
+    /// What is at a place.
+    #[derive(
+        ::std::fmt::Debug,
+        ::std::clone::Clone,
+        ::std::cmp::PartialEq,
+        ::records::Serialize,
+        ::records::Deserialize,
+        ::tables::IndexTable,
+    )]
+    #[serde(crate = "::records")]
+    #[table(crate = ::tables)]
+    #[index(place, state)]
+    pub struct Thing {
+        /// Its number.
+        #[primary_key]
+        pub number: Number,
+        /// Its place.
+        pub place: Place,
+        /// Its state.
+        pub state: State,
+    }
+
+    /// So that none of these names is the standard library's.
+    pub type Others = (Option, Result, Ok, Box);
+}

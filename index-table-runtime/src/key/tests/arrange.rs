@@ -3,6 +3,7 @@
 use std::{cmp::Ordering, fmt::Debug};
 
 use proptest::{collection::vec, prelude::*, sample::select};
+use serde::Serialize;
 
 use crate::key::{Desc, Key};
 
@@ -208,7 +209,7 @@ impl<T: Sample> Sample for Option<T> {
     }
 }
 
-impl<T: Sample> Sample for Desc<T> {
+impl<T: Sample + PartialEq + Serialize> Sample for Desc<T> {
     fn order(&self, other: &Self) -> Ordering {
         other.0.order(&self.0)
     }

@@ -30,7 +30,7 @@ where
     }
 }
 
-fn hostile_bytes<T: Sample>()
+pub(super) fn hostile_bytes<T: Sample>()
 where
     for<'a> T::Ref<'a>: Debug,
 {

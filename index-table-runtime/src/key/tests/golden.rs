@@ -1,6 +1,13 @@
 //! The test vectors of `docs/FORMAT.md`. A vector never changes: files hold these bytes.
 
-use std::fmt::Debug;
+use std::{
+    borrow::Cow,
+    fmt::Debug,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    num::NonZero,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use super::{
     decode_owned, encoded, encoded_prefix,
@@ -11,15 +18,15 @@ use crate::key::{Desc, Key};
 
 /// Rows of a table of `FORMAT.md`.
 #[derive(Default)]
-struct Vectors(Vec<String>);
+pub(super) struct Vectors(pub(super) Vec<String>);
 
 impl Vectors {
     /// Checks both directions, and writes the rows with the values as `Debug` does.
-    fn add<T: Key + Debug>(&mut self, name: &str, vectors: &[(T, &str)]) {
+    pub(super) fn add<T: Key + Debug>(&mut self, name: &str, vectors: &[(T, &str)]) {
         self.add_shown(name, vectors, |value| format!("{value:?}"));
     }
 
-    fn add_shown<T: Key + Debug>(
+    pub(super) fn add_shown<T: Key + Debug>(
         &mut self,
         name: &str,
         vectors: &[(T, &str)],
@@ -176,7 +183,10 @@ fn composites(vectors: &mut Vectors) {
 }
 
 fn descending(vectors: &mut Vectors) {
-    fn add<T: Key, const N: usize>(vectors: &mut Vectors, ty: &str, values: [(T, &str); N]) {
+    fn add<T, const N: usize>(vectors: &mut Vectors, ty: &str, values: [(T, &str); N])
+    where
+        Desc<T>: Key + Debug,
+    {
         let name = format!("desc {ty}");
         vectors.add(&name, &values.map(|(value, bytes)| (Desc(value), bytes)));
     }
@@ -196,6 +206,48 @@ fn descending(vectors: &mut Vectors) {
     add(vectors, "(String, u16)", [((text("ab"), 258_u16), "9e 9d ff fe fd")]);
 }
 
+fn others(vectors: &mut Vectors) {
+    vectors.add("NonZero<u32>", &[(NonZero::<u32>::MIN, "00 00 00 01")]);
+    vectors.add("NonZero<i16>", &[(NonZero::new(-1_i16).unwrap(), "7f ff")]);
+    vectors.add(
+        "Duration",
+        &[
+            (Duration::ZERO, "00 00 00 00 00 00 00 00 00 00 00 00"),
+            (Duration::from_millis(1500), "00 00 00 00 00 00 00 01 1d cd 65 00"),
+            (Duration::MAX, "ff ff ff ff ff ff ff ff 3b 9a c9 ff"),
+        ],
+    );
+    let seconds = |time: &SystemTime| match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => format!("+{after:?}"),
+        Err(before) => format!("-{:?}", before.duration()),
+    };
+    vectors.add_shown(
+        "SystemTime",
+        &[
+            (UNIX_EPOCH - Duration::from_millis(1500), "7f ff ff ff ff ff ff fe 1d cd 65 00"),
+            (UNIX_EPOCH - Duration::from_secs(1), "7f ff ff ff ff ff ff ff 00 00 00 00"),
+            (UNIX_EPOCH, "80 00 00 00 00 00 00 00 00 00 00 00"),
+            (UNIX_EPOCH + Duration::from_millis(1500), "80 00 00 00 00 00 00 01 1d cd 65 00"),
+        ],
+        seconds,
+    );
+    vectors.add("Ipv4Addr", &[(Ipv4Addr::LOCALHOST, "7f 00 00 01")]);
+    vectors.add(
+        "Ipv6Addr",
+        &[(Ipv6Addr::LOCALHOST, "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01")],
+    );
+    vectors.add(
+        "IpAddr",
+        &[
+            (IpAddr::V4(Ipv4Addr::LOCALHOST), "04 7f 00 00 01"),
+            (IpAddr::V6(Ipv6Addr::LOCALHOST), "06 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01"),
+        ],
+    );
+    vectors.add::<Box<str>>("Box<str>", &[("a\0".into(), "61 01 01 00")]);
+    vectors.add::<Arc<str>>("Arc<str>", &[("a\0".into(), "61 01 01 00")]);
+    vectors.add::<Cow<'static, str>>("Cow<'static, str>", &[("a\0".into(), "61 01 01 00")]);
+}
+
 #[test]
 fn keys() {
     let mut vectors = Vectors::default();
@@ -204,6 +256,7 @@ fn keys() {
     strings(&mut vectors);
     composites(&mut vectors);
     descending(&mut vectors);
+    others(&mut vectors);
     assert_eq!(documented("### Test vectors"), vectors.0);
 }
 
@@ -217,12 +270,14 @@ fn prefixes() {
     assert_eq!(documented("### Prefixes"), rows);
 }
 
+/// A row of the tables of shapes.
+pub(super) fn row<T: Key>(name: &str) -> String {
+    let len = T::SHAPE.fixed_len().map_or("varies".to_owned(), |len| len.to_string());
+    format!("| `{name}` | `{}` | {len} |", T::SHAPE)
+}
+
 #[test]
 fn shapes() {
-    fn row<T: Key>(name: &str) -> String {
-        let len = T::SHAPE.fixed_len().map_or("varies".to_owned(), |len| len.to_string());
-        format!("| `{name}` | `{}` | {len} |", T::SHAPE)
-    }
     let rows = [
         row::<u8>("u8"),
         row::<u16>("u16"),
@@ -248,6 +303,15 @@ fn shapes() {
         row::<(u16, i8)>("(u16, i8)"),
         row::<Desc<u32>>("desc u32"),
         row::<Desc<Option<String>>>("desc Option<String>"),
+        row::<NonZero<i16>>("NonZero<i16>"),
+        row::<Duration>("Duration"),
+        row::<SystemTime>("SystemTime"),
+        row::<Ipv4Addr>("Ipv4Addr"),
+        row::<Ipv6Addr>("Ipv6Addr"),
+        row::<IpAddr>("IpAddr"),
+        row::<Box<str>>("Box<str>"),
+        row::<Arc<str>>("Arc<str>"),
+        row::<Cow<'static, str>>("Cow<'static, str>"),
     ];
     assert_eq!(documented("### Shapes"), rows);
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::key::{Desc, Key, KeyReader, Unescaped, successor};
 
 /// The laws of the encoding, for two values and what may follow each.
-fn laws<T: Sample>()
+pub(super) fn laws<T: Sample>()
 where
     for<'a> T::Ref<'a>: Debug,
 {

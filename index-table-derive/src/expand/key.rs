@@ -1,0 +1,220 @@
+//! `impl Key` for a type with `#[derive(IndexKey)]`.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::quote_spanned;
+
+use super::{allow, at, private, requirements::marker};
+use crate::model::{KeyMember, KeyType, KeyValues, KeyVariant};
+use crate::types::Numbers;
+
+/// Expands to:
+///
+/// ```text
+/// const _: () = {
+///     use ::index_table::__private as _index_table;
+///     const _: () = _index_table::assert_enum_value::<Kind>();
+///     impl _index_table::Key for Kind where for<'any> Kind: _index_table::EnumValue { … }
+/// };
+/// ```
+///
+/// What is asserted is a condition of the implementation too, so that it gives one error: see
+/// [`requirements`](super::requirements).
+pub(crate) fn expand(key: &KeyType) -> TokenStream {
+    let (private, allow) = (private(&key.krate), allow());
+    let implementation = match &key.values {
+        KeyValues::Members(members) => structure(key, members),
+        KeyValues::Variants(variants) => enumeration(key, variants),
+    };
+    mixed! {
+        #allow
+        const _: () = {
+            use #private as _index_table;
+            #implementation
+        };
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// impl _index_table::Key for Place {
+///     type Arg<'a> = &'a Self;
+///     type Ref<'a> = Self;
+///     const SHAPE: … = _index_table::KeyShape::Tuple(&[<String as _index_table::Key>::SHAPE, …]);
+///     fn arg(&self) -> &Self { self }
+///     fn encode(value: &Self, out: &mut _index_table::KeyBuf) {
+///         out.push(&value.town).push(&value.zip);
+///     }
+///     …
+/// }
+/// ```
+fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
+    let ident = &key.ident;
+    let short = mixed!(_index_table);
+    // The compiler finds out whether a type is a key, unless its spelling tells.
+    let unknown: Vec<_> = members.iter().filter(|it| it.ty.requirement().is_some()).collect();
+    let assertions = unknown.iter().map(|KeyMember { marker: name, ty, .. }| {
+        let (ty, marker) = (ty.written(), marker(name, ty.written()));
+        let assert = quote_spanned!(at(name.span())=> _index_table::assert_key);
+        mixed!(const _: () = { struct #marker; #assert::<#ty, #marker>() };)
+    });
+    let conditions = unknown.iter().map(|KeyMember { ty, .. }| {
+        let written = ty.written();
+        quote_spanned!(at(ty.span())=> for<'any> #written: _index_table::Key)
+    });
+    let value = quote_spanned!(at(ident.span())=> _index_table::assert_key_value::<#ident>());
+    let shapes = members.iter().map(|KeyMember { ty, .. }| {
+        let ty = ty.tokens(&short);
+        mixed!(<#ty as _index_table::Key>::SHAPE)
+    });
+    let shape = if members.len() == 1 {
+        mixed!(#(#shapes)*)
+    } else {
+        mixed!(_index_table::KeyShape::Tuple(&[#(#shapes),*]))
+    };
+    let pushes = members.iter().map(|KeyMember { member, .. }| mixed!(.push(&value.#member)));
+    let fields = members.iter().map(|KeyMember { member, ty, .. }| {
+        let ty = ty.tokens(&short);
+        mixed!(#member: <#ty as _index_table::Key>::decode_owned(reader)?)
+    });
+    let sequence = match members {
+        [one] => sequence(key, one),
+        _ => TokenStream::new(),
+    };
+    mixed! {
+        #(#assertions)*
+        const _: () = #value;
+
+        #[automatically_derived]
+        impl _index_table::Key for #ident
+        where
+            for<'any> #ident: _index_table::KeyValue,
+            #(#conditions,)*
+        {
+            type Arg<'a> = &'a Self;
+            type Ref<'a> = Self;
+
+            const SHAPE: _index_table::KeyShape = #shape;
+
+            fn arg(&self) -> &Self {
+                self
+            }
+
+            fn encode(value: &Self, out: &mut _index_table::KeyBuf) {
+                out #(#pushes)*;
+            }
+
+            fn decode(
+                reader: &mut _index_table::KeyReader<'_>,
+            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                <Self as _index_table::Key>::decode_owned(reader)
+            }
+
+            fn decode_owned(
+                reader: &mut _index_table::KeyReader<'_>,
+            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                _index_table::Ok(Self { #(#fields),* })
+            }
+        }
+
+        #sequence
+    }
+}
+
+/// Expands to the numbers of a newtype, which are those of what is inside:
+///
+/// ```text
+/// impl _index_table::Sequence for CustomerId where for<'any> u64: _index_table::Sequence { … }
+/// ```
+fn sequence(key: &KeyType, KeyMember { member, ty, .. }: &KeyMember) -> TokenStream {
+    let (ident, inside) = (&key.ident, ty.tokens(&mixed!(_index_table)));
+    let conditions = match ty.numbers() {
+        Numbers::Yes => TokenStream::new(),
+        Numbers::ByTrait => mixed!(for<'any> #inside: _index_table::Sequence,),
+        Numbers::No => return TokenStream::new(),
+    };
+    mixed! {
+        #[automatically_derived]
+        impl _index_table::Sequence for #ident
+        where
+            for<'any> #ident: _index_table::Key,
+            #conditions
+        {
+            fn from_number(number: u64) -> ::core::option::Option<Self> {
+                ::core::option::Option::Some(Self {
+                    #member: <#inside as _index_table::Sequence>::from_number(number)?,
+                })
+            }
+
+            fn number(&self) -> u64 {
+                <#inside as _index_table::Sequence>::number(&self.#member)
+            }
+        }
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// impl _index_table::Key for Kind where for<'any> Kind: _index_table::EnumValue {
+///     type Arg<'a> = Self;
+///     type Ref<'a> = Self;
+///     const SHAPE: … = _index_table::KeyShape::Enum(&[("Private", 0), ("Company", 1)]);
+///     fn arg(&self) -> Self { *self }
+///     fn encode(value: Self, out: &mut _index_table::KeyBuf) {
+///         let number: u16 = match value { Self::Private => 0, Self::Company => 1 };
+///         out.push(&number);
+///     }
+///     …
+/// }
+/// ```
+fn enumeration(key: &KeyType, variants: &[KeyVariant]) -> TokenStream {
+    let ident = &key.ident;
+    let value = quote_spanned!(at(ident.span())=> _index_table::assert_enum_value::<#ident>());
+    let names = variants.iter().map(|variant| &variant.name);
+    let idents: Vec<_> = variants.iter().map(|variant| &variant.ident).collect();
+    let numbers: Vec<_> =
+        variants.iter().map(|variant| Literal::u16_unsuffixed(variant.number)).collect();
+    let unknown = format!("no variant of `{ident}`");
+    mixed! {
+        const _: () = #value;
+
+        #[automatically_derived]
+        impl _index_table::Key for #ident
+        where
+            for<'any> #ident: _index_table::EnumValue,
+        {
+            type Arg<'a> = Self;
+            type Ref<'a> = Self;
+
+            const SHAPE: _index_table::KeyShape =
+                _index_table::KeyShape::Enum(&[#((#names, #numbers)),*]);
+
+            fn arg(&self) -> Self {
+                *self
+            }
+
+            fn encode(value: Self, out: &mut _index_table::KeyBuf) {
+                let number: u16 = match value {
+                    #(Self::#idents => #numbers,)*
+                };
+                out.push(&number);
+            }
+
+            fn decode(
+                reader: &mut _index_table::KeyReader<'_>,
+            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                <Self as _index_table::Key>::decode_owned(reader)
+            }
+
+            fn decode_owned(
+                reader: &mut _index_table::KeyReader<'_>,
+            ) -> _index_table::Result<Self, _index_table::DecodeError> {
+                match <u16 as _index_table::Key>::decode_owned(reader)? {
+                    #(#numbers => _index_table::Ok(Self::#idents),)*
+                    _ => ::core::result::Result::Err(_index_table::DecodeError::Value(#unknown)),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The rules of `#[derive(IndexKey)]`.
+
+use std::collections::HashMap;
+
+use quote::format_ident;
+use syn::punctuated::Punctuated;
+use syn::{Data, DeriveInput, Fields, LitInt, Member, Path, Token, parse_quote};
+
+use crate::attr::Setting;
+use crate::attr::key::KeyAttr;
+use crate::diagnostics::Diagnostics;
+use crate::model::{KeyMember, KeyType, KeyValues, KeyVariant};
+use crate::names;
+use crate::types::{self, DataType};
+
+/// What can be generated for a key.
+pub(crate) enum LoweredKey {
+    Key(KeyType),
+    /// Nothing sound. An error has been reported.
+    Inert(Path),
+}
+
+/// Checks the type and gives every variant its number.
+pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> LoweredKey {
+    let attributes = KeyAttr::read(&input.attrs, errors);
+    if let Some(order) = &attributes.order {
+        errors.error(
+            order.key,
+            "an order is that of one variant: `#[key(order = 1)]` is written there",
+        );
+    }
+    let krate = match attributes.krate {
+        Some(path) => path.value,
+        None => parse_quote!(::index_table),
+    };
+    let generic = input.generics.params.first().is_some();
+    if generic {
+        errors.error_on(
+            &input.generics,
+            "the encoding of a key is one and the same wherever it is written: `IndexKey` cannot \
+             be derived for a type with type, const or lifetime parameters",
+        );
+    }
+    match values(input, errors) {
+        Some(values) if !generic => {
+            LoweredKey::Key(KeyType { krate, ident: input.ident.clone(), values })
+        }
+        _ => LoweredKey::Inert(krate),
+    }
+}
+
+fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
+    let at = input.ident.span();
+    match &input.data {
+        Data::Struct(data) => {
+            let members = members(&data.fields, errors);
+            if members.is_empty() {
+                errors.error(
+                    at,
+                    "a key has at least one byte, and a struct without fields has none: `IndexKey` \
+                     is derived for newtypes, structs of keys and enums without fields",
+                );
+                return None;
+            }
+            // An error has been reported for what is missing.
+            members.into_iter().collect::<Option<_>>().map(KeyValues::Members)
+        }
+        Data::Enum(data) if data.variants.is_empty() => {
+            errors.error(at, "an enum without variants has no values that could be a key");
+            None
+        }
+        Data::Enum(data) => variants(&data.variants, errors).map(KeyValues::Variants),
+        Data::Union(_) => {
+            errors.error(
+                at,
+                "what is in a union is not known, so it can't be a key: `IndexKey` is derived for \
+                 newtypes, structs of keys and enums without fields",
+            );
+            None
+        }
+    }
+}
+
+/// The fields; `None` for one that can't be part of a key.
+fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
+    let member = |(position, field): (usize, &syn::Field)| {
+        refuse_on_field(field, errors);
+        let (member, marker) = match &field.ident {
+            Some(ident) => (Member::Named(ident.clone()), ident.clone()),
+            None => (Member::from(position), format_ident!("_{position}")),
+        };
+        if types::has_no_encoding(&field.ty) {
+            let name = field.ident.as_ref().map_or(position.to_string(), names::plain);
+            errors.error_on(&field.ty, super::no_encoding(&name, &types::text(&field.ty)));
+            return None;
+        }
+        Some(KeyMember { member, marker, ty: DataType::of(&field.ty) })
+    };
+    fields.iter().enumerate().map(member).collect()
+}
+
+fn refuse_on_field(field: &syn::Field, errors: &Diagnostics) {
+    let attributes = KeyAttr::read(&field.attrs, errors);
+    if let Some(order) = attributes.order {
+        errors.error(order.key, "fields are in the order in which they are declared");
+    }
+    refuse_crate(attributes.krate.as_ref(), errors);
+}
+
+fn refuse_crate(krate: Option<&Setting<Path>>, errors: &Diagnostics) {
+    if let Some(krate) = krate {
+        errors.error(krate.key, "`#[key(crate = path)]` is written on the type");
+    }
+}
+
+/// The number of `#[key(order = N)]`, or what is wrong with it.
+fn given(order: &LitInt, taken: &HashMap<u16, String>) -> Result<u16, String> {
+    let number: u16 = order
+        .base10_parse()
+        .map_err(|_| format!("an order is a whole number from 0 to {}", u16::MAX))?;
+    match taken.get(&number) {
+        Some(other) => Err(format!("`{other}` has the order {number} already")),
+        None => Ok(number),
+    }
+}
+
+fn has_attribute(variant: &syn::Variant) -> bool {
+    variant.attrs.iter().any(|attribute| attribute.path().is_ident("key"))
+}
+
+/// The variants with their numbers: those of `order`, which all variants have or none, or else
+/// the positions.
+fn variants(
+    declared: &Punctuated<syn::Variant, Token![,]>,
+    errors: &Diagnostics,
+) -> Option<Vec<KeyVariant>> {
+    let mut sound = true;
+    let orders: Vec<Option<Setting<LitInt>>> = declared
+        .iter()
+        .map(|variant| {
+            if !matches!(variant.fields, Fields::Unit) {
+                errors.error_on(
+                    &variant.fields,
+                    format!(
+                        "each variant of a key is one number, and `{}` has fields; keep what they \
+                         are in fields of the row, and index these",
+                        variant.ident
+                    ),
+                );
+                sound = false;
+            }
+            variant.fields.iter().for_each(|field| refuse_on_field(field, errors));
+            let attributes = KeyAttr::read(&variant.attrs, errors);
+            refuse_crate(attributes.krate.as_ref(), errors);
+            attributes.order
+        })
+        .collect();
+    let explicit = orders.iter().any(Option::is_some);
+    let mut taken: HashMap<u16, String> = HashMap::new();
+    let mut variants = Vec::new();
+    for (position, (variant, order)) in declared.iter().zip(&orders).enumerate() {
+        let name = names::plain(&variant.ident);
+        let given = order.as_ref().and_then(|order| {
+            given(&order.value, &taken)
+                .map_err(|message| errors.error(order.value.span(), message))
+                .ok()
+        });
+        // What is wrong with an attribute has been reported.
+        if order.is_none() && explicit && !has_attribute(variant) {
+            errors.error(
+                variant.ident.span(),
+                format!(
+                    "`{name}` has no order and other variants have one; give all of them one with \
+                     `#[key(order = 1)]`, or none"
+                ),
+            );
+        }
+        let number = given.map_or_else(|| u16::try_from(position), Ok);
+        let Ok(number) = number else {
+            errors.error(variant.ident.span(), "a key has at most 65536 variants");
+            return None;
+        };
+        taken.entry(number).or_insert_with(|| name.clone());
+        variants.push(KeyVariant { ident: variant.ident.clone(), name, number });
+    }
+    sound.then_some(variants)
+}

@@ -1,0 +1,42 @@
+use super::Key;
+
+/// A primary key that `insert_with` can number: an integer, or a newtype of one.
+#[diagnostic::on_unimplemented(
+    message = "`insert_with` can't number rows whose primary key is a `{Self}`",
+    label = "the primary key is no number",
+    note = "it numbers rows whose primary key is one integer, or a newtype of one with `#[derive(IndexKey)]`",
+    note = "for another key, make the row with its key and `insert` it"
+)]
+pub trait Sequence: Key {
+    /// The key with this number; `None`: there is none.
+    fn from_number(number: u64) -> Option<Self>;
+
+    /// The number of the key; 0 for what is below, `u64::MAX` for what is above.
+    fn number(&self) -> u64;
+}
+
+macro_rules! integers {
+    ($($integer:ident)+) => {$(
+        impl Sequence for $integer {
+            fn from_number(number: u64) -> Option<Self> {
+                number.try_into().ok()
+            }
+
+            fn number(&self) -> u64 {
+                (*self).try_into().unwrap_or(if *self < 1 { 0 } else { u64::MAX })
+            }
+        }
+
+        impl Sequence for std::num::NonZero<$integer> {
+            fn from_number(number: u64) -> Option<Self> {
+                Self::new($integer::from_number(number)?)
+            }
+
+            fn number(&self) -> u64 {
+                self.get().number()
+            }
+        }
+    )+};
+}
+
+integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);

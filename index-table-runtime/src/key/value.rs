@@ -1,0 +1,36 @@
+//! What `#[derive(IndexKey)]` asks of the type it is on.
+//!
+//! As in [`assert`](super::assert), the blanket implementations are not recommended: the compiler
+//! reports what is asserted.
+
+use std::fmt::Debug;
+
+use serde::Serialize;
+
+/// What an entry gives back.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be part of an entry, as a key has to be",
+    label = "lacks one of `Debug`, `Clone`, `PartialEq` and `Serialize`",
+    note = "entries are `Debug`, `Clone`, `PartialEq` and `Serialize`: derive all of these, with serde's `Serialize`"
+)]
+pub trait KeyValue: Debug + Clone + PartialEq + Serialize {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Debug + Clone + PartialEq + Serialize> KeyValue for T {}
+
+/// What an entry gives back and a query takes by value.
+#[diagnostic::on_unimplemented(
+    message = "the enum `{Self}` can't be passed by value, as a key has to be",
+    label = "lacks one of `Copy`, `Debug`, `Clone`, `PartialEq` and `Serialize`",
+    note = "queries take an enum by value, and entries give it back: derive `Copy`, `Debug`, `Clone`, `PartialEq` and serde's `Serialize`"
+)]
+pub trait EnumValue: KeyValue + Copy {}
+
+#[diagnostic::do_not_recommend]
+impl<T: KeyValue + Copy> EnumValue for T {}
+
+/// Compiles if a struct of this type can be a key.
+pub const fn assert_key_value<T: KeyValue>() {}
+
+/// Compiles if an enum of this type can be a key.
+pub const fn assert_enum_value<T: EnumValue>() {}

@@ -1,0 +1,124 @@
+//! What opening a table makes of a type with `#[derive(IndexKey)]` that has changed.
+
+use std::path::Path;
+
+use index_table::{Error, Store};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// A release of a program: the table `jobs` with a key `Kind` of these variants.
+macro_rules! release {
+    ($release:ident: $($primary_key:ident)? $(#[index($index:ident)])?, $($(#[$order:meta])? $variant:ident),+) => {
+        mod $release {
+            use index_table::{IndexKey, IndexTable, Result, Store};
+            use serde::{Deserialize, Serialize};
+
+            #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
+            pub(crate) enum Kind {
+                $($(#[$order])? $variant,)+
+            }
+
+            #[derive(Debug, Serialize, Deserialize, IndexTable)]
+            #[table(name = "jobs")]
+            $(#[index($index)])?
+            pub(crate) struct Job {
+                #[primary_key]
+                pub(crate) id: u8,
+                $(#[$primary_key])?
+                pub(crate) kind: Kind,
+            }
+
+            #[allow(dead_code, reason = "some releases only open the table")]
+            pub(crate) fn fill(store: &Store) -> Result<()> {
+                let jobs = JobRepository::open(store)?;
+                let kinds = [$(Kind::$variant),+];
+                store.transaction(|txn| {
+                    kinds.into_iter().zip(1..).try_for_each(|(kind, id)| jobs.put(txn, &Job { id, kind }))
+                })
+            }
+
+            pub(crate) fn open(store: &Store) -> Result<JobRepository> {
+                JobRepository::open(store)
+            }
+        }
+    };
+}
+
+release!(first: #[index(kind)], Print, Copy);
+release!(more: #[index(kind)], Print, Copy, Scan);
+release!(swapped: #[index(kind)], Copy, Print);
+release!(numbered: #[index(kind)], #[key(order = 0)] Print, #[key(order = 9)] Copy);
+release!(numbered_more: #[index(kind)], #[key(order = 0)] Print, #[key(order = 9)] Copy, #[key(order = 5)] Scan);
+release!(between: #[index(kind)], #[key(order = 0)] Print, #[key(order = 5)] Scan, #[key(order = 9)] Copy);
+release!(key_first: primary_key, Print, Copy);
+release!(key_more: primary_key, Print, Copy, Scan);
+release!(key_swapped: primary_key, Copy, Print);
+
+fn store(path: &Path) -> index_table::Result<Store> {
+    Store::options().map_size(1 << 24).open(path)
+}
+
+fn refused<T: std::fmt::Debug>(opened: index_table::Result<T>, what: &str) {
+    match opened {
+        Err(Error::SchemaMismatch { table: "jobs", difference, .. }) => {
+            assert!(difference.contains(what), "{difference}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn new_variants_are_no_change() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    first::fill(&store(dir.path())?)?;
+    {
+        let store = store(dir.path())?;
+        let jobs = more::open(&store)?;
+        assert_eq!(jobs.find_by_kind(&store.read()?, more::Kind::Copy).count()?, 1);
+        more::fill(&store)?;
+        assert_eq!(jobs.find_by_kind_range(&store.read()?, more::Kind::Copy..).count()?, 2);
+    }
+    // The file has a variant now that the first release doesn't know.
+    refused(first::open(&store(dir.path())?), "enum[Print=0,Copy=1,Scan=2] in the file");
+    Ok(())
+}
+
+#[test]
+fn other_variants_are_refused() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    first::fill(&store(dir.path())?)?;
+    let what = "keys of its field `kind` are enum[Print=0,Copy=1] in the file";
+    refused(swapped::open(&store(dir.path())?), what);
+    refused(numbered::open(&store(dir.path())?), what);
+    first::open(&store(dir.path())?)?;
+    Ok(())
+}
+
+/// Sorted in between is no change; declared in between, the variant would move the next one in rows.
+#[test]
+fn a_new_variant_can_be_sorted_in_between() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    numbered::fill(&store(dir.path())?)?;
+    refused(between::open(&store(dir.path())?), "enum[Print=0,Copy=9] in the file");
+    let store = store(dir.path())?;
+    numbered_more::fill(&store)?;
+    let jobs = numbered_more::open(&store)?;
+    let ids = jobs.by_kind(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(ids, [1, 3, 2]);
+    Ok(())
+}
+
+#[test]
+fn primary_keys_are_compared_alike() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    key_first::fill(&store(dir.path())?)?;
+    refused(key_swapped::open(&store(dir.path())?), "kind: enum[Print=0,Copy=1]) in the file");
+    {
+        let store = store(dir.path())?;
+        let jobs = key_more::open(&store)?;
+        assert!(jobs.get(&store.read()?, 2, key_more::Kind::Copy)?.is_some());
+        key_more::fill(&store)?;
+    }
+    refused(key_first::open(&store(dir.path())?), "Scan=2");
+    Ok(())
+}
