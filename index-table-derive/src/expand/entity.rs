@@ -13,8 +13,8 @@ use crate::model::{Field, Index, KeyPart, Strategy};
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
-///     fn primary_key(&self, key: &mut _index_table::KeyBuf) { … }
-///     fn entries(&self, index: usize, entries: &mut _index_table::EntryBuffer) -> … { … }
+///     fn primary_key(&self, __key: &mut _index_table::KeyBuf) { … }
+///     fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … { … }
 /// }
 /// ```
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
@@ -34,8 +34,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 
             const TABLE: &'static _index_table::TableSchema = &#schema;
 
-            fn primary_key(&self, key: &mut _index_table::KeyBuf) {
-                key #(#primary_key)*;
+            fn primary_key(&self, __key: &mut _index_table::KeyBuf) {
+                __key #(#primary_key)*;
             }
 
             #entries
@@ -129,14 +129,14 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 /// Expands to:
 ///
 /// ```text
-/// fn entries(&self, index: usize, entries: &mut _index_table::EntryBuffer) -> … {
-///     match index {
+/// fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … {
+///     match __index {
 ///         0 => {
-///             entries.include(&self.phone)?;
-///             entries.key().push(&self.town);
+///             __entries.include(&self.phone)?;
+///             __entries.key().push(&self.town);
 ///         }
-///         1 => for element in _index_table::Each::elements(&self.cast) {
-///             entries.key().push(element);
+///         1 => for __element in _index_table::Each::elements(&self.cast) {
+///             __entries.key().push(__element);
 ///         },
 ///         _ => {}
 ///     }
@@ -149,8 +149,8 @@ fn entries(cx: &Context<'_>) -> TokenStream {
     let (index, entries, choice) = if cx.table.indexes.is_empty() {
         (mixed!(_), mixed!(_), TokenStream::new())
     } else {
-        let choice = mixed!(match index { #(#arms)* _ => {} });
-        (mixed!(index), mixed!(entries), choice)
+        let choice = mixed!(match __index { #(#arms)* _ => {} });
+        (mixed!(__index), mixed!(__entries), choice)
     };
     mixed! {
         fn entries(
@@ -177,21 +177,21 @@ fn entries_of(index: &Index) -> TokenStream {
             mixed!(.push(#value))
         }
         KeyPart::Each(field, _) => {
-            let element = Ident::new("element", at(field.ty.span()));
+            let element = Ident::new("__element", at(field.ty.span()));
             mixed!(.push(#element))
         }
     });
-    let key = mixed!(entries.key() #(#pushes)*;);
+    let key = mixed!(__entries.key() #(#pushes)*;);
     let keys = match index.parts.iter().find(|part| part.is_each()) {
         Some(part) => {
             let collection = value(part.field());
-            mixed!(for element in _index_table::Each::elements(#collection) { #key })
+            mixed!(for __element in _index_table::Each::elements(#collection) { #key })
         }
         None => key,
     };
     mixed! {
         #position => {
-            #(entries.include(#included)?;)*
+            #(__entries.include(#included)?;)*
             #keys
         }
     }

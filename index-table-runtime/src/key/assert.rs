@@ -9,7 +9,7 @@ use super::{Each, Key};
 #[diagnostic::on_unimplemented(
     message = "the field `{Field}` can't be part of a key: its type `{Self}` has no key encoding",
     label = "has no key encoding",
-    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, and `Option`s and tuples of these",
+    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` up to 32, and `Option`s and tuples of up to 12 of these",
     note = "index another field, or keep in the struct a field of such a type that is derived from this one"
 )]
 pub trait KeyOf<Field> {}

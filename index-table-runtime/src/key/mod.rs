@@ -55,7 +55,7 @@ pub const MAX_KEY_LEN: usize = 511;
 /// A type that can be a field of a primary key or of an index key.
 ///
 /// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (of
-/// the sizes that serde knows: up to 32), `Option` of these and tuples of up to eight of these.
+/// the sizes that serde knows: up to 32), `Option` of these and tuples of up to twelve of these.
 pub trait Key: Sized {
     /// The form in which a query takes the value: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
