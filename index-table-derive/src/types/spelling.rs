@@ -116,7 +116,7 @@ pub(super) fn element(collection: &Type) -> Option<&Type> {
 
 /// Whether `each` on a field of this type is likely to be what was meant.
 pub(crate) fn is_collection_of_keys(ty: &Type) -> bool {
-    element(ty).is_some_and(|element| !has_no_encoding(element))
+    !is_long_array(ty) && element(ty).is_some_and(|element| !has_no_encoding(element))
 }
 
 /// Whether the elements of this collection certainly have no key encoding.
