@@ -115,25 +115,25 @@ mod before {
     use super::*;
 
     #[derive(Serialize, Deserialize, IndexTable)]
-    pub(super) struct Pair {
+    pub(super) struct Span {
         #[primary_key]
         id: u64,
         name: String,
-        pair: (u8, Option<u16>),
+        range: (u8, Option<u16>),
     }
 }
 
+#[allow(unused_parens, reason = "it is the other spelling that counts")]
 mod after {
     use super::*;
 
     #[derive(Serialize, Deserialize, IndexTable)]
     #[rustfmt::skip]
-    #[allow(unused_parens, reason = "it is the other spelling that counts")]
-    pub(super) struct Pair {
+    pub(super) struct Span {
         #[primary_key]
         id: (u64),
         name: std::string::String,
-        pair: (
+        range: (
             u8,
             ::core::option::Option<
                 u16,
@@ -145,7 +145,7 @@ mod after {
 #[test]
 fn another_spelling_of_the_same_types_opens_the_same_table() -> TestResult {
     let store = Store::in_memory();
-    before::PairRepository::open(&store)?;
-    after::PairRepository::open(&store)?;
+    before::SpanRepository::open(&store)?;
+    after::SpanRepository::open(&store)?;
     Ok(())
 }
