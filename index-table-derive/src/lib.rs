@@ -52,7 +52,7 @@ use crate::lower::key::LoweredKey;
 /// # `#[primary_key]`, on a field
 ///
 /// The field that identifies a row. On several fields: a composite key, in the order in which the
-/// fields are declared. It takes no arguments.
+/// fields are declared, at most 12 of them. It takes no arguments.
 ///
 /// # `#[table(…)]`, on the struct
 ///
@@ -143,7 +143,7 @@ use crate::lower::key::LoweredKey;
 /// |---|---|
 /// | `flatten`, `skip_serializing_if`; `skip_serializing` or `skip_deserializing` alone | on any field |
 /// | `skip` | on a field of a key or of an `include`, and on any field if an index is full or asks a method |
-/// | `with`, `serialize_with`, `deserialize_with` | on a field of an `include`, and on any field if an index is full |
+/// | `with`, `serialize_with`, `deserialize_with` | on a field of a key or of an `include`, and on any field if an index is full |
 /// | `tag`, `content`, `untagged` | on the struct |
 /// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full |
 #[proc_macro_derive(IndexTable, attributes(table, primary_key, index))]

@@ -13,6 +13,7 @@ pub(crate) mod table;
 use proc_macro2::{Span, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
+use syn::spanned::Spanned as _;
 use syn::{Attribute, Field, Ident, LitStr, Meta, Token};
 
 use self::index::IndexAttr;
@@ -36,7 +37,8 @@ pub(crate) struct StructAttrs {
 
 /// The attributes on one field.
 pub(crate) struct FieldAttrs {
-    pub(crate) primary_key: bool,
+    /// Where `#[primary_key]` is written.
+    pub(crate) primary_key: Option<Span>,
     pub(crate) serde: Vec<SerdeKey>,
 }
 
@@ -62,14 +64,14 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
 
 /// Reads the attributes on a field.
 pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
-    let mut primary_key = false;
+    let mut primary_key = None;
     for attribute in &field.attrs {
         let path = attribute.path();
         if path.is_ident("primary_key") {
-            if primary_key {
+            if primary_key.is_some() {
                 errors.error_on(path, "this field is in the primary key already");
             }
-            primary_key = true;
+            primary_key = primary_key.or(Some(path.span()));
             arguments_of_primary_key(attribute, errors);
         } else if path.is_ident("index") {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();

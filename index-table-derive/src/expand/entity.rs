@@ -14,8 +14,8 @@ use crate::names;
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
-///     fn primary_key(&self, key: &mut _index_table::KeyBuf) { … }
-///     fn entries(&self, index: usize, entries: &mut _index_table::EntryBuffer) -> … { … }
+///     fn primary_key(&self, __key: &mut _index_table::KeyBuf) { … }
+///     fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … { … }
 /// }
 /// ```
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
@@ -35,8 +35,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 
             const TABLE: &'static _index_table::TableSchema = &#schema;
 
-            fn primary_key(&self, key: &mut _index_table::KeyBuf) {
-                key #(#primary_key)*;
+            fn primary_key(&self, __key: &mut _index_table::KeyBuf) {
+                __key #(#primary_key)*;
             }
 
             #entries
@@ -150,19 +150,19 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 /// Expands to:
 ///
 /// ```text
-/// fn entries(&self, index: usize, entries: &mut _index_table::EntryBuffer) -> … {
-///     match index {
+/// fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … {
+///     match __index {
 ///         0 => {
-///             entries.include(&self.phone)?;
-///             entries.key().push(&self.town);
+///             __entries.include(&self.phone)?;
+///             __entries.key().push(&self.town);
 ///         }
-///         1 => for element in _index_table::Each::elements(&self.cast) {
-///             entries.key().push(element);
+///         1 => for __element in _index_table::Each::elements(&self.cast) {
+///             __entries.key().push(__element);
 ///         },
 ///         2 => if self.is_active() {
-///             let computed0: String = self.initials();
+///             let __computed0: String = self.initials();
 ///             if _index_table::Key::is_present(&self.nick) {
-///                 entries.key().push(&computed0).push_desc(&self.nick);
+///                 __entries.key().push(&__computed0).push_desc(&self.nick);
 ///             }
 ///         },
 ///         _ => {}
@@ -176,8 +176,8 @@ fn entries(cx: &Context<'_>) -> TokenStream {
     let (index, entries, choice) = if cx.table.indexes.is_empty() {
         (mixed!(_), mixed!(_), TokenStream::new())
     } else {
-        let choice = mixed!(match index { #(#arms)* _ => {} });
-        (mixed!(index), mixed!(entries), choice)
+        let choice = mixed!(match __index { #(#arms)* _ => {} });
+        (mixed!(__index), mixed!(__entries), choice)
     };
     mixed! {
         fn entries(
@@ -213,14 +213,14 @@ fn entries_of(index: &Index) -> TokenStream {
             .map(|(_, value)| mixed!(_index_table::Key::is_present(#value)))
             .collect::<Vec<_>>()
     };
-    let mut keys = when(&present(true), mixed!(entries.key() #(#pushes)*;));
+    let mut keys = when(&present(true), mixed!(__entries.key() #(#pushes)*;));
     if let Some(collection) =
         index.parts.iter().find(|part| part.is_each()).and_then(KeyPart::field)
     {
         let collection = value(collection);
-        keys = mixed!(for element in _index_table::Each::elements(#collection) { #keys });
+        keys = mixed!(for __element in _index_table::Each::elements(#collection) { #keys });
     }
-    let entries = when(&present(false), mixed!(#(entries.include(#included)?;)* #keys));
+    let entries = when(&present(false), mixed!(#(__entries.include(#included)?;)* #keys));
     let computed = index.parts.iter().enumerate().filter_map(|(at, part)| computed(part, at));
     let filter = index.conditions.filter.as_ref().map(call);
     let entries = when(filter.as_slice(), mixed!(#(#computed)* #entries));
@@ -236,24 +236,24 @@ fn when(conditions: &[TokenStream], statements: TokenStream) -> TokenStream {
 }
 
 /// Expands to what is pushed for the part at this place of a key: `&self.town`, `element`,
-/// `&computed0`.
+/// `&__computed0`.
 fn pushed(part: &KeyPart, place: usize) -> TokenStream {
     let span = at(part.key_type().span());
     match part {
         KeyPart::Plain(field) | KeyPart::Desc(field) => value(field),
-        KeyPart::Each(field, _) => quote_spanned!(at(field.ty.span())=> element),
+        KeyPart::Each(field, _) => quote_spanned!(at(field.ty.span())=> __element),
         KeyPart::Computed(_) => {
-            let local = format_ident!("computed{place}", span = span);
+            let local = format_ident!("__computed{place}", span = span);
             quote_spanned!(span=> &#local)
         }
     }
 }
 
-/// Expands to `let computed0: String = self.initials();`, at the places of the type and of the
+/// Expands to `let __computed0: String = self.initials();`, at the places of the type and of the
 /// method: if they don't match, that is reported there.
 fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
     let KeyPart::Computed(method) = part else { return None };
-    let local = format_ident!("computed{place}", span = Span::mixed_site());
+    let local = format_ident!("__computed{place}", span = Span::mixed_site());
     let (ty, call) = (method.ty.written(), call(&method.ident));
     Some(mixed!(let #local: #ty = #call;))
 }

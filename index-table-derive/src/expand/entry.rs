@@ -62,7 +62,7 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
 /// impl<'txn> _index_table::IndexEntry<'txn> for CustomerByTown<'txn> {
 ///     type Row = Customer;
 ///     const SOURCE: _index_table::Source = _index_table::Source::Index(0);
-///     fn decode(mut entry: _index_table::EntryReader<'txn>) -> … { … }
+///     fn decode(mut __entry: _index_table::EntryReader<'txn>) -> … { … }
 /// }
 /// ```
 pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
@@ -80,7 +80,7 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
             const SOURCE: _index_table::Source = _index_table::Source::Index(#position);
 
             fn decode(
-                mut entry: _index_table::EntryReader<#txn>,
+                mut __entry: _index_table::EntryReader<#txn>,
             ) -> _index_table::Result<Self, _index_table::DecodeError> {
                 #decode
             }
@@ -91,17 +91,17 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
 /// Expands to what is passed over and then to the literal:
 ///
 /// ```text
-/// entry.skip_key::<String>()?;
-/// _index_table::Ok(Self { town: entry.key::<String>()?, id: entry.primary_key::<u64>()? })
+/// __entry.skip_key::<String>()?;
+/// _index_table::Ok(Self { town: __entry.key::<String>()?, id: __entry.primary_key::<u64>()? })
 /// ```
 ///
 /// or, where something is passed over between two fields, to statements all the way:
 ///
 /// ```text
-/// let field0 = entry.key::<String>()?;
-/// entry.skip_primary_key::<String>()?;
-/// let field1 = entry.primary_key::<String>()?;
-/// _index_table::Ok(Self { genre: field0, title: field1 })
+/// let __field0 = __entry.key::<String>()?;
+/// __entry.skip_primary_key::<String>()?;
+/// let __field1 = __entry.primary_key::<String>()?;
+/// _index_table::Ok(Self { genre: __field0, title: __field1 })
 /// ```
 fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
     let steps = &index.entry.steps;
@@ -116,7 +116,7 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
             Step::Keep(ident, source) => {
                 let read = read(cx, source);
                 if bind {
-                    let local = format_ident!("field{}", fields.len(), span = Span::mixed_site());
+                    let local = format_ident!("__field{}", fields.len(), span = Span::mixed_site());
                     statements.push(mixed!(let #local = #read;));
                     fields.push(mixed!(#ident: #local));
                 } else {
@@ -125,11 +125,11 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
             }
             Step::SkipKey(part) => {
                 let ty = key_type(cx, part);
-                statements.push(mixed!(entry.skip_key::<#ty>()?;));
+                statements.push(mixed!(__entry.skip_key::<#ty>()?;));
             }
             Step::SkipPrimaryKey(field) => {
                 let ty = field.ty.tokens(&cx.short);
-                statements.push(mixed!(entry.skip_primary_key::<#ty>()?;));
+                statements.push(mixed!(__entry.skip_primary_key::<#ty>()?;));
             }
         }
     }
@@ -139,7 +139,7 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to `entry.key::<String>()?` and its like.
+/// Expands to `__entry.key::<String>()?` and its like.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
     let (reader, span, ty) = match source {
         Source::Key(part) => (mixed!(key), part.key_type().span(), key_type(cx, part)),
@@ -153,5 +153,5 @@ fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
             (mixed!(field), field.ty.span(), field.ty.carried(&cx.short, &cx.txn))
         }
     };
-    quote_spanned!(at(span)=> entry.#reader::<#ty>()?)
+    quote_spanned!(at(span)=> __entry.#reader::<#ty>()?)
 }

@@ -1,8 +1,10 @@
 //! The model to tokens. Nothing is decided here: what is in the model can be generated.
 //!
 //! Identifiers of our own have the span `mixed_site`, so that a field called `txn` is not mistaken
-//! for the transaction. What a user may look up has the span of the user's token that it stands
-//! for.
+//! for the transaction. That does not keep a constant or a unit struct of the user's out of a
+//! pattern, so the variables of trait implementations begin with `__`. The parameters of the
+//! repository's methods don't: they are read in its documentation. What a user may look up has the
+//! span of the user's token that it stands for.
 
 /// Like [`quote!`](quote::quote), with local names that no field's name can meet.
 macro_rules! mixed {

@@ -177,7 +177,7 @@ impl<'a> KeyParts<'_, 'a> {
         let Some(declared) = self.resolve(word, late) else { return };
         if types::has_no_encoding(declared.ty) {
             // A field of the primary key has been reported where it is declared.
-            if !declared.primary_key {
+            if declared.primary_key.is_none() {
                 let advice = if types::is_collection_of_keys(declared.ty) {
                     format!("; `each({word})` makes an entry for each of its elements")
                 } else {
@@ -185,7 +185,7 @@ impl<'a> KeyParts<'_, 'a> {
                 };
                 let message = format!(
                     "{}{advice}",
-                    no_encoding(&declared.field.name, &declared.field.declared)
+                    no_encoding(&declared.field.name, &declared.field.declared, declared.ty)
                 );
                 self.scope.errors.error(word.span(), message);
             }
@@ -254,7 +254,7 @@ impl<'a> KeyParts<'_, 'a> {
             self.sound = false;
             return;
         }
-        let element = Rc::new(DataType::element_of(declared.ty));
+        let element = Rc::new(DataType::element_of(&types::named(declared.ty, self.scope.row)));
         self.push(word, KeyPart::Each(Rc::clone(&declared.field), element));
     }
 

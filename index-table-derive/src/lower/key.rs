@@ -91,7 +91,8 @@ fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
         };
         if types::has_no_encoding(&field.ty) {
             let name = field.ident.as_ref().map_or(position.to_string(), names::plain);
-            errors.error_on(&field.ty, super::no_encoding(&name, &types::text(&field.ty)));
+            errors
+                .error_on(&field.ty, super::no_encoding(&name, &types::text(&field.ty), &field.ty));
             return None;
         }
         Some(KeyMember { member, marker, ty: DataType::of(&field.ty) })

@@ -11,6 +11,7 @@ mod serde;
 
 use std::rc::Rc;
 
+use proc_macro2::Span;
 use syn::{Data, DeriveInput, Fields, Ident, Path, Type, parse_quote};
 
 use crate::attr::serde::SerdeKey;
@@ -19,7 +20,7 @@ use crate::attr::{self, StructAttrs};
 use crate::diagnostics::Diagnostics;
 use crate::model::{Field, Table};
 use crate::names::{self, Types};
-use crate::types::{self, DataType};
+use crate::types::{self, DataType, LONGEST_ARRAY};
 
 /// What can be generated.
 pub(crate) enum Lowered {
@@ -37,11 +38,16 @@ pub(crate) struct Inert {
 /// The on-disk name of a table or an index is at most this long, in bytes.
 const LONGEST_NAME: usize = 100;
 
+/// A primary key has at most this many fields: they are a tuple, and the standard library's traits
+/// are implemented for tuples of up to so many.
+const LONGEST_PRIMARY_KEY: usize = 12;
+
 /// A field as the rules see it: with its attributes and where they are.
 struct Declared<'a> {
     field: Rc<Field>,
     ty: &'a Type,
-    primary_key: bool,
+    /// Where `#[primary_key]` is written.
+    primary_key: Option<Span>,
     serde: Vec<SerdeKey>,
 }
 
@@ -131,7 +137,7 @@ fn declared_fields<'a>(input: &'a DeriveInput, errors: &Diagnostics) -> Option<V
         Data::Struct(data) => match &data.fields {
             Fields::Named(fields) => {
                 let declared: Vec<_> =
-                    fields.named.iter().filter_map(|field| declare(field, errors)).collect();
+                    fields.named.iter().filter_map(|field| declare(row, field, errors)).collect();
                 return (!generic).then_some(declared);
             }
             Fields::Unnamed(_) => "its fields are known by their names, so not for a tuple struct",
@@ -147,15 +153,15 @@ fn declared_fields<'a>(input: &'a DeriveInput, errors: &Diagnostics) -> Option<V
     None
 }
 
-fn declare<'a>(field: &'a syn::Field, errors: &Diagnostics) -> Option<Declared<'a>> {
+fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Option<Declared<'a>> {
     let attributes = attr::on_field(field, errors);
     let ident = field.ident.clone()?;
     Some(Declared {
         field: Rc::new(Field {
             name: names::plain(&ident),
             ident,
-            ty: DataType::of(&field.ty),
-            declared: types::text(&field.ty),
+            ty: DataType::of(&types::named(&field.ty, row)),
+            declared: types::declared(&field.ty),
         }),
         ty: &field.ty,
         primary_key: attributes.primary_key,
@@ -214,7 +220,7 @@ fn version(table: &TableAttr, errors: &Diagnostics) -> u32 {
 
 /// The fields of the primary key; the first field that could be one if there is a mistake.
 fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Vec<Rc<Field>> {
-    let marked: Vec<_> = fields.iter().filter(|declared| declared.primary_key).collect();
+    let marked: Vec<_> = fields.iter().filter(|declared| declared.primary_key.is_some()).collect();
     if marked.is_empty() {
         errors.error(
             row.span(),
@@ -222,24 +228,45 @@ fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Ve
              `#[primary_key]`, or several for a composite key",
         );
     }
+    if let Some(span) = marked.get(LONGEST_PRIMARY_KEY).and_then(|declared| declared.primary_key) {
+        errors.error(
+            span,
+            format!("this field is one too many: a primary key has at most {LONGEST_PRIMARY_KEY}"),
+        );
+    }
     for declared in &marked {
         if types::has_no_encoding(declared.ty) {
-            let Field { name, declared: ty, .. } = &*declared.field;
-            errors.error_on(declared.ty, no_encoding(name, ty));
+            errors.error_on(
+                declared.ty,
+                no_encoding(&declared.field.name, &declared.field.declared, declared.ty),
+            );
         }
     }
     let (usable, unusable): (Vec<_>, Vec<_>) =
         marked.into_iter().partition(|declared| !types::has_no_encoding(declared.ty));
     if !usable.is_empty() && unusable.is_empty() {
-        return usable.into_iter().map(|declared| Rc::clone(&declared.field)).collect();
+        return usable
+            .into_iter()
+            .take(LONGEST_PRIMARY_KEY)
+            .map(|declared| Rc::clone(&declared.field))
+            .collect();
     }
     let stand_in = fields.iter().find(|declared| !types::has_no_encoding(declared.ty));
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
 }
 
-fn no_encoding(name: &str, ty: &str) -> String {
-    format!("`{name}` is of type `{}`, which has no key encoding; {KEY_TYPES}", types::shown(ty))
+/// Why a field of this name and type, which is `text` as it is shown, can't be in a key.
+fn no_encoding(name: &str, text: &str, ty: &Type) -> String {
+    let long = types::is_long_array(ty);
+    let ty = types::shown(text);
+    if long {
+        return format!(
+            "`{name}` is of type `{ty}`, and an array in a key has up to {LONGEST_ARRAY} bytes; \
+             use `Vec<u8>`"
+        );
+    }
+    format!("`{name}` is of type `{ty}`, which has no key encoding; {KEY_TYPES}")
 }
 
 const KEY_TYPES: &str = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, \
-                         `[u8; N]`, and `Option`s and tuples of these";
+                         `[u8; N]` up to 32, and `Option`s and tuples of these";

@@ -32,7 +32,8 @@ pub(super) fn check(
     for declared in fields {
         let field = &declared.field;
         let needed = Need {
-            in_key: declared.primary_key || drafts.iter().any(|draft| has_in_key(draft, field)),
+            in_key: declared.primary_key.is_some()
+                || drafts.iter().any(|draft| has_in_key(draft, field)),
             carried: full.is_some() || drafts.iter().any(|draft| includes(draft, field)),
             asking: asking.as_deref(),
         };
@@ -103,6 +104,12 @@ fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -
             }
             "skip_deserializing" if !has("skip_serializing") => {
                 report(key, "what is written has to be read; use `skip`", errors);
+            }
+            "with" | "serialize_with" | "deserialize_with" if need.in_key => {
+                let reason = "a key has the value that the struct has, and serde could \
+                              store another one in the row";
+                report(key, reason, errors);
+                carriable = false;
             }
             "with" | "serialize_with" | "deserialize_with" if need.carried => {
                 let reason = "an entry reads its fields one by one, by their types; carrying a \

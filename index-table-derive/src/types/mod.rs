@@ -7,6 +7,8 @@
 //! The traits are named at the place of the field's type, so that a type without them is reported
 //! there.
 
+mod declared;
+mod self_type;
 mod spelling;
 
 use proc_macro2::{Span, TokenStream};
@@ -14,9 +16,11 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Lifetime, Type};
 
+pub(crate) use self::declared::declared;
+pub(crate) use self::self_type::named;
 pub(crate) use self::spelling::{
-    Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys, is_no_collection,
-    shown, text,
+    LONGEST_ARRAY, Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys,
+    is_long_array, is_no_collection, shown, text,
 };
 use self::spelling::{
     Standard, element, is_option, is_scalar, is_str, is_u8, only, peel, standard,

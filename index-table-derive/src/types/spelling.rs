@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{GenericArgument, PathArguments, Type};
+use syn::{Expr, ExprLit, GenericArgument, Lit, PathArguments, Type};
 
 /// The standard types that mean something here, and the module that each lives in.
 const STANDARD: &[(&str, &str)] = &[
@@ -152,7 +152,7 @@ pub(super) fn element(collection: &Type) -> Option<&Type> {
 
 /// Whether `each` on a field of this type is likely to be what was meant.
 pub(crate) fn is_collection_of_keys(ty: &Type) -> bool {
-    element(ty).is_some_and(|element| !has_no_encoding(element))
+    !is_long_array(ty) && element(ty).is_some_and(|element| !has_no_encoding(element))
 }
 
 /// Whether the elements of this collection certainly have no key encoding.
@@ -170,6 +170,22 @@ pub(crate) fn is_no_collection(ty: &Type) -> bool {
     }
 }
 
+/// The most bytes that an array in a key has: serde knows no longer ones.
+pub(crate) const LONGEST_ARRAY: usize = 32;
+
+/// Whether this is certainly an array of more bytes than that.
+pub(crate) fn is_long_array(ty: &Type) -> bool {
+    match peel(ty) {
+        Type::Array(array) if is_u8(&array.elem) => match &array.len {
+            Expr::Lit(ExprLit { lit: Lit::Int(len), .. }) => {
+                len.base10_parse::<usize>().is_ok_and(|len| len > LONGEST_ARRAY)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Whether a field of this type certainly has no key encoding. Where this is in doubt, the bound on
 /// the trait reports it.
 pub(crate) fn has_no_encoding(ty: &Type) -> bool {
@@ -182,6 +198,7 @@ pub(crate) fn has_no_encoding(ty: &Type) -> bool {
         | Type::ImplTrait(_)
         | Type::Infer(_)
         | Type::Never(_) => true,
+        Type::Array(_) => is_long_array(ty),
         Type::Path(_) => standard(ty).is_some_and(|Standard { name, arguments }| match name {
             "VecDeque" | "BTreeSet" | "BTreeMap" | "HashSet" | "HashMap" => true,
             // An unknown name could be an alias of `u8`.
@@ -196,8 +213,6 @@ pub(crate) fn has_no_encoding(ty: &Type) -> bool {
 }
 
 /// The tokens of a type or a path as text, with spaces only between words.
-///
-/// This is kept as the declaration of a field, so it must not depend on how the source is laid out.
 pub(crate) fn text(tokens: impl ToTokens) -> String {
     let mut text = String::new();
     write(tokens.to_token_stream(), &mut text);
@@ -256,10 +271,20 @@ mod tests {
 
     #[test]
     fn only_what_is_certain_is_refused() {
-        for refused in ["&'static str", "fn()", "HashMap<u8, u8>", "Vec<String>", "dyn Any"] {
+        for refused in
+            ["&'static str", "fn()", "HashMap<u8, u8>", "Vec<String>", "dyn Any", "[u8; 33]"]
+        {
             assert!(has_no_encoding(&parse(refused)), "{refused}");
         }
-        for allowed in ["Vec<u8>", "Vec<Byte>", "Kind", "my::HashMap<u8>", "(u8, String)"] {
+        for allowed in [
+            "Vec<u8>",
+            "Vec<Byte>",
+            "Kind",
+            "my::HashMap<u8>",
+            "(u8, String)",
+            "[u8; 32]",
+            "[u8; N]",
+        ] {
             assert!(!has_no_encoding(&parse(allowed)), "{allowed}");
         }
         for refused in ["String", "u8", "(u8, u8)", "fn()"] {

@@ -68,7 +68,7 @@ pub const MAX_KEY_LEN: usize = 511;
 /// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (of
 /// the sizes that serde knows: up to 32), `NonZero` integers, `Duration`, `SystemTime`, IP
 /// addresses, `Box<str>`, `Arc<str>`, `Cow<'static, str>`, types of other crates behind features,
-/// what has `#[derive(IndexKey)]`, `Option` of these and tuples of up to eight of these.
+/// what has `#[derive(IndexKey)]`, `Option` of these and tuples of up to twelve of these.
 pub trait Key: Sized {
     /// The form in which a query takes the value: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;

@@ -1,0 +1,123 @@
+//! A field's type as the catalog keeps it.
+
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    AngleBracketedGenericArguments, ParenthesizedGenericArguments, Path, Type, TypeFnPtr, TypeTuple,
+};
+
+use super::spelling::{peel, standard, text};
+
+/// The text of a type, the same for each way to write it that a macro can see through: a file must
+/// not be refused because the source was laid out anew.
+pub(crate) fn declared(ty: &Type) -> String {
+    let mut ty = ty.clone();
+    Plain.visit_type_mut(&mut ty);
+    text(ty)
+}
+
+/// Takes away what does not change which type is meant.
+struct Plain;
+
+impl VisitMut for Plain {
+    /// `(u32)` is `u32`, and `std::string::String` is `String`.
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        *ty = peel(ty).clone();
+        if standard(ty).is_some()
+            && let Type::Path(path) = ty
+            && let Some(last) = path.path.segments.last()
+        {
+            path.path = Path::from(last.clone());
+        }
+        visit_mut::visit_type_mut(self, ty);
+    }
+
+    /// `(u8, u16,)` is `(u8, u16)`, but `(u8,)` is no `(u8)`.
+    fn visit_type_tuple_mut(&mut self, tuple: &mut TypeTuple) {
+        if tuple.elems.len() > 1 {
+            tuple.elems.pop_punct();
+        }
+        visit_mut::visit_type_tuple_mut(self, tuple);
+    }
+
+    /// `Vec::<u8,>` is `Vec<u8>`.
+    fn visit_angle_bracketed_generic_arguments_mut(
+        &mut self,
+        arguments: &mut AngleBracketedGenericArguments,
+    ) {
+        arguments.colon2_token = None;
+        arguments.args.pop_punct();
+        visit_mut::visit_angle_bracketed_generic_arguments_mut(self, arguments);
+    }
+
+    /// `Fn(u8,)` is `Fn(u8)`.
+    fn visit_parenthesized_generic_arguments_mut(
+        &mut self,
+        arguments: &mut ParenthesizedGenericArguments,
+    ) {
+        arguments.inputs.pop_punct();
+        visit_mut::visit_parenthesized_generic_arguments_mut(self, arguments);
+    }
+
+    /// `fn(u8,)` is `fn(u8)`.
+    fn visit_type_fn_ptr_mut(&mut self, pointer: &mut TypeFnPtr) {
+        pointer.inputs.pop_punct();
+        visit_mut::visit_type_fn_ptr_mut(self, pointer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::declared;
+
+    #[track_caller]
+    fn same(spellings: &[&str], text: &str) {
+        for spelling in spellings {
+            let ty = syn::parse_str(spelling).expect("it is a type");
+            assert_eq!(declared(&ty), text, "{spelling}");
+        }
+    }
+
+    #[test]
+    fn a_trailing_comma_does_not_count() {
+        same(&["HashMap<String, u8,>", "HashMap< String,u8 >"], "HashMap<String,u8>");
+        same(&["(u8, (u16, u32,),)", "(u8,(u16,u32))"], "(u8,(u16,u32))");
+        same(&["PhantomData<fn(u8,) -> u8,>"], "PhantomData<fn(u8)->u8>");
+        same(&["Box<dyn Fn(u8,)>"], "Box<dyn Fn(u8)>");
+    }
+
+    #[test]
+    fn a_tuple_of_one_element_keeps_its_comma() {
+        same(&["(u8,)", "( u8 , )", "((u8),)"], "(u8,)");
+        same(&["(u8)", "((u8))", "u8"], "u8");
+        same(&["()"], "()");
+    }
+
+    #[test]
+    fn parentheses_around_one_type_do_not_count() {
+        same(&["(Option<(u32)>)", "Option<u32>"], "Option<u32>");
+        same(&["[(u8); 4]", "[u8; 4]"], "[u8;4]");
+    }
+
+    #[test]
+    fn standard_types_are_called_by_their_names() {
+        same(
+            &["String", "std::string::String", "::std::string::String", "alloc::string::String"],
+            "String",
+        );
+        same(
+            &["std::vec::Vec<core::option::Option<(std::primitive::u8)>>", "Vec::<Option<u8>>"],
+            "Vec<Option<u8>>",
+        );
+        same(
+            &["::std::collections::HashMap<std::string::String, u8, my::Hasher>"],
+            "HashMap<String,u8,my::Hasher>",
+        );
+    }
+
+    #[test]
+    fn other_paths_stay() {
+        for path in ["my::String", "std::time::Duration", "Self", "::other::vec::Vec<u8>"] {
+            same(&[path], path);
+        }
+    }
+}

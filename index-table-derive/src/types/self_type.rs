@@ -1,0 +1,55 @@
+//! `Self` in the types of fields.
+
+use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use quote::ToTokens as _;
+use syn::Type;
+
+/// The type with the struct's name for `Self`, so that it means the same where it is repeated: in
+/// entries and implementations.
+pub(crate) fn named(ty: &Type, row: &Ident) -> Type {
+    // What was a type stays one.
+    syn::parse2(renamed(ty.to_token_stream(), row)).unwrap_or_else(|_| ty.clone())
+}
+
+fn renamed(tokens: TokenStream, row: &Ident) -> TokenStream {
+    let rename = |token| match token {
+        TokenTree::Ident(ident) if ident == "Self" => {
+            let mut row = row.clone();
+            row.set_span(row.span().located_at(ident.span()));
+            TokenTree::Ident(row)
+        }
+        TokenTree::Group(group) => {
+            let mut inner = Group::new(group.delimiter(), renamed(group.stream(), row));
+            inner.set_span(group.span());
+            TokenTree::Group(inner)
+        }
+        other => other,
+    };
+    tokens.into_iter().map(rename).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::{Ident, Span};
+
+    use super::named;
+    use crate::types::text;
+
+    #[test]
+    fn the_struct_is_called_by_its_name_everywhere() {
+        let row = Ident::new("Node", Span::call_site());
+        for (written, meant) in [
+            ("Vec<Self>", "Vec<Node>"),
+            ("[u8; Self::LEN]", "[u8;Node::LEN]"),
+            (
+                "(Option<Box<Self>>, <Self as Trait>::Item)",
+                "(Option<Box<Node>>,<Node as Trait>::Item)",
+            ),
+            ("[u8; { Self::LEN + 1 }]", "[u8;{Node::LEN+1}]"),
+            ("Selfish", "Selfish"),
+        ] {
+            let ty = syn::parse_str(written).expect("it is a type");
+            assert_eq!(text(named(&ty, &row)), meant);
+        }
+    }
+}

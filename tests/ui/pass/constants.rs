@@ -1,0 +1,29 @@
+//! Constants, statics and unit structs whose names are those of the generated code's own variables.
+#![deny(warnings)]
+#![allow(dead_code, non_upper_case_globals, non_camel_case_types)]
+
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+const key: u8 = 0;
+const index: usize = 0;
+static entries: u8 = 0;
+static entry: u8 = 0;
+struct element;
+struct field0;
+const field1: u8 = 0;
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(year, genre, include = [phone])]
+#[index(each(cast), strategy = "full")]
+struct Film {
+    #[primary_key]
+    genre: String,
+    #[primary_key]
+    title: String,
+    year: u16,
+    phone: String,
+    cast: Vec<String>,
+}
+
+fn main() {}
