@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+pub mod guide;
+
 /// Makes a newtype, an enum without fields or a struct of keys a key.
 pub use index_table_derive::IndexKey;
 /// Generates the repository of a struct; see the [attributes](crate#attributes).

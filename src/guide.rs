@@ -1,0 +1,29 @@
+//! The guide: what to declare, what it costs, and how the answers are used. Its examples are tests.
+
+/// Which index for which question.
+#[doc = include_str!("guide/modelling.md")]
+pub mod modelling {}
+
+/// What an entry carries, and what that costs.
+#[doc = include_str!("guide/strategies.md")]
+pub mod strategies {}
+
+/// Keys of several fields, and of several values.
+#[doc = include_str!("guide/keys.md")]
+pub mod keys {}
+
+/// Long answers, a page at a time.
+#[doc = include_str!("guide/pagination.md")]
+pub mod pagination {}
+
+/// Newtypes, enums, types of other crates, and numbers from the table.
+#[doc = include_str!("guide/own_keys.md")]
+pub mod own_keys {}
+
+/// What a commit and an error leave behind, and what opening a table does.
+#[doc = include_str!("guide/transactions.md")]
+pub mod transactions {}
+
+/// Where an index costs more than it saves.
+#[doc = include_str!("guide/what_not_to_index.md")]
+pub mod what_not_to_index {}
