@@ -124,3 +124,33 @@ fn serde_takes_it_as_text() -> std::result::Result<(), Box<dyn std::error::Error
     assert!(serde_json::from_str::<Cursor>("\"zz\"").is_err());
     Ok(())
 }
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(code, unique)]
+struct Coded {
+    #[primary_key]
+    id: u32,
+    code: u32,
+}
+
+/// In a unique index a place is the key's, whichever row has it by then.
+#[test]
+fn a_row_that_moves_between_pages_is_not_repeated()
+-> std::result::Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    for store in [Store::open(dir.path())?, Store::in_memory()] {
+        let coded = CodedRepository::open(&store)?;
+        let mut txn = store.write()?;
+        (1..=5).try_for_each(|id| coded.insert(&mut txn, &Coded { id, code: id }))?;
+        let forward = coded.by_code(&txn).page(2)?.next.ok_or("there is more")?;
+        let backward = coded.by_code(&txn).rev().page(2)?.next.ok_or("there is more")?;
+        coded.update(&mut txn, 2, |row| row.id = 90)?;
+        coded.update(&mut txn, 4, |row| row.id = 0)?;
+        let codes = |scan: Scan<'_, CodedByCode>| {
+            scan.rows().map(|row| row.map(|row| row.code)).collect::<Result<Vec<_>>>()
+        };
+        assert_eq!(codes(coded.by_code(&txn).after(&forward))?, [3, 4, 5]);
+        assert_eq!(codes(coded.by_code(&txn).rev().after(&backward))?, [3, 2, 1]);
+    }
+    Ok(())
+}

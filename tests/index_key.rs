@@ -122,3 +122,57 @@ fn primary_keys_are_compared_alike() -> TestResult {
     refused(key_first::open(&store(dir.path())?), "Scan=2");
     Ok(())
 }
+
+/// A newtype of an `Option` is absent when its inside is.
+mod absent {
+    use std::collections::BTreeSet;
+
+    use index_table::{IndexKey, IndexTable, Store};
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IndexKey)]
+    struct Nick(Option<String>);
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexKey)]
+    struct Nested(Nick);
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+    #[index(nick, unique, sparse)]
+    #[index(desc(nick), sparse, name = "down")]
+    #[index(nested, sparse)]
+    #[index(each(others), sparse)]
+    #[index(computed(first: Nick), sparse)]
+    struct Person {
+        #[primary_key]
+        id: u32,
+        nick: Nick,
+        nested: Nested,
+        others: BTreeSet<Nick>,
+    }
+
+    impl Person {
+        fn first(&self) -> Nick {
+            self.nick.clone()
+        }
+    }
+
+    #[test]
+    fn a_newtype_of_an_option_can_be_sparse() -> Result<(), Box<dyn std::error::Error>> {
+        let store = Store::in_memory();
+        let people = PersonRepository::open(&store)?;
+        let mut txn = store.write()?;
+        for (id, nick) in [(1, None), (2, None), (3, Some("Al")), (4, None)] {
+            let nick = Nick(nick.map(str::to_owned));
+            let others = [Nick(None), nick.clone()].into();
+            let nested = Nested(nick.clone());
+            people.insert(&mut txn, &Person { id, nick, nested, others })?;
+        }
+        assert_eq!(people.by_nick(&txn).keys().collect::<Result<Vec<_>, _>>()?, [3]);
+        assert_eq!(people.by_down(&txn).count()?, 1);
+        assert_eq!(people.by_nested(&txn).count()?, 1);
+        assert_eq!(people.by_others(&txn).count()?, 1);
+        assert_eq!(people.by_first(&txn).count()?, 1);
+        Ok(())
+    }
+}

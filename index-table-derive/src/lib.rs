@@ -112,8 +112,8 @@ use crate::lower::key::LoweredKey;
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String`, `Box<str>`, `Arc<str>` or `Cow<str>` |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
-/// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it |
-/// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the largest |
+/// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |
+/// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the greatest (for a `desc` field the other way round) |
 ///
 /// The primary key has the `find_by_…` and `distinct_…` methods too. Where several keys begin with
 /// the same fields, the methods for these ask the one that has no further fields, then one that is

@@ -225,7 +225,7 @@ fn answers(position: usize, prefix: &Prefix, owners: &[Owner]) -> bool {
 }
 
 /// The longest tuple that is a key in the runtime.
-const LONGEST_TUPLE: usize = 8;
+const LONGEST_TUPLE: usize = 12;
 
 struct Methods<'a> {
     queries: Vec<Query>,

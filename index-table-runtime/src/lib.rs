@@ -31,7 +31,7 @@ mod txn;
 
 pub use error::{Error, Result};
 pub use get_many::GetMany;
-pub use key::MAX_KEY_LEN;
+pub use key::{Desc, MAX_KEY_LEN};
 pub use scan::{
     Combined, CombinedKeys, CombinedRows, Cursor, Distinct, DistinctCounts, DistinctValues,
     Entries, FactOrderRows, Keys, Page, Rows, Scan,

@@ -77,6 +77,18 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
         let ty = ty.tokens(&short);
         mixed!(#member: <#ty as _index_table::Key>::decode_owned(reader)?)
     });
+    // A newtype is absent when its inside is.
+    let present = match members {
+        [KeyMember { member, ty, .. }] => {
+            let ty = ty.tokens(&short);
+            mixed! {
+                fn is_present(&self) -> bool {
+                    <#ty as _index_table::Key>::is_present(&self.#member)
+                }
+            }
+        }
+        _ => TokenStream::new(),
+    };
     let sequence = match members {
         [one] => sequence(key, one),
         _ => TokenStream::new(),
@@ -99,6 +111,8 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
             fn arg(&self) -> &Self {
                 self
             }
+
+            #present
 
             fn encode(value: &Self, out: &mut _index_table::KeyBuf) {
                 out #(#pushes)*;

@@ -269,4 +269,5 @@ fn no_encoding(name: &str, text: &str, ty: &Type) -> String {
 }
 
 const KEY_TYPES: &str = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, \
-                         `[u8; N]` up to 32, and `Option`s and tuples of these";
+                         `[u8; N]` up to 32, times, IP addresses, types with \
+                         `#[derive(IndexKey)]`, and `Option`s and tuples of these";

@@ -9,7 +9,7 @@ use super::{Each, Key};
 #[diagnostic::on_unimplemented(
     message = "the field `{Field}` can't be part of a key: its type `{Self}` has no key encoding",
     label = "has no key encoding",
-    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` up to 32, and `Option`s and tuples of up to 12 of these",
+    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` up to 32, times, IP addresses, types with `#[derive(IndexKey)]`, and `Option`s and tuples of up to 12 of these",
     note = "for a type of your own, a newtype, an enum without fields or a struct of keys, put `#[derive(IndexKey)]` on it; types of other crates may need a feature of `index-table`"
 )]
 pub trait KeyOf<Field> {}
@@ -32,7 +32,7 @@ impl<C: Each, Field> EachOf<Field> for C {}
 #[diagnostic::on_unimplemented(
     message = "`computed({Method}: …)` can't be part of a key: `{Self}` has no key encoding",
     label = "has no key encoding",
-    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]`, and `Option`s and tuples of these"
+    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` up to 32, times, IP addresses, types with `#[derive(IndexKey)]`, and `Option`s and tuples of up to 12 of these"
 )]
 pub trait ComputedOf<Method> {}
 

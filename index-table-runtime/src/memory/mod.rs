@@ -13,6 +13,7 @@ use std::{
 use crate::{
     engine::{Count, RawEntry, Read, Write},
     error::Result,
+    key::successor,
     maintain::{Change, Sink},
     scan::{Bounds, Query},
     schema::{IndexSchema, Source, TableSchema},
@@ -142,23 +143,28 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
-        let at = position.map(|position| position.bytes());
-        let from_place = |at| if inclusive { Bound::Included(at) } else { Bound::Excluded(at) };
+        let unique = self.tables.schema.index(source).is_some_and(|index| index.unique);
+        // The place is before all that it comes before, forward, and behind it in reverse. In a
+        // unique index it is the key's, whichever row has that.
+        let place = position.map(|position| {
+            let bytes = if unique { position.key } else { position.bytes() };
+            if inclusive == reverse { behind(bytes, unique) } else { Bound::Included(bytes) }
+        });
         let range = self.map(source).map(|map| {
-            let from = match &at {
-                Some(at) if !reverse => from_place(at.as_slice()),
-                _ => Bound::Included(bounds.start()),
-            };
             // A range whose ends are the wrong way round would panic, so only one is given.
             if reverse {
-                let end = bounds.end();
-                let to = match (&at, &end) {
-                    (Some(at), _) => from_place(at.as_slice()),
-                    (None, Some(end)) => Bound::Excluded(end.as_slice()),
-                    (None, None) => Bound::Unbounded,
+                let end = place.or_else(|| bounds.end().map(Bound::Included));
+                let to = match &end {
+                    Some(Bound::Included(end)) => Bound::Excluded(end.as_slice()),
+                    _ => Bound::Unbounded,
                 };
                 map.range::<[u8], _>((Bound::Unbounded, to))
             } else {
+                let from = match &place {
+                    Some(Bound::Included(from)) => Bound::Included(from.as_slice()),
+                    Some(_) => return btree_map::Range::default(),
+                    None => Bound::Included(bounds.start()),
+                };
                 map.range::<[u8], _>((from, Bound::Unbounded))
             }
         });
@@ -171,6 +177,16 @@ impl<'t> Read<'t> for Reader<'t> {
             self.scan(query)?.take(limit).try_fold(0, |count, entry| entry.map(|_| count + 1))?;
         Ok(Count { found, seeks: 1, steps: found })
     }
+}
+
+/// The first place behind an entry, or behind all that begins with a key; unbounded: there is
+/// none.
+fn behind(mut bytes: Vec<u8>, all_of_key: bool) -> Bound<Vec<u8>> {
+    if all_of_key {
+        return if successor(&mut bytes) { Bound::Included(bytes) } else { Bound::Unbounded };
+    }
+    bytes.push(0);
+    Bound::Included(bytes)
 }
 
 fn entry<'t>((bytes, (len, data)): (&'t Vec<u8>, &'t (usize, Vec<u8>))) -> RawEntry<'t> {

@@ -17,7 +17,10 @@ use crate::{
 /// [`values`](Distinct::values), [`counts`](Distinct::counts) and [`first`](Distinct::first) run
 /// it. Nothing is read before that, and memory does not grow with the answer.
 ///
-/// `V` is the type of the field, or the tuple of the fields' types.
+/// `V` is the type of the field, or the tuple of the fields' types; for a `desc` field, [`Desc`] of
+/// its type.
+///
+/// [`Desc`]: crate::Desc
 #[must_use = "it does nothing until it is asked for values or counts"]
 pub struct Distinct<'txn, V> {
     reader: Result<Reader<'txn>>,
@@ -39,7 +42,8 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         Self { reader, schema, session, query, value: PhantomData }
     }
 
-    /// From the greatest value to the smallest; a second `rev` turns it round again.
+    /// From the last value in the index's order to the first: from the greatest to the smallest, but
+    /// for a `desc` field. A second `rev` turns it round again.
     pub fn rev(mut self) -> Self {
         self.query.reverse = !self.query.reverse;
         self
@@ -63,7 +67,8 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         DistinctCounts { walk: self.into_walk(), value: PhantomData }
     }
 
-    /// The smallest value; behind [`rev`](Distinct::rev), the greatest.
+    /// The first value in the index's order: the smallest, and behind [`rev`](Distinct::rev) the
+    /// greatest; for a `desc` field the other way round.
     ///
     /// Cost: one seek.
     ///
