@@ -146,11 +146,11 @@ fn a_row_that_moves_between_pages_is_not_repeated()
         let backward = coded.by_code(&txn).rev().page(2)?.next.ok_or("there is more")?;
         coded.update(&mut txn, 2, |row| row.id = 90)?;
         coded.update(&mut txn, 4, |row| row.id = 0)?;
-        let codes = |scan: Scan<'_, CodedByCode>| {
+        let read = |scan: Scan<'_, CodedByCode>| {
             scan.rows().map(|row| row.map(|row| row.code)).collect::<Result<Vec<_>>>()
         };
-        assert_eq!(codes(coded.by_code(&txn).after(&forward))?, [3, 4, 5]);
-        assert_eq!(codes(coded.by_code(&txn).rev().after(&backward))?, [3, 2, 1]);
+        assert_eq!(read(coded.by_code(&txn).after(&forward))?, [3, 4, 5]);
+        assert_eq!(read(coded.by_code(&txn).rev().after(&backward))?, [3, 2, 1]);
     }
     Ok(())
 }
