@@ -227,7 +227,13 @@ impl Index {
                 return self.database.delete(txn, &self.at);
             }
             Layout::Duplicates => return self.database.delete_one_duplicate(txn, key, primary_key),
-            Layout::OneCursor(_) | Layout::TwoSteps(_) => {}
+            Layout::OneCursor(_) => {
+                if self.new_key && self.remove_single(txn, key, primary_key)? {
+                    return Ok(true);
+                }
+                self.new_key = false;
+            }
+            Layout::TwoSteps(_) => {}
         }
         let mut writer = self.find(txn, key, primary_key)?;
         let Self { database, found, packed, .. } = self;
@@ -245,6 +251,38 @@ impl Index {
                 database.put(txn, key, packed)?;
             }
         }
+        Ok(true)
+    }
+
+    /// The first block of a key if the primary key is all there is in it, by a cursor that goes on
+    /// to the block that would have to take its place.
+    fn remove_single(
+        &mut self,
+        txn: &mut RwTxn<'_>,
+        key: &[u8],
+        primary_key: &[u8],
+    ) -> Result<bool> {
+        let Self { database, found, packed, .. } = self;
+        let mut range = database.range_mut(txn, &(Bound::Included(key), Bound::Unbounded))?;
+        match range.next().transpose()? {
+            Some((physical, block)) if physical == key && block == primary_key => {}
+            _ => return Ok(false),
+        }
+        #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+        // SAFETY: nothing borrowed from the database is alive.
+        unsafe {
+            range.del_current()?;
+        }
+        match range.next().transpose()? {
+            Some((physical, block)) if physical.starts_with(key) => {
+                refill(found, physical, &[]);
+                refill(packed, block, &[]);
+            }
+            _ => return Ok(true),
+        }
+        drop(range);
+        database.delete(txn, found)?;
+        database.put(txn, key, packed)?;
         Ok(true)
     }
 

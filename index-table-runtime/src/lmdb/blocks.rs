@@ -126,7 +126,7 @@ pub(super) struct Scratch {
     packed: Vec<u8>,
 }
 
-/// What the next change of an index is likely to meet, from what the last insert met.
+/// What the next change of an index is likely to meet, from what the last one met.
 ///
 /// Most indexes have either hardly any key twice or hardly any key once, and there is a way for
 /// each that saves a descent. Only speed depends on it.
@@ -204,8 +204,11 @@ pub(super) fn remove(
     primary_key: &[u8],
     Scratch { at, found, packed }: &mut Scratch,
 ) -> heed::Result<bool> {
-    if forecast.single_rows() && remove_single(database, txn, key, primary_key, found, packed)? {
-        return Ok(true);
+    if forecast.single_rows() {
+        if remove_single(database, txn, key, primary_key, found, packed)? {
+            return Ok(true);
+        }
+        forecast.learn(false);
     }
     join(at, key, primary_key);
     let mut range =
