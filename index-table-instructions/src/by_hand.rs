@@ -1,0 +1,442 @@
+//! The same tables, in the same bytes, as one would write them with heed for this one struct.
+//!
+//! `docs/FORMAT.md` has the layout. What a program by hand may leave out is left out: it knows its
+//! types, has no catalog, checks no lengths beyond what LMDB does, and its errors name nothing. What
+//! it needs to be correct is there: keys are escaped, text is checked to be UTF-8, unique keys and
+//! primary keys are looked up before anything is written, and only entries that differ are written.
+
+use std::ops::Bound;
+
+use heed::{
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, PutFlags, RwTxn, WithoutTls,
+    types::Bytes,
+};
+use tempfile::TempDir;
+
+use super::{Result, Side};
+use crate::data::Customer;
+
+type Table = Database<'static, Bytes, Bytes>;
+
+/// Bytes of primary keys in one block.
+const BLOCK: usize = 512;
+const VERSION: u8 = 1;
+
+pub(crate) struct ByHand {
+    /// Never closed: the databases borrow from it.
+    env: &'static Env<WithoutTls>,
+    facts: Table,
+    by_town: Table,
+    by_town_last_name: Table,
+    by_last_name: Table,
+    by_email: Table,
+    _directory: TempDir,
+}
+
+/// A row as it is stored. The buffers are used again for the next row.
+#[derive(Default)]
+struct Image {
+    id: [u8; 8],
+    fact: Vec<u8>,
+    town: Vec<u8>,
+    /// Behind it the primary key, as in the next one.
+    town_last_name: Vec<u8>,
+    last_name: Vec<u8>,
+    email: Vec<u8>,
+    phone: Vec<u8>,
+}
+
+impl Image {
+    fn load(&mut self, row: &Customer) -> Result<()> {
+        self.fact.clear();
+        self.fact.push(VERSION);
+        append(row, &mut self.fact)?;
+        self.load_keys(row)
+    }
+
+    fn load_stored(&mut self, row: &Customer, fact: &[u8]) -> Result<()> {
+        refill(&mut self.fact, fact);
+        self.load_keys(row)
+    }
+
+    fn load_keys(&mut self, row: &Customer) -> Result<()> {
+        self.id = row.id.to_be_bytes();
+        self.town.clear();
+        escape(&row.town, &mut self.town);
+        self.town_last_name.clear();
+        escape(&row.town, &mut self.town_last_name);
+        escape(&row.last_name, &mut self.town_last_name);
+        self.town_last_name.extend_from_slice(&self.id);
+        self.last_name.clear();
+        escape(&row.last_name, &mut self.last_name);
+        self.last_name.extend_from_slice(&self.id);
+        self.email.clear();
+        escape(&row.email, &mut self.email);
+        self.phone.clear();
+        append(&row.phone, &mut self.phone)
+    }
+}
+
+/// Buffers for packed blocks.
+#[derive(Default)]
+struct Scratch {
+    at: Vec<u8>,
+    found: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl ByHand {
+    fn put_entries(
+        &self,
+        txn: &mut RwTxn<'_>,
+        old: Option<&Image>,
+        new: &Image,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if old.is_none_or(|old| old.town != new.town) {
+            if let Some(old) = old {
+                self.unpack(txn, &old.town, old.id, scratch)?;
+            }
+            self.pack(txn, &new.town, new.id, scratch)?;
+        }
+        if old.is_none_or(|old| old.town_last_name != new.town_last_name) {
+            if let Some(old) = old {
+                self.by_town_last_name.delete(txn, &old.town_last_name)?;
+            }
+            self.by_town_last_name.put(txn, &new.town_last_name, &new.phone)?;
+        } else if old.is_none_or(|old| old.phone != new.phone) {
+            self.by_town_last_name.put(txn, &new.town_last_name, &new.phone)?;
+        }
+        if let Some(old) = old.filter(|old| old.last_name != new.last_name) {
+            self.by_last_name.delete(txn, &old.last_name)?;
+        }
+        self.by_last_name.put(txn, &new.last_name, &new.fact)?;
+        if old.is_none_or(|old| old.email != new.email) {
+            if let Some(old) = old {
+                self.by_email.delete(txn, &old.email)?;
+            }
+            self.by_email.put(txn, &new.email, &new.id)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a primary key to the blocks of a town.
+    fn pack(&self, txn: &mut RwTxn<'_>, town: &[u8], id: [u8; 8], buffers: &mut Scratch) -> Result<()> {
+        let Scratch { at, found, packed } = buffers;
+        refill(at, town);
+        at.extend_from_slice(&id);
+        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
+        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
+        match cursor.next().transpose()? {
+            Some((key, block)) if key.starts_with(town) => {
+                refill(found, key);
+                refill(packed, block);
+            }
+            _ => return put_at(&mut cursor, town, &id),
+        }
+        let Err(offset) = place(packed, id) else { return Ok(()) };
+        if packed.len() < BLOCK {
+            packed.splice(offset..offset, id);
+            return put_current(&mut cursor, found, packed);
+        }
+        if offset == packed.len() {
+            return put_at(&mut cursor, at, &id);
+        }
+        packed.splice(offset..offset, id);
+        let (low, high) = packed.split_at(packed.len() / 16 * 8);
+        put_current(&mut cursor, found, low)?;
+        refill(at, town);
+        at.extend_from_slice(&high[..8]);
+        put_at(&mut cursor, at, high)
+    }
+
+    /// Removes a primary key from the blocks of a town.
+    fn unpack(&self, txn: &mut RwTxn<'_>, town: &[u8], id: [u8; 8], buffers: &mut Scratch) -> Result<()> {
+        let Scratch { at, found, packed } = buffers;
+        refill(at, town);
+        at.extend_from_slice(&id);
+        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
+        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
+        match cursor.next().transpose()? {
+            Some((key, block)) if key.starts_with(town) => {
+                refill(found, key);
+                refill(packed, block);
+            }
+            _ => return Ok(()),
+        }
+        let Ok(offset) = place(packed, id) else { return Ok(()) };
+        packed.drain(offset..offset + 8);
+        if !packed.is_empty() {
+            return put_current(&mut cursor, found, packed);
+        }
+        drop(cursor);
+        self.by_town.delete(txn, found)?;
+        if found.as_slice() != town {
+            return Ok(());
+        }
+        // The second block takes the place of the first one.
+        match self.by_town.get_greater_than(txn, town)? {
+            Some((key, block)) if key.starts_with(town) => {
+                refill(found, key);
+                refill(packed, block);
+            }
+            _ => return Ok(()),
+        }
+        self.by_town.delete(txn, found)?;
+        Ok(self.by_town.put(txn, town, packed)?)
+    }
+}
+
+impl Side for ByHand {
+    fn new(rows: &[Customer]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let mut options = EnvOpenOptions::new().read_txn_without_tls();
+        options.map_size(1 << 28).max_dbs(64);
+        #[expect(unsafe_code, reason = "mapping a file is unsafe")]
+        // SAFETY: the directory is new and nobody else's.
+        let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(directory.path())? };
+        let env: &'static Env<WithoutTls> = Box::leak(Box::new(env));
+        let created = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
+            let mut table = |name| opener.create_database(txn, Some(name));
+            let tables: [Table; 5] = [
+                table("customers")?,
+                table("customers.town")?,
+                table("customers.town_last_name")?,
+                table("customers.last_name")?,
+                table("customers.email")?,
+            ];
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(tables))
+        });
+        let Ok(CommitOrAbort::Commit(tables)) = created else {
+            return Err("the tables were not created".into());
+        };
+        let [facts, by_town, by_town_last_name, by_last_name, by_email] = tables;
+        let side = Self {
+            env,
+            facts,
+            by_town,
+            by_town_last_name,
+            by_last_name,
+            by_email,
+            _directory: directory,
+        };
+        side.insert(rows)?;
+        Ok(side)
+    }
+
+    fn insert(&self, rows: &[Customer]) -> Result<()> {
+        let mut txn = self.env.write_txn()?;
+        let (mut image, mut scratch) = (Image::default(), Scratch::default());
+        for row in rows {
+            image.load(row)?;
+            if self.by_email.get(&txn, &image.email)?.is_some() {
+                return Err("there is such an email".into());
+            }
+            let facts = &self.facts;
+            match facts.put_with_flags(&mut txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
+                Err(heed::Error::Mdb(MdbError::KeyExist)) => return Err("there is such a row".into()),
+                written => written?,
+            }
+            self.put_entries(&mut txn, None, &image, &mut scratch)?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn put(&self, rows: &[Customer]) -> Result<()> {
+        let mut txn = self.env.write_txn()?;
+        let (mut old, mut new) = (Image::default(), Image::default());
+        let mut scratch = Scratch::default();
+        for row in rows {
+            new.load(row)?;
+            let stored = match self.facts.get(&txn, &new.id)? {
+                Some(fact) if fact == new.fact => continue,
+                Some(fact) => {
+                    old.load_stored(&decode(fact)?, fact)?;
+                    Some(&old)
+                }
+                None => None,
+            };
+            if stored.is_none_or(|old| old.email != new.email)
+                && self.by_email.get(&txn, &new.email)?.is_some()
+            {
+                return Err("there is such an email".into());
+            }
+            self.facts.put(&mut txn, &new.id, &new.fact)?;
+            self.put_entries(&mut txn, stored, &new, &mut scratch)?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn delete(&self, ids: &[u64]) -> Result<usize> {
+        let mut txn = self.env.write_txn()?;
+        let (mut old, mut scratch) = (Image::default(), Scratch::default());
+        let mut deleted = 0;
+        for id in ids {
+            let Some(fact) = self.facts.get(&txn, &id.to_be_bytes())? else { continue };
+            old.load_stored(&decode(fact)?, fact)?;
+            self.facts.delete(&mut txn, &old.id)?;
+            self.unpack(&mut txn, &old.town, old.id, &mut scratch)?;
+            self.by_town_last_name.delete(&mut txn, &old.town_last_name)?;
+            self.by_last_name.delete(&mut txn, &old.last_name)?;
+            self.by_email.delete(&mut txn, &old.email)?;
+            deleted += 1;
+        }
+        txn.commit()?;
+        Ok(deleted)
+    }
+
+    fn get(&self, ids: &[u64]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let mut sum = 0;
+        for id in ids {
+            if let Some(fact) = self.facts.get(&txn, &id.to_be_bytes())? {
+                sum += decode(fact)?.last_name.len();
+            }
+        }
+        Ok(sum)
+    }
+
+    fn get_by_email(&self, emails: &[String]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let mut key = Vec::new();
+        let mut sum = 0;
+        for email in emails {
+            key.clear();
+            escape(email, &mut key);
+            let Some(id) = self.by_email.get(&txn, &key)? else { continue };
+            let fact = self.facts.get(&txn, id)?.ok_or("the entry refers to no row")?;
+            sum += decode(fact)?.last_name.len();
+        }
+        Ok(sum)
+    }
+
+    fn find_rows(&self, towns: &[&str]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let mut key = Vec::new();
+        let mut sum = 0;
+        for town in towns {
+            key.clear();
+            escape(town, &mut key);
+            for block in self.by_town.prefix_iter(&txn, &key)? {
+                let (_, packed) = block?;
+                for id in packed.chunks_exact(8) {
+                    let fact = self.facts.get(&txn, id)?.ok_or("the entry refers to no row")?;
+                    sum += decode(fact)?.last_name.len();
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    fn find_full_rows(&self, last_names: &[&str]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let mut key = Vec::new();
+        let mut sum = 0;
+        for last_name in last_names {
+            key.clear();
+            escape(last_name, &mut key);
+            for entry in self.by_last_name.prefix_iter(&txn, &key)? {
+                let (_, fact) = entry?;
+                sum += decode(fact)?.last_name.len();
+            }
+        }
+        Ok(sum)
+    }
+
+    fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let mut key = Vec::new();
+        let mut sum = 0;
+        for (last_name, town) in names {
+            key.clear();
+            escape(town, &mut key);
+            escape(last_name, &mut key);
+            for entry in self.by_town_last_name.prefix_iter(&txn, &key)? {
+                let (key, phone) = entry?;
+                let entry = Entry::read(key, phone)?;
+                sum += entry.phone.len() + entry.last_name.len() + (entry.id & 1) as usize;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// A covered entry. The strings of this workload have no escapes; one that has is refused here,
+/// where a program that allows them would copy it.
+struct Entry<'txn> {
+    #[expect(dead_code, reason = "read, as it is for every entry, and not asked for")]
+    town: &'txn str,
+    last_name: &'txn str,
+    id: u64,
+    phone: &'txn str,
+}
+
+impl<'txn> Entry<'txn> {
+    fn read(key: &'txn [u8], phone: &'txn [u8]) -> Result<Self> {
+        let (names, id) = key.split_last_chunk::<8>().ok_or("the key is too short")?;
+        let (town, rest) = text(names)?;
+        let (last_name, _) = text(rest)?;
+        let phone = postcard::from_bytes(phone)?;
+        Ok(Self { town, last_name, id: u64::from_be_bytes(*id), phone })
+    }
+}
+
+fn text(key: &[u8]) -> Result<(&str, &[u8])> {
+    let end = key.iter().position(|&byte| byte <= 1).ok_or("a string has no end")?;
+    if key[end] == 1 {
+        return Err("an escaped string".into());
+    }
+    Ok((std::str::from_utf8(&key[..end])?, &key[end + 1..]))
+}
+
+fn escape(text: &str, key: &mut Vec<u8>) {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| byte <= 1) {
+        key.extend_from_slice(&rest[..at]);
+        key.extend_from_slice(&[1, rest[at] + 1]);
+        rest = &rest[at + 1..];
+    }
+    key.extend_from_slice(rest);
+    key.push(0);
+}
+
+fn append(value: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<()> {
+    *out = postcard::to_extend(value, std::mem::take(out))?;
+    Ok(())
+}
+
+fn decode(fact: &[u8]) -> Result<Customer> {
+    match fact.split_first() {
+        Some((&VERSION, row)) => Ok(postcard::from_bytes(row)?),
+        _ => Err("a row of another version".into()),
+    }
+}
+
+/// Where a primary key is among packed ones, or where it would be, in bytes.
+fn place(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
+    let (ids, _) = packed.as_chunks::<8>();
+    ids.binary_search(&id).map(|at| at * 8).map_err(|at| at * 8)
+}
+
+type Cursor<'t> = heed::RwRevRange<'t, Bytes, Bytes>;
+
+fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> Result<()> {
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: key and data are not borrowed from the database.
+    let _written = unsafe { cursor.put_current(found, packed)? };
+    Ok(())
+}
+
+fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> Result<()> {
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: key and data are not borrowed from the database.
+    unsafe {
+        cursor.put_current_with_options::<Bytes>(PutFlags::empty(), at, packed)?;
+    }
+    Ok(())
+}
+
+fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(bytes);
+}

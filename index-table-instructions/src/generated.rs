@@ -1,0 +1,104 @@
+//! What the derive generates.
+
+use index_table::{Durability, Store};
+use tempfile::TempDir;
+
+use super::{Result, Side};
+use crate::data::{Customer, CustomerRepository};
+
+pub(crate) struct Generated {
+    customers: CustomerRepository,
+    store: Store,
+    _directory: TempDir,
+}
+
+impl Side for Generated {
+    fn new(rows: &[Customer]) -> Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let options = Store::options().map_size(1 << 28).durability(Durability::None);
+        let store = options.open(directory.path())?;
+        let customers = CustomerRepository::open(&store)?;
+        let side = Self { customers, store, _directory: directory };
+        side.insert(rows)?;
+        Ok(side)
+    }
+
+    fn insert(&self, rows: &[Customer]) -> Result<()> {
+        let mut txn = self.store.write()?;
+        for row in rows {
+            self.customers.insert(&mut txn, row)?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn put(&self, rows: &[Customer]) -> Result<()> {
+        let mut txn = self.store.write()?;
+        for row in rows {
+            self.customers.put(&mut txn, row)?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn delete(&self, ids: &[u64]) -> Result<usize> {
+        let mut txn = self.store.write()?;
+        let mut deleted = 0;
+        for &id in ids {
+            deleted += usize::from(self.customers.delete(&mut txn, id)?);
+        }
+        txn.commit()?;
+        Ok(deleted)
+    }
+
+    fn get(&self, ids: &[u64]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for &id in ids {
+            sum += self.customers.get(&txn, id)?.map_or(0, |row| row.last_name.len());
+        }
+        Ok(sum)
+    }
+
+    fn get_by_email(&self, emails: &[String]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for email in emails {
+            let row = self.customers.get_by_email(&txn, email)?;
+            sum += row.map_or(0, |row| row.last_name.len());
+        }
+        Ok(sum)
+    }
+
+    fn find_rows(&self, towns: &[&str]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for town in towns {
+            for row in self.customers.find_by_town(&txn, town).rows() {
+                sum += row?.last_name.len();
+            }
+        }
+        Ok(sum)
+    }
+
+    fn find_full_rows(&self, last_names: &[&str]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for last_name in last_names {
+            for row in self.customers.find_by_last_name(&txn, last_name).rows() {
+                sum += row?.last_name.len();
+            }
+        }
+        Ok(sum)
+    }
+
+    fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for (last_name, town) in names {
+            for entry in self.customers.find_by_town_last_name(&txn, town, last_name).entries() {
+                let entry = entry?;
+                sum += entry.phone.len() + entry.last_name.len() + (entry.id & 1) as usize;
+            }
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,103 @@
+//! `index-table-instructions generated|by-hand OPERATION`: runs one operation many times on a
+//! small table, all of it inside of [`measured`], which is what callgrind counts.
+//! `scripts/instructions` runs both sides and compares them.
+
+use std::error::Error;
+
+use data::Customer;
+
+mod by_hand;
+mod data;
+mod generated;
+
+/// Rows in the table before.
+const ROWS: u64 = 4_000;
+/// Rows that are inserted, changed, read or deleted one by one.
+const SOME: u64 = 500;
+/// Queries for many rows.
+const QUERIES: usize = 20;
+/// Queries for some 20 covered entries each: one for every last name in every town.
+const COVERED: usize = 200;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// One side of the comparison.
+trait Side: Sized {
+    /// A table with these rows.
+    fn new(rows: &[Customer]) -> Result<Self>;
+    /// Writes rows that are not there, in one transaction.
+    fn insert(&self, rows: &[Customer]) -> Result<()>;
+    /// Writes rows, over others or not, in one transaction.
+    fn put(&self, rows: &[Customer]) -> Result<()>;
+    /// Deletes rows in one transaction; how many there were.
+    fn delete(&self, ids: &[u64]) -> Result<usize>;
+    /// Reads rows by primary key; the length of all of their last names.
+    fn get(&self, ids: &[u64]) -> Result<usize>;
+    /// Reads one row by its email; as [`get`](Side::get).
+    fn get_by_email(&self, emails: &[String]) -> Result<usize>;
+    /// Reads the rows of towns by their references; as [`get`](Side::get).
+    fn find_rows(&self, towns: &[&str]) -> Result<usize>;
+    /// Reads the rows of last names from the full index; as [`get`](Side::get).
+    fn find_full_rows(&self, last_names: &[&str]) -> Result<usize>;
+    /// Reads the covered entries of (last name, town); a sum over what they carry.
+    fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize>;
+}
+
+/// What is counted.
+#[inline(never)]
+fn measured<T>(operation: impl FnOnce() -> T) -> T {
+    operation()
+}
+
+fn run<S: Side>(operation: &str) -> Result<usize> {
+    let before: Vec<Customer> = (0..ROWS).map(Customer::number).collect();
+    let some: Vec<Customer> = before.iter().step_by((ROWS / SOME) as usize).cloned().collect();
+    let ids: Vec<u64> = some.iter().map(|row| row.id).collect();
+    let towns: Vec<&str> = (0..QUERIES).map(|round| Customer::names(round * 10).1).collect();
+    let last_names: Vec<&str> = (0..QUERIES).map(|round| Customer::names(round).0).collect();
+    let names: Vec<(&str, &str)> = (0..COVERED).map(Customer::names).collect();
+    let changed = |change: fn(&mut Customer)| {
+        let mut rows = some.clone();
+        rows.iter_mut().for_each(change);
+        rows
+    };
+    let side = S::new(&before)?;
+    match operation {
+        "insert" => {
+            let rows: Vec<Customer> = (ROWS..ROWS + SOME).map(Customer::number).collect();
+            measured(|| side.insert(&rows))?;
+        }
+        "put-unchanged" => measured(|| side.put(&some))?,
+        "put-changed" => {
+            let rows = changed(|row| row.phone.replace_range(4.., "9999"));
+            measured(|| side.put(&rows))?;
+        }
+        "put-moved" => {
+            let rows = changed(|row| row.town = "Walla Walla".to_owned());
+            measured(|| side.put(&rows))?;
+        }
+        "delete" => return measured(|| side.delete(&ids)),
+        "get" => return measured(|| side.get(&ids)),
+        "get-unique" => {
+            let emails: Vec<String> = some.iter().map(|row| row.email.clone()).collect();
+            return measured(|| side.get_by_email(&emails));
+        }
+        "find-rows" => return measured(|| side.find_rows(&towns)),
+        "find-full-rows" => return measured(|| side.find_full_rows(&last_names)),
+        "find-entries" => return measured(|| side.find_entries(&names)),
+        _ => return Err(format!("there is no operation `{operation}`").into()),
+    }
+    side.find_entries(&names)
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let (side, operation) = (arguments.next(), arguments.next().unwrap_or_default());
+    let answer = match side.as_deref() {
+        Some("generated") => run::<generated::Generated>(&operation)?,
+        Some("by-hand") => run::<by_hand::ByHand>(&operation)?,
+        _ => return Err("index-table-instructions generated|by-hand OPERATION".into()),
+    };
+    println!("{answer}");
+    Ok(())
+}
