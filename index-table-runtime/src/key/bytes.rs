@@ -17,16 +17,62 @@ pub trait PrefixKey: Key {
     fn encode_prefix(prefix: Self::Arg<'_>, out: &mut KeyBuf);
 }
 
+#[inline]
 fn escape(bytes: &[u8], out: &mut KeyBuf) {
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|&byte| byte <= ESCAPE) {
-        let (plain, special) = rest.split_at(at);
-        out.extend(plain);
-        let Some((&byte, after)) = special.split_first() else { break };
-        out.extend(&[ESCAPE, byte + 1]);
-        rest = after;
+    if has_special(bytes) {
+        return escape_special(bytes, out);
     }
-    out.extend(rest);
+    out.extend(bytes);
+}
+
+#[cold]
+fn escape_special(bytes: &[u8], out: &mut KeyBuf) {
+    for &byte in bytes {
+        match byte {
+            END | ESCAPE => out.extend(&[ESCAPE, byte + 1]),
+            _ => out.extend(&[byte]),
+        }
+    }
+}
+
+/// Marks the first byte of a word, from its lowest one on, that is never plain in a string: a `00`
+/// or a `01`, which have nothing but their lowest bit set. Above the first mark there may be others
+/// that mean nothing.
+#[inline]
+const fn marks(word: u64) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let others = word & !ONES;
+    others.wrapping_sub(ONES) & !others & (ONES << 7)
+}
+
+/// Whether a byte has to be escaped. Eight bytes at a time, the last ones twice where the length is
+/// no multiple of it: strings are most of what is in keys.
+#[inline]
+fn has_special(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let in_rest = match (bytes.last_chunk::<8>(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        _ if rest.is_empty() => false,
+        (Some(last), ..) => marks(u64::from_le_bytes(*last)) != 0,
+        (None, Some(&[a, b, c, d]), Some(&[e, f, g, h])) => {
+            marks(u64::from_le_bytes([a, b, c, d, e, f, g, h])) != 0
+        }
+        _ => rest.iter().any(|&byte| byte <= ESCAPE),
+    };
+    in_rest || words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0)
+}
+
+/// Splits before the first `00` or `01`.
+#[inline]
+fn split_at_special(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let marks = marks(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return bytes.split_at_checked(at * 8 + marks.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|&byte| byte <= ESCAPE)?;
+    bytes.split_at_checked(bytes.len() - rest.len() + at)
 }
 
 pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
@@ -47,21 +93,17 @@ pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
 
 impl<'a> KeyReader<'a> {
     /// The bytes of a string up to its end, still escaped, and whether there is an escape.
+    #[inline]
     fn escaped(&mut self) -> Result<(&'a [u8], bool), DecodeError> {
-        let rest = self.rest();
-        let at = rest.iter().position(|&byte| byte <= ESCAPE).ok_or(DecodeError::Short)?;
-        let plain = rest.get(at) == Some(&END);
-        let end = if plain {
-            at
-        } else {
-            at + rest
-                .get(at..)
-                .and_then(|tail| tail.iter().position(|&byte| byte == END))
-                .ok_or(DecodeError::Short)?
-        };
-        let string = self.take(end)?;
+        let (plain, special) = split_at_special(self.rest()).ok_or(DecodeError::Short)?;
+        if let Some((&END, rest)) = special.split_first() {
+            self.go_on_at(rest);
+            return Ok((plain, false));
+        }
+        let end = special.iter().position(|&byte| byte == END).ok_or(DecodeError::Short)?;
+        let string = self.take(plain.len() + end)?;
         self.take(1)?;
-        Ok((string, !plain))
+        Ok((string, true))
     }
 }
 

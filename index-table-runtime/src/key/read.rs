@@ -45,6 +45,13 @@ impl<'a> KeyReader<'a> {
         self.rest
     }
 
+    /// Goes on with `rest`, an end of what was left.
+    #[inline]
+    pub(super) const fn go_on_at(&mut self, rest: &'a [u8]) {
+        self.rest = rest;
+    }
+
+    #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], DecodeError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(DecodeError::Short)?;
         self.rest = rest;

@@ -76,6 +76,9 @@ impl Image {
         if primary_key.len() > MAX_KEY_LEN {
             return too_long(Source::Facts, primary_key, primary_key.len());
         }
+        if self.entries.longest + primary_key.len() <= MAX_KEY_LEN {
+            return Ok(());
+        }
         for (index, declared) in schema.indexes.iter().enumerate() {
             let suffix = if declared.unique { 0 } else { primary_key.len() };
             for key in self.keys(index) {
@@ -87,6 +90,7 @@ impl Image {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn primary_key(&self) -> &[u8] {
         self.primary_key.as_bytes()
     }
@@ -96,11 +100,13 @@ impl Image {
     }
 
     /// The keys in the index at this position, sorted, each once.
-    pub(super) fn keys(&self, index: usize) -> impl Iterator<Item = &[u8]> {
+    #[inline]
+    pub(super) fn keys(&self, index: usize) -> Keys<'_> {
         self.entries.keys(index)
     }
 
     /// What each entry in this index carries.
+    #[inline]
     pub(super) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
         match declared.strategy {
             Strategy::Normalized => &[],
@@ -122,13 +128,43 @@ pub struct EntryBuffer {
     data: Vec<u8>,
     /// For each finished index: its keys in `keys`, its data in `data`.
     indexes: Vec<(Range<usize>, Range<usize>)>,
+    /// The length of the longest key.
+    longest: usize,
+}
+
+/// Keys of one index that are left to go through.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Keys<'a> {
+    bytes: &'a [u8],
+    keys: &'a [Range<usize>],
+}
+
+impl<'a> Keys<'a> {
+    pub(super) const NONE: Self = Self { bytes: &[], keys: &[] };
+
+    #[inline]
+    pub(super) fn first(&self) -> Option<&'a [u8]> {
+        self.keys.first().map(|key| slice(self.bytes, key))
+    }
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (first, rest) = self.keys.split_first()?;
+        self.keys = rest;
+        Some(slice(self.bytes, first))
+    }
 }
 
 impl EntryBuffer {
     /// Starts the next key of the current index; its fields are pushed onto what this returns.
     pub fn key(&mut self) -> &mut KeyBuf {
         self.close_key();
-        self.keys.push(self.bytes.len()..self.bytes.len());
+        let start = self.bytes.len();
+        self.keys.push(start..start);
         &mut self.bytes
     }
 
@@ -146,8 +182,10 @@ impl EntryBuffer {
         self.keys.clear();
         self.data.clear();
         self.indexes.clear();
+        self.longest = 0;
     }
 
+    #[inline]
     fn close_key(&mut self) {
         let len = self.bytes.len();
         // Only the newest key of the current index is open, and it ends where the bytes do.
@@ -155,37 +193,42 @@ impl EntryBuffer {
             && let Some(last) = self.keys.last_mut()
         {
             last.end = len;
+            self.longest = self.longest.max(len - last.start);
         }
     }
 
     fn finish_index(&mut self) {
         self.close_key();
         let (keys, data) = self.indexes.last().map_or((0, 0), |(keys, data)| (keys.end, data.end));
-        let bytes = self.bytes.as_bytes();
-        if let Some(own) = self.keys.get_mut(keys..)
-            && own.len() > 1
-        {
-            own.sort_unstable_by(|a, b| slice(bytes, a).cmp(slice(bytes, b)));
-            let mut kept = keys;
-            for position in keys..self.keys.len() {
-                let [Some(last), Some(next)] =
-                    [kept, position].map(|at| self.keys.get(at).cloned())
-                else {
-                    break;
-                };
-                if slice(bytes, &last) != slice(bytes, &next) {
-                    kept += 1;
-                    self.keys.swap(kept, position);
-                }
-            }
-            self.keys.truncate(kept + 1);
+        if self.keys.len() > keys + 1 {
+            self.sort_from(keys);
         }
         self.indexes.push((keys..self.keys.len(), data..self.data.len()));
     }
 
-    fn keys(&self, index: usize) -> impl Iterator<Item = &[u8]> {
+    /// Sorts the keys from this one on, and keeps each once.
+    fn sort_from(&mut self, first: usize) {
+        let bytes = self.bytes.as_bytes();
+        let Some(own) = self.keys.get_mut(first..) else { return };
+        own.sort_unstable_by(|a, b| slice(bytes, a).cmp(slice(bytes, b)));
+        let mut kept = first;
+        for position in first..self.keys.len() {
+            let [Some(last), Some(next)] = [kept, position].map(|at| self.keys.get(at).cloned())
+            else {
+                break;
+            };
+            if slice(bytes, &last) != slice(bytes, &next) {
+                kept += 1;
+                self.keys.swap(kept, position);
+            }
+        }
+        self.keys.truncate(kept + 1);
+    }
+
+    #[inline]
+    fn keys(&self, index: usize) -> Keys<'_> {
         let own = self.indexes.get(index).and_then(|(keys, _)| self.keys.get(keys.clone()));
-        own.unwrap_or_default().iter().map(|key| slice(self.bytes.as_bytes(), key))
+        Keys { bytes: self.bytes.as_bytes(), keys: own.unwrap_or_default() }
     }
 
     fn data(&self, index: usize) -> &[u8] {
@@ -195,10 +238,17 @@ impl EntryBuffer {
 
 impl Default for EntryBuffer {
     fn default() -> Self {
-        Self { bytes: KeyBuf::on_heap(), keys: Vec::new(), data: Vec::new(), indexes: Vec::new() }
+        Self {
+            bytes: KeyBuf::on_heap(),
+            keys: Vec::new(),
+            data: Vec::new(),
+            indexes: Vec::new(),
+            longest: 0,
+        }
     }
 }
 
+#[inline]
 fn slice<'a>(bytes: &'a [u8], range: &Range<usize>) -> &'a [u8] {
     bytes.get(range.clone()).unwrap_or_default()
 }

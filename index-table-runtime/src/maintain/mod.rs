@@ -9,6 +9,7 @@ mod tests;
 
 pub use image::EntryBuffer;
 pub(crate) use image::Image;
+use image::Keys;
 
 use std::cmp::Ordering;
 
@@ -46,16 +47,17 @@ enum Step<'a> {
 }
 
 /// Compares the keys of two images in one index. Both lists are sorted and have no duplicates.
+#[inline]
 fn compare<'a>(
     index: usize,
     old: Option<&'a Image>,
     new: Option<&'a Image>,
     mut step: impl FnMut(Step<'a>) -> Result<()>,
 ) -> Result<()> {
-    let mut old = old.into_iter().flat_map(|image| image.keys(index)).peekable();
-    let mut new = new.into_iter().flat_map(|image| image.keys(index)).peekable();
+    let keys = |image: Option<&'a Image>| image.map_or(Keys::NONE, |image| image.keys(index));
+    let (mut old, mut new) = (keys(old), keys(new));
     loop {
-        let order = match (old.peek(), new.peek()) {
+        let order = match (old.first(), new.first()) {
             (Some(old), Some(new)) => old.cmp(new),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
