@@ -121,7 +121,13 @@ impl ByHand {
     }
 
     /// Adds a primary key to the blocks of a town.
-    fn pack(&self, txn: &mut RwTxn<'_>, town: &[u8], id: [u8; 8], buffers: &mut Scratch) -> Result<()> {
+    fn pack(
+        &self,
+        txn: &mut RwTxn<'_>,
+        town: &[u8],
+        id: [u8; 8],
+        buffers: &mut Scratch,
+    ) -> Result<()> {
         let Scratch { at, found, packed } = buffers;
         refill(at, town);
         at.extend_from_slice(&id);
@@ -151,7 +157,13 @@ impl ByHand {
     }
 
     /// Removes a primary key from the blocks of a town.
-    fn unpack(&self, txn: &mut RwTxn<'_>, town: &[u8], id: [u8; 8], buffers: &mut Scratch) -> Result<()> {
+    fn unpack(
+        &self,
+        txn: &mut RwTxn<'_>,
+        town: &[u8],
+        id: [u8; 8],
+        buffers: &mut Scratch,
+    ) -> Result<()> {
         let Scratch { at, found, packed } = buffers;
         refill(at, town);
         at.extend_from_slice(&id);
@@ -234,7 +246,9 @@ impl Side for ByHand {
             }
             let facts = &self.facts;
             match facts.put_with_flags(&mut txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
-                Err(heed::Error::Mdb(MdbError::KeyExist)) => return Err("there is such a row".into()),
+                Err(heed::Error::Mdb(MdbError::KeyExist)) => {
+                    return Err("there is such a row".into());
+                }
                 written => written?,
             }
             self.put_entries(&mut txn, None, &image, &mut scratch)?;

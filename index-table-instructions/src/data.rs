@@ -23,7 +23,16 @@ pub(crate) struct Customer {
 const FIRST_NAMES: [&str; 8] =
     ["Alice", "Bob", "Carol", "Dmitri", "Eve", "François", "Grace", "Heidi"];
 const LAST_NAMES: [&str; 10] = [
-    "Smith", "Jones", "Brown", "Nguyen", "García", "Okafor", "Li", "Petrov", "Hansen", "Kowalczyk",
+    "Smith",
+    "Jones",
+    "Brown",
+    "Nguyen",
+    "García",
+    "Okafor",
+    "Li",
+    "Petrov",
+    "Hansen",
+    "Kowalczyk",
 ];
 const TOWNS: [&str; 20] = [
     "Redmond",

@@ -51,11 +51,9 @@ impl Image {
         Ok(())
     }
 
-    /// Whether both have the same primary key, and the same entries in every index.
+    /// Whether both have the same primary key, and the same keys in every index.
     pub(crate) fn same_keys(&self, other: &Self) -> bool {
-        let indexes = 0..self.entries.indexes.len().max(other.entries.indexes.len());
-        self.primary_key == other.primary_key
-            && indexes.into_iter().all(|index| self.keys(index).eq(other.keys(index)))
+        self.primary_key == other.primary_key && self.entries.same_keys(&other.entries)
     }
 
     /// Whether every key fits.
@@ -126,8 +124,12 @@ pub struct EntryBuffer {
     keys: Vec<Range<usize>>,
     /// The data's bytes, one index after another.
     data: Vec<u8>,
-    /// For each finished index: its keys in `keys`, its data in `data`.
-    indexes: Vec<(Range<usize>, Range<usize>)>,
+    /// Where the key that is being pushed starts.
+    open: Option<usize>,
+    /// For each finished index: where its keys end in `keys`.
+    key_ends: Vec<usize>,
+    /// For each finished index: where its data ends in `data`.
+    data_ends: Vec<usize>,
     /// The length of the longest key.
     longest: usize,
 }
@@ -142,9 +144,22 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub(super) const NONE: Self = Self { bytes: &[], keys: &[] };
 
+    /// The key, if it is the only one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&'a [u8]> {
+        if let [key] = self.keys { Some(slice(self.bytes, key)) } else { None }
+    }
+
     #[inline]
     pub(super) fn first(&self) -> Option<&'a [u8]> {
         self.keys.first().map(|key| slice(self.bytes, key))
+    }
+}
+
+impl PartialEq for Keys<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.keys.len() == other.keys.len() && Iterator::eq(*self, *other)
     }
 }
 
@@ -163,8 +178,7 @@ impl EntryBuffer {
     /// Starts the next key of the current index; its fields are pushed onto what this returns.
     pub fn key(&mut self) -> &mut KeyBuf {
         self.close_key();
-        let start = self.bytes.len();
-        self.keys.push(start..start);
+        self.open = Some(self.bytes.len());
         &mut self.bytes
     }
 
@@ -181,32 +195,34 @@ impl EntryBuffer {
         self.bytes.clear();
         self.keys.clear();
         self.data.clear();
-        self.indexes.clear();
+        self.open = None;
+        self.key_ends.clear();
+        self.data_ends.clear();
         self.longest = 0;
     }
 
+    /// Only the newest key of the current index is open, and it ends where the bytes do.
     #[inline]
     fn close_key(&mut self) {
-        let len = self.bytes.len();
-        // Only the newest key of the current index is open, and it ends where the bytes do.
-        if self.keys.len() > self.indexes.last().map_or(0, |(keys, _)| keys.end)
-            && let Some(last) = self.keys.last_mut()
-        {
-            last.end = len;
-            self.longest = self.longest.max(len - last.start);
+        if let Some(start) = self.open.take() {
+            let end = self.bytes.len();
+            self.keys.push(start..end);
+            self.longest = self.longest.max(end - start);
         }
     }
 
     fn finish_index(&mut self) {
         self.close_key();
-        let (keys, data) = self.indexes.last().map_or((0, 0), |(keys, data)| (keys.end, data.end));
-        if self.keys.len() > keys + 1 {
-            self.sort_from(keys);
+        let first = self.key_ends.last().copied().unwrap_or_default();
+        if self.keys.len() > first + 1 {
+            self.sort_from(first);
         }
-        self.indexes.push((keys..self.keys.len(), data..self.data.len()));
+        self.key_ends.push(self.keys.len());
+        self.data_ends.push(self.data.len());
     }
 
     /// Sorts the keys from this one on, and keeps each once.
+    #[inline(never)]
     fn sort_from(&mut self, first: usize) {
         let bytes = self.bytes.as_bytes();
         let Some(own) = self.keys.get_mut(first..) else { return };
@@ -225,15 +241,34 @@ impl EntryBuffer {
         self.keys.truncate(kept + 1);
     }
 
-    #[inline]
-    fn keys(&self, index: usize) -> Keys<'_> {
-        let own = self.indexes.get(index).and_then(|(keys, _)| self.keys.get(keys.clone()));
-        Keys { bytes: self.bytes.as_bytes(), keys: own.unwrap_or_default() }
+    fn same_keys(&self, other: &Self) -> bool {
+        if self.key_ends == other.key_ends && self.keys == other.keys && self.bytes == other.bytes {
+            return true;
+        }
+        // The elements of a collection may be in another order.
+        let mut indexes = 0..self.key_ends.len().max(other.key_ends.len());
+        indexes.all(|index| self.keys(index) == other.keys(index))
     }
 
-    fn data(&self, index: usize) -> &[u8] {
-        self.indexes.get(index).map_or(&[], |(_, data)| slice(&self.data, data))
+    #[inline]
+    fn keys(&self, index: usize) -> Keys<'_> {
+        let keys = between(&self.key_ends, index).and_then(|keys| self.keys.get(keys));
+        Keys { bytes: self.bytes.as_bytes(), keys: keys.unwrap_or_default() }
     }
+
+    #[inline]
+    fn data(&self, index: usize) -> &[u8] {
+        let data = between(&self.data_ends, index).and_then(|data| self.data.get(data));
+        data.unwrap_or_default()
+    }
+}
+
+/// What belongs to the index at this position: from where the one before it ends.
+#[inline]
+fn between(ends: &[usize], index: usize) -> Option<Range<usize>> {
+    let end = *ends.get(index)?;
+    let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied();
+    Some(start.unwrap_or_default()..end)
 }
 
 impl Default for EntryBuffer {
@@ -242,7 +277,9 @@ impl Default for EntryBuffer {
             bytes: KeyBuf::on_heap(),
             keys: Vec::new(),
             data: Vec::new(),
-            indexes: Vec::new(),
+            open: None,
+            key_ends: Vec::new(),
+            data_ends: Vec::new(),
             longest: 0,
         }
     }

@@ -13,7 +13,10 @@ use image::Keys;
 
 use std::cmp::Ordering;
 
-use crate::{error::Result, schema::TableSchema};
+use crate::{
+    error::Result,
+    schema::{IndexSchema, TableSchema},
+};
 
 /// One thing to do to one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,28 +50,27 @@ enum Step<'a> {
 }
 
 /// Compares the keys of two images in one index. Both lists are sorted and have no duplicates.
-#[inline]
-fn compare<'a>(
-    index: usize,
-    old: Option<&'a Image>,
-    new: Option<&'a Image>,
-    mut step: impl FnMut(Step<'a>) -> Result<()>,
-) -> Result<()> {
-    let keys = |image: Option<&'a Image>| image.map_or(Keys::NONE, |image| image.keys(index));
-    let (mut old, mut new) = (keys(old), keys(new));
-    loop {
-        let order = match (old.first(), new.first()) {
+struct Steps<'a> {
+    old: Keys<'a>,
+    new: Keys<'a>,
+}
+
+impl<'a> Iterator for Steps<'a> {
+    type Item = Step<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Step<'a>> {
+        let order = match (self.old.first(), self.new.first()) {
             (Some(old), Some(new)) => old.cmp(new),
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
-            (None, None) => return Ok(()),
+            (None, None) => return None,
         };
-        let next = match order {
-            Ordering::Less => old.next().map(Step::Remove),
-            Ordering::Greater => new.next().map(Step::Add),
-            Ordering::Equal => old.next().and(new.next()).map(Step::Keep),
-        };
-        next.map_or(Ok(()), &mut step)?;
+        match order {
+            Ordering::Less => self.old.next().map(Step::Remove),
+            Ordering::Greater => self.new.next().map(Step::Add),
+            Ordering::Equal => self.old.next().and(self.new.next()).map(Step::Keep),
+        }
     }
 }
 
@@ -80,11 +82,17 @@ pub(crate) fn unique_keys<'a>(
     mut check: impl FnMut(usize, &'a [u8]) -> Result<()>,
 ) -> Result<()> {
     for (index, declared) in schema.indexes.iter().enumerate() {
-        if declared.unique {
-            compare(index, old, Some(new), |step| match step {
-                Step::Add(key) => check(index, key),
-                Step::Remove(_) | Step::Keep(_) => Ok(()),
-            })?;
+        if !declared.unique {
+            continue;
+        }
+        let (old, new) = (old.map_or(Keys::NONE, |old| old.keys(index)), new.keys(index));
+        if old == new {
+            continue;
+        }
+        for step in (Steps { old, new }) {
+            if let Step::Add(key) = step {
+                check(index, key)?;
+            }
         }
     }
     Ok(())
@@ -98,7 +106,30 @@ pub(crate) fn entry_changes(
     new: Option<&Image>,
     sink: &mut impl Sink,
 ) -> Result<()> {
+    if let (Some(old), Some(new)) = (old, new)
+        && old.same_keys(new)
+    {
+        return data_changes(schema, old, new, sink);
+    }
     (0..schema.indexes.len()).try_for_each(|index| index_changes(schema, index, old, new, sink))
+}
+
+/// [`entry_changes`] of images with the same keys: what most updates are.
+fn data_changes(
+    schema: &TableSchema,
+    old: &Image,
+    new: &Image,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    for (index, declared) in schema.indexes.iter().enumerate() {
+        let data = new.data(index, declared);
+        if old.data(index, declared) != data {
+            for key in new.keys(index) {
+                sink.change(Change::PutEntry { index, key, primary_key: new.primary_key(), data })?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// [`entry_changes`] of one index.
@@ -110,26 +141,63 @@ pub(crate) fn index_changes(
     sink: &mut impl Sink,
 ) -> Result<()> {
     let Some(declared) = schema.indexes.get(index) else { return Ok(()) };
-    let delete = |image: &Image, key, sink: &mut _| {
-        Sink::change(sink, Change::DeleteEntry { index, key, primary_key: image.primary_key() })
-    };
-    let put = |image: &Image, key, sink: &mut _| {
-        let (primary_key, data) = (image.primary_key(), image.data(index, declared));
-        Sink::change(sink, Change::PutEntry { index, key, primary_key, data })
-    };
-    compare(index, old, new, |step| match (step, old, new) {
-        (Step::Remove(key), Some(old), _) => delete(old, key, sink),
-        (Step::Add(key), _, Some(new)) => put(new, key, sink),
-        (Step::Keep(key), Some(old), Some(new)) => {
-            let moved = old.primary_key() != new.primary_key();
-            if moved && !declared.unique {
-                delete(old, key, sink)?;
-            }
-            if moved || old.data(index, declared) != new.data(index, declared) {
-                put(new, key, sink)?;
+    match (old, new) {
+        (Some(old), Some(new)) => replace_entries(declared, index, old, new, sink),
+        (None, Some(new)) => {
+            let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+            for key in new.keys(index) {
+                sink.change(Change::PutEntry { index, key, primary_key, data })?;
             }
             Ok(())
         }
-        _ => Ok(()),
-    })
+        (Some(old), None) => {
+            let primary_key = old.primary_key();
+            for key in old.keys(index) {
+                sink.change(Change::DeleteEntry { index, key, primary_key })?;
+            }
+            Ok(())
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// [`index_changes`] of a row that was there before.
+fn replace_entries(
+    declared: &IndexSchema,
+    index: usize,
+    old: &Image,
+    new: &Image,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let (before, after) = (old.keys(index), new.keys(index));
+    let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+    let moved = old.primary_key() != primary_key;
+    let changed = moved || old.data(index, declared) != data;
+    let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
+    let put = |key| Change::PutEntry { index, key, primary_key, data };
+    // An entry of a unique index has the primary key in its value.
+    let elsewhere = moved && !declared.unique;
+    // Nearly always there is one key.
+    if let (Some(old), Some(new)) = (before.only(), after.only()) {
+        let other = old != new;
+        if other || elsewhere {
+            sink.change(delete(old))?;
+        }
+        return if other || changed { sink.change(put(new)) } else { Ok(()) };
+    }
+    for step in (Steps { old: before, new: after }) {
+        match step {
+            Step::Remove(key) => sink.change(delete(key))?,
+            Step::Add(key) => sink.change(put(key))?,
+            Step::Keep(key) => {
+                if elsewhere {
+                    sink.change(delete(key))?;
+                }
+                if changed {
+                    sink.change(put(key))?;
+                }
+            }
+        }
+    }
+    Ok(())
 }
