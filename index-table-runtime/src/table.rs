@@ -285,6 +285,12 @@ fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
 
 /// Writes `new` in the place of `old`, after all that can be refused has been checked.
 fn replace<R: Entity>(writer: &mut Writer<'_, '_>, old: Option<&Image>, new: &Image) -> Result<()> {
+    if let Some(old) = old
+        && old.same_key_bytes(new)
+    {
+        writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+        return maintain::data_changes(R::TABLE, old, new, writer);
+    }
     check_unique::<R>(writer, old, new)?;
     if let Some(old) = old
         && old.primary_key() != new.primary_key()
@@ -415,7 +421,9 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
             image.check_lengths(R::TABLE)?;
             check_unique::<R>(writer, None, &image)?;
             for &index in indexes {
-                maintain::index_changes(R::TABLE, index, None, Some(&image), writer)?;
+                if let Some(declared) = R::TABLE.indexes.get(index) {
+                    maintain::add_entries(declared, index, &image, writer)?;
+                }
             }
         }
         let Some((primary_key, _)) = batch.pop() else { return Ok(()) };

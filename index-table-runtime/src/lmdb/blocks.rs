@@ -102,6 +102,13 @@ fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bool {
 
 /// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
 fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
+    // Where the length is known to the compiler, two keys are compared without a call.
+    if let Ok(primary_key) = <&[u8; 8]>::try_from(primary_key)
+        && len == 8
+    {
+        let place = packed.as_chunks::<8>().0.binary_search(primary_key);
+        return place.map(|at| at * 8).map_err(|at| at * 8);
+    }
     let (mut low, mut high) = (0, packed.len() / len);
     while low < high {
         let middle = low.midpoint(high);
@@ -168,26 +175,28 @@ pub(super) fn insert(
     join(at, key, primary_key);
     let mut range =
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
-    match range.next().transpose()? {
+    let behind = match range.next().transpose()? {
         Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
+            let Err(offset) = place(block, primary_key.len(), primary_key) else { return Ok(()) };
+            let (low, high) = block.split_at_checked(offset).unwrap_or((block, &[]));
             refill(found, physical);
-            refill(packed, block);
+            refill(packed, low);
+            packed.extend_from_slice(primary_key);
+            packed.extend_from_slice(high);
+            high.is_empty()
         }
         // The cursor is on the entry before the new one, or nowhere in an empty database.
         _ => {
             forecast.learn(true);
             return put_at(&mut range, key, primary_key);
         }
-    }
-    let Err(offset) = place(packed, primary_key.len(), primary_key) else { return Ok(()) };
-    if packed.len() + primary_key.len() <= BLOCK {
-        packed.splice(offset..offset, primary_key.iter().copied());
+    };
+    if packed.len() <= BLOCK {
         return put_current(&mut range, found, packed);
     }
-    if offset == packed.len() {
+    if behind {
         return put_at(&mut range, at, primary_key);
     }
-    packed.splice(offset..offset, primary_key.iter().copied());
     let half = packed.len() / primary_key.len() / 2 * primary_key.len();
     let (low, high) = packed.split_at(half);
     put_current(&mut range, found, low)?;
@@ -215,13 +224,16 @@ pub(super) fn remove(
         database.rev_range_mut(txn, &(Bound::Unbounded, Bound::Included(at.as_slice())))?;
     match range.next().transpose()? {
         Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
+            let Ok(offset) = place(block, primary_key.len(), primary_key) else {
+                return Ok(false);
+            };
             refill(found, physical);
-            refill(packed, block);
+            refill(packed, block.get(..offset).unwrap_or_default());
+            packed.extend_from_slice(block.get(offset + primary_key.len()..).unwrap_or_default());
         }
         _ => return Ok(false),
     }
-    let Ok(offset) = place(packed, primary_key.len(), primary_key) else { return Ok(false) };
-    if packed.len() == primary_key.len() {
+    if packed.is_empty() {
         #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
         // SAFETY: nothing borrowed from the database is alive: `found` and `packed` are copies.
         unsafe {
@@ -233,7 +245,6 @@ pub(super) fn remove(
         }
         return Ok(true);
     }
-    packed.drain(offset..offset + primary_key.len());
     put_current(&mut range, found, packed)?;
     Ok(true)
 }

@@ -106,91 +106,82 @@ pub(crate) fn entry_changes(
     new: Option<&Image>,
     sink: &mut impl Sink,
 ) -> Result<()> {
-    if let (Some(old), Some(new)) = (old, new)
-        && old.same_keys(new)
-    {
-        return data_changes(schema, old, new, sink);
+    let mut indexes = schema.indexes.iter().enumerate();
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let moved = old.primary_key() != new.primary_key();
+            indexes.try_for_each(|(index, declared)| {
+                replace_entries(declared, index, old, new, moved, sink)
+            })
+        }
+        (None, Some(new)) => {
+            indexes.try_for_each(|(index, declared)| add_entries(declared, index, new, sink))
+        }
+        (Some(old), None) => indexes.try_for_each(|(index, _)| remove_entries(index, old, sink)),
+        (None, None) => Ok(()),
     }
-    (0..schema.indexes.len()).try_for_each(|index| index_changes(schema, index, old, new, sink))
 }
 
-/// [`entry_changes`] of images with the same keys: what most updates are.
-fn data_changes(
+/// [`entry_changes`] from one image to another one with the [same bytes in their keys](Image::same_key_bytes): what
+/// most updates are.
+pub(crate) fn data_changes(
     schema: &TableSchema,
     old: &Image,
     new: &Image,
     sink: &mut impl Sink,
 ) -> Result<()> {
     for (index, declared) in schema.indexes.iter().enumerate() {
-        let data = new.data(index, declared);
-        if old.data(index, declared) != data {
-            for key in new.keys(index) {
-                sink.change(Change::PutEntry { index, key, primary_key: new.primary_key(), data })?;
-            }
+        if old.data(index, declared) != new.data(index, declared) {
+            add_entries(declared, index, new, sink)?;
         }
     }
     Ok(())
 }
 
-/// [`entry_changes`] of one index.
-pub(crate) fn index_changes(
-    schema: &TableSchema,
+/// Sends the entries of a row in one index to the sink.
+pub(crate) fn add_entries(
+    declared: &IndexSchema,
     index: usize,
-    old: Option<&Image>,
-    new: Option<&Image>,
+    new: &Image,
     sink: &mut impl Sink,
 ) -> Result<()> {
-    let Some(declared) = schema.indexes.get(index) else { return Ok(()) };
-    match (old, new) {
-        (Some(old), Some(new)) => replace_entries(declared, index, old, new, sink),
-        (None, Some(new)) => {
-            let (primary_key, data) = (new.primary_key(), new.data(index, declared));
-            for key in new.keys(index) {
-                sink.change(Change::PutEntry { index, key, primary_key, data })?;
-            }
-            Ok(())
-        }
-        (Some(old), None) => {
-            let primary_key = old.primary_key();
-            for key in old.keys(index) {
-                sink.change(Change::DeleteEntry { index, key, primary_key })?;
-            }
-            Ok(())
-        }
-        (None, None) => Ok(()),
+    let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+    for key in new.keys(index) {
+        sink.change(Change::PutEntry { index, key, primary_key, data })?;
     }
+    Ok(())
 }
 
-/// [`index_changes`] of a row that was there before.
+fn remove_entries(index: usize, old: &Image, sink: &mut impl Sink) -> Result<()> {
+    let primary_key = old.primary_key();
+    for key in old.keys(index) {
+        sink.change(Change::DeleteEntry { index, key, primary_key })?;
+    }
+    Ok(())
+}
+
+/// [`entry_changes`] of one index, of a row that was there before; `moved`: under another primary
+/// key.
 fn replace_entries(
     declared: &IndexSchema,
     index: usize,
     old: &Image,
     new: &Image,
+    moved: bool,
     sink: &mut impl Sink,
 ) -> Result<()> {
     let (before, after) = (old.keys(index), new.keys(index));
     let (primary_key, data) = (new.primary_key(), new.data(index, declared));
-    let moved = old.primary_key() != primary_key;
     let changed = moved || old.data(index, declared) != data;
     let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
     let put = |key| Change::PutEntry { index, key, primary_key, data };
-    // An entry of a unique index has the primary key in its value.
-    let elsewhere = moved && !declared.unique;
-    // Nearly always there is one key.
-    if let (Some(old), Some(new)) = (before.only(), after.only()) {
-        let other = old != new;
-        if other || elsewhere {
-            sink.change(delete(old))?;
-        }
-        return if other || changed { sink.change(put(new)) } else { Ok(()) };
-    }
     for step in (Steps { old: before, new: after }) {
         match step {
             Step::Remove(key) => sink.change(delete(key))?,
             Step::Add(key) => sink.change(put(key))?,
             Step::Keep(key) => {
-                if elsewhere {
+                // An entry of a unique index has the primary key in its value.
+                if moved && !declared.unique {
                     sink.change(delete(key))?;
                 }
                 if changed {
