@@ -40,10 +40,14 @@ fn escape_special(bytes: &[u8], out: &mut KeyBuf) {
 /// that mean nothing.
 #[inline]
 const fn marks(word: u64) -> u64 {
-    const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let others = word & !ONES;
-    others.wrapping_sub(ONES) & !others & (ONES << 7)
+    others.wrapping_sub(ONES) & !others & HIGHS
 }
+
+/// The lowest bit of every byte in a word.
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+/// The highest one.
+const HIGHS: u64 = ONES << 7;
 
 /// Whether a byte has to be escaped. Eight bytes at a time, the last ones twice where the length is
 /// no multiple of it: strings are most of what is in keys.
@@ -61,18 +65,41 @@ fn has_special(bytes: &[u8]) -> bool {
     in_rest || words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0)
 }
 
-/// Splits before the first `00` or `01`.
-#[inline]
-fn split_at_special(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (at, word) in words.iter().enumerate() {
-        let marks = marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return bytes.split_at_checked(at * 8 + marks.trailing_zeros() as usize / 8);
+/// The start of an encoded string, as far as nothing is escaped.
+struct Plain<'a> {
+    bytes: &'a [u8],
+    /// Whether all of it is ASCII.
+    ascii: bool,
+    /// From the first `00` or `01` on.
+    special: &'a [u8],
+}
+
+impl<'a> Plain<'a> {
+    /// `None`: there is neither `00` nor `01`.
+    #[inline]
+    fn read(encoded: &'a [u8]) -> Option<Self> {
+        let (words, rest) = encoded.as_chunks::<8>();
+        let mut seen = 0;
+        for (at, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let marks = marks(word);
+            if marks != 0 {
+                let within = marks.trailing_zeros() / 8;
+                seen |= word & ((1 << (within * 8)) - 1);
+                return Self::of(encoded, at * 8 + within as usize, seen & HIGHS == 0);
+            }
+            seen |= word;
         }
+        let at = rest.iter().position(|&byte| byte <= ESCAPE)?;
+        let ascii = seen & HIGHS == 0 && rest.get(..at)?.is_ascii();
+        Self::of(encoded, encoded.len() - rest.len() + at, ascii)
     }
-    let at = rest.iter().position(|&byte| byte <= ESCAPE)?;
-    bytes.split_at_checked(bytes.len() - rest.len() + at)
+
+    #[inline]
+    fn of(encoded: &'a [u8], at: usize, ascii: bool) -> Option<Self> {
+        let (bytes, special) = encoded.split_at_checked(at)?;
+        Some(Self { bytes, ascii, special })
+    }
 }
 
 pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
@@ -93,22 +120,33 @@ pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
 
 impl<'a> KeyReader<'a> {
     /// The bytes of a string up to its end, still escaped, and whether there is an escape.
-    #[inline]
     fn escaped(&mut self) -> Result<(&'a [u8], bool), DecodeError> {
-        let (plain, special) = split_at_special(self.rest()).ok_or(DecodeError::Short)?;
-        if let Some((&END, rest)) = special.split_first() {
-            self.go_on_at(rest);
-            return Ok((plain, false));
-        }
-        let end = special.iter().position(|&byte| byte == END).ok_or(DecodeError::Short)?;
-        let string = self.take(plain.len() + end)?;
+        let plain = Plain::read(self.rest()).ok_or(DecodeError::Short)?;
+        let more = plain.special.iter().position(|&byte| byte == END).ok_or(DecodeError::Short)?;
+        let string = self.take(plain.bytes.len() + more)?;
         self.take(1)?;
-        Ok((string, true))
+        Ok((string, more > 0))
     }
-}
 
-fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
-    std::str::from_utf8(bytes).map_err(|_| DecodeError::Value("not UTF-8"))
+    #[inline]
+    fn text(&mut self) -> Result<&'a str, DecodeError> {
+        if let Some(Plain { bytes, ascii: true, special: [END, rest @ ..] }) =
+            Plain::read(self.rest())
+        {
+            self.go_on_at(rest);
+            #[expect(unsafe_code, reason = "most of the time of a covered scan would go into it")]
+            // SAFETY: ASCII is UTF-8.
+            return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+        }
+        self.other_text()
+    }
+
+    /// What is not ASCII, or is escaped.
+    fn other_text(&mut self) -> Result<&'a str, DecodeError> {
+        let (bytes, escaped) = self.escaped()?;
+        let bytes = if escaped { self.keep(unescape(bytes)?) } else { bytes };
+        std::str::from_utf8(bytes).map_err(|_| DecodeError::Value("not UTF-8"))
+    }
 }
 
 impl Key for String {
@@ -131,11 +169,7 @@ impl Key for String {
 
     #[inline]
     fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<&'a str, DecodeError> {
-        let (bytes, escaped) = reader.escaped()?;
-        if escaped {
-            return text(reader.keep(unescape(bytes)?));
-        }
-        text(bytes)
+        reader.text()
     }
 
     fn decode_owned(reader: &mut KeyReader<'_>) -> Result<String, DecodeError> {
