@@ -10,6 +10,7 @@ type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 /// The same question for each strategy: `group` has three rows of each value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
 #[index(group)]
 #[index(group, include = [score], name = "scored")]
 #[index(group, strategy = "full", name = "whole")]
@@ -49,7 +50,8 @@ macro_rules! assert_took {
     ($txn:expr, $question:expr, $figures:expr) => {{
         let before = figures($txn.stats());
         let mut question = $question;
-        let answers = question.by_ref().map(|answer| answer.map(drop)).collect::<Result<Vec<_>>>()?;
+        let answers =
+            question.by_ref().map(|answer| answer.map(drop)).collect::<Result<Vec<_>>>()?;
         let took = figures(question.stats());
         assert_eq!(took, $figures, stringify!($question));
         // Not yet: it is still there.
@@ -270,6 +272,7 @@ fn threads_and_clones_count_together() -> TestResult {
 
 #[derive(Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
+#[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
 #[index(town)]
 #[index(email, include = [phone])]
 #[index(phone, strategy = "full", name = "phone_book")]

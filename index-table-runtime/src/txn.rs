@@ -170,7 +170,9 @@ impl<'s> WriteTxn<'s> {
         let Self { guard, read, written, .. } = self;
         drop(guard);
         read.engine.commit()?;
-        written.iter().for_each(|Written { tally, usage, .. }| usage.add(tally));
+        for Written { tally, usage, .. } in &written {
+            usage.add(tally);
+        }
         Ok(())
     }
 

@@ -248,7 +248,9 @@ impl Node<'_> {
         match self {
             Self::Scan(leaf) => *stats += leaf.meter.stats(),
             Self::And(parts) | Self::Or(parts) => {
-                parts.iter().for_each(|part| part.add_stats(stats));
+                for part in parts {
+                    part.add_stats(stats);
+                }
             }
         }
     }

@@ -12,15 +12,8 @@ const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
 fn reasons(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> {
     let [queries, entries, facts, written] = figures;
     let usage = IndexUsage { name: "year", strategy: "", queries, entries, facts, written };
-    let rows = TableUsage {
-        gets: 0,
-        scans: 0,
-        scanned: 0,
-        inserts,
-        puts: 0,
-        updates: 0,
-        deletes: 0,
-    };
+    let rows =
+        TableUsage { gets: 0, scans: 0, scanned: 0, inserts, puts: 0, updates: 0, deletes: 0 };
     let schema = TableSchema {
         name: "films",
         version: 1,
@@ -46,10 +39,8 @@ fn an_index_that_nobody_asks() {
     for strategy in [NORMALIZED, PARTIAL, FULL] {
         assert_eq!(
             reasons(index(strategy, false), 1000, [0, 0, 0, 1000]),
-            [
-                "it was never asked, and 1000 of its entries were written or removed; if other \
-                 processes don't ask it either, it costs writes and space for nothing"
-            ]
+            ["it was never asked, and 1000 of its entries were written or removed; if other \
+                 processes don't ask it either, it costs writes and space for nothing"]
         );
         assert!(!is_advised(index(strategy, false), 999, [0, 0, 0, 999]));
         assert!(!is_advised(index(strategy, true), 9999, [0, 0, 0, 9999]));
@@ -61,19 +52,15 @@ fn an_index_that_nobody_asks() {
 fn an_index_that_only_leads_to_rows() {
     assert_eq!(
         reasons(index(NORMALIZED, false), 100, [50, 1100, 1000, 100]),
-        [
-            "of the 1100 entries that were read, 1000 were followed to their rows, a second \
+        ["of the 1100 entries that were read, 1000 were followed to their rows, a second \
              look-up each, and 100 rows were written; `include` the fields that are read most and \
-             ask `entries()`, or make it `strategy = \"full\"`, if there is space for it"
-        ]
+             ask `entries()`, or make it `strategy = \"full\"`, if there is space for it"]
     );
     assert_eq!(
         reasons(index(PARTIAL, false), 9999, [50, 1100, 1000, 9999]),
-        [
-            "of the 1100 entries that were read, 1000 were followed to their rows, so what it \
+        ["of the 1100 entries that were read, 1000 were followed to their rows, so what it \
              includes was hardly used; ask `entries()` where that is enough, or leave out the \
-             `include`"
-        ]
+             `include`"]
     );
     for strategy in [NORMALIZED, PARTIAL] {
         // Too few to say, and too few of all.
@@ -89,10 +76,8 @@ fn an_index_that_only_leads_to_rows() {
 fn an_index_that_carries_what_is_not_read() {
     assert_eq!(
         reasons(index(FULL, false), 9, [1, 100, 0, 1000]),
-        [
-            "1000 of its entries were written or removed and 100 were read, so it carries the \
-             whole row for little; a normalized index is written less often"
-        ]
+        ["1000 of its entries were written or removed and 100 were read, so it carries the \
+             whole row for little; a normalized index is written less often"]
     );
     assert!(is_advised(index(PARTIAL, true), 9, [1, 0, 0, 1000]));
     assert!(!is_advised(index(PARTIAL, false), 9, [1, 101, 0, 1000]));
