@@ -29,19 +29,20 @@ use index_table::{IndexTable, ReadTxn, Store};
 use serde::{Deserialize, Serialize};
 
 /// A customer. Indexes are named after their fields; where several have the same fields, as here
-/// to compare the strategies, they need names to tell them apart.
+/// to compare the strategies, they need names to tell them apart, and what would be a waste
+/// elsewhere is allowed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
 #[allow(clippy::duplicated_attributes, reason = "it takes a field in two indexes for a mistake")]
-#[index(town)]
-#[index(town, include = [last_name], name = "town_partial")]
-#[index(town, strategy = "full", name = "town_full")]
+#[index(town, allow(redundant))]
+#[index(town, include = [last_name], name = "town_partial", allow(redundant))]
+#[index(town, strategy = "full", name = "town_full", allow(redundant))]
 #[index(last_name)]
 #[index(last_name, include = [town], name = "last_name_partial")]
 #[index(last_name, strategy = "full", name = "last_name_full")]
 #[index(town, last_name)]
 #[index(town, last_name, include = [first_name, phone], name = "town_last_name_partial")]
-#[index(town, last_name, strategy = "full", name = "town_last_name_full")]
+#[index(town, last_name, strategy = "full", name = "town_last_name_full", allow(doubled_full))]
 struct Customer {
     #[primary_key]
     id: u64,

@@ -9,7 +9,8 @@ pub use index_table_derive::IndexTable;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Combined, CombinedKeys, CombinedRows, Cursor, Desc, Distinct, DistinctCounts, DistinctValues,
-    Durability, Entries, Error, FactOrderRows, GetMany, Keys, MAX_KEY_LEN, Options, Page, ReadTxn,
-    Result, Rows, Scan, Stats, Store, WriteTxn,
+    Advice, Combined, CombinedKeys, CombinedRows, Cursor, Desc, Distinct, DistinctCounts,
+    DistinctValues, Durability, Entries, Error, FactOrderRows, GetMany, IndexUsage, Keys,
+    MAX_KEY_LEN, Options, Page, ReadTxn, Result, Rows, Scan, Stats, Store, TableUsage, Usage,
+    WriteTxn,
 };

@@ -4,12 +4,13 @@
 //! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 10] = [
+const TOPICS: [&str; 11] = [
     "attributes",
     "forms",
     "include",
     "index",
     "index_key",
+    "lints",
     "many",
     "names",
     "primary_key",

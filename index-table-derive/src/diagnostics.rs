@@ -38,6 +38,11 @@ impl Diagnostics {
         }
     }
 
+    /// Whether no mistake has been found so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.errors.borrow().as_ref().is_none_or(Vec::is_empty)
+    }
+
     /// All the errors as one, or nothing if there were none.
     pub(crate) fn finish(self) -> Option<Error> {
         self.errors.take()?.into_iter().reduce(|mut all, error| {

@@ -86,10 +86,28 @@ use crate::lower::key::LoweredKey;
 /// | `unique` | at most one row for each key |
 /// | `sparse` | no entry with a `None` among the fields of its key |
 /// | `filter = method` | entries only for the rows for which `fn method(&self) -> bool` holds |
+/// | `allow(lint)` | this is meant: `few_values`, `redundant`, `doubled_full`, several with commas |
 /// | `name = "ident"` | the name on disk and in the names of the methods, for that of the fields |
 ///
 /// A `unique` index that is sparse or filtered has one row at most for each key among the rows that
 /// have entries.
+///
+/// # Warnings
+///
+/// An index that is likely to cost more than it saves is a warning at its first field. It doesn't
+/// stand in the way of a build, but where `deprecated` is denied, which is the lint that the compiler
+/// takes it for. What isn't allowed is also in the report of the repository's `usage`.
+///
+/// | to allow | what is said | and when |
+/// |---|---|---|
+/// | `few_values` | an index on a `bool` alone finds a large part of the table | its only field is spelled `bool` or `Option<bool>`, in any form; not if it is `unique`, `sparse` or filtered |
+/// | `redundant` | another index answers the same at the same cost | its fields are the first ones of another index, in the same forms, with the same strategy (what a partial one includes is in the other one too) and the same `sparse` and `filter`, so that both have entries for the same rows; or they are the first ones of the primary key, and it isn't partial. Not if it is `unique` |
+/// | `doubled_full` | each full index is the table once more | it isn't the first one that is full and has all rows |
+///
+/// A redundant index can be meant: only an index without further fields has rows in the order of the
+/// primary key, which `and` and `or` need.
+///
+/// # What isn't noticed
 ///
 /// The methods of `computed` and `filter` are asked when a row is written, for what it was and for
 /// what it becomes, so they have to answer by the row alone. An index is built anew when its
@@ -101,9 +119,8 @@ use crate::lower::key::LoweredKey;
 ///
 /// # What is generated
 ///
-/// For the repository: `open`, `insert`, `insert_with`, `put`, `update`, `delete`, `get`, `get_many`
-/// and `all`. For an index
-/// over `a` and `b`:
+/// For the repository: `open`, `insert`, `insert_with`, `put`, `update`, `delete`, `get`, `get_many`,
+/// `all` and `usage`. For an index over `a` and `b`:
 ///
 /// | method | answers with |
 /// |---|---|

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use proc_macro2::Span;
 use syn::{Ident, Member, Path, Visibility};
 
+use crate::attr::keys::Lint;
 use crate::types::DataType;
 
 /// A struct that is stored as a table.
@@ -106,6 +107,11 @@ impl KeyPart {
         matches!(self, Self::Desc(_))
     }
 
+    /// Whether both sort entries in the same way.
+    pub(crate) fn sorts_as(&self, other: &Self) -> bool {
+        self.same(other) && self.is_desc() == other.is_desc()
+    }
+
     /// Whether the same is asked of both: the direction they are sorted in does not matter.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -143,7 +149,18 @@ pub(crate) struct Index {
     pub(crate) strategy: Strategy,
     pub(crate) unique: bool,
     pub(crate) conditions: Conditions,
+    pub(crate) findings: Vec<Finding>,
     pub(crate) entry: Entry,
+}
+
+/// What is said against an index, as a warning.
+#[derive(Clone)]
+pub(crate) struct Finding {
+    /// The field that it is said at.
+    pub(crate) span: Span,
+    pub(crate) lint: Lint,
+    /// The reason, and how to allow it.
+    pub(crate) text: String,
 }
 
 impl Index {

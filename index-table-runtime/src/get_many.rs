@@ -8,7 +8,8 @@ use crate::{
     error::{Error, Result},
     key::KeyBuf,
     row,
-    txn::Session,
+    stats::{Ledger, Meter, Stats},
+    trace::Trace,
 };
 
 /// The rows with given primary keys, in the order of these: `None` where there is none. From the
@@ -19,19 +20,26 @@ pub struct GetMany<'txn, R, I> {
     reader: Option<Reader<'txn>>,
     /// Why nothing could be asked: what the first row is, instead.
     failure: Option<Error>,
-    session: &'txn Session,
+    meter: Meter<'txn>,
     keys: I,
     buffer: KeyBuf,
     row: PhantomData<fn() -> R>,
 }
 
 impl<'txn, R, I> GetMany<'txn, R, I> {
-    pub(crate) fn new(reader: Result<Reader<'txn>>, session: &'txn Session, keys: I) -> Self {
+    pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, keys: I) -> Self {
+        let meter = ledger.look_ups(Trace::get_many(ledger.usage));
         let (reader, failure) = match reader {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        Self { reader, failure, session, keys, buffer: KeyBuf::new(), row: PhantomData }
+        Self { reader, failure, meter, keys, buffer: KeyBuf::new(), row: PhantomData }
+    }
+
+    /// What has been read so far: a fact for each key.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.meter.stats()
     }
 }
 
@@ -44,8 +52,9 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
         self.buffer.clear();
         self.buffer.push::<R::Key>(key.borrow());
         let primary_key = self.buffer.as_bytes();
-        self.session.count_fact();
+        self.meter.fact();
         let row = reader.fact(primary_key).and_then(|bytes| {
+            self.meter.bytes(bytes.map_or(0, <[u8]>::len));
             bytes.map(row::decode).transpose().map_err(|error| {
                 error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
             })

@@ -25,9 +25,12 @@ mod row;
 mod scan;
 mod schema;
 mod sequence;
+mod stats;
 mod store;
 mod table;
+mod trace;
 mod txn;
+mod usage;
 
 pub use error::{Error, Result};
 pub use get_many::GetMany;
@@ -36,5 +39,7 @@ pub use scan::{
     Combined, CombinedKeys, CombinedRows, Cursor, Distinct, DistinctCounts, DistinctValues,
     Entries, FactOrderRows, Keys, Page, Rows, Scan,
 };
+pub use stats::Stats;
 pub use store::{Durability, Options, Store};
-pub use txn::{ReadTxn, Stats, WriteTxn};
+pub use txn::{ReadTxn, WriteTxn};
+pub use usage::{Advice, IndexUsage, TableUsage, Usage};

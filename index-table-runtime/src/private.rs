@@ -20,4 +20,5 @@ pub use crate::{
     store::Store,
     table::Table,
     txn::{ReadTxn, WriteTxn},
+    usage::Usage,
 };

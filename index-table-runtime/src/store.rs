@@ -14,6 +14,7 @@ use crate::{
     error::{Error, Result},
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, WriteTxn},
+    usage::TableCounters,
 };
 
 /// A directory with an LMDB environment: the tables and their indexes.
@@ -84,6 +85,8 @@ pub(crate) struct OpenTable {
     pub(crate) record: Vec<u8>,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
+    /// What it is used for. Transactions that write it keep it too, until they are committed.
+    pub(crate) usage: Arc<TableCounters>,
 }
 
 impl Store {
@@ -221,6 +224,7 @@ impl Inner {
             tables: opened,
             record,
             tried: AtomicU64::new(0),
+            usage: Arc::new(TableCounters::new(schema)),
             store: self.id,
             opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
         });

@@ -16,8 +16,11 @@ use crate::{
     scan::{Bounds, Distinct, Position, Query, Scan},
     schema::{Comparison, Source, TableRecord},
     sequence,
+    stats::Ledger,
     store::{OpenTable, Store},
+    trace::span,
     txn::{ReadTxn, Scratch, WriteTxn},
+    usage::{RowWrite, Tally, Usage},
 };
 
 /// Rows of a table that are read back for a test, in each process.
@@ -41,6 +44,7 @@ impl<R: Entity> Table<R> {
     /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then.
     pub fn open(store: &Store) -> Result<Self> {
         let open = store.inner.open_once(R::TABLE, |engine| {
+            span!(DEBUG, "open", table = R::TABLE.name);
             let mut record = Vec::new();
             let tables = engine.open_table(R::TABLE, |writer| {
                 record = prepare::<R>(writer)?;
@@ -57,11 +61,12 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`] when it can't be decoded.
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
+        span!(TRACE, "get", table = R::TABLE.name);
         let mut primary_key = KeyBuf::new();
         R::Key::encode(key, &mut primary_key);
-        let reader = txn.reader(&self.open)?;
-        txn.session.count_fact();
-        let Some(bytes) = reader.fact(primary_key.as_bytes())? else { return Ok(None) };
+        let bytes = txn.reader(&self.open)?.fact(primary_key.as_bytes())?;
+        self.ledger(txn).get(bytes.map_or(0, <[u8]>::len));
+        let Some(bytes) = bytes else { return Ok(None) };
         decode(bytes, primary_key.as_bytes()).map(Some)
     }
 
@@ -84,8 +89,7 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
     ) -> Scan<'txn, E> {
-        let reader = txn.reader(&self.open);
-        Scan::new(reader, &txn.session, bounds)
+        Scan::new(txn.reader(&self.open), self.ledger(txn), bounds)
     }
 
     /// The rows with these primary keys.
@@ -97,7 +101,7 @@ impl<R: Entity> Table<R> {
     where
         I: IntoIterator<Item: Borrow<R::Key>>,
     {
-        GetMany::new(txn.reader(&self.open), &txn.session, keys.into_iter())
+        GetMany::new(txn.reader(&self.open), self.ledger(txn), keys.into_iter())
     }
 
     /// The different values of the fields behind `leading` in the index, or the fact table, of
@@ -108,7 +112,13 @@ impl<R: Entity> Table<R> {
         leading: Bounds,
     ) -> Distinct<'txn, V> {
         let reader = txn.reader(&self.open);
-        Distinct::new(reader, R::TABLE, &txn.session, E::SOURCE, leading)
+        Distinct::new(reader, R::TABLE, self.ledger(txn), E::SOURCE, leading)
+    }
+
+    /// What the table and its indexes have been used for.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage::of(&self.open.usage)
     }
 
     /// Writes a new row.
@@ -118,9 +128,10 @@ impl<R: Entity> Table<R> {
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`],
     /// [`Error::Codec`]: nothing has changed then. [`Error::MapFull`] and errors of the engine.
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        let (mut writer, Scratch { new, tried, .. }) = self.writer(txn)?;
+        span!(TRACE, "insert", table = R::TABLE.name);
+        let (mut writer, Scratch { new, tried, .. }, tally) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
-        insert::<R>(&mut writer, new)
+        insert::<R>(&mut writer, new, tally)
     }
 
     /// Writes a new row, which `row` makes for the next number of the table's [`sequence`].
@@ -137,7 +148,8 @@ impl<R: Entity> Table<R> {
     where
         R::Key: Sequence,
     {
-        let (mut writer, Scratch { new, tried, .. }) = self.writer(txn)?;
+        span!(TRACE, "insert", table = R::TABLE.name);
+        let (mut writer, Scratch { new, tried, .. }, tally) = self.writer(txn)?;
         let last = sequence::last::<R>(&writer)?;
         let exhausted = || Error::SequenceExhausted { table: R::TABLE.name, last };
         let number = last.checked_add(1).ok_or_else(exhausted)?;
@@ -152,7 +164,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        insert::<R>(&mut writer, new)?;
+        insert::<R>(&mut writer, new, tally)?;
         sequence::keep(&mut writer, number)?;
         Ok(key)
     }
@@ -165,7 +177,8 @@ impl<R: Entity> Table<R> {
     /// [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has changed
     /// then. [`Error::MapFull`] and errors of the engine.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        let (mut writer, Scratch { old, new, tried, .. }) = self.writer(txn)?;
+        span!(TRACE, "put", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, tally) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
         let stored = match writer.reader().fact(new.primary_key())? {
             Some(bytes) if bytes == new.row() => return Ok(()),
@@ -176,7 +189,9 @@ impl<R: Entity> Table<R> {
             }
             None => None,
         };
-        replace::<R>(&mut writer, stored, new)
+        replace::<R>(&mut writer, stored, new, tally)?;
+        tally.row(RowWrite::Put);
+        Ok(())
     }
 
     /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
@@ -191,7 +206,8 @@ impl<R: Entity> Table<R> {
         key: <R::Key as Key>::Arg<'_>,
         change: impl FnOnce(&mut R),
     ) -> Result<bool> {
-        let (mut writer, Scratch { old, new, tried, .. }) = self.writer(txn)?;
+        span!(TRACE, "update", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, tally) = self.writer(txn)?;
         let Some(mut row) = load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
         change(&mut row);
         self.load_new(&row, new, tried)?;
@@ -202,7 +218,8 @@ impl<R: Entity> Table<R> {
         if moved && writer.reader().fact(new.primary_key())?.is_some() {
             return Err(duplicate::<R>(new));
         }
-        replace::<R>(&mut writer, Some(old), new)?;
+        replace::<R>(&mut writer, Some(old), new, tally)?;
+        tally.row(RowWrite::Update);
         Ok(true)
     }
 
@@ -212,12 +229,14 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`] when the row can't be decoded; errors of the engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
-        let (mut writer, Scratch { old, .. }) = self.writer(txn)?;
+        span!(TRACE, "delete", table = R::TABLE.name);
+        let (mut writer, Scratch { old, .. }, tally) = self.writer(txn)?;
         if load_by_key::<R>(&writer, key, old)?.is_none() {
             return Ok(false);
         }
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
-        maintain::entry_changes(R::TABLE, Some(old), None, &mut writer)?;
+        maintain::entry_changes(R::TABLE, Some(old), None, &mut tally.counting(&mut writer))?;
+        tally.row(RowWrite::Delete);
         Ok(true)
     }
 
@@ -253,8 +272,12 @@ impl<R: Entity> Table<R> {
     fn writer<'t, 's>(
         &'t self,
         txn: &'t mut WriteTxn<'s>,
-    ) -> Result<(Writer<'t, 's>, &'t mut Scratch)> {
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Tally)> {
         txn.writer(&self.open)
+    }
+
+    fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
+        Ledger::new(&txn.session, &self.open.usage)
     }
 }
 
@@ -271,7 +294,7 @@ impl<R> fmt::Debug for Table<R> {
 }
 
 /// Writes `new`, after all that can be refused has been checked.
-fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
+fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image, tally: &mut Tally) -> Result<()> {
     if let Err(error) = check_unique::<R>(writer, None, new) {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
@@ -280,16 +303,23 @@ fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
     if !writer.insert_fact(new.primary_key(), new.row())? {
         return Err(duplicate::<R>(new));
     }
-    maintain::entry_changes(R::TABLE, None, Some(new), writer)
+    maintain::entry_changes(R::TABLE, None, Some(new), &mut tally.counting(writer))?;
+    tally.row(RowWrite::Insert);
+    Ok(())
 }
 
 /// Writes `new` in the place of `old`, after all that can be refused has been checked.
-fn replace<R: Entity>(writer: &mut Writer<'_, '_>, old: Option<&Image>, new: &Image) -> Result<()> {
+fn replace<R: Entity>(
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
     if let Some(old) = old
         && old.same_key_bytes(new)
     {
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-        return maintain::data_changes(R::TABLE, old, new, writer);
+        return maintain::data_changes(R::TABLE, old, new, &mut tally.counting(writer));
     }
     check_unique::<R>(writer, old, new)?;
     if let Some(old) = old
@@ -298,7 +328,7 @@ fn replace<R: Entity>(writer: &mut Writer<'_, '_>, old: Option<&Image>, new: &Im
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-    maintain::entry_changes(R::TABLE, old, Some(new), writer)
+    maintain::entry_changes(R::TABLE, old, Some(new), &mut tally.counting(writer))
 }
 
 /// Whether the keys that `new` adds to unique indexes are free.
@@ -404,6 +434,7 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
     if indexes.is_empty() {
         return Ok(());
     }
+    span!(DEBUG, "build", table = R::TABLE.name, indexes = indexes.len());
     let mut position = None;
     loop {
         // A batch at a time: what is borrowed from a page doesn't outlive a write.

@@ -1,11 +1,14 @@
-use std::{cell::Cell, fmt, marker::PhantomData, ops::Deref};
+use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
 use crate::{
-    engine::{Count, Reader, Txn, Write, Writer},
+    engine::{Reader, Txn, Write, Writer},
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
+    stats::{Stats, Total},
     store::{OpenTable, WriterGuard},
+    trace::span,
+    usage::{TableCounters, Tally},
 };
 
 /// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
@@ -28,49 +31,7 @@ pub struct ReadTxn<'s> {
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) unescaped: Unescaped,
-    seeks: Cell<u64>,
-    entries: Cell<u64>,
-    facts: Cell<u64>,
-}
-
-impl Session {
-    #[inline]
-    pub(crate) fn count_seek(&self) {
-        self.seeks.set(self.seeks.get() + 1);
-    }
-
-    /// What a count took, in which nothing was decoded.
-    pub(crate) fn count_count(&self, count: Count) {
-        self.seeks.set(self.seeks.get() + count.seeks);
-        self.entries.set(self.entries.get() + count.steps);
-    }
-
-    #[inline]
-    pub(crate) fn count_entry(&self) {
-        self.entries.set(self.entries.get() + 1);
-    }
-
-    #[inline]
-    pub(crate) fn count_fact(&self) {
-        self.facts.set(self.facts.get() + 1);
-    }
-}
-
-/// What the queries of a transaction have read so far. From [`ReadTxn::stats`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Places that were looked for in an index, or in a fact table as the index of its primary
-    /// key: one for each scan that was run; for each value of a [`Distinct`](crate::Distinct), and
-    /// for each leap of a [`Combined`](crate::Combined), one more.
-    pub seeks: u64,
-    /// Entries that were stepped on, of indexes and of fact tables. A scan counts each entry of a
-    /// packed block; [`Scan::count`](crate::Scan::count), which reads no more of a block than its
-    /// length, counts the block as one, and none where the size of the whole is known.
-    pub entries: u64,
-    /// Facts looked up by their primary key: by `get` and `get_many`, and by following the
-    /// references of a normalized or partial index.
-    pub facts: u64,
+    pub(crate) total: Total,
 }
 
 impl<'s> ReadTxn<'s> {
@@ -81,7 +42,10 @@ impl<'s> ReadTxn<'s> {
     /// How the queries of this transaction were answered: a covered query leaves `facts` as it
     /// is, one that follows references adds one for each row.
     ///
-    /// Always on; it costs an addition for each entry.
+    /// A query is counted when its iterator is dropped. What one that still runs has read is in its
+    /// own `stats`, such as [`Rows::stats`](crate::Rows::stats).
+    ///
+    /// Always on; each scan counts for itself, and that is added up once.
     ///
     /// # Examples
     ///
@@ -113,8 +77,7 @@ impl<'s> ReadTxn<'s> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let Session { seeks, entries, facts, .. } = &self.session;
-        Stats { seeks: seeks.get(), entries: entries.get(), facts: facts.get() }
+        self.session.total.get()
     }
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
@@ -165,6 +128,8 @@ pub struct WriteTxn<'s> {
     guard: WriterGuard<'s>,
     read: ReadTxn<'s>,
     scratch: Scratch,
+    /// The tables whose records have been compared, and what was written to them.
+    written: Vec<Written>,
     /// LMDB's write transaction belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
@@ -176,13 +141,20 @@ pub(crate) struct Scratch {
     pub(crate) new: Image,
     /// The new row, read back for a test.
     pub(crate) tried: Image,
-    /// The tables, by their [`OpenTable::opened`], whose records have been compared.
-    checked: Vec<u64>,
+}
+
+/// A table that the transaction writes.
+struct Written {
+    /// The [`OpenTable::opened`] of the table.
+    opened: u64,
+    tally: Tally,
+    usage: Arc<TableCounters>,
 }
 
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
-        Self { guard, read, scratch: Scratch::default(), not_send: PhantomData }
+        let (scratch, written) = (Scratch::default(), Vec::new());
+        Self { guard, read, scratch, written, not_send: PhantomData }
     }
 
     /// Makes everything that the transaction has written visible, all at once, and durable as the
@@ -194,23 +166,34 @@ impl<'s> WriteTxn<'s> {
     ///
     /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
-        let Self { guard, read, .. } = self;
+        span!(DEBUG, "commit");
+        let Self { guard, read, written, .. } = self;
         drop(guard);
-        read.engine.commit()
+        read.engine.commit()?;
+        for Written { tally, usage, .. } in &written {
+            usage.add(tally);
+        }
+        Ok(())
     }
 
     pub(crate) fn writer<'t>(
         &'t mut self,
         table: &'t OpenTable,
-    ) -> Result<(Writer<'t, 's>, &'t mut Scratch)> {
-        self.read.check(table)?;
-        let writer = self.read.engine.writer(&table.tables);
-        let writer = writer.ok_or(Error::WrongStore { table: table.name })?;
-        if !self.scratch.checked.contains(&table.opened) {
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Tally)> {
+        let Self { read, scratch, written, .. } = self;
+        read.check(table)?;
+        let wrong_store = || Error::WrongStore { table: table.name };
+        let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        let known = written.iter().position(|written| written.opened == table.opened);
+        if known.is_none() {
             check_record(&writer, table)?;
-            self.scratch.checked.push(table.opened);
+            let usage = Arc::clone(&table.usage);
+            let tally = Tally::new(usage.schema);
+            written.push(Written { opened: table.opened, tally, usage });
         }
-        Ok((writer, &mut self.scratch))
+        let at = known.unwrap_or(written.len() - 1);
+        let tally = written.get_mut(at).map(|written| &mut written.tally);
+        Ok((writer, scratch, tally.ok_or_else(wrong_store)?))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{fail, on_both_engines, questions::assert_scan, text};
 #[index(code, color, unique, include = [size], name = "coded")]
 #[index(each(tags))]
 #[index(kind, each(tags), include = [tags])]
-#[index(each(tags), kind, strategy = "full", name = "tagged")]
+#[index(each(tags), kind, strategy = "full", name = "tagged", allow(doubled_full))]
 #[index(note)]
 struct Item {
     #[primary_key]

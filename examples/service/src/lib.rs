@@ -11,6 +11,7 @@
 //! | `GET /customers?town=…&limit=…&after=…` | `{items, next}`: a page, by last name; `after` is the `next` of the page before |
 //! | `GET /phone-book?town=…&last_name=…&limit=…` | the entries of an index |
 //! | `GET /health` | how many customers there are |
+//! | `GET /usage` | what the indexes have been asked and what they have cost, since the start |
 //!
 //! Errors are `{"error": "…"}`, with the `field` that is to blame where there is one; [`failure`]
 //! has the statuses.

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use index_table::{Cursor, ReadTxn};
+use index_table::{Cursor, ReadTxn, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -35,6 +35,7 @@ pub fn routes(service: Service) -> Router {
         .route("/customers/{id}", get(by_id).put(replace).patch(change).delete(delete))
         .route("/customers/by-email/{email}", get(by_email))
         .route("/phone-book", get(phone_book))
+        .route("/usage", get(usage))
         .fallback(async || Failure::new(StatusCode::NOT_FOUND, "there is no such path"))
         .method_not_allowed_fallback(async || {
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods")
@@ -56,6 +57,11 @@ async fn health(State(service): State<Service>) -> Answer<Json<Health>> {
     }
     let customers = service.read(|customers, txn| customers.all(txn).count()).await?;
     Ok(Json(Health { customers }))
+}
+
+/// Which indexes are worth what they cost.
+async fn usage(State(service): State<Service>) -> Json<Usage> {
+    Json(service.usage())
 }
 
 async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Json<Customer>> {

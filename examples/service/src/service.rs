@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::Path, thread::JoinHandle};
 
-use index_table::{ReadTxn, Store};
+use index_table::{ReadTxn, Store, Usage};
 use tokio::task;
 
 use crate::{
@@ -37,6 +37,12 @@ impl Service {
         let customers = CustomerRepository::open(&store)?;
         let (writer, thread) = Writer::start(store.clone(), customers.clone(), QUEUE)?;
         Ok((Self { store, customers, writer }, thread))
+    }
+
+    /// What the customers' indexes have been used for. It reads counters, and not the store.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.customers.usage()
     }
 
     /// Asks a question of a snapshot of its own, on the blocking pool.

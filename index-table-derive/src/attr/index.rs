@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Ident, LitStr, Meta, Token, Type, bracketed, parenthesized, token};
 
-use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key};
+use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint};
 use super::{Setting, equals, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
@@ -24,6 +24,7 @@ pub(crate) struct IndexAttr {
     pub(crate) filter: Option<Setting<Ident>>,
     pub(crate) unique: Option<Setting<()>>,
     pub(crate) sparse: Option<Setting<()>>,
+    pub(crate) allow: Option<Setting<Vec<Lint>>>,
 }
 
 /// One item in the place of a field.
@@ -60,18 +61,22 @@ impl IndexAttr {
             filter: None,
             unique: None,
             sparse: None,
+            allow: None,
         };
-        for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input));
+        for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input, errors));
         index
     }
 
-    fn item(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+    fn item(&mut self, input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<()> {
         let word = word(input, "a field or an option").inspect_err(|_| self.incomplete = true)?;
         // Compared with its `r#`, if it has one: that is how a field called `unique` is written.
         let name = word.to_string();
         let known = keys::find(INDEX_KEYS, &name);
 
         if input.peek(token::Paren) {
+            if known.is_some_and(|key| key.id == IndexKey::Allow) {
+                return set(&mut self.allow, &word, lints(input, errors)?);
+            }
             return self.call(input, &word, known);
         }
         if input.peek(Token![=]) {
@@ -179,6 +184,7 @@ impl IndexAttr {
                 self.incomplete = true;
                 return Err(input.error(expected(key)));
             }
+            Form::List => return Err(input.error(expected(key))),
         }
         match key.id {
             IndexKey::Strategy => set(&mut self.strategy, word, string(input, key.usage)?),
@@ -202,7 +208,8 @@ impl IndexAttr {
             || self.name.is_some()
             || self.filter.is_some()
             || self.unique.is_some()
-            || self.sparse.is_some();
+            || self.sparse.is_some()
+            || self.allow.is_some();
         self.parts.push(PartAttr { kind, late });
     }
 }
@@ -225,6 +232,27 @@ fn fields(input: ParseStream<'_>, usage: &str) -> syn::Result<Vec<Ident>> {
     let fields: Punctuated<Ident, Token![,]> =
         complete(&inner, |inner| inner.parse_terminated(field, Token![,]))?;
     Ok(fields.into_iter().collect())
+}
+
+/// `(few_values, redundant)`. One that there is not is reported, and the others hold.
+fn lints(input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<Vec<Lint>> {
+    let inner;
+    let parentheses = parenthesized!(inner in input);
+    let words: Punctuated<Ident, Token![,]> = complete(&inner, |inner| {
+        inner.parse_terminated(|input| word(input, "what is allowed"), Token![,])
+    })?;
+    if words.is_empty() {
+        errors.error(parentheses.span.join(), "name what is allowed: `allow(redundant)`");
+    }
+    let lints = words.iter().filter_map(|word| {
+        let name = word.to_string();
+        let known = LINTS.iter().find(|(lint, _)| *lint == name);
+        if known.is_none() {
+            errors.error(word.span(), keys::unknown_lint(&name));
+        }
+        known.map(|(_, lint)| *lint)
+    });
+    Ok(lints.collect())
 }
 
 /// Reads what is inside of brackets. After a mistake the rest is passed over, since syn would

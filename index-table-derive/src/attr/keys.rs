@@ -24,6 +24,18 @@ pub(crate) enum IndexKey {
     Filter,
     Unique,
     Sparse,
+    Allow,
+}
+
+/// What can be said against an index that is no mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lint {
+    /// Its only field has two values.
+    FewValues,
+    /// It is the beginning of another one.
+    Redundant,
+    /// Another index carries the whole row as well.
+    DoubledFull,
 }
 
 /// What may be written inside `#[key(…)]`, on a type or on a variant.
@@ -42,6 +54,8 @@ pub(crate) enum Form {
     Value,
     /// `unique`
     Flag,
+    /// `allow(few_values)`
+    List,
 }
 
 /// One known word.
@@ -81,6 +95,14 @@ pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Filter, "filter", Form::Value, "filter = method"),
     key(IndexKey::Unique, "unique", Form::Flag, "unique"),
     key(IndexKey::Sparse, "sparse", Form::Flag, "sparse"),
+    key(IndexKey::Allow, "allow", Form::List, "allow(redundant)"),
+];
+
+/// What may be written inside `allow(…)`.
+pub(crate) const LINTS: &[(&str, Lint)] = &[
+    ("few_values", Lint::FewValues),
+    ("redundant", Lint::Redundant),
+    ("doubled_full", Lint::DoubledFull),
 ];
 
 /// The key of `keys` with this name.
@@ -106,8 +128,19 @@ pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     if let Some(key) = find(TABLE_KEYS, word) {
         return format!("`{}` belongs into `#[table(…)]`", key.usage);
     }
-    // A call is a form of field, everything else an option.
-    unknown("index", word, INDEX_KEYS, |key| (key.form == Form::Call) == (form == Form::Call))
+    // A call is a form of field, or a list; everything else is an option.
+    unknown("index", word, INDEX_KEYS, |key| {
+        key.form == Form::List || (key.form == Form::Call) == (form == Form::Call)
+    })
+}
+
+/// The message for a `word` that `allow(…)` does not know.
+pub(crate) fn unknown_lint(word: &str) -> String {
+    let names = || LINTS.iter().map(|(name, _)| *name);
+    match suggestion(word, names()) {
+        Some(meant) => format!("there is no `{word}` to allow; did you mean `{meant}`?"),
+        None => format!("there is no `{word}` to allow, only {}", listed(names())),
+    }
 }
 
 fn unknown<K>(

@@ -171,6 +171,15 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn usage(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "What the table `{name}` and its indexes have been used for, in this process and since \
+             the table was opened.\n\n\
+             Cost: a few counters for each index are read."
+        ))
+    }
+
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);

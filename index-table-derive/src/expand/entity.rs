@@ -98,6 +98,7 @@ fn schema(cx: &Context<'_>) -> TokenStream {
 ///     strategy: _index_table::Strategy::Partial(&["phone"]),
 ///     unique: false,
 ///     conditions: &[],
+///     findings: &[],
 /// }
 /// ```
 fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
@@ -131,6 +132,7 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
         mixed!(_index_table::Condition::Filter(#name))
     });
     let conditions = sparse.into_iter().chain(filter);
+    let findings = index.findings.iter().map(|finding| &finding.text);
     mixed! {
         _index_table::IndexSchema {
             name: #name,
@@ -138,6 +140,7 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
             strategy: _index_table::Strategy::#strategy,
             unique: #unique,
             conditions: &[#(#conditions),*],
+            findings: &[#(#findings),*],
         }
     }
 }

@@ -19,6 +19,7 @@ mod entity;
 mod entry;
 mod get_many;
 pub(crate) mod key;
+mod lints;
 mod queries;
 mod repository;
 mod requirements;
@@ -71,10 +72,12 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let readers = table.indexes.iter().map(|index| entry::implementation(&cx, index));
     let methods = repository::implementation(&cx);
     let assertions = requirements::assertions(&cx);
+    let lints = lints::warnings(table);
     let allow = allow();
     mixed! {
         #repository
         #(#entries)*
+        #lints
 
         #allow
         const _: () = {

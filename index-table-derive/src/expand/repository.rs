@@ -69,7 +69,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         several => mixed!((#(#several),*)),
     };
     let insert_with = insert_with(cx);
-    let [open, insert, put, update, delete, get, all] = [
+    let [open, insert, put, update, delete, get, all, usage] = [
         docs::fixed::open,
         docs::fixed::insert,
         docs::fixed::put,
@@ -77,6 +77,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         docs::fixed::delete,
         docs::fixed::get,
         docs::fixed::all,
+        docs::fixed::usage,
     ]
     .map(|doc| doc(table));
     mixed! {
@@ -139,6 +140,11 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &#txn _index_table::ReadTxn<'_>,
         ) -> _index_table::Scan<#txn, #row> {
             self.table.scan(txn, _index_table::Bounds::new())
+        }
+
+        #usage
+        #v fn usage(&self) -> _index_table::Usage {
+            self.table.usage()
         }
     }
 }

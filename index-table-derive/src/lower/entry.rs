@@ -27,9 +27,10 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
             Strategy::Full => whole_row(scope, &draft.parts),
         };
         let entry = Entry { ident, steps: distinct(scope, &draft, steps) };
-        let Draft { span, name, named, parts, strategy, unique, conditions, .. } = draft;
+        let Draft { span, name, named, parts, strategy, unique, conditions, findings, .. } = draft;
         let position = indexes.len();
-        let index = Index { position, name, named, parts, strategy, unique, conditions, entry };
+        let index =
+            Index { position, name, named, parts, strategy, unique, conditions, findings, entry };
         indexes.push((Rc::new(index), span));
     }
     indexes

@@ -9,9 +9,9 @@ use syn::{Ident, LitStr, Type};
 
 use super::{Declared, KEY_TYPES, LONGEST_NAME, no_encoding, too_long};
 use crate::attr::index::{IndexAttr, PartAttr, PartKind};
-use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey};
+use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey, Lint};
 use crate::diagnostics::{Diagnostics, listed, suggestion};
-use crate::model::{Conditions, Field, KeyPart, Method, NEVER_ABSENT, Strategy};
+use crate::model::{Conditions, Field, Finding, KeyPart, Method, NEVER_ABSENT, Strategy};
 use crate::names::{self, Types};
 use crate::types::{self, DataType};
 
@@ -34,6 +34,8 @@ pub(super) struct Draft {
     pub(super) strategy: Strategy,
     pub(super) unique: bool,
     pub(super) conditions: Conditions,
+    pub(super) allowed: Vec<Lint>,
+    pub(super) findings: Vec<Finding>,
     /// A mistake was repaired by a guess, so nothing else about it is worth a message.
     guessed: bool,
 }
@@ -86,7 +88,20 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         errors.error(span, too_long("index", &name));
     }
     let unique = unique || attribute.unique.is_some();
-    Some(Draft { span, name, named, parts, strategy, unique, conditions, guessed })
+    let allowed = attribute.allow.as_ref().map(|allow| allow.value.clone()).unwrap_or_default();
+    let findings = Vec::new();
+    Some(Draft {
+        span,
+        name,
+        named,
+        parts,
+        strategy,
+        unique,
+        conditions,
+        allowed,
+        findings,
+        guessed,
+    })
 }
 
 /// Where `sparse` is demanded, if it makes a difference: where it can't be told, the compiler is
@@ -290,7 +305,7 @@ impl<'a> KeyParts<'_, 'a> {
         if let Some(key) = keys::find(INDEX_KEYS, &name) {
             let message = match key.form {
                 Form::Value => format!("`{name}` needs a value: `{}`", key.usage),
-                Form::Call | Form::Flag => format!("this is written `{}`", key.usage),
+                Form::Call | Form::Flag | Form::List => format!("this is written `{}`", key.usage),
             };
             errors.error(word.span(), message);
             self.sound &= key.form != Form::Call;

@@ -7,6 +7,7 @@
 mod entry;
 mod index;
 pub(crate) mod key;
+mod lint;
 mod serde;
 
 use std::rc::Rc;
@@ -101,6 +102,7 @@ fn table(
     };
     let mut indexes = index::lower_all(&mut scope, &attributes.indexes);
     serde::check(&attributes.serde, &fields, &mut indexes, errors);
+    lint::check(&mut indexes, &primary_key, errors);
     let indexes = entry::finish(&mut scope, indexes);
 
     let queries = names::queries(&primary_key, &indexes, errors);

@@ -113,6 +113,19 @@ fn values_of_the_wrong_kind_say_how_they_are_written() {
     one("#[index(town, unique = true)]", "`unique` takes no value");
     one("#[index(each = tags)]", "expected `each(field)`");
     one("#[index(each())]", "expected a field: `each(field)`");
+    one("#[index(town, allow)]", "this is written `allow(redundant)`");
+    one("#[index(town, allow = redundant)]", "expected `allow(redundant)`");
+    one("#[index(town, allow())]", "name what is allowed: `allow(redundant)`");
+    one("#[index(town, allow(few_values), allow(redundant))]", "`allow` is given twice");
+    one(
+        "#[index(town, allow(redundent))]",
+        "there is no `redundent` to allow; did you mean `redundant`?",
+    );
+    one(
+        "#[index(town, allow(dead_code))]",
+        "there is no `dead_code` to allow, only `few_values`, `redundant` and `doubled_full`",
+    );
+    one("#[index(town, alow(redundant))]", "`#[index(…)]` has no `alow`; did you mean `allow`?");
     one("#[table(crate = \"a\")]", "expected a path without quotes: `crate = some::path`");
     one("#[table(unique)]", "`unique` belongs into `#[index(…)]`");
     one("#[table(version = -1)]", "a version is a whole number from 1 to 4294967295");

@@ -183,6 +183,19 @@ struct Customer {
 }
 ";
 
+    /// A warning, and what the report of the repository says of it.
+    doubtful: "
+#[index(active)]
+#[index(town, allow(redundant))]
+#[index(town, active)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    active: bool,
+}
+";
+
     raw_identifiers: "
 #[index(r#type, each(r#match), include = [r#match, r#unique])]
 struct Event {

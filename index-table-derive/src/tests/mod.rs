@@ -2,6 +2,7 @@
 
 mod errors;
 mod expansion;
+mod lints;
 
 use quote::quote;
 

@@ -23,7 +23,7 @@ pub(crate) use self::spelling::{
     is_long_array, is_no_collection, shown, text,
 };
 use self::spelling::{
-    Standard, element, is_option, is_scalar, is_str, is_u8, only, peel, standard,
+    Standard, element, is_bool, is_option, is_scalar, is_str, is_u8, only, peel, standard,
 };
 
 /// The type of a value that is stored: a field's, or that of a collection's elements.
@@ -82,6 +82,15 @@ impl DataType {
     /// Whether the type is spelled `String`, or as another owner of a `str`, so that it has prefixes to ask for.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.shape, Shape::Text)
+    }
+
+    /// Whether the type is spelled `bool`, or as an `Option` of it.
+    pub(crate) fn is_bool(&self) -> bool {
+        match &self.shape {
+            Shape::Scalar(ty) => is_bool(ty),
+            Shape::Optional(inner) => matches!(&**inner, Shape::Scalar(ty) if is_bool(ty)),
+            Shape::Text | Shape::Bytes | Shape::Other => false,
+        }
     }
 
     /// Whether `None` is a value, if the spelling tells.

@@ -132,6 +132,11 @@ pub(super) fn is_option(ty: &Type) -> Option<bool> {
     }
 }
 
+/// Whether a type is `bool`, by its spelling.
+pub(super) fn is_bool(ty: &Type) -> bool {
+    standard(ty).is_some_and(|standard| standard.name == "bool")
+}
+
 /// The type of a collection's elements, by its spelling.
 pub(super) fn element(collection: &Type) -> Option<&Type> {
     match peel(collection) {

@@ -10,7 +10,8 @@ use crate::{
     key::{DecodeError, Key, KeyReader},
     row,
     schema::{Source, TableSchema},
-    txn::Session,
+    stats::{Ledger, Meter, Stats},
+    trace::Trace,
 };
 
 /// How many entries are stepped over before a seek is thought to be the shorter way.
@@ -51,7 +52,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 #[must_use = "it does nothing until it is asked for rows, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
-    session: &'txn Session,
+    ledger: Ledger<'txn>,
     plan: Node<'txn>,
     limit: Option<u64>,
     row: PhantomData<fn() -> R>,
@@ -83,7 +84,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     fn with(self, other: Self, combine: impl FnOnce(Node<'txn>, Node<'txn>) -> Node<'txn>) -> Self {
         let refusal = if self.limit.is_some() || other.limit.is_some() {
             Some("a part of it has a limit; limit the whole instead")
-        } else if !std::ptr::eq(self.session, other.session) {
+        } else if !std::ptr::eq(self.ledger.session, other.ledger.session) {
             Some("its parts are from different transactions")
         } else {
             None
@@ -158,7 +159,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
-        let Scan { reader, schema, session, query, after, .. } = scan;
+        let Scan { reader, schema, ledger, query, after, .. } = scan;
         let refusal = if query.reverse || query.limit.is_some() || after.is_some() {
             Some("it has a `rev`, `limit` or `after`; limit the whole instead")
         } else if in_primary_key_order(schema, &query) {
@@ -177,8 +178,9 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
                 reason,
             }),
         });
-        let leaf = Leaf { query, entries: None, current: None, ended: false };
-        Self { reader, session, plan: Node::Scan(Box::new(leaf)), limit: None, row: PhantomData }
+        let meter = ledger.meter(query.source, None);
+        let leaf = Leaf { query, entries: None, current: None, ended: false, meter };
+        Self { reader, ledger, plan: Node::Scan(Box::new(leaf)), limit: None, row: PhantomData }
     }
 }
 
@@ -208,20 +210,15 @@ enum Node<'txn> {
 impl<'txn> Node<'txn> {
     /// The first primary key there. The places that are asked for never go back, and the first of
     /// them is no excluded one: an entry of a unique index is found by its key alone.
-    fn first(
-        &mut self,
-        reader: Reader<'txn>,
-        session: &Session,
-        from: Bound<&[u8]>,
-    ) -> Result<Option<&'txn [u8]>> {
+    fn first(&mut self, reader: Reader<'txn>, from: Bound<&[u8]>) -> Result<Option<&'txn [u8]>> {
         match self {
-            Self::Scan(leaf) => leaf.first(reader, session, from),
+            Self::Scan(leaf) => leaf.first(reader, from),
             Self::And(parts) => {
                 let Some(part) = parts.first_mut() else { return Ok(None) };
-                let Some(mut found) = part.first(reader, session, from)? else { return Ok(None) };
+                let Some(mut found) = part.first(reader, from)? else { return Ok(None) };
                 'behind: loop {
                     for part in &mut *parts {
-                        match part.first(reader, session, Bound::Included(found))? {
+                        match part.first(reader, Bound::Included(found))? {
                             None => return Ok(None),
                             Some(at) if at == found => {}
                             Some(at) => {
@@ -236,10 +233,24 @@ impl<'txn> Node<'txn> {
             Self::Or(parts) => {
                 let mut first = None;
                 for part in parts {
-                    let found = part.first(reader, session, from)?;
+                    let found = part.first(reader, from)?;
                     first = first.into_iter().chain(found).min();
                 }
                 Ok(first)
+            }
+        }
+    }
+}
+
+impl Node<'_> {
+    /// Adds what its scans have read.
+    fn add_stats(&self, stats: &mut Stats) {
+        match self {
+            Self::Scan(leaf) => *stats += leaf.meter.stats(),
+            Self::And(parts) | Self::Or(parts) => {
+                for part in parts {
+                    part.add_stats(stats);
+                }
             }
         }
     }
@@ -252,15 +263,11 @@ struct Leaf<'txn> {
     /// The primary key of the last entry that was read.
     current: Option<&'txn [u8]>,
     ended: bool,
+    meter: Meter<'txn>,
 }
 
 impl<'txn> Leaf<'txn> {
-    fn first(
-        &mut self,
-        reader: Reader<'txn>,
-        session: &Session,
-        from: Bound<&[u8]>,
-    ) -> Result<Option<&'txn [u8]>> {
+    fn first(&mut self, reader: Reader<'txn>, from: Bound<&[u8]>) -> Result<Option<&'txn [u8]>> {
         if self.ended {
             return Ok(None);
         }
@@ -272,7 +279,7 @@ impl<'txn> Leaf<'txn> {
         let mut steps = 0;
         loop {
             if self.entries.is_none() || steps == STEPS {
-                session.count_seek();
+                self.meter.seek();
                 self.entries = Some(reader.scan(self.query_from(from))?);
                 steps = 0;
             }
@@ -282,7 +289,7 @@ impl<'txn> Leaf<'txn> {
                 (self.ended, self.entries) = (true, None);
                 return Ok(None);
             };
-            session.count_entry();
+            self.meter.step();
             self.current = Some(entry.primary_key);
             if is_at(entry.primary_key, from) {
                 return Ok(self.current);
@@ -322,7 +329,8 @@ struct Run<'txn> {
     reader: Option<Reader<'txn>>,
     /// Why it could not be run: what the first answer is, instead.
     failure: Option<Error>,
-    session: &'txn Session,
+    /// What is not counted by a scan: the rows.
+    meter: Meter<'txn>,
     plan: Node<'txn>,
     last: Option<&'txn [u8]>,
     /// How many more may come.
@@ -331,12 +339,19 @@ struct Run<'txn> {
 
 impl<'txn> Run<'txn> {
     fn new<R>(combined: Combined<'txn, R>) -> Self {
-        let Combined { reader, session, plan, limit, .. } = combined;
+        let Combined { reader, ledger, plan, limit, .. } = combined;
+        let meter = ledger.look_ups(Trace::none());
         let (reader, failure) = match reader {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        Self { reader, failure, session, plan, last: None, left: limit.unwrap_or(u64::MAX) }
+        Self { reader, failure, meter, plan, last: None, left: limit.unwrap_or(u64::MAX) }
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = self.meter.stats();
+        self.plan.add_stats(&mut stats);
+        stats
     }
 
     /// The next primary key.
@@ -345,7 +360,7 @@ impl<'txn> Run<'txn> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
         let from = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.plan.first(reader, self.session, from);
+        let next = self.plan.first(reader, from);
         match next {
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => self.reader = None,
@@ -357,7 +372,7 @@ impl<'txn> Run<'txn> {
     /// The next primary key, and what `decode` makes of it.
     fn decode_next<R: Entity, T>(
         &mut self,
-        decode: impl FnOnce(&Self, Reader<'txn>, &'txn [u8]) -> Result<Result<T, DecodeError>>,
+        decode: impl FnOnce(&mut Self, Reader<'txn>, &'txn [u8]) -> Result<Result<T, DecodeError>>,
     ) -> Option<Result<T>> {
         let reader = self.reader;
         let primary_key = match self.next().transpose()? {
@@ -383,13 +398,22 @@ pub struct CombinedRows<'txn, R> {
     row: PhantomData<fn() -> R>,
 }
 
+impl<R> CombinedRows<'_, R> {
+    /// What has been read so far, by all scans together.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.run.stats()
+    }
+}
+
 impl<R: Entity> Iterator for CombinedRows<'_, R> {
     type Item = Result<R>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.run.decode_next::<R, R>(|run, reader, primary_key| {
-            run.session.count_fact();
+            run.meter.fact();
             let fact = reader.fact(primary_key)?;
+            run.meter.bytes(fact.map_or(0, <[u8]>::len));
             Ok(fact.ok_or(DANGLING).and_then(row::decode))
         })
     }
@@ -402,12 +426,21 @@ pub struct CombinedKeys<'txn, R> {
     row: PhantomData<fn() -> R>,
 }
 
+impl<R> CombinedKeys<'_, R> {
+    /// What has been read so far, by all scans together.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.run.stats()
+    }
+}
+
 impl<R: Entity> Iterator for CombinedKeys<'_, R> {
     type Item = Result<R::Key>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.run.decode_next::<R, R::Key>(|run, _, primary_key| {
-            let mut reader = KeyReader::new(primary_key, &run.session.unescaped);
+            run.meter.bytes(primary_key.len());
+            let mut reader = KeyReader::new(primary_key, &run.meter.session().unescaped);
             Ok(R::Key::decode_owned(&mut reader))
         })
     }

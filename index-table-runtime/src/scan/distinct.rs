@@ -8,7 +8,7 @@ use crate::{
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
     schema::{Source, TableSchema},
-    txn::Session,
+    stats::{Ledger, Meter, Stats},
 };
 
 /// Each different value that some fields of an index have, once and in order: a question that
@@ -25,7 +25,7 @@ use crate::{
 pub struct Distinct<'txn, V> {
     reader: Result<Reader<'txn>>,
     schema: &'static TableSchema,
-    session: &'txn Session,
+    ledger: Ledger<'txn>,
     query: Query,
     value: PhantomData<fn() -> V>,
 }
@@ -34,12 +34,12 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     pub(crate) fn new(
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
-        session: &'txn Session,
+        ledger: Ledger<'txn>,
         source: Source,
         leading: Bounds,
     ) -> Self {
         let query = Query::new(source, leading);
-        Self { reader, schema, session, query, value: PhantomData }
+        Self { reader, schema, ledger, query, value: PhantomData }
     }
 
     /// From the last value in the index's order to the first: from the greatest to the smallest, but
@@ -80,14 +80,15 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     }
 
     fn into_walk(self) -> Walk<'txn> {
-        let Self { reader, schema, session, query, .. } = self;
+        let Self { reader, schema, ledger, query, .. } = self;
+        let meter = ledger.meter(query.source, None);
         let (reader, failure) = match reader {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
         let leading = query.bounds.start().len();
         let once = schema.index(query.source).is_none_or(|index| index.unique);
-        Walk { reader, failure, schema, session, query, leading, once, entries: None }
+        Walk { reader, failure, schema, meter, query, leading, once, entries: None }
     }
 }
 
@@ -108,7 +109,7 @@ struct Walk<'txn> {
     /// Why nothing could be asked: what the first value is, instead.
     failure: Option<Error>,
     schema: &'static TableSchema,
-    session: &'txn Session,
+    meter: Meter<'txn>,
     /// What is left, as soon as `entries` is `None`.
     query: Query,
     /// The length of the fields before the value's, which are equal in all entries.
@@ -141,12 +142,13 @@ impl<'txn> Walk<'txn> {
         let entries = match &mut self.entries {
             Some(entries) => entries,
             none => {
-                self.session.count_seek();
+                self.meter.seek();
                 none.insert(reader.scan(self.query.clone())?)
             }
         };
         let Some(entry) = entries.next().transpose()? else { return Ok(None) };
-        self.session.count_entry();
+        self.meter.step();
+        self.meter.bytes(self.key(entry).len());
         let met = self.decode::<V>(entry).map_err(|error| self.corrupt(entry, error))?;
         if !met.once {
             self.entries = None;
@@ -170,7 +172,7 @@ impl<'txn> Walk<'txn> {
     ) -> Result<Met<'txn, V::Ref<'txn>>, DecodeError> {
         let key = self.key(entry);
         let fields = key.get(self.leading..).ok_or(DecodeError::Short)?;
-        let mut reader = KeyReader::new(fields, &self.session.unescaped);
+        let mut reader = KeyReader::new(fields, &self.meter.session().unescaped);
         let value = V::decode(&mut reader)?;
         let rest = reader.rest();
         let prefix = key.strip_suffix(rest).ok_or(DecodeError::Short)?;
@@ -197,7 +199,7 @@ impl<'txn> Walk<'txn> {
         }
         let count =
             reader.count(Query::new(self.query.source, Bounds::beginning_with(met.prefix)))?;
-        self.session.count_count(count);
+        self.meter.count(count);
         Ok(count.found)
     }
 }
@@ -207,6 +209,14 @@ impl<'txn> Walk<'txn> {
 pub struct DistinctValues<'txn, V> {
     walk: Walk<'txn>,
     value: PhantomData<fn() -> V>,
+}
+
+impl<V> DistinctValues<'_, V> {
+    /// What has been read so far, by this question alone.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.walk.meter.stats()
+    }
 }
 
 impl<'txn, V: Key> Iterator for DistinctValues<'txn, V> {
@@ -223,6 +233,14 @@ impl<'txn, V: Key> Iterator for DistinctValues<'txn, V> {
 pub struct DistinctCounts<'txn, V> {
     walk: Walk<'txn>,
     value: PhantomData<fn() -> V>,
+}
+
+impl<V> DistinctCounts<'_, V> {
+    /// What has been read so far, by this question alone.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.walk.meter.stats()
+    }
 }
 
 impl<'txn, V: Key> Iterator for DistinctCounts<'txn, V> {

@@ -6,6 +6,7 @@ use super::{Scan, iter::Raw};
 use crate::{
     entity::IndexEntry,
     error::{Error, Result},
+    stats::Stats,
 };
 
 /// Primary keys in a batch, of 24 bytes each.
@@ -58,6 +59,12 @@ pub struct FactOrderRows<'txn, E> {
 }
 
 impl<E> FactOrderRows<'_, E> {
+    /// What has been read so far: the entries of whole batches, and a fact for each row.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.raw.stats()
+    }
+
     /// Reads the next entries and sorts them; without any, it is over.
     fn fill(&mut self) {
         while self.batch.len() < BATCH {

@@ -4,11 +4,11 @@ use crate::{
     engine::{self, RawEntry, Read, Reader},
     entity::{Entity, EntryReader, Form, IndexEntry},
     error::{Error, Result},
-    key::{DecodeError, Key, KeyReader},
+    key::{DecodeError, Key, KeyReader, Unescaped},
     row,
     scan::Query,
     schema::{Source, TableSchema},
-    txn::Session,
+    stats::{Ledger, Meter, Stats},
 };
 
 /// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
@@ -22,27 +22,35 @@ pub(super) struct Raw<'txn> {
     schema: &'static TableSchema,
     source: Source,
     form: Form,
-    session: &'txn Session,
-    /// How many more entries may come.
-    left: u64,
+    /// Counts, and keeps the limit.
+    meter: Meter<'txn>,
 }
 
 impl<'txn> Raw<'txn> {
     pub(super) fn new(
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
-        session: &'txn Session,
+        ledger: Ledger<'txn>,
         query: Query,
     ) -> Self {
-        let (source, left) = (query.source, query.limit.unwrap_or(u64::MAX));
-        session.count_seek();
+        let source = query.source;
+        let mut meter = ledger.meter(source, query.limit);
+        meter.seek();
         let asked = reader.and_then(|reader| Ok((reader, reader.scan(query)?)));
         let (reader, running, failure) = match asked {
             Ok((reader, entries)) => (Some(reader), Some(entries), None),
             Err(error) => (None, None, Some(error)),
         };
         let form = Form::of(schema, source);
-        Self { reader, running, failure, schema, source, form, session, left }
+        Self { reader, running, failure, schema, source, form, meter }
+    }
+
+    pub(super) const fn stats(&self) -> Stats {
+        self.meter.stats()
+    }
+
+    pub(super) const fn unescaped(&self) -> &'txn Unescaped {
+        &self.meter.session().unescaped
     }
 
     /// What an entry that can't be decoded, or leads nowhere, is reported as.
@@ -61,7 +69,7 @@ impl<'txn> Raw<'txn> {
     #[inline]
     fn decode_next<T>(
         &mut self,
-        decode: impl FnOnce(&Self, RawEntry<'txn>) -> Result<T, Failure>,
+        decode: impl FnOnce(&mut Self, RawEntry<'txn>) -> Result<T, Failure>,
     ) -> Option<Result<T>> {
         let entry = match self.next()? {
             Ok(entry) => entry,
@@ -101,18 +109,21 @@ impl<'txn> Raw<'txn> {
     }
 
     /// The row of an entry.
-    fn row<R: Entity>(&self, entry: RawEntry<'txn>) -> Result<R, Failure> {
+    fn row<R: Entity>(&mut self, entry: RawEntry<'txn>) -> Result<R, Failure> {
         if self.carries_rows() {
+            self.meter.bytes(entry.data.len());
             return Ok(row::decode(entry.data)?);
         }
         self.look_up(entry.primary_key)
     }
 
-    fn look_up<R: Entity>(&self, primary_key: &[u8]) -> Result<R, Failure> {
+    fn look_up<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R, Failure> {
         let Some(reader) = self.reader else { return Err(Failure::dangling()) };
-        self.session.count_fact();
+        self.meter.fact();
         let fact = reader.fact(primary_key).map_err(Failure::Other)?;
-        Ok(row::decode(fact.ok_or_else(Failure::dangling)?)?)
+        let fact = fact.ok_or_else(Failure::dangling)?;
+        self.meter.bytes(fact.len());
+        Ok(row::decode(fact)?)
     }
 }
 
@@ -143,11 +154,10 @@ impl<'txn> Iterator for Raw<'txn> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(entries) = &mut self.running
-            && let Some(left) = self.left.checked_sub(1)
+            && let Some(left) = self.meter.left_behind_next()
             && let Some(next) = entries.next()
         {
-            self.left = left;
-            self.session.count_entry();
+            self.meter.entry(left);
             if next.is_err() {
                 self.running = None;
             }
@@ -171,6 +181,12 @@ macro_rules! iterator {
         impl<'txn, E> $name<'txn, E> {
             pub(super) const fn new(raw: Raw<'txn>) -> Self {
                 Self { raw, entry: PhantomData }
+            }
+
+            /// What has been read so far, by this scan alone.
+            #[must_use]
+            pub fn stats(&self) -> Stats {
+                self.raw.stats()
             }
         }
 
@@ -202,7 +218,8 @@ iterator! {
     /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
     /// error.
     Entries, E, |raw, entry| {
-        Ok(E::decode(EntryReader::new(entry, raw.form, &raw.session.unescaped)?)?)
+        raw.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
+        Ok(E::decode(EntryReader::new(entry, raw.form, raw.unescaped())?)?)
     }
 }
 
@@ -210,7 +227,8 @@ iterator! {
     /// The primary keys of a scan; see [`Scan::keys`](crate::Scan::keys). Ends after the first
     /// error.
     Keys, <E::Row as Entity>::Key, |raw, entry| {
-        let mut reader = KeyReader::new(entry.primary_key, &raw.session.unescaped);
+        raw.meter.bytes(entry.primary_key.len());
+        let mut reader = KeyReader::new(entry.primary_key, raw.unescaped());
         Ok(Key::decode_owned(&mut reader)?)
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     entity::{Entity, IndexEntry},
     error::Result,
     schema::TableSchema,
-    txn::Session,
+    stats::Ledger,
 };
 use iter::Raw;
 
@@ -89,20 +89,16 @@ use iter::Raw;
 pub struct Scan<'txn, E> {
     reader: Result<Reader<'txn>>,
     schema: &'static TableSchema,
-    session: &'txn Session,
+    ledger: Ledger<'txn>,
     query: Query,
     after: Option<Cursor>,
     entry: PhantomData<fn() -> E>,
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    pub(crate) fn new(
-        reader: Result<Reader<'txn>>,
-        session: &'txn Session,
-        bounds: Bounds,
-    ) -> Self {
+    pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
         let query = Query::new(E::SOURCE, bounds);
-        Self { reader, schema: E::Row::TABLE, session, query, after: None, entry: PhantomData }
+        Self { reader, schema: E::Row::TABLE, ledger, query, after: None, entry: PhantomData }
     }
 
     /// From the last key to the first; a second `rev` turns it round again.
@@ -162,12 +158,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        let (reader, _, session, query) = self.into_question();
+        let (reader, _, ledger, query) = self.into_question();
         if query.limit == Some(0) {
             return reader.map(|_| 0);
         }
+        let source = query.source;
         let count = reader?.count(query)?;
-        session.count_count(count);
+        ledger.count(source, count);
         Ok(count.found)
     }
 
@@ -221,24 +218,24 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     fn into_raw(self) -> Raw<'txn> {
-        let (reader, schema, session, query) = self.into_question();
-        Raw::new(reader, schema, session, query)
+        let (reader, schema, ledger, query) = self.into_question();
+        Raw::new(reader, schema, ledger, query)
     }
 
     /// The query with its cursor resolved, and what runs it.
     fn into_question(self) -> Question<'txn> {
-        let Self { mut reader, schema, session, mut query, after, .. } = self;
+        let Self { mut reader, schema, ledger, mut query, after, .. } = self;
         if let Some(cursor) = after {
             match cursor.position_in(schema, &query) {
                 Ok(position) => query.position = Some(position),
                 Err(error) => reader = reader.and(Err(error)),
             }
         }
-        (reader, schema, session, query)
+        (reader, schema, ledger, query)
     }
 }
 
-type Question<'txn> = (Result<Reader<'txn>>, &'static TableSchema, &'txn Session, Query);
+type Question<'txn> = (Result<Reader<'txn>>, &'static TableSchema, Ledger<'txn>, Query);
 
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

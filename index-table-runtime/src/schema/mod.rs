@@ -96,6 +96,8 @@ pub struct IndexSchema {
     pub unique: bool,
     /// Which rows have entries: those for which all of these hold.
     pub conditions: &'static [Condition],
+    /// What the derive found against it, and was not told to allow. Not in the file.
+    pub findings: &'static [&'static str],
 }
 
 /// What a row has to be like to have entries in an index.

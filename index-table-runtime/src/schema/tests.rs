@@ -17,6 +17,7 @@ static TABLE: TableSchema = TableSchema {
         strategy: Strategy::Full,
         unique: true,
         conditions: &[Condition::Sparse, Condition::Filter("is_shown")],
+        findings: &[],
     }],
 };
 

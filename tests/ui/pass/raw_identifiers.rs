@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, IndexTable)]
 #[index(r#type, include = [r#match])]
 #[index(each(r#match), include = [r#match])]
-#[index(r#unique)]
+#[index(r#unique, allow(few_values))]
 #[index(desc(r#type), computed(r#fn: u8), filter = r#if, name = "raw")]
 struct Event {
     #[primary_key]

@@ -44,6 +44,11 @@ fn a_customer_comes_changes_and_goes() -> Result {
         (200, json!({ "items": [alice], "next": null }))
     );
 
+    let (status, usage) = client.get("/usage")?;
+    assert_eq!((status, &usage["rows"]["inserts"]), (200, &json!(1)));
+    assert_eq!(usage["indexes"][1]["name"], "email");
+    assert_eq!(usage["indexes"][1]["queries"], 3);
+
     // Replacing one that is not there makes it.
     let bruno = customer(8, "Jones", "Seattle");
     assert_eq!(client.put("/customers/8", &bruno)?, (201, json!(bruno)));

@@ -45,7 +45,7 @@ const fn index(
     strategy: Carried,
     unique: bool,
 ) -> IndexSchema {
-    IndexSchema { name, key, strategy, unique, conditions: &[] }
+    IndexSchema { name, key, strategy, unique, conditions: &[], findings: &[] }
 }
 
 impl Entity for Film {

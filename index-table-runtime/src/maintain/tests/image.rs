@@ -128,6 +128,7 @@ impl Entity for Word {
             strategy: Strategy::Normalized,
             unique: true,
             conditions: &[],
+            findings: &[],
         }],
     };
 

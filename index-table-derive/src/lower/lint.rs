@@ -1,0 +1,128 @@
+//! What is said against an index that is no mistake: it costs more than it is likely to save.
+//!
+//! It is a warning, and each index can allow it.
+
+use std::rc::Rc;
+
+use super::index::Draft;
+use crate::attr::keys::Lint;
+use crate::diagnostics::Diagnostics;
+use crate::model::{Field, Finding, KeyPart, Strategy};
+use crate::names;
+
+/// Looks at each index. Beside mistakes, nothing is said.
+pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Diagnostics) {
+    if !errors.is_empty() {
+        return;
+    }
+    let redundant: Vec<_> =
+        drafts.iter().map(|draft| redundant(draft, drafts, primary_key)).collect();
+    let mut full: Option<String> = None;
+    for (draft, redundant) in drafts.iter_mut().zip(redundant) {
+        // If it is left out, it doubles nothing.
+        let doubled = if redundant.is_none() { doubled_full(draft, &mut full) } else { None };
+        let found = [
+            (Lint::FewValues, few_values(draft)),
+            (Lint::Redundant, redundant),
+            (Lint::DoubledFull, doubled),
+        ];
+        let found = found.into_iter().filter(|(lint, _)| !draft.allowed.contains(lint));
+        let finding = |(lint, text): (_, Option<String>)| {
+            text.map(|text| Finding { span: draft.span, lint, text })
+        };
+        draft.findings = found.filter_map(finding).collect();
+    }
+}
+
+/// Nothing but a `bool`, of all rows: a condition may leave few of them, and a `unique` one is
+/// there for what it forbids.
+fn few_values(draft: &Draft) -> Option<String> {
+    let [part] = draft.parts.as_slice() else { return None };
+    (part.key_type().is_bool() && has_all_rows(draft) && !draft.unique).then(|| {
+        "an index on a `bool` alone finds a large part of the table by either value, and reading \
+         all of the table costs less than following so many references; put the field behind a \
+         selective one, or index the rare value alone with a `filter`; if few rows have the value \
+         that is asked for, say so with `allow(few_values)`"
+            .to_owned()
+    })
+}
+
+/// Another index, or the primary key, answers its questions at the same cost.
+fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Option<String> {
+    if draft.unique {
+        return None;
+    }
+    let fields = names::index(&draft.parts);
+    let in_primary_key = draft.parts.len() <= primary_key.len()
+        && draft.parts.iter().zip(primary_key).all(|(part, field)| is_plain(part, field));
+    // What a partial index carries may be much less than the row.
+    if in_primary_key && has_all_rows(draft) && !matches!(draft.strategy, Strategy::Partial(_)) {
+        return Some(format!(
+            "the primary key begins with the same fields, so the table itself answers \
+             `find_by_{fields}`, in the same order; leave the index out, or keep it with \
+             `allow(redundant)`"
+        ));
+    }
+    let longer = drafts.iter().find(|other| is_beginning(draft, other))?;
+    Some(format!(
+        "the index `{}` begins with the same fields, so it answers `find_by_{fields}` too; what \
+         this one adds is rows in the order of the primary key, as `and` and `or` need them; keep \
+         it for that with `allow(redundant)`",
+        longer.name
+    ))
+}
+
+/// Whether the second index has the entries of the first one, sorted further.
+fn is_beginning(draft: &Draft, longer: &Draft) -> bool {
+    let Some((first, rest)) = longer.parts.split_at_checked(draft.parts.len()) else {
+        return false;
+    };
+    !rest.is_empty()
+        && draft.parts.iter().zip(first).all(|(part, other)| part.sorts_as(other))
+        // Each row has one entry for what follows, and has it whatever its value is.
+        && !rest.iter().any(KeyPart::is_each)
+        && (longer.conditions.sparse.is_none() || rest.iter().all(never_absent))
+        && draft.conditions.sparse.is_some() == longer.conditions.sparse.is_some()
+        && draft.conditions.filter == longer.conditions.filter
+        && carries(longer, &draft.strategy)
+}
+
+/// Whether an index has a strategy, and all that its entries carry.
+fn carries(index: &Draft, strategy: &Strategy) -> bool {
+    match (&index.strategy, strategy) {
+        (Strategy::Normalized, Strategy::Normalized) | (Strategy::Full, Strategy::Full) => true,
+        (Strategy::Partial(has), Strategy::Partial(wanted)) => wanted.iter().all(|field| {
+            let included = has.iter().any(|other| Rc::ptr_eq(other, field));
+            included || index.parts.iter().any(|part| part.holds(field))
+        }),
+        _ => false,
+    }
+}
+
+/// Each carries every row once more. `full` is the first one.
+fn doubled_full(draft: &Draft, full: &mut Option<String>) -> Option<String> {
+    if !matches!(draft.strategy, Strategy::Full) || !has_all_rows(draft) {
+        return None;
+    }
+    let Some(first) = full else {
+        *full = Some(draft.name.clone());
+        return None;
+    };
+    Some(format!(
+        "the index `{first}` is full as well: each of them is the table once more, and is written \
+         with every change of a row; `include` what is read through one of them, or keep both \
+         with `allow(doubled_full)`"
+    ))
+}
+
+fn has_all_rows(draft: &Draft) -> bool {
+    draft.conditions.sparse.is_none() && draft.conditions.filter.is_none()
+}
+
+fn is_plain(part: &KeyPart, field: &Rc<Field>) -> bool {
+    matches!(part, KeyPart::Plain(own) if Rc::ptr_eq(own, field))
+}
+
+fn never_absent(part: &KeyPart) -> bool {
+    part.key_type().is_optional() == Some(false)
+}

@@ -1,0 +1,138 @@
+//! What is warned of, and what isn't.
+
+use syn::{Expr, File, Item, Stmt};
+
+use crate::derive;
+
+/// The names of the warnings about a struct with these indexes.
+fn warnings(indexes: &str) -> Vec<String> {
+    let input = format!(
+        "{indexes} struct Film {{ #[primary_key] genre: String, #[primary_key] title: String, \
+         year: u16, shown: bool, rated: Option<bool>, flags: Vec<bool>, nick: Option<String>, \
+         tags: Vec<String>, odd: Odd }}"
+    );
+    let output = derive(input.parse().expect("the input has tokens"));
+    let file: File = syn::parse2(output).expect("the expansion has items");
+    let inner = |item: &Item| {
+        let Item::Const(item) = item else { return None };
+        let Expr::Block(block) = &*item.expr else { return None };
+        let Some(Stmt::Item(Item::Const(inner))) = block.block.stmts.first() else { return None };
+        inner.attrs.iter().any(|attribute| attribute.path().is_ident("deprecated")).then_some(())?;
+        Some(inner.ident.to_string())
+    };
+    file.items.iter().filter_map(inner).collect()
+}
+
+#[track_caller]
+fn warns(indexes: &str, expected: &[&str]) {
+    assert_eq!(warnings(indexes), expected, "{indexes}");
+}
+
+#[test]
+fn few_values() {
+    for alone in [
+        "#[index(shown)]",
+        "#[index(rated)]",
+        "#[index(desc(shown))]",
+        "#[index(each(flags))]",
+        "#[index(computed(is_new: bool))]",
+        "#[index(shown, include = [year])]",
+        "#[index(shown, strategy = \"full\")]",
+    ] {
+        warns(alone, &["FEW_VALUES"]);
+    }
+    for not in [
+        "#[index(shown, year)]",
+        "#[index(year, shown)]",
+        "#[index(shown, filter = is_new)]",
+        "#[index(rated, sparse)]",
+        "#[index(shown, unique)]",
+        "#[index(odd)]",
+        "#[index(shown, allow(few_values))]",
+    ] {
+        warns(not, &[]);
+    }
+}
+
+#[test]
+fn redundant() {
+    for one in [
+        "#[index(year)] #[index(year, nick)]",
+        "#[index(year, nick)] #[index(year)]",
+        "#[index(desc(year))] #[index(desc(year), nick)]",
+        "#[index(each(tags))] #[index(each(tags), year)]",
+        "#[index(year)] #[index(year, nick, unique)]",
+        "#[index(year, strategy = \"full\")] #[index(year, nick, strategy = \"full\")]",
+        "#[index(year, include = [shown])] #[index(year, nick, include = [rated, shown])]",
+        "#[index(year, include = [nick])] #[index(year, nick, include = [rated])]",
+        "#[index(year, filter = is_new)] #[index(year, nick, filter = is_new, name = \"new\")]",
+        "#[index(nick, sparse)] #[index(nick, year, sparse)]",
+        // The primary key is an index too.
+        "#[index(genre)]",
+        "#[index(genre, title, strategy = \"full\")]",
+    ] {
+        warns(one, &["REDUNDANT"]);
+    }
+    for not in [
+        "#[index(year)] #[index(nick, year)]",
+        "#[index(year)] #[index(desc(year), nick)]",
+        "#[index(year, nick)] #[index(year, nick, name = \"twice\")]",
+        // Another strategy, or less that is carried.
+        "#[index(year)] #[index(year, nick, include = [shown])]",
+        "#[index(year, include = [shown])] #[index(year, nick, strategy = \"full\")]",
+        "#[index(year, include = [shown])] #[index(year, nick, include = [rated])]",
+        // It forbids something.
+        "#[index(year, unique)] #[index(year, nick)]",
+        // Other rows.
+        "#[index(year, filter = is_new)] #[index(year, nick)]",
+        "#[index(year)] #[index(year, nick, filter = is_new)]",
+        "#[index(year, filter = is_new)] #[index(year, nick, filter = is_old)]",
+        "#[index(nick)] #[index(nick, year, sparse)]",
+        "#[index(nick, sparse)] #[index(nick, rated, sparse)]",
+        "#[index(nick, sparse)] #[index(nick, odd, sparse)]",
+        // Several entries for a row, or none.
+        "#[index(year)] #[index(year, each(tags))]",
+        "#[index(year, allow(redundant))] #[index(year, nick)]",
+        // What is carried may be less than the row.
+        "#[index(genre, include = [year])]",
+        "#[index(desc(genre))]",
+        "#[index(title)]",
+        "#[index(genre, filter = is_new)]",
+        "#[index(genre, year)]",
+        "#[index(genre, title, unique)]",
+    ] {
+        warns(not, &[]);
+    }
+}
+
+#[test]
+fn doubled_full() {
+    let two = "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\")]";
+    warns(two, &["DOUBLED_FULL"]);
+    let three = format!("{two} #[index(odd, strategy = \"full\")]");
+    warns(&three, &["DOUBLED_FULL", "DOUBLED_FULL"]);
+    for not in [
+        "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", allow(doubled_full))]",
+        "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", filter = is_new)]",
+        "#[index(nick, strategy = \"full\", sparse)] #[index(year, strategy = \"full\")]",
+        "#[index(year, strategy = \"full\")] #[index(nick, include = [shown])]",
+    ] {
+        warns(not, &[]);
+    }
+    // If the first one is left out, there is one.
+    warns(
+        "#[index(year, strategy = \"full\")] #[index(year, nick, strategy = \"full\")]",
+        &["REDUNDANT"],
+    );
+}
+
+#[test]
+fn several_at_once_and_none_beside_mistakes() {
+    let two = "#[index(shown)] #[index(shown, year)]";
+    warns(two, &["FEW_VALUES", "REDUNDANT"]);
+    warns("#[index(shown, allow(redundant, few_values))] #[index(shown, year)]", &[]);
+    warns("#[index(shown, allow(few_values))] #[index(shown, year)]", &["REDUNDANT"]);
+    // To allow what would not be said does no harm.
+    warns("#[index(year, allow(few_values, redundant, doubled_full))]", &[]);
+    warns(&format!("{two} #[index(yaer)]"), &[]);
+}

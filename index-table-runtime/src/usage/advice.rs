@@ -1,0 +1,77 @@
+//! What the figures of a table suggest.
+
+use super::{Advice, IndexUsage, TableUsage};
+use crate::schema::{IndexSchema, Strategy, TableSchema};
+
+/// Of fewer entries nothing is concluded.
+const MINIMUM: u64 = 1000;
+
+/// What is so many times the other is far more than it.
+const FAR_MORE: u64 = 10;
+
+/// What the derive found in the declarations, then what the figures say.
+pub(super) fn of(schema: &TableSchema, rows: &TableUsage, indexes: &[IndexUsage]) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    for (declared, usage) in schema.indexes.iter().zip(indexes) {
+        let found = declared.findings.iter().map(|finding| (*finding).to_owned());
+        let reasons = found.chain(unasked(declared, usage)).chain(followed(declared, rows, usage));
+        let reasons = reasons.chain(carried(declared, usage));
+        advice.extend(reasons.map(|reason| Advice { index: usage.name, reason }));
+    }
+    advice
+}
+
+/// An index that is paid for and not used. A unique one has its use in writes.
+fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
+    let IndexUsage { queries, written, .. } = *usage;
+    (queries == 0 && written >= MINIMUM && !index.unique).then(|| {
+        format!(
+            "it was never asked, and {written} of its entries were written or removed; if other \
+             processes don't ask it either, it costs writes and space for nothing"
+        )
+    })
+}
+
+/// An index that is only a way to the rows.
+fn followed(index: &IndexSchema, rows: &TableUsage, usage: &IndexUsage) -> Option<String> {
+    let IndexUsage { entries, facts, .. } = *usage;
+    if facts < MINIMUM || facts.saturating_mul(10) < entries.saturating_mul(9) {
+        return None;
+    }
+    let read =
+        format!("of the {entries} entries that were read, {facts} were followed to their rows");
+    match index.strategy {
+        Strategy::Full => None,
+        Strategy::Partial(_) => Some(format!(
+            "{read}, so what it includes was hardly used; ask `entries()` where that is enough, or \
+             leave out the `include`"
+        )),
+        Strategy::Normalized => {
+            // What is carried is written with each change.
+            let changes = rows.inserts + rows.puts + rows.updates;
+            (facts >= changes.saturating_mul(FAR_MORE)).then(|| {
+                format!(
+                    "{read}, a second look-up each, and {changes} rows were written; `include` the \
+                     fields that are read most and ask `entries()`, or make it `strategy = \
+                     \"full\"`, if there is space for it"
+                )
+            })
+        }
+    }
+}
+
+/// An index that carries what is seldom read.
+fn carried(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
+    let IndexUsage { queries, entries, written, .. } = *usage;
+    let carries = match index.strategy {
+        Strategy::Normalized => return None,
+        Strategy::Partial(_) => "the fields that it includes",
+        Strategy::Full => "the whole row",
+    };
+    (queries > 0 && written >= MINIMUM && written >= entries.saturating_mul(FAR_MORE)).then(|| {
+        format!(
+            "{written} of its entries were written or removed and {entries} were read, so it \
+             carries {carries} for little; a normalized index is written less often"
+        )
+    })
+}

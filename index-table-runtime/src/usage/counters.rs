@@ -1,0 +1,139 @@
+//! The counters behind a report: atomics that all threads of the process add to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{
+    error::Result,
+    maintain::{Change, Sink},
+    schema::{Source, TableSchema},
+    stats::Stats,
+};
+
+/// What a table and its indexes are used for, since it was opened.
+pub(crate) struct TableCounters {
+    pub(crate) schema: &'static TableSchema,
+    pub(crate) facts: ReadCounters,
+    pub(crate) indexes: Box<[ReadCounters]>,
+    writes: [AtomicU64; 4],
+    written: Box<[AtomicU64]>,
+}
+
+impl TableCounters {
+    pub(crate) fn new(schema: &'static TableSchema) -> Self {
+        let (facts, writes) = (ReadCounters::default(), Default::default());
+        let indexes = schema.indexes.iter().map(|_| ReadCounters::default()).collect();
+        let written = schema.indexes.iter().map(|_| AtomicU64::new(0)).collect();
+        Self { schema, facts, indexes, writes, written }
+    }
+
+    /// The counters of an index or of the fact table.
+    #[inline]
+    pub(crate) fn of(&self, source: Source) -> &ReadCounters {
+        match source {
+            Source::Facts => &self.facts,
+            // The positions of a table's indexes are in its own schema.
+            Source::Index(position) => self.indexes.get(position).unwrap_or(&self.facts),
+        }
+    }
+
+    /// What a transaction wrote, which has been committed.
+    pub(crate) fn add(&self, tally: &Tally) {
+        let [writes, written] =
+            [(&self.writes[..], &tally.writes[..]), (&self.written, &tally.written)];
+        for (counters, counts) in [writes, written] {
+            for (counter, count) in counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
+                counter.fetch_add(*count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn writes(&self, kind: RowWrite) -> u64 {
+        self.writes.get(kind as usize).map_or(0, load)
+    }
+
+    pub(crate) fn written(&self, index: usize) -> u64 {
+        self.written.get(index).map_or(0, load)
+    }
+}
+
+/// What was read through an index or in the fact table. Each in a cache line of its own, because
+/// different threads ask different indexes.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct ReadCounters {
+    queries: AtomicU64,
+    entries: AtomicU64,
+    facts: AtomicU64,
+}
+
+impl ReadCounters {
+    /// Adds so many queries, and what they took.
+    #[inline]
+    pub(crate) fn add(&self, queries: u64, stats: Stats) {
+        let Self { queries: all_queries, entries, facts } = self;
+        for (counter, count) in
+            [(all_queries, queries), (entries, stats.entries), (facts, stats.facts)]
+        {
+            if count > 0 {
+                counter.fetch_add(count, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Queries, entries and facts.
+    pub(crate) fn get(&self) -> [u64; 3] {
+        [load(&self.queries), load(&self.entries), load(&self.facts)]
+    }
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// How a row was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RowWrite {
+    Insert,
+    Put,
+    Update,
+    Delete,
+}
+
+/// What a transaction has written to a table so far: it counts when it is committed.
+pub(crate) struct Tally {
+    writes: [u64; 4],
+    written: Box<[u64]>,
+}
+
+impl Tally {
+    pub(crate) fn new(schema: &TableSchema) -> Self {
+        Self { writes: [0; 4], written: schema.indexes.iter().map(|_| 0).collect() }
+    }
+
+    pub(crate) fn row(&mut self, kind: RowWrite) {
+        if let Some(count) = self.writes.get_mut(kind as usize) {
+            *count += 1;
+        }
+    }
+
+    /// A sink that counts the entries that go into another one.
+    pub(crate) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
+        Counting { tally: self, sink }
+    }
+}
+
+pub(crate) struct Counting<'a, S> {
+    tally: &'a mut Tally,
+    sink: &'a mut S,
+}
+
+impl<S: Sink> Sink for Counting<'_, S> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        if let Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. } = change
+            && let Some(count) = self.tally.written.get_mut(index)
+        {
+            *count += 1;
+        }
+        self.sink.change(change)
+    }
+}

@@ -1,0 +1,60 @@
+//! The report as text.
+
+use std::fmt;
+
+use super::{IndexUsage, TableUsage, Usage};
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, rows, indexes, advice } = self;
+        writeln!(f, "table `{table}`")?;
+        let TableUsage { gets, scans, scanned, inserts, puts, updates, deletes } = *rows;
+        let figures = [gets, scans, scanned, inserts, puts, updates, deletes];
+        let names = ["gets", "scans", "scanned", "inserts", "puts", "updates", "deletes"];
+        lines(f, 0, &[names.map(str::to_owned), figures.map(|figure| figure.to_string())])?;
+        if !indexes.is_empty() {
+            writeln!(f)?;
+            let names = ["index", "strategy", "queries", "entries", "facts", "written"];
+            let mut table = vec![names.map(str::to_owned)];
+            table.extend(indexes.iter().map(|index| {
+                let IndexUsage { name, strategy, queries, entries, facts, written } = index;
+                let [queries, entries, facts, written] =
+                    [queries, entries, facts, written].map(ToString::to_string);
+                [(*name).to_owned(), (*strategy).to_owned(), queries, entries, facts, written]
+            }));
+            lines(f, 2, &table)?;
+        }
+        if !advice.is_empty() {
+            writeln!(f)?;
+            advice.iter().try_for_each(|advice| {
+                writeln!(f, "  index `{}`: {}", advice.index, advice.reason)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes lines whose columns are aligned: the first `names` ones to the left, figures to the right.
+fn lines<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    names: usize,
+    table: &[[String; N]],
+) -> fmt::Result {
+    let mut widths = [0; N];
+    for line in table {
+        for (width, cell) in widths.iter_mut().zip(line) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    for line in table {
+        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+            if column < names {
+                write!(f, "  {cell:<width$}")?;
+            } else {
+                write!(f, "  {cell:>width$}")?;
+            }
+        }
+        writeln!(f)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! What is advised for which figures. What is counted is tested from outside, with real indexes.
+
+use super::{IndexUsage, TableUsage, advice};
+use crate::schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema};
+
+const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
+    let key = &const { [KeyField::new::<u16>("year")] };
+    IndexSchema { name: "year", key, strategy, unique, conditions: &[], findings: &[] }
+}
+
+/// The reasons for these figures: rows inserted; queries, entries, facts and written entries.
+fn reasons(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> {
+    let [queries, entries, facts, written] = figures;
+    let usage = IndexUsage { name: "year", strategy: "", queries, entries, facts, written };
+    let rows =
+        TableUsage { gets: 0, scans: 0, scanned: 0, inserts, puts: 0, updates: 0, deletes: 0 };
+    let schema = TableSchema {
+        name: "films",
+        version: 1,
+        fields: &[FieldSchema { name: "id", declared: "u16" }],
+        primary_key: &[],
+        indexes: Box::leak(Box::new([index])),
+    };
+    let advice = advice::of(&schema, &rows, &[usage]);
+    assert!(advice.iter().all(|advice| advice.index == "year"));
+    advice.into_iter().map(|advice| advice.reason).collect()
+}
+
+fn is_advised(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> bool {
+    !reasons(index, inserts, figures).is_empty()
+}
+
+const NORMALIZED: Strategy = Strategy::Normalized;
+const PARTIAL: Strategy = Strategy::Partial(&["title"]);
+const FULL: Strategy = Strategy::Full;
+
+#[test]
+fn an_index_that_nobody_asks() {
+    for strategy in [NORMALIZED, PARTIAL, FULL] {
+        assert_eq!(
+            reasons(index(strategy, false), 1000, [0, 0, 0, 1000]),
+            ["it was never asked, and 1000 of its entries were written or removed; if other \
+                 processes don't ask it either, it costs writes and space for nothing"]
+        );
+        assert!(!is_advised(index(strategy, false), 999, [0, 0, 0, 999]));
+        assert!(!is_advised(index(strategy, true), 9999, [0, 0, 0, 9999]));
+    }
+    assert!(!is_advised(index(NORMALIZED, false), 9999, [1, 0, 0, 9999]));
+}
+
+#[test]
+fn an_index_that_only_leads_to_rows() {
+    assert_eq!(
+        reasons(index(NORMALIZED, false), 100, [50, 1100, 1000, 100]),
+        ["of the 1100 entries that were read, 1000 were followed to their rows, a second \
+             look-up each, and 100 rows were written; `include` the fields that are read most and \
+             ask `entries()`, or make it `strategy = \"full\"`, if there is space for it"]
+    );
+    assert_eq!(
+        reasons(index(PARTIAL, false), 9999, [50, 1100, 1000, 9999]),
+        ["of the 1100 entries that were read, 1000 were followed to their rows, so what it \
+             includes was hardly used; ask `entries()` where that is enough, or leave out the \
+             `include`"]
+    );
+    for strategy in [NORMALIZED, PARTIAL] {
+        // Too few to say, and too few of all.
+        assert!(!is_advised(index(strategy, false), 1, [50, 999, 999, 1]));
+        assert!(!is_advised(index(strategy, false), 1, [50, 1112, 1000, 1]));
+    }
+    // What is carried would be written too often.
+    assert!(!is_advised(index(NORMALIZED, false), 101, [50, 1000, 1000, 1]));
+    assert!(!is_advised(index(FULL, false), 1, [50, 1000, 1000, 1]));
+}
+
+#[test]
+fn an_index_that_carries_what_is_not_read() {
+    assert_eq!(
+        reasons(index(FULL, false), 9, [1, 100, 0, 1000]),
+        ["1000 of its entries were written or removed and 100 were read, so it carries the \
+             whole row for little; a normalized index is written less often"]
+    );
+    assert!(is_advised(index(PARTIAL, true), 9, [1, 0, 0, 1000]));
+    assert!(!is_advised(index(PARTIAL, false), 9, [1, 101, 0, 1000]));
+    assert!(!is_advised(index(FULL, false), 9, [1, 0, 0, 999]));
+    assert!(!is_advised(index(NORMALIZED, false), 9, [1, 0, 0, 9999]));
+}
+
+#[test]
+fn what_the_derive_found_is_repeated() {
+    let index = IndexSchema { findings: &["it is doubtful"], ..index(NORMALIZED, false) };
+    assert_eq!(reasons(index, 0, [0; 4]), ["it is doubtful"]);
+}

@@ -1,0 +1,199 @@
+//! The spans of `tracing`, as a subscriber sees them.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use index_table::{IndexTable, Store};
+use serde::{Deserialize, Serialize};
+use tracing::{
+    Event, Level, Metadata, Subscriber,
+    field::{Field, Visit},
+    span::{Attributes, Id, Record},
+    subscriber,
+};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// A span: its level, its name and its fields, and whether it is over.
+#[derive(Debug, Clone)]
+struct Seen {
+    level: Level,
+    name: &'static str,
+    fields: BTreeMap<&'static str, String>,
+    closed: bool,
+}
+
+impl Visit for Seen {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+}
+
+/// Keeps all spans of this crate, in order.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<Seen>>>);
+
+impl Spans {
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Seen>) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with_span(&self, id: &Id, work: impl FnOnce(&mut Seen)) {
+        self.with(|spans| work(&mut spans[usize::try_from(id.into_u64()).unwrap() - 1]));
+    }
+
+    /// Runs `work`, and says what spans there were: `DEBUG scan entries=2 facts=0 table=films`.
+    fn of(work: impl FnOnce() -> index_table::Result<()>) -> Vec<String> {
+        let spans = Self::default();
+        subscriber::with_default(spans.clone(), work).expect("the store works");
+        let show = |span: &Seen| {
+            let fields = span.fields.iter().map(|(name, value)| format!(" {name}={value}"));
+            let open = if span.closed { "" } else { " (open)" };
+            format!("{} {}{}{open}", span.level, span.name, fields.collect::<String>())
+        };
+        spans.with(|spans| spans.iter().map(show).collect())
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "index_table"
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        let metadata = attributes.metadata();
+        let (level, name, fields) = (*metadata.level(), metadata.name(), BTreeMap::new());
+        let mut span = Seen { level, name, fields, closed: false };
+        attributes.record(&mut span);
+        self.with(|spans| {
+            spans.push(span);
+            Id::from_u64(spans.len() as u64)
+        })
+    }
+
+    fn record(&self, id: &Id, values: &Record<'_>) {
+        self.with_span(id, |span| values.record(span));
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+
+    fn try_close(&self, id: Id) -> bool {
+        self.with_span(&id, |span| span.closed = true);
+        true
+    }
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "films")]
+#[index(year)]
+#[index(title, include = [year])]
+struct Film {
+    #[primary_key]
+    id: u32,
+    title: String,
+    year: u16,
+}
+
+fn film(id: u32) -> Film {
+    Film { id, title: format!("film {id}"), year: 1942 }
+}
+
+#[test]
+fn writes_and_opening_have_spans() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let open = || FilmRepository::open(&store).map(drop);
+    assert_eq!(Spans::of(open), ["DEBUG open table=films", "DEBUG build indexes=2 table=films"]);
+    // Nothing to build, and nothing to open.
+    assert_eq!(Spans::of(open), ["DEBUG open table=films"]);
+    let films = FilmRepository::open(&store)?;
+    assert_eq!(Spans::of(open), [""; 0]);
+
+    let write = || {
+        let mut txn = store.write()?;
+        films.insert(&mut txn, &film(1))?;
+        films.insert_with(&mut txn, film)?;
+        films.put(&mut txn, &film(3))?;
+        films.update(&mut txn, 3, |film| film.year = 1946)?;
+        films.delete(&mut txn, 3)?;
+        txn.commit()
+    };
+    assert_eq!(
+        Spans::of(write),
+        [
+            "TRACE insert table=films",
+            "TRACE insert table=films",
+            "TRACE put table=films",
+            "TRACE update table=films",
+            "TRACE delete table=films",
+            "DEBUG commit",
+        ]
+    );
+    Ok(())
+}
+
+#[test]
+fn questions_have_spans_that_say_what_they_took() -> TestResult {
+    let store = Store::in_memory();
+    let films = FilmRepository::open(&store)?;
+    store.transaction(|txn| (1..4).try_for_each(|id| films.insert(txn, &film(id))))?;
+    let txn = store.read()?;
+
+    let get = || films.get(&txn, 1).map(drop);
+    assert_eq!(Spans::of(get), ["TRACE get table=films"]);
+    let many = || films.get_many(&txn, [1, 2]).try_for_each(|row| row.map(drop));
+    assert_eq!(Spans::of(many), ["DEBUG get_many facts=2 table=films"]);
+    let rows = || films.find_by_year(&txn, 1942).rows().try_for_each(|row| row.map(drop));
+    assert_eq!(Spans::of(rows), ["DEBUG scan entries=3 facts=3 index=year table=films"]);
+    let entries = || films.by_title(&txn).limit(2).entries().try_for_each(|entry| entry.map(drop));
+    assert_eq!(Spans::of(entries), ["DEBUG scan entries=2 facts=0 index=title table=films"]);
+    let all = || films.all(&txn).keys().try_for_each(|key| key.map(drop));
+    assert_eq!(Spans::of(all), ["DEBUG scan entries=3 facts=0 table=films"]);
+    let count = || films.find_by_year(&txn, 1942).count().map(drop);
+    assert_eq!(Spans::of(count), ["DEBUG scan entries=3 facts=0 index=year table=films"]);
+    let values = || films.distinct_year(&txn).values().try_for_each(|year| year.map(drop));
+    assert_eq!(Spans::of(values), ["DEBUG scan entries=1 facts=0 index=year table=films"]);
+    let both = || {
+        let by_title = films.find_by_title(&txn, "film 2");
+        by_title.and(films.find_by_year(&txn, 1942)).rows().try_for_each(|row| row.map(drop))
+    };
+    assert_eq!(
+        Spans::of(both),
+        [
+            "DEBUG scan entries=1 facts=0 index=title table=films",
+            "DEBUG scan entries=1 facts=0 index=year table=films",
+        ]
+    );
+    Ok(())
+}
+
+#[test]
+fn a_span_is_open_as_long_as_its_scan() -> TestResult {
+    let store = Store::in_memory();
+    let films = FilmRepository::open(&store)?;
+    store.transaction(|txn| (1..4).try_for_each(|id| films.insert(txn, &film(id))))?;
+    let txn = store.read()?;
+    let mut kept = None;
+    let begin = || {
+        let mut rows = films.by_year(&txn).rows();
+        rows.next().transpose()?;
+        kept = Some(rows);
+        Ok(())
+    };
+    assert_eq!(Spans::of(begin), ["DEBUG scan index=year table=films (open)"]);
+    drop(kept);
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! What scans and tables say of how they were asked: from the index alone, with one look-up or with
+//! two, and what the writes cost.
+
+use std::thread;
+
+use index_table::{IndexTable, IndexUsage, Result, Stats, Store, TableUsage, Usage};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// The same question for each strategy: `group` has three rows of each value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
+#[index(group)]
+#[index(group, include = [score], name = "scored")]
+#[index(group, strategy = "full", name = "whole")]
+#[index(code, unique)]
+struct Card {
+    #[primary_key]
+    id: u32,
+    group: u16,
+    score: u8,
+    code: u64,
+}
+
+fn card(id: u32) -> Card {
+    Card { id, group: (id / 3) as u16, score: 7, code: u64::from(id) << 32 }
+}
+
+/// 30 cards in a store of each kind.
+fn on_both_engines(check: impl Fn(&Store, &CardRepository) -> TestResult) -> TestResult {
+    let dir = tempfile::tempdir()?;
+    for store in [Store::open(dir.path())?, Store::in_memory()] {
+        let cards = CardRepository::open(&store)?;
+        store.transaction(|txn| (0..30).try_for_each(|id| cards.insert(txn, &card(id))))?;
+        check(&store, &cards)?;
+    }
+    Ok(())
+}
+
+/// Seeks, entries, facts and bytes.
+fn figures(stats: Stats) -> [u64; 4] {
+    let Stats { seeks, entries, facts, bytes, .. } = stats;
+    [seeks, entries, facts, bytes]
+}
+
+/// Reads an iterator to its end, and compares what it says of itself then with the expected figures
+/// and with what its transaction counts for it.
+macro_rules! assert_took {
+    ($txn:expr, $question:expr, $figures:expr) => {{
+        let before = figures($txn.stats());
+        let mut question = $question;
+        let answers =
+            question.by_ref().map(|answer| answer.map(drop)).collect::<Result<Vec<_>>>()?;
+        let took = figures(question.stats());
+        assert_eq!(took, $figures, stringify!($question));
+        // Not yet: it is still there.
+        assert_eq!(figures($txn.stats()), before, stringify!($question));
+        drop(question);
+        let after = figures($txn.stats());
+        assert_eq!(std::array::from_fn(|i| after[i] - before[i]), took, stringify!($question));
+        answers.len()
+    }};
+}
+
+/// The bytes of one of the cards 3 to 5: its version, id, group and score, and the code, which takes
+/// five bytes.
+const ROW: u64 = 1 + 1 + 1 + 1 + 5;
+
+#[test]
+fn each_strategy_answers_in_its_way() -> TestResult {
+    on_both_engines(|store, cards| {
+        let txn = store.read()?;
+        let row = cards.get(&txn, 3)?.ok_or("it is there")?;
+        assert_eq!(row, card(3));
+        assert_eq!(figures(txn.stats()), [0, 0, 1, ROW]); // one look-up
+
+        // Rows: two look-ups, but for a full index and the table itself.
+        let (key, primary_key) = (2, 4);
+        assert_took!(txn, cards.find_by_group(&txn, 1).rows(), [1, 3, 3, 3 * ROW]);
+        assert_took!(txn, cards.find_by_scored(&txn, 1).rows(), [1, 3, 3, 3 * ROW]);
+        assert_took!(txn, cards.find_by_whole(&txn, 1).rows(), [1, 3, 0, 3 * ROW]);
+        assert_took!(txn, cards.find_by_id_range(&txn, 3..6).rows(), [1, 3, 0, 3 * ROW]);
+        assert_took!(txn, cards.find_by_code(&txn, 3 << 32).rows(), [1, 1, 1, ROW]);
+
+        // The index alone, whatever it carries.
+        let referring = 3 * (key + primary_key);
+        assert_took!(txn, cards.find_by_group(&txn, 1).entries(), [1, 3, 0, referring]);
+        assert_took!(txn, cards.find_by_scored(&txn, 1).entries(), [1, 3, 0, referring + 3]);
+        let whole = referring + 3 * ROW;
+        assert_took!(txn, cards.find_by_whole(&txn, 1).entries(), [1, 3, 0, whole]);
+        assert_took!(txn, cards.find_by_code(&txn, 3 << 32).entries(), [1, 1, 0, 8 + primary_key]);
+        let keys = 3 * primary_key;
+        assert_took!(txn, cards.find_by_group(&txn, 1).keys(), [1, 3, 0, keys]);
+        assert_took!(txn, cards.find_by_scored(&txn, 1).keys(), [1, 3, 0, keys]);
+        assert_took!(txn, cards.find_by_whole(&txn, 1).keys(), [1, 3, 0, keys]);
+        assert_took!(txn, cards.find_by_id_range(&txn, 3..6).keys(), [1, 3, 0, keys]);
+
+        // With a limit, backward, and nothing at all.
+        assert_took!(txn, cards.find_by_scored(&txn, 1).limit(2).keys(), [1, 2, 0, 2 * 4]);
+        assert_took!(txn, cards.by_whole(&txn).rev().limit(2).keys(), [1, 2, 0, 2 * 4]);
+        assert_took!(txn, cards.find_by_group(&txn, 99).rows(), [1, 0, 0, 0]);
+
+        // In the order of the table, and several at once.
+        let in_order = |figures| {
+            assert_took!(txn, cards.find_by_group(&txn, 1).rows_in_fact_order(), figures);
+            TestResult::Ok(())
+        };
+        in_order([1, 3, 3, 3 * ROW])?;
+        let whole = cards.find_by_whole(&txn, 1).rows_in_fact_order();
+        assert_took!(txn, whole, [1, 3, 0, 3 * ROW]);
+        assert_took!(txn, cards.get_many(&txn, [3, 99, 4]), [0, 0, 3, 2 * ROW]);
+        let two = || cards.find_by_group(&txn, 1).or(cards.find_by_code(&txn, 4 << 32));
+        assert_took!(txn, two().keys(), [2, 4, 0, 3 * primary_key]);
+        assert_took!(txn, two().rows(), [2, 4, 3, 3 * ROW]);
+
+        // Values: a seek for each.
+        let groups = cards.distinct_group(&txn).values();
+        assert_eq!(assert_took!(txn, groups, [11, 10, 0, 10 * key]), 10);
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_counted_is_not_decoded() -> TestResult {
+    on_both_engines(|store, cards| {
+        let txn = store.read()?;
+        assert_eq!(cards.find_by_scored(&txn, 1).count()?, 3);
+        assert_eq!(figures(txn.stats()), [1, 3, 0, 0]);
+        assert!(cards.find_by_whole(&txn, 1).exists()?);
+        assert_eq!(figures(txn.stats()), [2, 4, 0, 0]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_scan_tells_how_far_it_is() -> TestResult {
+    on_both_engines(|store, cards| {
+        let txn = store.read()?;
+        let mut rows = cards.by_group(&txn).rows();
+        assert_eq!(figures(rows.stats()), [1, 0, 0, 0]);
+        rows.next().transpose()?;
+        assert_eq!(figures(rows.stats())[..3], [1, 1, 1]);
+        // Another one counts for itself.
+        let mut keys = cards.by_scored(&txn).keys();
+        keys.nth(3).transpose()?;
+        assert_eq!(figures(keys.stats()), [1, 4, 0, 16]);
+        rows.next().transpose()?;
+        assert_eq!(figures(rows.stats())[..3], [1, 2, 2]);
+        assert_eq!(txn.stats(), Stats::default());
+        drop(rows);
+        assert_eq!(figures(txn.stats())[..3], [1, 2, 2]);
+        drop(keys);
+        assert_eq!(figures(txn.stats())[..3], [2, 6, 2]);
+        // What was not run is nothing.
+        drop(cards.by_group(&txn));
+        drop(cards.distinct_group(&txn).values());
+        drop(cards.find_by_group(&txn, 1).and(cards.find_by_scored(&txn, 1)));
+        assert_eq!(figures(txn.stats())[..3], [2, 6, 2]);
+        Ok(())
+    })
+}
+
+/// Gets, scans, scanned; inserts, puts, updates, deletes.
+fn of_rows(usage: &Usage) -> [u64; 7] {
+    let TableUsage { gets, scans, scanned, inserts, puts, updates, deletes, .. } = usage.rows;
+    [gets, scans, scanned, inserts, puts, updates, deletes]
+}
+
+/// Queries, entries, facts and written entries of each index.
+fn of_indexes(usage: &Usage) -> Vec<(&'static str, [u64; 4])> {
+    let figures = |index: &IndexUsage| {
+        let IndexUsage { name, queries, entries, facts, written, .. } = *index;
+        (name, [queries, entries, facts, written])
+    };
+    usage.indexes.iter().map(figures).collect()
+}
+
+#[test]
+fn a_table_knows_what_it_is_asked() -> TestResult {
+    on_both_engines(|store, cards| {
+        let txn = store.read()?;
+        cards.get(&txn, 3)?;
+        cards.get(&txn, 99)?;
+        assert_eq!(cards.get_many(&txn, [1, 2, 3]).count(), 3);
+        assert_eq!(cards.all(&txn).limit(4).rows().count(), 4);
+        assert_eq!(cards.find_by_id_range(&txn, 3..5).keys().count(), 2);
+        cards.get_by_code(&txn, 3 << 32)?;
+        cards.find_by_group(&txn, 1).page(2)?;
+        assert_eq!(cards.find_by_scored(&txn, 1).entries().count(), 3);
+        cards.find_by_scored(&txn, 1).first()?;
+        assert!(cards.find_by_scored(&txn, 1).exists()?);
+        assert_eq!(cards.distinct_scored(&txn).values().take(2).count(), 2);
+        // The rows of a combination are looked up by themselves.
+        let both = cards.find_by_scored(&txn, 1).and(cards.find_by_whole(&txn, 1));
+        assert_eq!(both.rows().count(), 3);
+
+        let usage = cards.usage();
+        assert_eq!(of_rows(&usage), [2 + 3 + 3, 2, 4 + 2, 30, 0, 0, 0]);
+        let indexes = [
+            ("group", [1, 3, 2, 30]),
+            ("scored", [5, 3 + 1 + 1 + 2 + 3, 1, 30]),
+            ("whole", [1, 3, 0, 30]),
+            ("code", [1, 1, 1, 30]),
+        ];
+        assert_eq!(of_indexes(&usage), indexes);
+        assert_eq!(usage.table, "card");
+        let strategies: Vec<_> = usage.indexes.iter().map(|index| index.strategy).collect();
+        assert_eq!(strategies, ["normalized", "partial", "full", "normalized"]);
+        assert_eq!(usage.advice, []);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_table_knows_what_was_written_and_committed() -> TestResult {
+    on_both_engines(|store, cards| {
+        let written = |usage: &Usage| usage.indexes.iter().map(|it| it.written).collect::<Vec<_>>();
+        // Rolled back, refused, and without a change: nothing.
+        let mut txn = store.write()?;
+        cards.insert(&mut txn, &card(100))?;
+        cards.delete(&mut txn, 3)?;
+        drop(txn);
+        let mut txn = store.write()?;
+        assert!(cards.insert(&mut txn, &card(3)).is_err());
+        assert!(cards.put(&mut txn, &Card { code: 4 << 32, ..card(3) }).is_err());
+        cards.put(&mut txn, &card(3))?;
+        cards.update(&mut txn, 3, |_| {})?;
+        cards.update(&mut txn, 99, |card| card.score = 1)?;
+        cards.delete(&mut txn, 99)?;
+        txn.commit()?;
+        assert_eq!(of_rows(&cards.usage()), [0, 0, 0, 30, 0, 0, 0]);
+        assert_eq!(written(&cards.usage()), [30; 4]);
+
+        let mut txn = store.write()?;
+        // A carried field: the entries that carry it.
+        cards.update(&mut txn, 3, |card| card.score = 1)?;
+        cards.put(&mut txn, &card(3))?;
+        // A field of keys: an entry away and an entry in.
+        cards.update(&mut txn, 4, |card| card.group = 5)?;
+        cards.put(&mut txn, &card(100))?;
+        cards.delete(&mut txn, 100)?;
+        // Not before it is committed.
+        assert_eq!(written(&cards.usage()), [30; 4]);
+        txn.commit()?;
+        assert_eq!(of_rows(&cards.usage()), [0, 0, 0, 30, 2, 2, 1]);
+        let [group, scored, whole, code] = [2 + 2, 2 + 2 + 2, 2 + 2 + 2, 1 + 1];
+        assert_eq!(written(&cards.usage()), [30 + group, 30 + scored, 30 + whole, 30 + code]);
+        Ok(())
+    })
+}
+
+#[test]
+fn threads_and_clones_count_together() -> TestResult {
+    on_both_engines(|store, cards| {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                let cards = cards.clone();
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let txn = store.read().expect("a transaction");
+                        assert_eq!(cards.find_by_group(&txn, 1).rows().count(), 3);
+                    }
+                });
+            }
+        });
+        let again = CardRepository::open(store)?;
+        assert_eq!(of_indexes(&again.usage())[0], ("group", [400, 1200, 1200, 30]));
+        Ok(())
+    })
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "customers")]
+#[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
+#[index(town)]
+#[index(email, include = [phone])]
+#[index(phone, strategy = "full", name = "phone_book")]
+#[index(active, allow(few_values))]
+#[index(each(tags), town, unique)]
+struct Customer {
+    #[primary_key]
+    id: u32,
+    town: String,
+    email: String,
+    phone: String,
+    active: bool,
+    tags: Vec<u8>,
+}
+
+/// The whole report, with advice.
+#[test]
+fn the_report_is_read() -> TestResult {
+    let store = Store::in_memory();
+    let customers = CustomerRepository::open(&store)?;
+    let mut txn = store.write()?;
+    for id in 0..1000 {
+        let (town, email) = (format!("{}", id % 20), format!("{id}@example.com"));
+        let (active, phone) = (id % 2 == 0, format!("555-{id}"));
+        customers.insert(&mut txn, &Customer { id, town, email, phone, active, tags: vec![] })?;
+    }
+    txn.commit()?;
+    let txn = store.read()?;
+    for town in 0..200 {
+        let town = format!("{}", town % 20);
+        assert_eq!(customers.find_by_town(&txn, &town).rows().count(), 50);
+    }
+    assert_eq!(customers.find_by_email_starting_with(&txn, "1").rows().count(), 111);
+    assert_eq!(customers.find_by_phone_book(&txn, "555-7").rows().count(), 1);
+    customers.get(&txn, 7)?;
+    assert_eq!(customers.all(&txn).keys().count(), 1000);
+
+    let usage = customers.usage();
+    let expected = "\
+table `customers`
+  gets  scans  scanned  inserts  puts  updates  deletes
+     1      1     1000     1000     0        0        0
+
+  index       strategy    queries  entries  facts  written
+  town        normalized      200    10000  10000     1000
+  email       partial           1      111    111     1000
+  phone_book  full              1        1      0     1000
+  active      normalized        0        0      0     1000
+  tags_town   normalized        0        0      0        0
+
+  index `town`: of the 10000 entries that were read, 10000 were followed to their rows, a second \
+look-up each, and 1000 rows were written; `include` the fields that are read most and ask \
+`entries()`, or make it `strategy = \"full\"`, if there is space for it
+  index `phone_book`: 1000 of its entries were written or removed and 1 were read, so it carries \
+the whole row for little; a normalized index is written less often
+  index `active`: it was never asked, and 1000 of its entries were written or removed; if other \
+processes don't ask it either, it costs writes and space for nothing
+";
+    assert_eq!(usage.to_string(), expected);
+
+    let json = serde_json::to_value(&usage)?;
+    assert_eq!(json["table"], "customers");
+    assert_eq!(json["rows"]["inserts"], 1000);
+    assert_eq!(json["indexes"][1]["strategy"], "partial");
+    assert_eq!(json["advice"][0]["index"], "town");
+    Ok(())
+}
+
+mod doubtful {
+    #![allow(deprecated, reason = "the warning is what this is about")]
+
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[index(active)]
+    #[index(blocked, allow(few_values))]
+    pub(super) struct Doubtful {
+        #[primary_key]
+        id: u32,
+        active: bool,
+        blocked: bool,
+    }
+}
+
+#[test]
+fn warnings_are_in_the_report() -> TestResult {
+    let usage = doubtful::DoubtfulRepository::open(&Store::in_memory())?.usage();
+    let [advice] = usage.advice.as_slice() else { panic!("one of two is allowed: {usage}") };
+    assert_eq!(advice.index, "active");
+    assert!(advice.reason.starts_with("an index on a `bool` alone"), "{}", advice.reason);
+    Ok(())
+}
+
+/// A table begins anew when it is opened again.
+#[test]
+fn a_table_that_was_closed_begins_at_zero() -> TestResult {
+    let store = Store::in_memory();
+    let cards = CardRepository::open(&store)?;
+    store.transaction(|txn| cards.insert(txn, &card(1)))?;
+    assert_eq!(cards.usage().rows.inserts, 1);
+    drop(cards);
+    assert_eq!(CardRepository::open(&store)?.usage().rows.inserts, 0);
+    Ok(())
+}
