@@ -90,9 +90,13 @@ impl<'a> Plain<'a> {
             }
             seen |= word;
         }
-        let at = rest.iter().position(|&byte| byte <= ESCAPE)?;
-        let ascii = seen & HIGHS == 0 && rest.get(..at)?.is_ascii();
-        Self::of(encoded, encoded.len() - rest.len() + at, ascii)
+        for (at, &byte) in rest.iter().enumerate() {
+            if byte <= ESCAPE {
+                return Self::of(encoded, words.len() * 8 + at, seen & HIGHS == 0);
+            }
+            seen |= u64::from(byte);
+        }
+        None
     }
 
     #[inline]

@@ -231,7 +231,7 @@ enum Steps<'t> {
 impl<'t> Iterator for Walk<'t> {
     type Item = Result<(&'t [u8], &'t [u8])>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let (entry, forward) = match &mut self.steps {
             Steps::Forward(range) => (range.next()?, true),
