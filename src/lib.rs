@@ -9,7 +9,7 @@ pub use index_table_derive::IndexTable;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Combined, CombinedKeys, CombinedRows, Cursor, Desc, Distinct, DistinctCounts, DistinctValues,
-    Durability, Entries, Error, FactOrderRows, GetMany, Keys, MAX_KEY_LEN, Options, Page, ReadTxn,
-    Result, Rows, Scan, Stats, Store, WriteTxn,
+    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct, DistinctCounts,
+    DistinctValues, Durability, Entries, Error, FactOrderRows, GetMany, GetManyViews, Keys,
+    MAX_KEY_LEN, Options, Page, ReadTxn, Result, Rows, Scan, Stats, Store, Views, WriteTxn,
 };

@@ -4,7 +4,7 @@
 //! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 10] = [
+const TOPICS: [&str; 11] = [
     "attributes",
     "forms",
     "include",
@@ -15,6 +15,7 @@ const TOPICS: [&str; 10] = [
     "primary_key",
     "serde",
     "shapes",
+    "view",
 ];
 
 #[test]

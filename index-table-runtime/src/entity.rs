@@ -60,6 +60,33 @@ impl<R: Entity> IndexEntry<'_> for R {
     }
 }
 
+/// A row type with `#[table(view)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no view",
+    note = "put `#[table(view)]` on the struct"
+)]
+pub trait Viewed: Entity {
+    /// The borrowed twin of the row.
+    type View<'txn>;
+
+    /// Reads the fields of one row, in the order in which they are stored.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such fields.
+    fn view<'txn>(row: &mut RowReader<'txn>) -> Result<Self::View<'txn>, DecodeError>;
+}
+
+/// `T`, which mentions a lifetime: so that a view always has one, whether it borrows or not.
+pub trait Within<'txn> {
+    /// The type itself.
+    type Value;
+}
+
+impl<T> Within<'_> for T {
+    type Value = T;
+}
+
 /// What the entries of a scan carry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
@@ -166,5 +193,50 @@ impl<'txn> EntryReader<'txn> {
     #[inline]
     pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
         self.included()
+    }
+}
+
+/// Reads the fields of one row, in the order in which they are stored.
+#[derive(Debug, Clone, Copy)]
+pub struct RowReader<'txn> {
+    data: &'txn [u8],
+}
+
+impl<'txn> RowReader<'txn> {
+    /// A reader of the bytes behind the version.
+    #[inline]
+    pub(crate) const fn new(data: &'txn [u8]) -> Self {
+        Self { data }
+    }
+
+    /// What has not been read.
+    #[inline]
+    pub(crate) const fn rest(&self) -> &'txn [u8] {
+        self.data
+    }
+
+    /// The next field.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        self.field_with(|from| T::deserialize(from))
+    }
+
+    /// The next field, which serde's `deserialize_with` reads.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when `read` fails.
+    #[inline]
+    pub fn field_with<T>(
+        &mut self,
+        read: impl FnOnce(&mut row::Deserializer<'txn>) -> postcard::Result<T>,
+    ) -> Result<T, DecodeError> {
+        let (value, rest) = row::take_with(self.data, read)?;
+        self.data = rest;
+        Ok(value)
     }
 }

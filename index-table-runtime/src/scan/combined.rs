@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt, iter::FusedIterator, marker::PhantomData, ops::Bou
 use super::{Position, Query, Scan, iter::DANGLING};
 use crate::{
     engine::{self, Read, Reader},
-    entity::{Entity, IndexEntry},
+    entity::{Entity, IndexEntry, Viewed},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
     row,
@@ -48,7 +48,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// same place in the other, over a few entries by stepping and over more by a seek: about as
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
 /// index over all the fields of both needs one seek; this needs no index more.
-#[must_use = "it does nothing until it is asked for rows, keys or a count"]
+#[must_use = "it does nothing until it is asked for rows, views, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
     session: &'txn Session,
@@ -108,6 +108,17 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     /// Cost: that of [`keys`](Combined::keys), and one look-up in the fact table for each row.
     pub fn rows(self) -> CombinedRows<'txn, R> {
         CombinedRows { run: Run::new(self), row: PhantomData }
+    }
+
+    /// The rows, with their strings and bytes borrowed from the transaction's snapshot; see
+    /// [`Scan::views`].
+    ///
+    /// Cost: the seeks, steps and look-ups of [`rows`](Combined::rows).
+    pub fn views(self) -> CombinedViews<'txn, R>
+    where
+        R: Viewed,
+    {
+        CombinedViews { run: Run::new(self), row: PhantomData }
     }
 
     /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
@@ -395,6 +406,25 @@ impl<R: Entity> Iterator for CombinedRows<'_, R> {
     }
 }
 
+/// The views of the rows of a [`Combined`]; see [`Combined::views`]. Ends after the first error.
+#[must_use = "iterators are lazy"]
+pub struct CombinedViews<'txn, R> {
+    run: Run<'txn>,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'txn, R: Viewed> Iterator for CombinedViews<'txn, R> {
+    type Item = Result<R::View<'txn>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.run.decode_next::<R, _>(|run, reader, primary_key| {
+            run.session.count_fact();
+            let fact = reader.fact(primary_key)?;
+            Ok(fact.ok_or(DANGLING).and_then(row::view::<R>))
+        })
+    }
+}
+
 /// The primary keys of a [`Combined`]; see [`Combined::keys`]. Ends after the first error.
 #[must_use = "iterators are lazy"]
 pub struct CombinedKeys<'txn, R> {
@@ -414,11 +444,18 @@ impl<R: Entity> Iterator for CombinedKeys<'_, R> {
 }
 
 impl<R: Entity> FusedIterator for CombinedRows<'_, R> {}
+impl<R: Viewed> FusedIterator for CombinedViews<'_, R> {}
 impl<R: Entity> FusedIterator for CombinedKeys<'_, R> {}
 
 impl<R> fmt::Debug for CombinedRows<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CombinedRows").finish_non_exhaustive()
+    }
+}
+
+impl<R> fmt::Debug for CombinedViews<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CombinedViews").finish_non_exhaustive()
     }
 }
 
