@@ -28,8 +28,14 @@ pub(super) fn check(
         .map(|draft| draft.name.clone());
     let asking = drafts.iter().find(|draft| asks_a_method(draft)).map(|draft| draft.name.clone());
     let reader = match &full {
-        Some(index) => Some(format!("the entries of the full index `{index}` read")),
-        None => viewed.then(|| "its view reads".to_owned()),
+        Some(index) => Some(format!(
+            "the entries of the full index `{index}` read the fields of the struct itself"
+        )),
+        None => viewed.then(|| {
+            "its view reads the fields of the struct itself; declare what is stored, or leave out \
+             `view`"
+                .to_owned()
+        }),
     };
     for key in on_struct {
         check_struct(key, reader.as_deref(), errors);
@@ -59,14 +65,14 @@ struct Need<'a> {
     asking: Option<&'a str>,
 }
 
-/// `reader` says what reads the fields by themselves, if anything does.
+/// `reader` says what reads the fields by themselves and what to do about it, if anything does.
 fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
     match (key.name.as_str(), reader) {
         ("tag" | "untagged" | "content", _) => {
             report(key, "a row is stored without the names that this adds", errors);
         }
         ("from" | "try_from" | "into" | "remote", Some(reader)) => {
-            report(key, format!("{reader} the fields of the struct itself"), errors);
+            report(key, reader, errors);
         }
         _ => {}
     }
