@@ -28,6 +28,8 @@ type Name = String;
 
 /// Fields of many types, in keys and beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[allow(clippy::option_option, reason = "a type like another")]
 #[table(view)]
 #[index(kind, score)]
 #[index(kind, desc(score), include = [nick], name = "partial")]
@@ -168,11 +170,19 @@ fn check(store: &Store, rows: &[Wide]) -> Result<()> {
     assert_eq!(wide.get_view(&txn, "c", 0)?, None);
     assert_eq!(wide.get_view_by_id(&txn, u32::MAX)?, None);
 
+    let stats = || {
+        let stats = txn.stats();
+        [stats.seeks, stats.entries, stats.facts]
+    };
+    let took = |from: [u64; 3], to: [u64; 3]| [0, 1, 2].map(|at| to[at] - from[at]);
     macro_rules! compare {
         ($($scan:expr),* $(,)?) => {$({
-            let (views, rows) = ($scan.views(), $scan.rows().collect::<Result<Vec<_>>>()?);
-            let views = views.collect::<Result<Vec<_>>>()?;
+            let before = stats();
+            let rows = $scan.rows().collect::<Result<Vec<_>>>()?;
+            let between = stats();
+            let views = $scan.views().collect::<Result<Vec<_>>>()?;
             assert_eq!(views.len(), rows.len());
+            assert_eq!(took(between, stats()), took(before, between), stringify!($scan));
             views.iter().zip(&rows).for_each(|(view, row)| same(view, row));
         })*};
     }
@@ -231,6 +241,7 @@ proptest! {
 mod as_text {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
     pub(super) fn serialize<S: Serializer>(seconds: &u32, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(seconds)
     }
@@ -244,7 +255,7 @@ mod as_text {
 mod loud {
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    #[expect(clippy::ptr_arg, reason = "serde gives what the field is")]
+    #[expect(clippy::ptr_arg, reason = "serde gives a reference to the field")]
     pub(super) fn write<S: Serializer>(text: &String, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&text.to_uppercase())
     }

@@ -1,5 +1,7 @@
 //! What the derive implements: a row and its index entries, seen from the runtime.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -197,24 +199,11 @@ impl<'txn> EntryReader<'txn> {
 }
 
 /// Reads the fields of one row, in the order in which they are stored.
-#[derive(Debug, Clone, Copy)]
 pub struct RowReader<'txn> {
-    data: &'txn [u8],
+    pub(crate) from: row::Deserializer<'txn>,
 }
 
 impl<'txn> RowReader<'txn> {
-    /// A reader of the bytes behind the version.
-    #[inline]
-    pub(crate) const fn new(data: &'txn [u8]) -> Self {
-        Self { data }
-    }
-
-    /// What has not been read.
-    #[inline]
-    pub(crate) const fn rest(&self) -> &'txn [u8] {
-        self.data
-    }
-
     /// The next field.
     ///
     /// # Errors
@@ -235,8 +224,12 @@ impl<'txn> RowReader<'txn> {
         &mut self,
         read: impl FnOnce(&mut row::Deserializer<'txn>) -> postcard::Result<T>,
     ) -> Result<T, DecodeError> {
-        let (value, rest) = row::take_with(self.data, read)?;
-        self.data = rest;
-        Ok(value)
+        read(&mut self.from).map_err(DecodeError::Row)
+    }
+}
+
+impl fmt::Debug for RowReader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowReader").finish_non_exhaustive()
     }
 }

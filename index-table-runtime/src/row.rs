@@ -26,9 +26,11 @@ pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
 /// Reads a whole row without copying what its view borrows.
 #[inline]
 pub(crate) fn view<R: Viewed>(bytes: &[u8]) -> Result<R::View<'_>, DecodeError> {
-    let mut row = RowReader::new(body(bytes, R::TABLE.version)?);
+    let from = Deserializer::from_bytes(body(bytes, R::TABLE.version)?);
+    let mut row = RowReader { from };
     let view = R::view(&mut row)?;
-    if row.rest().is_empty() { Ok(view) } else { Err(DecodeError::Long) }
+    let rest = row.from.finalize().map_err(DecodeError::Row)?;
+    if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
 }
 
 /// The bytes of the struct, behind the version.
@@ -38,20 +40,8 @@ pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
 }
 
 /// Reads one value off the front.
-#[inline]
 pub(crate) fn take<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
-    take_with(bytes, |from| T::deserialize(from))
-}
-
-/// Reads one value off the front with `read`.
-#[inline]
-pub(crate) fn take_with<'a, T>(
-    bytes: &'a [u8],
-    read: impl FnOnce(&mut Deserializer<'a>) -> postcard::Result<T>,
-) -> Result<(T, &'a [u8]), DecodeError> {
-    let mut deserializer = Deserializer::from_bytes(bytes);
-    let value = read(&mut deserializer).map_err(DecodeError::Row)?;
-    Ok((value, deserializer.finalize().map_err(DecodeError::Row)?))
+    postcard::take_from_bytes(bytes).map_err(DecodeError::Row)
 }
 
 /// Appends the bytes of one value: of an included field, or of a row.

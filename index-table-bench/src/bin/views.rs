@@ -11,7 +11,7 @@
 
 use std::{env, error::Error, fs, path::Path, process, time::Instant};
 
-use index_table::{Durability, IndexTable, Result, Store};
+use index_table::{Durability, IndexTable, Result, Scan, Store};
 use index_table_bench::median;
 use serde::{Deserialize, Serialize};
 
@@ -62,8 +62,8 @@ fn measure(dir: &Path, rows: usize, rounds: usize) -> Outcome<()> {
     report(
         "by town, normalized",
         rounds,
-        || rows_of(in_towns().flat_map(|scan| scan.rows())),
-        || views_of(in_towns().flat_map(|scan| scan.views())),
+        || rows_of(in_towns().flat_map(Scan::rows)),
+        || views_of(in_towns().flat_map(Scan::views)),
     )
 }
 

@@ -25,7 +25,7 @@ use crate::types::{self, DataType, LONGEST_ARRAY};
 
 /// What can be generated.
 pub(crate) enum Lowered {
-    Table(Table),
+    Table(Box<Table>),
     /// Nothing sound, whatever the indexes say. An error has been reported.
     Inert(Inert),
 }
@@ -66,13 +66,11 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
         None => names::repository(&input.ident),
     };
     let fields = declared_fields(input, errors);
-    match table(input, &attributes, fields, &krate, &repository, errors) {
-        Some(table) => Lowered::Table(table),
-        None => {
-            let view = view::name(&attributes.table, &input.ident);
-            Lowered::Inert(Inert { krate, repository, view })
-        }
+    if let Some(table) = table(input, &attributes, fields, &krate, &repository, errors) {
+        return Lowered::Table(Box::new(table));
     }
+    let view = view::name(&attributes.table, &input.ident);
+    Lowered::Inert(Inert { krate, repository, view })
 }
 
 fn table(

@@ -32,8 +32,8 @@ pub(super) fn check(
             "the entries of the full index `{index}` read the fields of the struct itself"
         )),
         None => viewed.then(|| {
-            "its view reads the fields of the struct itself; declare what is stored, or leave out \
-             `view`"
+            "its view reads the fields of the struct itself; make a table of the struct that is \
+             stored, or leave out `view`"
                 .to_owned()
         }),
     };
