@@ -9,8 +9,8 @@ pub use index_table_derive::IndexTable;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Advice, Combined, CombinedKeys, CombinedRows, Cursor, Desc, Distinct, DistinctCounts,
-    DistinctValues, Durability, Entries, Error, FactOrderRows, GetMany, IndexUsage, Keys,
-    MAX_KEY_LEN, Options, Page, ReadTxn, Result, Rows, Scan, Stats, Store, TableUsage, Usage,
-    WriteTxn,
+    Advice, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
+    DistinctCounts, DistinctValues, Durability, Entries, Error, FactOrderRows, GetMany,
+    GetManyViews, IndexUsage, Keys, MAX_KEY_LEN, Options, Page, ReadTxn, Result, Rows, Scan, Stats,
+    Store, TableUsage, Usage, Views, WriteTxn,
 };

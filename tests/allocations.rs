@@ -64,12 +64,15 @@ struct Referred {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(view)]
 #[index(town, include = [name])]
+#[index(name, strategy = "full")]
 struct Person {
     #[primary_key]
     id: u32,
     town: String,
     name: String,
+    photo: Option<Vec<u8>>,
 }
 
 #[test]
@@ -117,7 +120,8 @@ fn covered_scans_allocate_nothing_for_an_entry() -> TestResult {
     store.transaction(|txn| {
         (0..500).try_for_each(|id| {
             let town = if id % 2 == 0 { "Redmond" } else { "Portland" };
-            people.insert(txn, &Person { id, town: town.to_owned(), name: format!("{id}") })
+            let (town, photo) = (town.to_owned(), Some(vec![0; 20]));
+            people.insert(txn, &Person { id, town, name: format!("{id}"), photo })
         })
     })?;
     let txn = store.read()?;
@@ -129,5 +133,40 @@ fn covered_scans_allocate_nothing_for_an_entry() -> TestResult {
     assert!(length? > 249);
     assert_eq!(count, 0);
     assert_eq!((entries.stats().facts, entries.stats().entries), (0, 250));
+    Ok(())
+}
+
+#[test]
+fn views_allocate_nothing_for_a_row() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = PersonRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..500).try_for_each(|id| {
+            let (name, photo) = (format!("{id}"), Some(vec![0; 20]));
+            people.insert(txn, &Person { id, town: "Redmond".to_owned(), name, photo })
+        })
+    })?;
+    let txn = store.read()?;
+    macro_rules! check {
+        ($($views:expr),* $(,)?) => {$({
+            let mut views = $views;
+            views.next().ok_or("no view")??;
+            let (count, bytes) = allocations(|| {
+                views.try_fold(0, |bytes, view| {
+                    view.map(|view| bytes + view.photo.map_or(0, <[u8]>::len) + view.name.len())
+                })
+            });
+            assert!(bytes? > 499 * 21);
+            assert_eq!(count, 0, stringify!($views));
+        })*};
+    }
+    check!(
+        people.find_by_town(&txn, "Redmond").views(),
+        people.by_name(&txn).rev().views(),
+        people.all(&txn).views(),
+    );
+    let (count, view) = allocations(|| people.get_view(&txn, 7));
+    assert_eq!((count, view?.map(|view| view.name)), (0, Some("7")));
     Ok(())
 }

@@ -17,7 +17,7 @@ type Dump = BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>;
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "people")]
+#[table(name = "people", view)]
 #[index(town)]
 #[index(town, name = "town_with_age", include = [age])]
 #[index(age, strategy = "full")]
@@ -33,7 +33,7 @@ struct Person {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "notes", version = 300)]
+#[table(name = "notes", version = 300, view)]
 #[index(author)]
 struct Note {
     #[primary_key]
@@ -256,6 +256,47 @@ fn damage_is_where_an_answer_ends() -> TestResult {
     Ok(())
 }
 
+/// What is no row is no view either, for the same reason.
+#[test]
+fn views_are_read_as_strictly_as_rows() -> TestResult {
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(Damage, &str); 4] = [
+        (|row| row.push(0), "bytes"),
+        (|row| row.truncate(row.len() - 1), ""),
+        (|row| row[0] = 2, "version"),
+        // The first letter of the town, behind the version, the id and a length.
+        (|row| row[3] = 0xff, ""),
+    ];
+    for (damage, reason) in damages {
+        let dir = tempfile::tempdir()?;
+        write(dir.path())?;
+        raw(dir.path(), |name, database, txn| {
+            if name != "people" {
+                return Ok(());
+            }
+            let mut row = database.get(txn, &[0, 1])?.unwrap_or_default().to_vec();
+            damage(&mut row);
+            database.put(txn, &[0, 1], &row)
+        })?;
+        let (store, people, _) = open(dir.path())?;
+        let txn = store.read()?;
+        let row = people.get(&txn, 1).err().ok_or("it is damaged")?;
+        assert!(matches!(row, Error::Corrupt { table: "people", .. }), "{row:?}");
+        assert!(row.to_string().contains(reason), "{row}");
+        let views = [
+            people.get_view(&txn, 1).err(),
+            people.all(&txn).or(people.all(&txn)).views().next().and_then(Result::err),
+            people.get_many(&txn, [1]).views().next().and_then(Result::err),
+        ];
+        for view in views {
+            assert_eq!(view.map(|error| error.to_string()), Some(row.to_string()));
+        }
+        assert_eq!(outcomes(people.all(&txn).views()), outcomes(people.all(&txn).rows()));
+        assert_eq!(outcomes(people.by_email(&txn).views()), outcomes(people.by_email(&txn).rows()));
+    }
+    Ok(())
+}
+
 /// A database that has the name of a table and is none.
 #[test]
 fn foreign_databases_are_left_alone() -> TestResult {
@@ -320,6 +361,11 @@ fn an_old_file_opens() -> TestResult {
     Ok(())
 }
 
+/// What was read, and what was not and why.
+fn outcomes<T>(read: impl Iterator<Item = index_table::Result<T>>) -> Vec<Result<(), String>> {
+    read.map(|outcome| outcome.map(drop).map_err(|error| error.to_string())).collect()
+}
+
 /// Asks everything; what matters is that it comes back.
 fn ask_everything(path: &Path) -> index_table::Result<()> {
     let (store, people, notes) = open(path)?;
@@ -328,6 +374,7 @@ fn ask_everything(path: &Path) -> index_table::Result<()> {
     macro_rules! ask {
         ($($scan:expr),+) => {$(
             failures.extend($scan.rows().filter_map(Result::err));
+            assert_eq!(outcomes($scan.views()), outcomes($scan.rows()));
             failures.extend($scan.rev().entries().filter_map(Result::err));
             failures.extend($scan.keys().filter_map(Result::err));
             failures.extend($scan.count().err());
@@ -353,6 +400,8 @@ fn ask_everything(path: &Path) -> index_table::Result<()> {
         notes.by_author(&txn)
     );
     failures.extend(people.get_by_email(&txn, "1@x").err());
+    failures.extend(people.get_view_by_email(&txn, "1@x").err());
+    failures.extend(people.get_view(&txn, 1).err());
     drop(txn);
     let mut txn = store.write()?;
     failures.extend(people.update(&mut txn, 1, |person| person.town.push('!')).err());

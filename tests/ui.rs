@@ -16,6 +16,7 @@ const TOPICS: [&str; 11] = [
     "primary_key",
     "serde",
     "shapes",
+    "view",
 ];
 
 #[test]

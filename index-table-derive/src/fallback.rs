@@ -24,7 +24,7 @@ use crate::lower::Inert;
 /// ```
 pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let (visibility, row) = (&input.vis, &input.ident);
-    let Inert { krate, repository } = inert;
+    let Inert { krate, repository, view } = inert;
     let private = expand::private(krate);
     let allow = expand::allow();
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
@@ -64,11 +64,34 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
             quote!(::core::option::Option<#row>),
         ),
     ];
+    // Without fields, since a program that names the view doesn't have to use them.
+    let view_type = view.iter().map(|view| {
+        quote! {
+            #[doc(hidden)]
+            #allow
+            #[derive(::core::fmt::Debug, ::core::clone::Clone)]
+            #visibility struct #view<'txn>(::core::marker::PhantomData<&'txn ()>);
+        }
+    });
+    let get_view = view.iter().map(|view| {
+        quote! {
+            #[doc(hidden)]
+            #visibility fn get_view<'txn>(
+                &'txn self,
+                _: &'txn _index_table::ReadTxn<'_>,
+                _: impl ::core::marker::Sized,
+            ) -> _index_table::Result<::core::option::Option<#view<'txn>>> {
+                loop {}
+            }
+        }
+    });
     quote! {
         #[doc(hidden)]
         #allow
         #[derive(::core::fmt::Debug, ::core::clone::Clone)]
         #visibility struct #repository;
+
+        #(#view_type)*
 
         #allow
         const _: () = {
@@ -91,6 +114,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
                 }
 
                 #(#methods)*
+                #(#get_view)*
             }
         };
     }

@@ -63,7 +63,31 @@ use crate::lower::key::LoweredKey;
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
 /// | `version = N` | the version of the struct, from 1 on | 1 |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
+/// | `view`, `view = Ident` | the struct's borrowed twin, and its name | none; the struct's name and `View` |
 /// | `crate = path` | where the crate `index-table` is found | `::index_table` |
+///
+/// ## Views
+///
+/// With `#[table(view)]`, `Customer` has a twin `CustomerView<'txn>`, from `get_view`,
+/// `get_view_by_…` and the `views()` of scans, of their combinations and of `get_many`. It has the
+/// same fields under the same names. Those that are spelled as in the first column are borrowed from
+/// the transaction; all others are as the row has them.
+///
+/// | field of the row | of the view |
+/// |---|---|
+/// | `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` | `&'txn str` |
+/// | `Vec<u8>` | `&'txn [u8]` |
+/// | `Option` of one of these | `Option` of the borrowed one |
+///
+/// The view always has the lifetime, whether a field needs it or not. It is `Debug`, `Clone`,
+/// `PartialEq` and `Serialize`, so the types of all fields have to be. It is serialized as the row
+/// is, in any format: serde's `rename`, `rename_all`, `transparent`, `with`, `serialize_with` and
+/// `skip` hold for it too. It is read as the row is: a field with `with`, `serialize_with` or
+/// `deserialize_with` is read by the same function, and is owned; one with `skip` is made by the
+/// function of its `default`, or by its type's.
+///
+/// A view reads the fields one after another, in the order of declaration, so the row's serde traits
+/// have to be derived ones.
 ///
 /// # `#[index(fields, options)]`, on the struct
 ///
@@ -120,7 +144,7 @@ use crate::lower::key::LoweredKey;
 /// # What is generated
 ///
 /// For the repository: `open`, `insert`, `insert_with`, `put`, `update`, `delete`, `get`, `get_many`,
-/// `all` and `usage`. For an index over `a` and `b`:
+/// `all`, `usage`, and `get_view` if there is a view. For an index over `a` and `b`:
 ///
 /// | method | answers with |
 /// |---|---|
@@ -129,6 +153,7 @@ use crate::lower::key::LoweredKey;
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String`, `Box<str>`, `Arc<str>` or `Cow<str>` |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
+/// | `get_view_by_a_b` | its view, if the index is `unique` and there is a view |
 /// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |
 /// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the greatest (for a `desc` field the other way round) |
 ///
@@ -162,7 +187,8 @@ use crate::lower::key::LoweredKey;
 /// | `skip` | on a field of a key or of an `include`, and on any field if an index is full or asks a method |
 /// | `with`, `serialize_with`, `deserialize_with` | on a field of a key or of an `include`, and on any field if an index is full |
 /// | `tag`, `content`, `untagged` | on the struct |
-/// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full |
+/// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full or there is a view |
+/// | `skip` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
 #[proc_macro_derive(IndexTable, attributes(table, primary_key, index))]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()

@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use proc_macro2::Span;
-use syn::{Ident, Member, Path, Visibility};
+use proc_macro2::{Span, TokenStream};
+use syn::{ExprPath, Ident, Member, Path, Visibility};
 
 use crate::attr::keys::Lint;
 use crate::types::DataType;
@@ -24,6 +24,8 @@ pub(crate) struct Table {
     /// Never empty.
     pub(crate) primary_key: Vec<Rc<Field>>,
     pub(crate) indexes: Vec<Rc<Index>>,
+    /// If there is to be one.
+    pub(crate) view: Option<View>,
     /// The methods that ask, in the order in which they are generated.
     pub(crate) queries: Vec<Query>,
 }
@@ -247,6 +249,45 @@ impl Source {
     }
 }
 
+/// The struct that a row is read into without a copy.
+pub(crate) struct View {
+    pub(crate) ident: Ident,
+    /// What it has of the row's serde attributes.
+    pub(crate) serde: Vec<TokenStream>,
+    /// In order of declaration, which is the order in which they are stored.
+    pub(crate) fields: Vec<ViewField>,
+}
+
+impl View {
+    /// Whether a field borrows from the transaction.
+    pub(crate) fn borrows(&self) -> bool {
+        self.fields.iter().any(|field| match field.reading {
+            Reading::Carried => field.field.ty.carried_borrows(),
+            Reading::Owned | Reading::With(_) | Reading::Made(_) => false,
+        })
+    }
+}
+
+/// A field of a view, called as the row's.
+pub(crate) struct ViewField {
+    pub(crate) field: Rc<Field>,
+    pub(crate) reading: Reading,
+    /// What it has of the field's serde attributes.
+    pub(crate) serde: Vec<TokenStream>,
+}
+
+/// How a field of a view is made, and so of what type it is.
+pub(crate) enum Reading {
+    /// Read, and borrowed if it can be.
+    Carried,
+    /// Read, as the row has it.
+    Owned,
+    /// Read by this function, as the row has it.
+    With(ExprPath),
+    /// Not stored: what this function returns, or the type's default.
+    Made(Option<ExprPath>),
+}
+
 /// One method that asks a table or an index.
 pub(crate) struct Query {
     pub(crate) method: Ident,
@@ -275,6 +316,8 @@ pub(crate) enum Form {
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the one row whose fields have these values.
     Get(Vec<KeyPart>),
+    /// `get_view_by_email`: its view.
+    GetView(Vec<KeyPart>),
     /// `distinct_town`: each different value of fields behind the first ones, which have these
     /// values.
     Distinct { leading: Vec<KeyPart>, values: Vec<KeyPart> },

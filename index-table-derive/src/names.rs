@@ -27,6 +27,11 @@ pub(crate) fn repository(row: &Ident) -> Ident {
     format_ident!("{}Repository", row.unraw(), span = row.span())
 }
 
+/// `CustomerView`, named at the word that asks for it.
+pub(crate) fn view(row: &Ident, span: Span) -> Ident {
+    format_ident!("{}View", row.unraw(), span = span)
+}
+
 /// `CustomerByTownLastName`
 pub(crate) fn entry(row: &Ident, index: &str, span: Span) -> Ident {
     format_ident!("{}By{}", row.unraw(), pascal_case(index), span = span)
@@ -83,6 +88,11 @@ pub(crate) struct Types {
 }
 
 impl Types {
+    /// Whether a name is free.
+    pub(crate) fn is_free(&self, ident: &Ident) -> bool {
+        !self.taken.contains_key(&plain(ident))
+    }
+
     /// Takes a name for what `described` says. `advice` says how to choose another.
     pub(crate) fn take(
         &mut self,
@@ -111,6 +121,7 @@ impl Types {
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     indexes: &[(Rc<Index>, Span)],
+    viewed: bool,
     errors: &Diagnostics,
 ) -> Vec<Query> {
     let rows = Owner {
@@ -139,6 +150,10 @@ pub(crate) fn queries(
             && index.unique
         {
             methods.add(owner, format!("get_by_{}", index.name), Form::Get(index.parts.clone()));
+            if viewed {
+                let form = Form::GetView(index.parts.clone());
+                methods.add(owner, format!("get_view_by_{}", index.name), form);
+            }
         }
     }
     methods.queries
@@ -300,6 +315,7 @@ fn describe(form: &Form) -> String {
         Form::Range(leading, last) => by("the range", leading, Some(last)),
         Form::StartingWith(leading, last) => by("the search for a beginning", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
+        Form::GetView(parts) => by("the view", parts, None),
         Form::Distinct { leading, values } => {
             let values = listed(values.iter().map(KeyPart::name));
             let what = format!("the values of {values}");

@@ -1,5 +1,7 @@
 //! What the derive implements: a row and its index entries, seen from the runtime.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -58,6 +60,33 @@ impl<R: Entity> IndexEntry<'_> for R {
     fn decode(entry: EntryReader<'_>) -> Result<Self, DecodeError> {
         row::decode(entry.data)
     }
+}
+
+/// A row type with `#[table(view)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no view",
+    note = "put `#[table(view)]` on the struct"
+)]
+pub trait Viewed: Entity {
+    /// The borrowed twin of the row.
+    type View<'txn>;
+
+    /// Reads the fields of one row, in the order in which they are stored.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such fields.
+    fn view<'txn>(row: &mut RowReader<'txn>) -> Result<Self::View<'txn>, DecodeError>;
+}
+
+/// `T`, which mentions a lifetime: so that a view always has one, whether it borrows or not.
+pub trait Within<'txn> {
+    /// The type itself.
+    type Value;
+}
+
+impl<T> Within<'_> for T {
+    type Value = T;
 }
 
 /// What the entries of a scan carry.
@@ -166,5 +195,41 @@ impl<'txn> EntryReader<'txn> {
     #[inline]
     pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
         self.included()
+    }
+}
+
+/// Reads the fields of one row, in the order in which they are stored.
+pub struct RowReader<'txn> {
+    pub(crate) from: row::Deserializer<'txn>,
+}
+
+impl<'txn> RowReader<'txn> {
+    /// The next field.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        self.field_with(|from| T::deserialize(from))
+    }
+
+    /// The next field, which serde's `deserialize_with` reads.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when `read` fails.
+    #[inline]
+    pub fn field_with<T>(
+        &mut self,
+        read: impl FnOnce(&mut row::Deserializer<'txn>) -> postcard::Result<T>,
+    ) -> Result<T, DecodeError> {
+        read(&mut self.from).map_err(DecodeError::Row)
+    }
+}
+
+impl fmt::Debug for RowReader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowReader").finish_non_exhaustive()
     }
 }

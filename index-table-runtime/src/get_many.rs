@@ -4,9 +4,9 @@ use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use crate::{
     engine::{Read, Reader},
-    entity::Entity,
+    entity::{Entity, Viewed},
     error::{Error, Result},
-    key::KeyBuf,
+    key::{DecodeError, KeyBuf},
     row,
     stats::{Ledger, Meter, Stats},
     trace::Trace,
@@ -41,12 +41,24 @@ impl<'txn, R, I> GetMany<'txn, R, I> {
     pub fn stats(&self) -> Stats {
         self.meter.stats()
     }
+
+    /// The views of the same rows; see [`Scan::views`](crate::Scan::views).
+    ///
+    /// Cost: one look-up for each.
+    pub fn views(self) -> GetManyViews<'txn, R, I>
+    where
+        R: Viewed,
+    {
+        GetManyViews { rows: self }
+    }
 }
 
-impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I> {
-    type Item = Result<Option<R>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'txn, R: Entity, I: Iterator<Item: Borrow<R::Key>>> GetMany<'txn, R, I> {
+    /// What `decode` makes of the next row.
+    fn decode_next<T>(
+        &mut self,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Option<Result<Option<T>>> {
         let Some(reader) = self.reader else { return self.failure.take().map(Err) };
         let key = self.keys.next()?;
         self.buffer.clear();
@@ -55,7 +67,7 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
         self.meter.fact();
         let row = reader.fact(primary_key).and_then(|bytes| {
             self.meter.bytes(bytes.map_or(0, <[u8]>::len));
-            bytes.map(row::decode).transpose().map_err(|error| {
+            bytes.map(decode).transpose().map_err(|error| {
                 error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
             })
         });
@@ -63,6 +75,14 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
             self.reader = None;
         }
         Some(row)
+    }
+}
+
+impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I> {
+    type Item = Result<Option<R>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.decode_next(row::decode)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -79,5 +99,38 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
 impl<R, I> fmt::Debug for GetMany<'_, R, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GetMany").finish_non_exhaustive()
+    }
+}
+
+/// The views of the rows with given primary keys; see [`GetMany::views`]. Ends after the first
+/// error.
+#[must_use = "iterators are lazy"]
+pub struct GetManyViews<'txn, R, I> {
+    rows: GetMany<'txn, R, I>,
+}
+
+impl<R, I> GetManyViews<'_, R, I> {
+    /// What has been read so far: a fact for each key.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.rows.meter.stats()
+    }
+}
+
+impl<'txn, R: Viewed, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetManyViews<'txn, R, I> {
+    type Item = Result<Option<R::View<'txn>>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.rows.decode_next(row::view::<R>)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rows.size_hint()
+    }
+}
+
+impl<R, I> fmt::Debug for GetManyViews<'_, R, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GetManyViews").finish_non_exhaustive()
     }
 }

@@ -33,11 +33,11 @@ mod txn;
 mod usage;
 
 pub use error::{Error, Result};
-pub use get_many::GetMany;
+pub use get_many::{GetMany, GetManyViews};
 pub use key::{Desc, MAX_KEY_LEN};
 pub use scan::{
-    Combined, CombinedKeys, CombinedRows, Cursor, Distinct, DistinctCounts, DistinctValues,
-    Entries, FactOrderRows, Keys, Page, Rows, Scan,
+    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
+    DistinctValues, Entries, FactOrderRows, Keys, Page, Rows, Scan, Views,
 };
 pub use stats::Stats;
 pub use store::{Durability, Options, Store};

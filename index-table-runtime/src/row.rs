@@ -2,7 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{entity::Entity, error::EncodeError, key::DecodeError};
+use crate::{
+    entity::{Entity, RowReader, Viewed},
+    error::EncodeError,
+    key::DecodeError,
+};
+
+/// What reads a field.
+pub(crate) type Deserializer<'a> = postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>;
 
 /// Appends the bytes of `row` to `out`.
 pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
@@ -14,6 +21,16 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     let (row, rest) = take(body(bytes, R::TABLE.version)?)?;
     if rest.is_empty() { Ok(row) } else { Err(DecodeError::Long) }
+}
+
+/// Reads a whole row without copying what its view borrows.
+#[inline]
+pub(crate) fn view<R: Viewed>(bytes: &[u8]) -> Result<R::View<'_>, DecodeError> {
+    let from = Deserializer::from_bytes(body(bytes, R::TABLE.version)?);
+    let mut row = RowReader { from };
+    let view = R::view(&mut row)?;
+    let rest = row.from.finalize().map_err(DecodeError::Row)?;
+    if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
 }
 
 /// The bytes of the struct, behind the version.

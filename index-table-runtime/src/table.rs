@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     engine::{Read, Write, Writer},
-    entity::{Entity, IndexEntry},
+    entity::{Entity, IndexEntry, Viewed},
     error::{Error, Result},
     get_many::GetMany,
     key::{DecodeError, Key, KeyBuf, Sequence},
@@ -61,13 +61,39 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`] when it can't be decoded.
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
+        self.fact(txn, key, row::decode)
+    }
+
+    /// The view of the row with this primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded.
+    pub fn get_view<'txn>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+    ) -> Result<Option<R::View<'txn>>>
+    where
+        R: Viewed,
+    {
+        self.fact(txn, key, row::view::<R>)
+    }
+
+    /// What `decode` makes of the row with this primary key.
+    fn fact<'txn, T>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
         span!(TRACE, "get", table = R::TABLE.name);
         let mut primary_key = KeyBuf::new();
         R::Key::encode(key, &mut primary_key);
         let bytes = txn.reader(&self.open)?.fact(primary_key.as_bytes())?;
         self.ledger(txn).get(bytes.map_or(0, <[u8]>::len));
         let Some(bytes) = bytes else { return Ok(None) };
-        decode(bytes, primary_key.as_bytes()).map(Some)
+        decode(bytes).map(Some).map_err(|error| corrupt::<R>(error, primary_key.as_bytes()))
     }
 
     /// The row with this key in the unique index of `E`.
@@ -81,6 +107,22 @@ impl<R: Entity> Table<R> {
         key: Bounds,
     ) -> Result<Option<R>> {
         self.scan::<E>(txn, key).first()
+    }
+
+    /// The view of the row with this key in the unique index of `E`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded, or is not there.
+    pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: Bounds,
+    ) -> Result<Option<R::View<'txn>>>
+    where
+        R: Viewed,
+    {
+        self.scan::<E>(txn, key).limit(1).views().next().transpose()
     }
 
     /// What is within `bounds` in the index, or the fact table, of `E`.
@@ -382,8 +424,13 @@ fn load_stored<R: Entity>(
 }
 
 fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
-    row::decode(bytes)
-        .map_err(|error| error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key)))
+    row::decode(bytes).map_err(|error| corrupt::<R>(error, primary_key))
+}
+
+/// What a row that can't be decoded is reported as.
+#[cold]
+fn corrupt<R: Entity>(error: DecodeError, primary_key: &[u8]) -> Error {
+    error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
 }
 
 #[cold]

@@ -8,6 +8,7 @@ pub(crate) enum TableKey {
     Name,
     Version,
     Repository,
+    View,
     Crate,
 }
 
@@ -76,6 +77,7 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Name, "name", Form::Value, "name = \"customers\""),
     key(TableKey::Version, "version", Form::Value, "version = 1"),
     key(TableKey::Repository, "repository", Form::Value, "repository = Customers"),
+    key(TableKey::View, "view", Form::Flag, "view = CustomerView"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];
 

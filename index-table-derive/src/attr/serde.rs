@@ -2,17 +2,23 @@
 //!
 //! They are serde's to check: whatever cannot be read is passed over in silence.
 
-use proc_macro2::{Group, Span};
+use proc_macro2::{Group, Span, TokenStream};
+use quote::{ToTokens as _, quote};
 use syn::ext::IdentExt as _;
-use syn::{Attribute, Expr, Token, token};
+use syn::{Attribute, Expr, ExprLit, ExprPath, Lit, Token, token};
 
-/// One word in a `#[serde(…)]`.
+/// One item in a `#[serde(…)]`.
+#[derive(Clone)]
 pub(crate) struct SerdeKey {
     pub(crate) name: String,
     pub(crate) span: Span,
+    /// All of it: `default`, `with = "path"` or `rename(serialize = "name")`.
+    pub(crate) item: TokenStream,
+    /// The path that is its value, if it is one.
+    pub(crate) path: Option<ExprPath>,
 }
 
-/// The words of all `#[serde(…)]` among `attributes`.
+/// The items of all `#[serde(…)]` among `attributes`.
 pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
     let mut keys = Vec::new();
     for attribute in attributes {
@@ -20,13 +26,19 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
             continue;
         }
         let read = attribute.parse_nested_meta(|meta| {
-            if let Some(word) = meta.path.get_ident() {
-                keys.push(SerdeKey { name: word.unraw().to_string(), span: word.span() });
-            }
+            let key = &meta.path;
+            let (mut item, mut path) = (key.to_token_stream(), None);
             if meta.input.peek(Token![=]) {
-                meta.value()?.parse::<Expr>()?;
+                let value = meta.value()?.parse::<Expr>()?;
+                path = in_quotes(&value);
+                item = quote!(#key = #value);
             } else if meta.input.peek(token::Paren) {
-                meta.input.parse::<Group>()?;
+                let list = meta.input.parse::<Group>()?;
+                item = quote!(#key #list);
+            }
+            if let Some(word) = key.get_ident() {
+                let name = word.unraw().to_string();
+                keys.push(SerdeKey { name, span: word.span(), item, path });
             }
             Ok(())
         });
@@ -34,4 +46,13 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
         drop(read);
     }
     keys
+}
+
+/// The path in `"path::to"`, also behind the invisible group that `macro_rules!` leaves.
+fn in_quotes(value: &Expr) -> Option<ExprPath> {
+    match value {
+        Expr::Group(group) => in_quotes(&group.expr),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.parse().ok(),
+        _ => None,
+    }
 }

@@ -1,10 +1,10 @@
-//! `#[table(name = "…", version = N, repository = Ident, crate = path)]`
+//! `#[table(name = "…", version = N, repository = Ident, view = Ident, crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
-use syn::{Attribute, Ident, LitInt, LitStr, Path};
+use syn::{Attribute, Ident, LitInt, LitStr, Path, Token};
 
-use super::keys::{self, TABLE_KEYS, TableKey};
+use super::keys::{self, Form, TABLE_KEYS, TableKey};
 use super::{Setting, equals, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
@@ -14,8 +14,13 @@ pub(crate) struct TableAttr {
     pub(crate) name: Option<Setting<LitStr>>,
     pub(crate) version: Option<Setting<LitInt>>,
     pub(crate) repository: Option<Setting<Ident>>,
+    /// With its name, if it is given.
+    pub(crate) view: Option<Setting<Option<Ident>>>,
     pub(crate) krate: Option<Setting<Path>>,
 }
+
+/// What a name is written as.
+const IDENTIFIER: &str = "an identifier without quotes";
 
 impl TableAttr {
     pub(super) fn read(&mut self, attribute: &Attribute, errors: &Diagnostics) {
@@ -28,7 +33,9 @@ impl TableAttr {
             let message = keys::unknown_in_table(&word.unraw().to_string());
             return Err(syn::Error::new(word.span(), message));
         };
-        equals(input, &word, key.usage)?;
+        if key.form == Form::Value {
+            equals(input, &word, key.usage)?;
+        }
         match key.id {
             TableKey::Name => set(&mut self.name, &word, string(input, key.usage)?),
             TableKey::Version => {
@@ -36,9 +43,10 @@ impl TableAttr {
                 set(&mut self.version, &word, version)
             }
             TableKey::Repository => {
-                let repository = value(input, "an identifier without quotes", key.usage)?;
+                let repository = value(input, IDENTIFIER, key.usage)?;
                 set(&mut self.repository, &word, repository)
             }
+            TableKey::View => self.view(input, &word, key.usage),
             TableKey::Crate => {
                 let at = input.span();
                 let path = Path::parse_mod_style(input).map_err(|_| {
@@ -46,6 +54,21 @@ impl TableAttr {
                     syn::Error::new(at, message)
                 })?;
                 set(&mut self.krate, &word, path)
+            }
+        }
+    }
+
+    /// `view` or `view = CustomerView`
+    fn view(&mut self, input: ParseStream<'_>, word: &Ident, usage: &str) -> syn::Result<()> {
+        if !input.peek(Token![=]) {
+            return set(&mut self.view, word, None);
+        }
+        match equals(input, word, usage).and_then(|()| value(input, IDENTIFIER, usage)) {
+            Ok(name) => set(&mut self.view, word, Some(name)),
+            Err(error) => {
+                // A view is wanted, whatever it is called.
+                set(&mut self.view, word, None)?;
+                Err(error)
             }
         }
     }

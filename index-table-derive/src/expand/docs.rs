@@ -4,7 +4,9 @@
 use proc_macro2::TokenStream;
 
 use crate::diagnostics::listed;
-use crate::model::{Conditions, Field, Form, Index, KeyPart, Source, Strategy, Table, Target};
+use crate::model::{
+    Conditions, Field, Form, Index, KeyPart, Reading, Source, Strategy, Table, Target,
+};
 use crate::names;
 
 /// `#[doc = " …"]` for each line.
@@ -47,6 +49,22 @@ pub(super) fn entry(table: &Table, index: &Index) -> TokenStream {
         "Entry of the index `{}` of the table `{}`: {what}.{rows}",
         index.name, table.name
     ))
+}
+
+pub(super) fn view(table: &Table) -> TokenStream {
+    let Table { name, row, .. } = table;
+    doc(&format!(
+        "Row of the table `{name}`: a `{row}` whose texts and bytes are borrowed from the \
+         transaction."
+    ))
+}
+
+pub(super) fn view_field(field: &Field, reading: &Reading) -> TokenStream {
+    let how = match reading {
+        Reading::Made(_) => "which is not stored",
+        Reading::Carried | Reading::Owned | Reading::With(_) => "from the row",
+    };
+    doc(&format!("The field `{}`, {how}.", field.name))
 }
 
 /// Which rows have entries, if not all.
@@ -160,6 +178,16 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn get_view(table: &Table) -> TokenStream {
+        let name = &table.name;
+        let key = primary_key(table);
+        doc(&format!(
+            "The view of the row of the table `{name}` with this {key}.\n\n\
+             Cost: one look-up; texts and bytes are borrowed.\n\n\
+             # Errors\n\nIf the row cannot be read."
+        ))
+    }
+
     pub(in super::super) fn get_many(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
@@ -210,6 +238,15 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
             return doc(&format!(
                 "The row that {place} has for this {}.\n\n\
                  Cost: one look-up{}; the row is decoded.\n\n\
+                 # Errors\n\nIf the entry or the row cannot be read.",
+                fields(parts),
+                second_look_up(target),
+            ));
+        }
+        Form::GetView(parts) => {
+            return doc(&format!(
+                "The view of the row that {place} has for this {}.\n\n\
+                 Cost: one look-up{}; texts and bytes are borrowed.\n\n\
                  # Errors\n\nIf the entry or the row cannot be read.",
                 fields(parts),
                 second_look_up(target),

@@ -23,11 +23,14 @@ mod lints;
 mod queries;
 mod repository;
 mod requirements;
+mod view;
+
+use std::rc::Rc;
 
 use proc_macro2::{Span, TokenStream};
 use syn::{Lifetime, Path};
 
-use crate::model::{KeyPart, Table};
+use crate::model::{Field, KeyPart, Table};
 
 /// What is written once for every table.
 struct Context<'a> {
@@ -44,7 +47,7 @@ struct Context<'a> {
     elided: Lifetime,
 }
 
-/// Expands to the repository and the entries, then to a block with all the implementations:
+/// Expands to the repository, the view and the entries, then to a block with all the implementations:
 ///
 /// ```text
 /// struct CustomerRepository { … }
@@ -70,12 +73,15 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let entries = table.indexes.iter().map(|index| entry::declaration(&cx, index));
     let entity = entity::implementation(&cx);
     let readers = table.indexes.iter().map(|index| entry::implementation(&cx, index));
+    let view = table.view.as_ref().map(|view| view::declaration(&cx, view));
+    let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
     let methods = repository::implementation(&cx);
     let assertions = requirements::assertions(&cx);
     let lints = lints::warnings(table);
     let allow = allow();
     mixed! {
         #repository
+        #view
         #(#entries)*
         #lints
 
@@ -84,6 +90,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
             use #private as _index_table;
             #assertions
             #entity
+            #view_reader
             #(#readers)*
             #methods
         };
@@ -106,6 +113,22 @@ fn at(place: Span) -> Span {
 fn key_type(cx: &Context<'_>, part: &KeyPart) -> TokenStream {
     let ty = part.key_type().tokens(&cx.short);
     if part.is_desc() { mixed!(_index_table::Desc<#ty>) } else { ty }
+}
+
+/// Expands to a parameter for each field of the primary key, and to what they are together: `id`, or
+/// `(genre, title)`.
+fn primary_key(cx: &Context<'_>) -> (Vec<TokenStream>, TokenStream) {
+    let parameter = |field: &Rc<Field>| {
+        let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
+        mixed!(#ident: #ty)
+    };
+    let parameters = cx.table.primary_key.iter().map(parameter).collect();
+    let names: Vec<_> = cx.table.primary_key.iter().map(|field| &field.ident).collect();
+    let key = match names.as_slice() {
+        [one] => mixed!(#one),
+        several => mixed!((#(#several),*)),
+    };
+    (parameters, key)
 }
 
 /// The lints that are not for generated code to answer.

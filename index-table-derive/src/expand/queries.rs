@@ -6,7 +6,7 @@ use quote::quote_spanned;
 use super::{Context, at, distinct, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
 
-/// Expands to one method, as [`scan`] and [`get`] show it.
+/// Expands to one method, as [`scan`], [`get`] and [`get_view`] show it.
 pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
     match &query.form {
         Form::Whole => scan(cx, query, &[], None),
@@ -16,6 +16,7 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
         Form::Get(parts) => get(cx, query, parts),
+        Form::GetView(parts) => get_view(cx, query, parts),
         Form::Distinct { leading, values } => distinct::method(cx, query, leading, values),
     }
 }
@@ -110,6 +111,38 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             #(#parameters,)*
         ) -> _index_table::Result<::core::option::Option<#row>> {
             self.table.get_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+        }
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// fn get_view_by_email<'txn>(
+///     &'txn self,
+///     txn: &'txn _index_table::ReadTxn<'_>,
+///     email: &str,
+/// ) -> _index_table::Result<::core::option::Option<CustomerView<'txn>>> {
+///     self.table.get_view_by::<CustomerByEmail<'txn>>(
+///         txn,
+///         _index_table::Bounds::new().equal::<String>(email),
+///     )
+/// }
+/// ```
+fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
+    let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
+    let doc = docs::query(cx.table, &query.target, &query.form);
+    let found = found(cx, &query.target, txn);
+    let view = cx.table.view.as_ref().map(|view| &view.ident);
+    let (parameters, bounds) = equals(cx, parts);
+    mixed! {
+        #doc
+        #v fn #method<#txn>(
+            &#txn self,
+            txn: &#txn _index_table::ReadTxn<'_>,
+            #(#parameters,)*
+        ) -> _index_table::Result<::core::option::Option<#view<#txn>>> {
+            self.table.get_view_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
 }

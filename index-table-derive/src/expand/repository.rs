@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
-use super::{Context, allow, at, docs, get_many, queries, requirements};
+use super::{Context, allow, at, docs, get_many, primary_key, queries, requirements, view};
 use crate::types::Numbers;
 
 /// Expands to:
@@ -38,6 +38,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let fixed = fixed(cx);
+    let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let get_many = get_many::method(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
@@ -45,6 +46,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
         #[automatically_derived]
         impl #repository #conditions {
             #fixed
+            #get_view
             #get_many
             #(#queries)*
         }
@@ -55,19 +57,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 fn fixed(cx: &Context<'_>) -> TokenStream {
     let (table, txn) = (cx.table, &cx.txn);
     let (v, row) = (&table.visibility, &table.row);
-    let parameters: Vec<_> = table
-        .primary_key
-        .iter()
-        .map(|field| {
-            let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
-            mixed!(#ident: #ty)
-        })
-        .collect();
-    let names: Vec<_> = table.primary_key.iter().map(|field| &field.ident).collect();
-    let key = match names.as_slice() {
-        [one] => mixed!(#one),
-        several => mixed!((#(#several),*)),
-    };
+    let (parameters, key) = primary_key(cx);
     let insert_with = insert_with(cx);
     let [open, insert, put, update, delete, get, all, usage] = [
         docs::fixed::open,

@@ -9,7 +9,7 @@ use syn::{Ident, LitStr, Type};
 
 use super::{Declared, KEY_TYPES, LONGEST_NAME, no_encoding, too_long};
 use crate::attr::index::{IndexAttr, PartAttr, PartKind};
-use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey, Lint};
+use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey, Lint, TABLE_KEYS};
 use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::model::{Conditions, Field, Finding, KeyPart, Method, NEVER_ABSENT, Strategy};
 use crate::names::{self, Types};
@@ -311,7 +311,8 @@ impl<'a> KeyParts<'_, 'a> {
             self.sound &= key.form != Form::Call;
             return None;
         }
-        if late {
+        let of_the_table = keys::find(TABLE_KEYS, &name).is_some_and(|key| key.form == Form::Flag);
+        if late || of_the_table {
             errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
             self.unique |= meant_unique(&name);
             return None;

@@ -9,6 +9,7 @@ mod index;
 pub(crate) mod key;
 mod lint;
 mod serde;
+mod view;
 
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ use crate::types::{self, DataType, LONGEST_ARRAY};
 
 /// What can be generated.
 pub(crate) enum Lowered {
-    Table(Table),
+    Table(Box<Table>),
     /// Nothing sound, whatever the indexes say. An error has been reported.
     Inert(Inert),
 }
@@ -34,6 +35,8 @@ pub(crate) enum Lowered {
 pub(crate) struct Inert {
     pub(crate) krate: Path,
     pub(crate) repository: Ident,
+    /// The name of its view, if there is to be one.
+    pub(crate) view: Option<Ident>,
 }
 
 /// The on-disk name of a table or an index is at most this long, in bytes.
@@ -64,10 +67,11 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
         None => names::repository(&input.ident),
     };
     let fields = declared_fields(input, errors);
-    match table(input, &attributes, fields, &krate, &repository, errors) {
-        Some(table) => Lowered::Table(table),
-        None => Lowered::Inert(Inert { krate, repository }),
+    if let Some(table) = table(input, &attributes, fields, &krate, &repository, errors) {
+        return Lowered::Table(Box::new(table));
     }
+    let view = view::name(&attributes.table, &input.ident);
+    Lowered::Inert(Inert { krate, repository, view })
 }
 
 fn table(
@@ -101,11 +105,13 @@ fn table(
         errors,
     };
     let mut indexes = index::lower_all(&mut scope, &attributes.indexes);
-    serde::check(&attributes.serde, &fields, &mut indexes, errors);
+    let viewed = attributes.table.view.is_some();
+    serde::check(&attributes.serde, &fields, &mut indexes, viewed, errors);
     lint::check(&mut indexes, &primary_key, errors);
     let indexes = entry::finish(&mut scope, indexes);
+    let view = view::lower(&mut scope, attributes);
 
-    let queries = names::queries(&primary_key, &indexes, errors);
+    let queries = names::queries(&primary_key, &indexes, view.is_some(), errors);
     // Not even a field that could stand in for the key: nothing can be stored.
     if primary_key.is_empty() {
         return None;
@@ -120,6 +126,7 @@ fn table(
         fields: fields.into_iter().map(|declared| declared.field).collect(),
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
+        view,
         queries,
     })
 }

@@ -1,8 +1,8 @@
 //! Serde attributes that a stored row cannot have.
 //!
 //! A row is stored without the names of its fields and without marks between them, so what is read
-//! has to be what was written, field by field. An entry that carries fields reads each of them by
-//! itself.
+//! has to be what was written, field by field. An entry that carries fields, and a view, read each
+//! of them by itself.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -19,6 +19,7 @@ pub(super) fn check(
     on_struct: &[SerdeKey],
     fields: &[Declared<'_>],
     drafts: &mut [Draft],
+    viewed: bool,
     errors: &Diagnostics,
 ) {
     let full = drafts
@@ -26,8 +27,18 @@ pub(super) fn check(
         .find(|draft| matches!(draft.strategy, Strategy::Full))
         .map(|draft| draft.name.clone());
     let asking = drafts.iter().find(|draft| asks_a_method(draft)).map(|draft| draft.name.clone());
+    let reader = match &full {
+        Some(index) => Some(format!(
+            "the entries of the full index `{index}` read the fields of the struct itself"
+        )),
+        None => viewed.then(|| {
+            "its view reads the fields of the struct itself; make a table of the struct that is \
+             stored, or leave out `view`"
+                .to_owned()
+        }),
+    };
     for key in on_struct {
-        check_struct(key, full.as_deref(), errors);
+        check_struct(key, reader.as_deref(), errors);
     }
     for declared in fields {
         let field = &declared.field;
@@ -54,17 +65,14 @@ struct Need<'a> {
     asking: Option<&'a str>,
 }
 
-fn check_struct(key: &SerdeKey, full: Option<&str>, errors: &Diagnostics) {
-    let name = &key.name;
-    match (name.as_str(), full) {
+/// `reader` says what reads the fields by themselves and what to do about it, if anything does.
+fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
+    match (key.name.as_str(), reader) {
         ("tag" | "untagged" | "content", _) => {
             report(key, "a row is stored without the names that this adds", errors);
         }
-        ("from" | "try_from" | "into" | "remote", Some(index)) => {
-            let reason = format!(
-                "the entries of the full index `{index}` read the fields of the struct itself"
-            );
-            report(key, reason, errors);
+        ("from" | "try_from" | "into" | "remote", Some(reader)) => {
+            report(key, reader, errors);
         }
         _ => {}
     }
@@ -123,7 +131,7 @@ fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -
     carriable
 }
 
-fn report(key: &SerdeKey, reason: impl Display, errors: &Diagnostics) {
+pub(super) fn report(key: &SerdeKey, reason: impl Display, errors: &Diagnostics) {
     let attribute = listed([key.name.as_str()]);
     errors.error(key.span, format!("serde's {attribute} cannot be used in a table: {reason}"));
 }

@@ -171,6 +171,38 @@ struct Customer {
 }
 "#;
 
+    view: r#"
+#[table(view)]
+#[index(email, unique)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Customer {
+    #[primary_key]
+    id: u64,
+    email: String,
+    nick_name: Option<String>,
+    #[serde(rename = "image")]
+    photo: Vec<u8>,
+    tags: Vec<String>,
+    #[serde(with = "timestamp")]
+    seen: Timestamp,
+    #[serde(skip, default = "Cache::empty")]
+    cache: Cache,
+    #[serde(skip)]
+    visits: u32,
+}
+"#;
+
+    view_without_a_reference: "
+#[table(view = Copied)]
+struct Reading {
+    #[primary_key]
+    sensor: u32,
+    #[primary_key]
+    second: u64,
+    value: f64,
+}
+";
+
     /// One index answers for the fields that several begin with.
     shared_prefix: "
 #[index(town, last_name)]
@@ -245,6 +277,13 @@ struct Row<'a, T: Clone, const N: usize> where T: Copy {
     #[primary_key]
     id: u64,
     value: &'a [T; N],
+}
+";
+
+    viewed_beside_its_error: "
+#[table(view)]
+enum Shape {
+    Circle { radius: u32 },
 }
 ";
 }

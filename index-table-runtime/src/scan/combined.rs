@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt, iter::FusedIterator, marker::PhantomData, ops::Bou
 use super::{Position, Query, Scan, iter::DANGLING};
 use crate::{
     engine::{self, Read, Reader},
-    entity::{Entity, IndexEntry},
+    entity::{Entity, IndexEntry, Viewed},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
     row,
@@ -49,7 +49,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// same place in the other, over a few entries by stepping and over more by a seek: about as
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
 /// index over all the fields of both needs one seek; this needs no index more.
-#[must_use = "it does nothing until it is asked for rows, keys or a count"]
+#[must_use = "it does nothing until it is asked for rows, views, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
     ledger: Ledger<'txn>,
@@ -109,6 +109,17 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     /// Cost: that of [`keys`](Combined::keys), and one look-up in the fact table for each row.
     pub fn rows(self) -> CombinedRows<'txn, R> {
         CombinedRows { run: Run::new(self), row: PhantomData }
+    }
+
+    /// The rows, with their strings and bytes borrowed from the transaction's snapshot; see
+    /// [`Scan::views`].
+    ///
+    /// Cost: the seeks, steps and look-ups of [`rows`](Combined::rows).
+    pub fn views(self) -> CombinedViews<'txn, R>
+    where
+        R: Viewed,
+    {
+        CombinedViews { run: Run::new(self), row: PhantomData }
     }
 
     /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
@@ -391,6 +402,19 @@ impl<'txn> Run<'txn> {
     }
 }
 
+/// What `decode` makes of the row with this primary key.
+fn look_up<'txn, T>(
+    run: &mut Run<'txn>,
+    reader: Reader<'txn>,
+    primary_key: &[u8],
+    decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+) -> Result<Result<T, DecodeError>> {
+    run.meter.fact();
+    let fact = reader.fact(primary_key)?;
+    run.meter.bytes(fact.map_or(0, <[u8]>::len));
+    Ok(fact.ok_or(DANGLING).and_then(decode))
+}
+
 /// The rows of a [`Combined`]; see [`Combined::rows`]. Ends after the first error.
 #[must_use = "iterators are lazy"]
 pub struct CombinedRows<'txn, R> {
@@ -411,10 +435,32 @@ impl<R: Entity> Iterator for CombinedRows<'_, R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.run.decode_next::<R, R>(|run, reader, primary_key| {
-            run.meter.fact();
-            let fact = reader.fact(primary_key)?;
-            run.meter.bytes(fact.map_or(0, <[u8]>::len));
-            Ok(fact.ok_or(DANGLING).and_then(row::decode))
+            look_up(run, reader, primary_key, row::decode)
+        })
+    }
+}
+
+/// The views of the rows of a [`Combined`]; see [`Combined::views`]. Ends after the first error.
+#[must_use = "iterators are lazy"]
+pub struct CombinedViews<'txn, R> {
+    run: Run<'txn>,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R> CombinedViews<'_, R> {
+    /// What has been read so far, by all scans together.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.run.stats()
+    }
+}
+
+impl<'txn, R: Viewed> Iterator for CombinedViews<'txn, R> {
+    type Item = Result<R::View<'txn>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.run.decode_next::<R, _>(|run, reader, primary_key| {
+            look_up(run, reader, primary_key, row::view::<R>)
         })
     }
 }
@@ -447,11 +493,18 @@ impl<R: Entity> Iterator for CombinedKeys<'_, R> {
 }
 
 impl<R: Entity> FusedIterator for CombinedRows<'_, R> {}
+impl<R: Viewed> FusedIterator for CombinedViews<'_, R> {}
 impl<R: Entity> FusedIterator for CombinedKeys<'_, R> {}
 
 impl<R> fmt::Debug for CombinedRows<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CombinedRows").finish_non_exhaustive()
+    }
+}
+
+impl<R> fmt::Debug for CombinedViews<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CombinedViews").finish_non_exhaustive()
     }
 }
 

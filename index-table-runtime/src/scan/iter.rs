@@ -2,7 +2,7 @@ use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use crate::{
     engine::{self, RawEntry, Read, Reader},
-    entity::{Entity, EntryReader, Form, IndexEntry},
+    entity::{Entity, EntryReader, Form, IndexEntry, Viewed},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader, Unescaped},
     row,
@@ -92,7 +92,8 @@ impl<'txn> Raw<'txn> {
 
     /// The row with this primary key, which an entry refers to.
     pub(super) fn fact<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R> {
-        self.look_up(primary_key).map_err(|failure| {
+        let row = self.look_up(primary_key).and_then(|bytes| Ok(row::decode(bytes)?));
+        row.map_err(|failure| {
             self.running = None;
             match failure {
                 Failure::Decode(error) => {
@@ -110,20 +111,29 @@ impl<'txn> Raw<'txn> {
 
     /// The row of an entry.
     fn row<R: Entity>(&mut self, entry: RawEntry<'txn>) -> Result<R, Failure> {
+        Ok(row::decode(self.row_bytes(entry)?)?)
+    }
+
+    /// The view of the row of an entry.
+    fn view<R: Viewed>(&mut self, entry: RawEntry<'txn>) -> Result<R::View<'txn>, Failure> {
+        Ok(row::view::<R>(self.row_bytes(entry)?)?)
+    }
+
+    fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
         if self.carries_rows() {
             self.meter.bytes(entry.data.len());
-            return Ok(row::decode(entry.data)?);
+            return Ok(entry.data);
         }
         self.look_up(entry.primary_key)
     }
 
-    fn look_up<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R, Failure> {
+    fn look_up(&mut self, primary_key: &[u8]) -> Result<&'txn [u8], Failure> {
         let Some(reader) = self.reader else { return Err(Failure::dangling()) };
         self.meter.fact();
         let fact = reader.fact(primary_key).map_err(Failure::Other)?;
         let fact = fact.ok_or_else(Failure::dangling)?;
         self.meter.bytes(fact.len());
-        Ok(row::decode(fact)?)
+        Ok(fact)
     }
 }
 
@@ -168,9 +178,12 @@ impl<'txn> Iterator for Raw<'txn> {
     }
 }
 
-/// The three iterators differ in their name, their item and how they make it.
+/// The iterators differ in their name, their item, how they make it and what the row has to be.
 macro_rules! iterator {
-    ($(#[$docs:meta])* $name:ident, $item:ty, |$raw:ident, $entry:ident| $decode:expr) => {
+    (
+        $(#[$docs:meta])* $name:ident, $item:ty, |$raw:ident, $entry:ident| $decode:expr
+        $(, where $row:ident)?
+    ) => {
         $(#[$docs])*
         #[must_use = "iterators are lazy"]
         pub struct $name<'txn, E> {
@@ -190,7 +203,7 @@ macro_rules! iterator {
             }
         }
 
-        impl<'txn, E: IndexEntry<'txn>> Iterator for $name<'txn, E> {
+        impl<'txn, E: IndexEntry<'txn $(, Row: $row)?>> Iterator for $name<'txn, E> {
             type Item = Result<$item>;
 
             #[inline]
@@ -199,7 +212,7 @@ macro_rules! iterator {
             }
         }
 
-        impl<'txn, E: IndexEntry<'txn>> FusedIterator for $name<'txn, E> {}
+        impl<'txn, E: IndexEntry<'txn $(, Row: $row)?>> FusedIterator for $name<'txn, E> {}
 
         impl<E> fmt::Debug for $name<'_, E> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,6 +225,12 @@ macro_rules! iterator {
 iterator! {
     /// The rows of a scan; see [`Scan::rows`](crate::Scan::rows). Ends after the first error.
     Rows, E::Row, |raw, entry| raw.row(entry)
+}
+
+iterator! {
+    /// The views of a scan's rows; see [`Scan::views`](crate::Scan::views). Ends after the first
+    /// error.
+    Views, <E::Row as Viewed>::View<'txn>, |raw, entry| raw.view::<E::Row>(entry), where Viewed
 }
 
 iterator! {

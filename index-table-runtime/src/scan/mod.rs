@@ -11,18 +11,18 @@ mod query;
 mod tests;
 
 pub use bounds::Bounds;
-pub use combined::{Combined, CombinedKeys, CombinedRows};
+pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub use fact_order::FactOrderRows;
-pub use iter::{Entries, Keys, Rows};
+pub use iter::{Entries, Keys, Rows, Views};
 pub(crate) use query::{Position, Query};
 
 use std::{fmt, marker::PhantomData};
 
 use crate::{
     engine::{Read, Reader},
-    entity::{Entity, IndexEntry},
+    entity::{Entity, IndexEntry, Viewed},
     error::Result,
     schema::TableSchema,
     stats::Ledger,
@@ -33,8 +33,8 @@ use iter::Raw;
 /// key order.
 ///
 /// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
-/// precisely what is wanted; [`rows`](Scan::rows), [`entries`](Scan::entries),
-/// [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
+/// precisely what is wanted; [`rows`](Scan::rows), [`views`](Scan::views),
+/// [`entries`](Scan::entries), [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
 /// [`first`](Scan::first) and [`page`](Scan::page) run it, and [`and`](Scan::and) and
 /// [`or`](Scan::or) combine it with another one. Nothing is read before that, nothing is collected,
 /// and memory does not grow with the answer. (One exception: strings with U+0000 or U+0001 in a key
@@ -85,7 +85,7 @@ use iter::Raw;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a scan does nothing until it is asked for rows, entries, keys or a count"]
+#[must_use = "a scan does nothing until it is asked for rows, views, entries, keys or a count"]
 pub struct Scan<'txn, E> {
     reader: Result<Reader<'txn>>,
     schema: &'static TableSchema,
@@ -131,6 +131,54 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// the fact table for each row as well. Each row is decoded into owned values.
     pub fn rows(self) -> Rows<'txn, E> {
         Rows::new(self.into_raw())
+    }
+
+    /// The rows, with their strings and bytes borrowed from the transaction's snapshot: the view of
+    /// a row type with `#[table(view)]`.
+    ///
+    /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows); no allocation where the view
+    /// has only numbers, borrowed strings and borrowed bytes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(view)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    ///     name: String,
+    ///     photo: Option<Vec<u8>>,
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     let (town, name) = ("Redmond".into(), "Smith".into());
+    ///     people.insert(txn, &Person { id: 1, town, name, photo: Some(vec![1, 2]) })
+    /// })?;
+    ///
+    /// let txn = store.read()?;
+    /// for person in people.find_by_town(&txn, "Redmond").views() {
+    ///     let PersonView { id, town, name, photo } = person?; // nothing was copied
+    ///     assert_eq!((id, town, name), (1, "Redmond", "Smith"));
+    ///     assert_eq!(photo, Some(&[1, 2][..]));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn views(self) -> Views<'txn, E>
+    where
+        E::Row: Viewed,
+    {
+        Views::new(self.into_raw())
     }
 
     /// The entries, borrowed from the transaction's snapshot; the fact table is not touched.

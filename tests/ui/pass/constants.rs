@@ -14,6 +14,7 @@ struct field0;
 const field1: u8 = 0;
 
 #[derive(Serialize, Deserialize, IndexTable)]
+#[table(view)]
 #[index(year, genre, include = [phone])]
 #[index(each(cast), strategy = "full")]
 struct Film {

@@ -5,6 +5,7 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
+#[table(view)]
 #[index(txn, store, row, change, include = [index, entries, key])]
 #[index(each(element), entry, strategy = "full")]
 #[index(table, name = "all")]

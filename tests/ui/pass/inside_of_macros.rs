@@ -6,9 +6,9 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 macro_rules! table {
-    ($name:ident, $table:literal, $byte:ty, $key:ty, $text:ty, $field:ident) => {
+    ($name:ident, $table:literal, $byte:ty, $key:ty, $text:ty, $field:ident, $made:expr) => {
         #[derive(Serialize, Deserialize, IndexTable)]
-        #[table(name = $table)]
+        #[table(name = $table, view)]
         #[index($field, include = [photo])]
         #[index(desc($field), computed(photos: $key), filter = is_shown, name = "shown")]
         #[index(computed(nick: Option<$text>), sparse)]
@@ -17,6 +17,15 @@ macro_rules! table {
             id: $key,
             $field: $text,
             photo: Vec<$byte>,
+        }
+
+        #[derive(Serialize, Deserialize, IndexTable)]
+        #[table(view = Twin)]
+        struct Made {
+            #[primary_key]
+            $field: $text,
+            #[serde(skip, default = $made)]
+            made: Vec<$byte>,
         }
 
         impl $name {
@@ -37,7 +46,7 @@ macro_rules! table {
 
 macro_rules! typed {
     ($byte:ty) => {
-        table!(Customer, "customers", $byte, u64, String, town);
+        table!(Customer, "customers", $byte, u64, String, town, "Vec::new");
     };
 }
 
@@ -56,4 +65,7 @@ fn main() {
         customers.find_by_town(txn, "Redmond").count().is_ok()
     };
     let _ = LocalRepository::find_by_n;
+    let _ = |made: &MadeRepository, txn: &index_table::ReadTxn<'_>| {
+        matches!(made.get_view(txn, "a"), Ok(Some(Twin { town: "a", made: _ })))
+    };
 }

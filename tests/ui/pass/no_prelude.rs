@@ -6,6 +6,7 @@
 
 /// A film.
 #[derive(::serde::Serialize, ::serde::Deserialize, ::index_table::IndexTable)]
+#[table(view)]
 #[index(year, each(cast))]
 #[index(year, include = [cast, length])]
 #[index(year, genre, strategy = "full", unique)]
@@ -20,6 +21,37 @@ pub struct Film {
     year: u16,
     cast: ::std::vec::Vec<::std::string::String>,
     length: ::core::option::Option<u32>,
+}
+
+/// With fields that serde treats in a way of their own.
+#[derive(::serde::Serialize, ::serde::Deserialize, ::index_table::IndexTable)]
+#[table(view)]
+pub struct Kept {
+    #[primary_key]
+    id: ::std::string::String,
+    #[serde(with = "self::kept")]
+    kept: u8,
+    #[serde(skip, default = "made")]
+    made: ::std::string::String,
+    #[serde(skip)]
+    skipped: ::std::vec::Vec<u8>,
+}
+
+fn made() -> ::std::string::String {
+    ::std::string::String::new()
+}
+
+mod kept {
+    use ::core::result::Result;
+    use ::serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(kept: &u8, to: S) -> Result<S::Ok, S::Error> {
+        kept.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+        u8::deserialize(from)
+    }
 }
 
 /// The compiler finds out what this is.
@@ -41,8 +73,9 @@ impl Film {
 
 /// Inside of a module, seen from outside of it.
 pub mod module {
-    /// Without an index.
+    /// Without an index, and without anything to borrow.
     #[derive(::serde::Serialize, ::serde::Deserialize, ::index_table::IndexTable)]
+    #[table(view)]
     pub(super) struct Note {
         #[primary_key]
         id: [u8; 16],

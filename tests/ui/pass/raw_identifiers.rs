@@ -5,6 +5,7 @@ use index_table::{IndexTable, ReadTxn, Result};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
+#[table(view = r#View)]
 #[index(r#type, include = [r#match])]
 #[index(each(r#match), include = [r#match])]
 #[index(r#unique, allow(few_values))]
@@ -45,5 +46,8 @@ fn ask(events: &EventRepository, txn: &ReadTxn<'_>) -> Result<()> {
         let _: (String, u8) = (entry.r#type, entry.r#fn);
     }
     events.find_by_unique(txn, true).count()?;
+    if let Some(View { r#mod: _, r#type, r#match, r#unique: _ }) = events.get_view(txn, 7)? {
+        let _: (&str, Vec<u32>) = (r#type, r#match);
+    }
     Ok(())
 }

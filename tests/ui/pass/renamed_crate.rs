@@ -9,7 +9,7 @@ mod vendor {
 
 // What `::index_table` means is nothing to the derive.
 #[derive(Serialize, Deserialize, vendor::tables::IndexTable)]
-#[table(crate = crate::vendor::tables, repository = Customers, version = 2)]
+#[table(crate = crate::vendor::tables, repository = Customers, view = Borrowed, version = 2)]
 #[index(town, name = "home")]
 struct Customer {
     #[primary_key]
@@ -19,6 +19,7 @@ struct Customer {
 
 fn main() {
     let _ = |customers: &Customers, txn: &vendor::tables::ReadTxn<'_>| {
+        let _: Option<Borrowed<'_>> = customers.get_view(txn, 7).ok().flatten();
         customers.find_by_home(txn, "Redmond").count().is_ok()
     };
 }

@@ -1,0 +1,145 @@
+//! The borrowed twin of the struct, and how it is read.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::LitStr;
+
+use super::{Context, allow, at, docs, requirements};
+use crate::model::{Reading, View, ViewField};
+use crate::types;
+
+/// Expands to:
+///
+/// ```text
+/// #[derive(…)]
+/// struct CustomerView<'txn> {
+///     id: u64,
+///     town: &'txn str,
+/// }
+/// ```
+///
+/// A view that borrows nothing has its first field as `<u64 as Within<'txn>>::Value`, so that it has
+/// the lifetime all the same.
+pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
+    let (v, private, txn, ident) = (&cx.table.visibility, &cx.private, &cx.txn, &view.ident);
+    let doc = docs::view(cx.table);
+    let allow = allow();
+    let mut types: Vec<_> =
+        view.fields.iter().map(|field| field_type(cx, field, private)).collect();
+    if !view.borrows()
+        && let Some(first) = types.first_mut()
+    {
+        *first = quote!(<#first as #private::Within<#txn>>::Value);
+    }
+    let fields = view.fields.iter().zip(types).map(|(ViewField { field, reading, serde }, ty)| {
+        let doc = docs::view_field(field, reading);
+        let ident = &field.ident;
+        let serde = (!serde.is_empty()).then(|| quote!(#[serde(#(#serde),*)]));
+        quote! {
+            #doc
+            #serde
+            #v #ident: #ty
+        }
+    });
+    let serde = &view.serde;
+    let krate = LitStr::new(&types::text(quote!(#private::serde)), cx.table.row.span());
+    mixed! {
+        #doc
+        #allow
+        #[derive(
+            ::core::fmt::Debug,
+            ::core::clone::Clone,
+            ::core::cmp::PartialEq,
+            #private::serde::Serialize,
+        )]
+        #[serde(crate = #krate #(, #serde)*)]
+        #v struct #ident<#txn> {
+            #(#fields,)*
+        }
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// impl _index_table::Viewed for Customer {
+///     type View<'txn> = CustomerView<'txn>;
+///
+///     fn view<'txn>(
+///         __row: &mut _index_table::RowReader<'txn>,
+///     ) -> _index_table::Result<CustomerView<'txn>, _index_table::DecodeError> {
+///         _index_table::Ok(CustomerView {
+///             id: __row.field::<u64>()?,
+///             town: __row.field::<&'txn str>()?,
+///         })
+///     }
+/// }
+/// ```
+pub(super) fn implementation(cx: &Context<'_>, view: &View) -> TokenStream {
+    let (row, txn, ident) = (&cx.table.row, &cx.txn, &view.ident);
+    let fields = view.fields.iter().map(|field| {
+        let (ident, value) = (&field.field.ident, read(cx, field));
+        mixed!(#ident: #value)
+    });
+    let conditions = requirements::conditions(cx, &cx.short);
+    mixed! {
+        #[automatically_derived]
+        impl _index_table::Viewed for #row #conditions {
+            type View<#txn> = #ident<#txn>;
+
+            fn view<#txn>(
+                __row: &mut _index_table::RowReader<#txn>,
+            ) -> _index_table::Result<#ident<#txn>, _index_table::DecodeError> {
+                _index_table::Ok(#ident { #(#fields),* })
+            }
+        }
+    }
+}
+
+/// Expands to `__row.field::<&'txn str>()?` and its like.
+fn read(cx: &Context<'_>, field: &ViewField) -> TokenStream {
+    let (ty, span) = (field_type(cx, field, &cx.short), at(field.field.ty.span()));
+    match &field.reading {
+        Reading::Carried | Reading::Owned => quote_spanned!(span=> __row.field::<#ty>()?),
+        Reading::With(function) => {
+            quote_spanned!(span=> __row.field_with::<#ty>(|__from| #function(__from))?)
+        }
+        Reading::Made(Some(function)) => quote!(#function()),
+        Reading::Made(None) => quote_spanned!(span=> <#ty as ::core::default::Default>::default()),
+    }
+}
+
+fn field_type(cx: &Context<'_>, field: &ViewField, krate: &TokenStream) -> TokenStream {
+    let ty = &field.field.ty;
+    match field.reading {
+        Reading::Carried => ty.carried(krate, &cx.txn),
+        Reading::Owned | Reading::With(_) | Reading::Made(_) => ty.tokens(krate),
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// fn get_view<'txn>(
+///     &'txn self,
+///     txn: &'txn _index_table::ReadTxn<'_>,
+///     id: u64,
+/// ) -> _index_table::Result<::core::option::Option<CustomerView<'txn>>> {
+///     self.table.get_view(txn, id)
+/// }
+/// ```
+pub(super) fn method(cx: &Context<'_>, view: &View) -> TokenStream {
+    let (v, txn, ident) = (&cx.table.visibility, &cx.txn, &view.ident);
+    let doc = docs::fixed::get_view(cx.table);
+    let (parameters, key) = super::primary_key(cx);
+    mixed! {
+        #doc
+        #v fn get_view<#txn>(
+            &#txn self,
+            txn: &#txn _index_table::ReadTxn<'_>,
+            #(#parameters,)*
+        ) -> _index_table::Result<::core::option::Option<#ident<#txn>>> {
+            self.table.get_view(txn, #key)
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a view consists of, how it is read, and which serde attributes it shares with its row.
+//!
+//! A view is read field by field, so what serde's derive would make of an attribute when a row is
+//! read is made of it here. It is serialized by serde's derive as the row is, with the attributes
+//! that say how.
+
+use std::rc::Rc;
+
+use proc_macro2::TokenStream;
+use quote::format_ident;
+use syn::spanned::Spanned as _;
+use syn::{ExprPath, Ident};
+
+use super::index::Scope;
+use super::{Declared, serde};
+use crate::attr::StructAttrs;
+use crate::attr::serde::SerdeKey;
+use crate::attr::table::TableAttr;
+use crate::diagnostics::Diagnostics;
+use crate::model::{Reading, View, ViewField};
+use crate::names;
+
+/// What changes how a struct is serialized.
+const OF_A_STRUCT: &[&str] = &["rename", "rename_all", "transparent"];
+
+/// What changes how a field is serialized.
+const OF_A_FIELD: &[&str] = &["rename", "with", "serialize_with", "skip", "skip_serializing"];
+
+/// The name of the view, if there is to be one.
+pub(super) fn name(table: &TableAttr, row: &Ident) -> Option<Ident> {
+    let view = table.view.as_ref()?;
+    Some(view.value.clone().unwrap_or_else(|| names::view(row, view.key)))
+}
+
+/// The view, if there is to be one.
+pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<View> {
+    let mut ident = name(&attributes.table, scope.row)?;
+    let advice = "choose another name with `#[table(view = …)]`";
+    if !scope.types.take(&ident, "the view".to_owned(), advice, scope.errors) {
+        while !scope.types.is_free(&ident) {
+            ident = format_ident!("{ident}_");
+        }
+    }
+    let default = attributes.serde.iter().any(|key| key.name == "default");
+    let fields = scope.fields.iter().map(|declared| ViewField {
+        field: Rc::clone(&declared.field),
+        reading: reading(declared, default, scope.errors),
+        serde: shared(&declared.serde, OF_A_FIELD),
+    });
+    Some(View { ident, serde: shared(&attributes.serde, OF_A_STRUCT), fields: fields.collect() })
+}
+
+/// How a field is read. `default` says whether serde takes what is missing from a default row.
+fn reading(declared: &Declared<'_>, default: bool, errors: &Diagnostics) -> Reading {
+    let find = |names: &[&str]| declared.serde.iter().find(|key| names.contains(&&*key.name));
+    if let Some(skip) = find(&["skip", "skip_deserializing"]) {
+        let own = find(&["default"]);
+        if default && own.is_none() {
+            let reason = "a view would take this field from a whole default row; write `default` \
+                          beside it";
+            serde::report(skip, reason, errors);
+        }
+        return Reading::Made(own.and_then(|key| key.path.clone()));
+    }
+    if let Some(path) = find(&["deserialize_with"]).and_then(|key| key.path.clone()) {
+        return Reading::With(path);
+    }
+    if let Some(path) = find(&["with"]).and_then(|key| key.path.clone()) {
+        return Reading::With(deserialize_in(path));
+    }
+    // A function that writes a `String` can't be given a `&str`.
+    if find(&["serialize_with"]).is_some() { Reading::Owned } else { Reading::Carried }
+}
+
+/// `module::deserialize`
+fn deserialize_in(mut module: ExprPath) -> ExprPath {
+    let function = Ident::new("deserialize", module.span());
+    module.path.segments.push(function.into());
+    module
+}
+
+/// Those of the attributes that have these names.
+fn shared(keys: &[SerdeKey], names: &[&str]) -> Vec<TokenStream> {
+    let shared = keys.iter().filter(|key| names.contains(&&*key.name));
+    shared.map(|key| key.item.clone()).collect()
+}
