@@ -13,8 +13,8 @@ use crate::{
     key::{DecodeError, Key, KeyBuf, Sequence},
     maintain::{self, Change, Image, Sink},
     row,
-    scan::{Bounds, Distinct, Position, Query, Scan},
-    schema::{Comparison, Source, TableRecord},
+    scan::{Bounds, DANGLING, Distinct, Position, Query, Scan},
+    schema::{Comparison, IndexSchema, Source, TableRecord},
     sequence,
     store::{OpenTable, Store},
     txn::{ReadTxn, Scratch, WriteTxn},
@@ -302,18 +302,51 @@ fn check_unique<R: Entity>(
     new: &Image,
 ) -> Result<()> {
     maintain::unique_keys(R::TABLE, old, new, |index, key| {
-        match writer.reader().unique(index, key)? {
+        let source = Source::Index(index);
+        let holder = if R::TABLE.index(source).is_some_and(IndexSchema::is_hashed) {
+            holder_of_values::<R>(writer, index, key, new)?
+        } else {
+            writer.reader().unique(index, key)?.map(|entry| entry.primary_key)
+        };
+        match holder {
             // A row doesn't stand in its own way.
-            Some(holder) if holder.primary_key == new.primary_key() => Ok(()),
-            Some(holder) => Err(Error::UniqueViolation {
+            Some(holder) if holder != new.primary_key() => Err(Error::UniqueViolation {
                 table: R::TABLE.name,
-                index: R::TABLE.index_name(Source::Index(index)).unwrap_or_default(),
-                key: R::TABLE.show_key(Source::Index(index), key),
-                holder: R::TABLE.show_primary_key(holder.primary_key),
+                index: R::TABLE.index_name(source).unwrap_or_default(),
+                key: R::TABLE.show_hashed_key(source, key, new.hashed(index)),
+                holder: R::TABLE.show_primary_key(holder),
             }),
-            None => Ok(()),
+            _ => Ok(()),
         }
     })
+}
+
+/// The primary key of another row than `new` with this key and the same values of the fields that
+/// are hashed in it.
+fn holder_of_values<'t, R: Entity>(
+    writer: &'t Writer<'_, '_>,
+    index: usize,
+    key: &[u8],
+    new: &Image,
+) -> Result<Option<&'t [u8]>> {
+    let (reader, source) = (writer.reader(), Source::Index(index));
+    let mut values = KeyBuf::new();
+    for entry in reader.scan(Query::new(source, Bounds::beginning_with(key)))? {
+        let primary_key = entry?.primary_key;
+        if primary_key == new.primary_key() {
+            continue;
+        }
+        let fact = reader.fact(primary_key)?.ok_or_else(|| {
+            let (table, name) = (R::TABLE.name, R::TABLE.index_name(source));
+            DANGLING.at(table, name, R::TABLE.show_key(source, key))
+        })?;
+        values.clear();
+        decode::<R>(fact, primary_key)?.hashed(index, &mut values);
+        if values.as_bytes() == new.hashed(index) {
+            return Ok(Some(primary_key));
+        }
+    }
+    Ok(None)
 }
 
 /// Reads the row with this primary key, and takes its image.

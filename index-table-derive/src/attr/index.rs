@@ -42,7 +42,7 @@ pub(crate) enum PartKind {
     /// `desc(year)`
     Desc(Ident),
     /// `hash(url)`
-    Hash { keyword: Ident, field: Ident },
+    Hash(Ident),
     /// `computed(method: Type)`
     Computed { method: Ident, ty: Box<Type> },
 }
@@ -113,7 +113,7 @@ impl IndexAttr {
         if key.form != Form::Call {
             return Err(syn::Error::new(word.span(), format!("this is written `{}`", key.usage)));
         }
-        let result = self.part(input, word, key);
+        let result = self.part(input, key);
         self.incomplete |= result.is_err();
         result
     }
@@ -121,7 +121,6 @@ impl IndexAttr {
     fn part(
         &mut self,
         input: ParseStream<'_>,
-        keyword: &Ident,
         key: &Key<IndexKey>,
     ) -> syn::Result<()> {
         let inner;
@@ -131,7 +130,7 @@ impl IndexAttr {
             return Err(syn::Error::new(parentheses.span.join(), message));
         }
         let kind = complete(&inner, |inner| {
-            let kind = Self::part_kind(inner, keyword, key)?;
+            let kind = Self::part_kind(inner, key)?;
             if inner.is_empty() { Ok(kind) } else { Err(inner.error(expected(key))) }
         })?;
         self.push(kind);
@@ -140,7 +139,6 @@ impl IndexAttr {
 
     fn part_kind(
         inner: ParseStream<'_>,
-        keyword: &Ident,
         key: &Key<IndexKey>,
     ) -> syn::Result<PartKind> {
         let expects = if key.id == IndexKey::Computed { "a method" } else { "a field" };
@@ -150,7 +148,7 @@ impl IndexAttr {
         }
         Ok(match key.id {
             IndexKey::Desc => PartKind::Desc(field),
-            IndexKey::Hash => PartKind::Hash { keyword: keyword.clone(), field },
+            IndexKey::Hash => PartKind::Hash(field),
             IndexKey::Computed => {
                 inner
                     .parse::<Token![:]>()
@@ -248,6 +246,12 @@ fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
         "the elements of a collection are in ascending order; `rev()` reads an index backwards"
     } else if both("desc", "computed") {
         "what a method returns is in ascending order; `rev()` reads an index backwards"
+    } else if both("desc", "hash") {
+        "hashes have no order that could be turned round"
+    } else if both("each", "hash") {
+        "a hash stands for the value of a whole field, which is compared with the row's"
+    } else if both("computed", "hash") {
+        "a hash stands for the value of a field; a method can return something short itself"
     } else {
         "the forms of a field are not put into one another"
     };

@@ -70,7 +70,8 @@ fn compare<'a>(
     }
 }
 
-/// Calls `check` with each key that a write adds to a unique index, as (index, key).
+/// Calls `check` with each key that a write adds to a unique index, as (index, key). A key in which
+/// a field is hashed is another one with another value of it.
 pub(crate) fn unique_keys<'a>(
     schema: &TableSchema,
     old: Option<&'a Image>,
@@ -79,8 +80,10 @@ pub(crate) fn unique_keys<'a>(
 ) -> Result<()> {
     for (index, declared) in schema.indexes.iter().enumerate() {
         if declared.unique {
+            let other = old.is_some_and(|old| old.hashed(index) != new.hashed(index));
             compare(index, old, Some(new), |step| match step {
                 Step::Add(key) => check(index, key),
+                Step::Keep(key) if other => check(index, key),
                 Step::Remove(_) | Step::Keep(_) => Ok(()),
             })?;
         }
@@ -120,7 +123,7 @@ pub(crate) fn index_changes(
         (Step::Add(key), _, Some(new)) => put(new, key, sink),
         (Step::Keep(key), Some(old), Some(new)) => {
             let moved = old.primary_key() != new.primary_key();
-            if moved && !declared.unique {
+            if moved && !declared.has_one_entry_per_key() {
                 delete(old, key, sink)?;
             }
             if moved || old.data(index, declared) != new.data(index, declared) {

@@ -2,9 +2,9 @@
 
 use std::{cmp::Ordering, fmt, iter::FusedIterator, marker::PhantomData, ops::Bound};
 
-use super::{Position, Query, Scan, iter::DANGLING};
+use super::{DANGLING, Position, Query, Scan, found::Found};
 use crate::{
-    engine::{self, Read, Reader},
+    engine::{Read, Reader},
     entity::{Entity, IndexEntry},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
@@ -177,7 +177,7 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
                 reason,
             }),
         });
-        let leaf = Leaf { query, entries: None, current: None, ended: false };
+        let leaf = Leaf { schema, query, entries: None, current: None, ended: false };
         Self { reader, session, plan: Node::Scan(Box::new(leaf)), limit: None, row: PhantomData }
     }
 }
@@ -211,7 +211,7 @@ impl<'txn> Node<'txn> {
     fn first(
         &mut self,
         reader: Reader<'txn>,
-        session: &Session,
+        session: &'txn Session,
         from: Bound<&[u8]>,
     ) -> Result<Option<&'txn [u8]>> {
         match self {
@@ -247,8 +247,9 @@ impl<'txn> Node<'txn> {
 
 /// One scan, whose entries have ascending primary keys.
 struct Leaf<'txn> {
+    schema: &'static TableSchema,
     query: Query,
-    entries: Option<engine::Entries<'txn>>,
+    entries: Option<Found<'txn>>,
     /// The primary key of the last entry that was read.
     current: Option<&'txn [u8]>,
     ended: bool,
@@ -258,7 +259,7 @@ impl<'txn> Leaf<'txn> {
     fn first(
         &mut self,
         reader: Reader<'txn>,
-        session: &Session,
+        session: &'txn Session,
         from: Bound<&[u8]>,
     ) -> Result<Option<&'txn [u8]>> {
         if self.ended {
@@ -273,7 +274,8 @@ impl<'txn> Leaf<'txn> {
         loop {
             if self.entries.is_none() || steps == STEPS {
                 session.count_seek();
-                self.entries = Some(reader.scan(self.query_from(from))?);
+                let query = self.query_from(from);
+                self.entries = Some(Found::new(reader, self.schema, session, query)?);
                 steps = 0;
             }
             let Some(entries) = &mut self.entries else { return Ok(None) };

@@ -2,12 +2,15 @@
 
 use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
-use super::{Bounds, Query};
+use super::{
+    Bounds, Query,
+    found::{self, Found},
+};
 use crate::{
-    engine::{Entries, RawEntry, Read, Reader},
+    engine::{RawEntry, Reader},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
-    schema::{Source, TableSchema},
+    schema::{IndexSchema, Source, TableSchema},
     txn::Session,
 };
 
@@ -86,7 +89,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
             Err(error) => (None, Some(error)),
         };
         let leading = query.bounds.start().len();
-        let once = schema.index(query.source).is_none_or(|index| index.unique);
+        let once = schema.index(query.source).is_none_or(IndexSchema::has_one_entry_per_key);
         Walk { reader, failure, schema, session, query, leading, once, entries: None }
     }
 }
@@ -116,7 +119,7 @@ struct Walk<'txn> {
     /// A whole key is in one entry.
     once: bool,
     /// Where to go on without a seek.
-    entries: Option<Entries<'txn>>,
+    entries: Option<Found<'txn>>,
 }
 
 /// A value that was met, and the bytes that all keys with it begin with.
@@ -142,7 +145,8 @@ impl<'txn> Walk<'txn> {
             Some(entries) => entries,
             none => {
                 self.session.count_seek();
-                none.insert(reader.scan(self.query.clone())?)
+                let query = self.query.clone();
+                none.insert(Found::new(reader, self.schema, self.session, query)?)
             }
         };
         let Some(entry) = entries.next().transpose()? else { return Ok(None) };
@@ -150,15 +154,13 @@ impl<'txn> Walk<'txn> {
         let met = self.decode::<V>(entry).map_err(|error| self.corrupt(entry, error))?;
         if !met.once {
             self.entries = None;
-            let bounds = std::mem::take(&mut self.query.bounds);
-            let left = if self.query.reverse {
-                Some(bounds.before(met.prefix))
+            if self.query.reverse {
+                let bounds = std::mem::take(&mut self.query.bounds);
+                self.query.bounds = bounds.before(met.prefix);
+            } else if let Some(left) = self.query.bounds.behind(met.prefix) {
+                self.query.bounds = left;
             } else {
-                bounds.behind(met.prefix)
-            };
-            match left {
-                Some(left) => self.query.bounds = left,
-                None => self.reader = None,
+                self.reader = None;
             }
         }
         Ok(Some(met))
@@ -195,10 +197,8 @@ impl<'txn> Walk<'txn> {
         if met.once {
             return Ok(1);
         }
-        let count =
-            reader.count(Query::new(self.query.source, Bounds::beginning_with(met.prefix)))?;
-        self.session.count_count(count);
-        Ok(count.found)
+        let query = Query::new(self.query.source, self.query.bounds.within(met.prefix));
+        found::count(reader, self.schema, self.session, query)
     }
 }
 

@@ -87,7 +87,7 @@ impl<'txn, E: IndexEntry<'txn>> Iterator for FactOrderRows<'txn, E> {
     type Item = Result<E::Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.raw.carries_rows() {
+        if self.raw.has_rows() {
             return self.raw.next_row().map(|next| next.map(|(_, row)| row));
         }
         if self.batch.is_empty() && self.failure.is_none() {

@@ -5,6 +5,7 @@ mod combined;
 mod cursor;
 mod distinct;
 mod fact_order;
+mod found;
 mod iter;
 mod query;
 #[cfg(test)]
@@ -16,12 +17,13 @@ pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub use fact_order::FactOrderRows;
 pub use iter::{Entries, Keys, Rows};
+pub(crate) use iter::DANGLING;
 pub(crate) use query::{Position, Query};
 
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    engine::{Read, Reader},
+    engine::Reader,
     entity::{Entity, IndexEntry},
     error::Result,
     schema::TableSchema,
@@ -162,13 +164,11 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        let (reader, _, session, query) = self.into_question();
+        let (reader, schema, session, query) = self.into_question();
         if query.limit == Some(0) {
             return reader.map(|_| 0);
         }
-        let count = reader?.count(query)?;
-        session.count_count(count);
-        Ok(count.found)
+        found::count(reader?, schema, session, query)
     }
 
     /// Whether there is a row at all.

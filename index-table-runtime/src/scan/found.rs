@@ -1,0 +1,191 @@
+//! What a query finds: the engine's entries, without those that only share a hash with it.
+//!
+//! Everything that steps on entries for a query does it through here.
+
+use std::sync::Arc;
+
+use super::{DANGLING, Query};
+use crate::{
+    engine::{Entries, RawEntry, Read, Reader},
+    entity::{Entity, EntryReader, Form},
+    error::{Error, Result},
+    key::{DecodeError, KeyBuf, Unescaped},
+    row,
+    schema::{IndexSchema, Source, TableSchema},
+    txn::Session,
+};
+
+/// The values that are asked of hashed fields.
+#[derive(Debug, Clone)]
+pub(super) struct Hashed {
+    /// Their encodings, in the order of the key. Each ends by itself, so a row has these values if
+    /// its own begin with these bytes, however many more of its fields are hashed.
+    pub(super) values: Vec<u8>,
+    pub(super) of_row: ValuesOf,
+}
+
+/// [`values_of`] a type of row.
+pub(super) type ValuesOf = fn(usize, Place<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
+
+/// Where a row's values are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    Fact(&'a [u8]),
+    /// An entry that carries them.
+    Entry(EntryReader<'a>),
+}
+
+/// Appends the encodings of the fields that the index at this position has as hashes.
+pub(super) fn values_of<R: Entity>(
+    index: usize,
+    place: Place<'_>,
+    values: &mut KeyBuf,
+) -> Result<(), DecodeError> {
+    match place {
+        Place::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
+        Place::Entry(entry) => R::hashed_in_entry(index, entry, values),
+    }
+}
+
+/// The entries that a query asks for, but for its limit, which is the caller's; so is counting
+/// those that come.
+pub(super) struct Found<'txn> {
+    entries: Entries<'txn>,
+    /// `None`: nothing is asked of a hashed field.
+    check: Option<Box<Check<'txn>>>,
+}
+
+impl<'txn> Found<'txn> {
+    pub(super) fn new(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        session: &'txn Session,
+        query: Query,
+    ) -> Result<Self> {
+        let check = match (query.source, query.bounds.hashed_values()) {
+            (Source::Index(index), Some(asked)) => Some(Box::new(Check {
+                reader,
+                schema,
+                session,
+                index,
+                carried: schema
+                    .index(query.source)
+                    .is_some_and(IndexSchema::carries_hashed),
+                form: Form::of(schema, query.source),
+                asked: Arc::clone(asked),
+                values: KeyBuf::new(),
+                fact: None,
+            })),
+            _ => None,
+        };
+        Ok(Self { entries: reader.scan(query)?, check })
+    }
+
+    /// Whether a fact is looked up for each entry.
+    pub(super) fn looks_up(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| !check.carried)
+    }
+
+    /// The fact of the last entry, if it was looked up.
+    pub(super) fn fact(&self) -> Option<&'txn [u8]> {
+        self.check.as_ref().and_then(|check| check.fact)
+    }
+}
+
+impl<'txn> Iterator for Found<'txn> {
+    type Item = Result<RawEntry<'txn>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.entries.next();
+        match &mut self.check {
+            None => next,
+            Some(check) => check.first(next, &mut self.entries),
+        }
+    }
+}
+
+/// How many entries a query finds, up to its limit.
+pub(super) fn count(
+    reader: Reader<'_>,
+    schema: &'static TableSchema,
+    session: &Session,
+    query: Query,
+) -> Result<u64> {
+    if query.bounds.hashed_values().is_none() {
+        let count = reader.count(query)?;
+        session.count_count(count);
+        return Ok(count.found);
+    }
+    let limit = query.limit.unwrap_or(u64::MAX);
+    session.count_seek();
+    let mut found = Found::new(reader, schema, session, query)?;
+    let mut count = 0;
+    while count < limit && found.next().transpose()?.is_some() {
+        session.count_entry();
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Compares what is asked of hashed fields with the values of rows.
+struct Check<'txn> {
+    reader: Reader<'txn>,
+    schema: &'static TableSchema,
+    session: &'txn Session,
+    index: usize,
+    /// The entries carry the values.
+    carried: bool,
+    form: Form,
+    asked: Arc<Hashed>,
+    /// Those of the last entry's row.
+    values: KeyBuf,
+    fact: Option<&'txn [u8]>,
+}
+
+impl<'txn> Check<'txn> {
+    /// The first entry from `next` on whose row has the values that are asked for.
+    fn first(
+        &mut self,
+        mut next: Option<Result<RawEntry<'txn>>>,
+        entries: &mut Entries<'txn>,
+    ) -> Option<Result<RawEntry<'txn>>> {
+        loop {
+            let entry = match next? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.has_values(entry) {
+                Ok(true) => return Some(Ok(entry)),
+                Ok(false) => {}
+                Err(error) => return Some(Err(error)),
+            }
+            self.session.count_entry();
+            next = entries.next();
+        }
+    }
+
+    fn has_values(&mut self, entry: RawEntry<'txn>) -> Result<bool> {
+        self.values.clear();
+        let read = if self.carried {
+            let unescaped = Unescaped::default();
+            EntryReader::new(entry, self.form, &unescaped).and_then(|entry| {
+                (self.asked.of_row)(self.index, Place::Entry(entry), &mut self.values)
+            })
+        } else {
+            self.session.count_fact();
+            self.fact = self.reader.fact(entry.primary_key)?;
+            self.fact.ok_or(DANGLING).and_then(|fact| {
+                (self.asked.of_row)(self.index, Place::Fact(fact), &mut self.values)
+            })
+        };
+        read.map_err(|error| self.corrupt(entry, error))?;
+        Ok(self.values.as_bytes().starts_with(&self.asked.values))
+    }
+
+    #[cold]
+    fn corrupt(&self, entry: RawEntry<'_>, error: DecodeError) -> Error {
+        let (schema, source) = (self.schema, Source::Index(self.index));
+        error.at(schema.name, schema.index_name(source), schema.show_key(source, entry.key))
+    }
+}
