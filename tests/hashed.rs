@@ -118,7 +118,10 @@ fn texts_of_any_length_are_keys() -> Result<()> {
         assert!(!pages.find_by_blob_url(&txn, rows[0].blob.as_slice(), "").exists()?);
         // A prefix before the hash, and the whole index: each row once, in whatever order.
         assert_eq!(pages.find_by_town(&txn, "Redmond").count()?, 4);
-        assert_eq!(pages.distinct_town(&txn).counts().collect::<Result<Vec<_>>>()?, [("Redmond", 4)]);
+        assert_eq!(
+            pages.distinct_town(&txn).counts().collect::<Result<Vec<_>>>()?,
+            [("Redmond", 4)]
+        );
         assert_eq!(pages.by_url_year(&txn).count()?, 4);
     }
     Ok(())
@@ -136,16 +139,242 @@ fn a_covered_index_compares_without_the_fact_table() -> Result<()> {
             ask(&txn)?;
             Ok::<_, Error>((txn.stats().seeks, txn.stats().entries, txn.stats().facts))
         };
-        assert_eq!(facts(&|txn| pages.find_by_text(txn, "").entries().try_for_each(|e| e.map(drop)))?, (1, 1, 0));
+        assert_eq!(
+            facts(&|txn| pages.find_by_text(txn, "").entries().try_for_each(|e| e.map(drop)))?,
+            (1, 1, 0)
+        );
         assert_eq!(facts(&|txn| pages.find_by_text(txn, "").count().map(drop))?, (1, 1, 0));
-        assert_eq!(facts(&|txn| pages.find_by_text(txn, "").rows().try_for_each(|e| e.map(drop)))?, (1, 1, 1));
-        assert_eq!(facts(&|txn| ids(pages.find_by_on_host(txn, "host", None)).map(drop))?, (1, 1, 0));
+        assert_eq!(
+            facts(&|txn| pages.find_by_text(txn, "").rows().try_for_each(|e| e.map(drop)))?,
+            (1, 1, 1)
+        );
+        assert_eq!(
+            facts(&|txn| ids(pages.find_by_on_host(txn, "host", None)).map(drop))?,
+            (1, 1, 0)
+        );
         // The row that was looked up to compare is the one that is asked for.
         assert_eq!(facts(&|txn| ids(pages.find_by_url(txn, "host/")).map(drop))?, (1, 1, 1));
-        assert_eq!(facts(&|txn| pages.find_by_url(txn, "host/").rows().try_for_each(|e| e.map(drop)))?, (1, 1, 1));
-        assert_eq!(facts(&|txn| pages.find_by_url(txn, "host/").rows_in_fact_order().try_for_each(|e| e.map(drop)))?, (1, 1, 1));
+        assert_eq!(
+            facts(&|txn| pages.find_by_url(txn, "host/").rows().try_for_each(|e| e.map(drop)))?,
+            (1, 1, 1)
+        );
+        assert_eq!(
+            facts(&|txn| pages
+                .find_by_url(txn, "host/")
+                .rows_in_fact_order()
+                .try_for_each(|e| e.map(drop)))?,
+            (1, 1, 1)
+        );
         assert_eq!(facts(&|txn| pages.find_by_url(txn, "host/").page(5).map(drop))?, (1, 1, 1));
         assert_eq!(facts(&|txn| pages.by_url_year(txn).count().map(drop))?.2, 0);
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "links")]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[index(hash(url), name = "normalized")]
+#[index(hash(url), year, include = [title], name = "partial")]
+#[index(hash(url), hash(title), include = [title, url], name = "covered")]
+#[index(hash(url), strategy = "full", name = "whole")]
+#[index(hash(url), unique, name = "once")]
+#[index(year, hash(url), unique, strategy = "full", name = "once_a_year")]
+#[index(year)]
+struct Link {
+    #[primary_key]
+    id: u16,
+    url: String,
+    title: String,
+    year: u8,
+}
+
+const FORGED: [&str; 6] = ["normalized", "partial", "covered", "whole", "once", "once_a_year"];
+
+fn link(id: u16, url: &str) -> Link {
+    Link { id, url: url.to_owned(), title: "A".to_owned(), year: 7 }
+}
+
+/// Gives the row 2 an entry like its own under the key of the row 1 in each index, as if their
+/// urls had the same hash.
+fn forge(path: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(20).map_size(1 << 24).open(path)? };
+    let txn = env.write_txn()?;
+    env.create_databases_and_commit(txn, |opener, txn| {
+        for name in FORGED {
+            let name = format!("links.{name}");
+            let database: Database<Bytes, Bytes> =
+                opener.open_database(txn, Some(&name))?.expect("an index");
+            let entries = database.iter(txn)?.map(|it| it.map(|(k, v)| (k.to_vec(), v.to_vec())));
+            let entries = entries.collect::<heed::Result<Vec<_>>>()?;
+            let (one, two) = (1_u16.to_be_bytes(), 2_u16.to_be_bytes());
+            if let Some((key, _)) = entries.iter().find(|(_, value)| *value == one) {
+                // Primary keys in a block.
+                database.put(txn, key, &[one, two].concat())?;
+                continue;
+            }
+            let of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
+            let ((first, _), (_, data)) = of(&one).zip(of(&two)).expect("both have entries");
+            let key = first.strip_suffix(&one).expect("its primary key");
+            database.put(txn, &[key, &two].concat(), data)?;
+        }
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })?;
+    Ok(())
+}
+
+/// A file in which the rows 1 and 2 have entries under the same keys.
+fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let store = Store::options().map_size(1 << 24).open(dir.path())?;
+        LinkRepository::open(&store).map(|links| (store, links))
+    };
+    {
+        let (store, links) = open().expect("a new store");
+        let write = store.transaction(|txn| {
+            links.insert(txn, &link(1, "https://a"))?;
+            links.insert(txn, &link(2, "https://b"))?;
+            links.insert(txn, &link(3, "https://c"))
+        });
+        write.expect("three rows");
+    }
+    forge(dir.path()).expect("heed can write");
+    let (store, links) = open().expect("the same declaration");
+    (dir, store, links)
+}
+
+/// All that can be asked of the rows with a url finds the row with this primary key alone.
+fn assert_only<'txn, E>(
+    scan: impl Fn() -> Scan<'txn, E>,
+    row: &Link,
+    links: &LinkRepository,
+    txn: &'txn index_table::ReadTxn<'_>,
+) -> Result<()>
+where
+    E: index_table::__private::IndexEntry<'txn, Row = Link>,
+{
+    assert_eq!(scan().keys().collect::<Result<Vec<_>>>()?, [row.id]);
+    assert_eq!(scan().rev().keys().collect::<Result<Vec<_>>>()?, [row.id]);
+    assert_eq!(scan().rows().collect::<Result<Vec<_>>>()?, [row.clone()]);
+    assert_eq!(scan().rows_in_fact_order().collect::<Result<Vec<_>>>()?, [row.clone()]);
+    assert_eq!(scan().entries().count(), 1);
+    assert_eq!((scan().count()?, scan().rev().limit(2).count()?), (1, 1));
+    assert!(scan().exists()?);
+    assert_eq!(scan().rev().first()?.as_ref(), Some(row));
+    for rev in [false, true] {
+        let scan = || if rev { scan().rev() } else { scan() };
+        let page = scan().page(1)?;
+        assert_eq!(page.items, [row.clone()]);
+        // What comes behind has only the hash.
+        assert_eq!(page.next, None);
+        assert_eq!(scan().limit(1).page(5)?.items, [row.clone()]);
+    }
+    let _ = (links, txn);
+    Ok(())
+}
+
+#[test]
+fn what_only_shares_a_hash_is_never_found() -> Result<()> {
+    let (_dir, store, links) = forged();
+    let txn = store.read()?;
+    // They are there.
+    for count in [
+        links.by_normalized(&txn).count()?,
+        links.by_partial(&txn).count()?,
+        links.by_covered(&txn).count()?,
+        links.by_whole(&txn).count()?,
+        links.by_once(&txn).count()?,
+        links.by_once_a_year(&txn).count()?,
+    ] {
+        assert_eq!(count, 4);
+    }
+    for (id, url) in [(1, "https://a"), (2, "https://b"), (3, "https://c")] {
+        let row = &link(id, url);
+        macro_rules! only {
+            ($($scan:expr),+ $(,)?) => {$( assert_only(|| $scan, row, &links, &txn)?; )+};
+        }
+        only![
+            links.find_by_normalized(&txn, url),
+            links.find_by_partial(&txn, url, 7),
+            links.find_by_partial_range(&txn, url, 0..),
+            links.find_by_covered(&txn, url, "A"),
+            links.find_by_whole(&txn, url),
+            links.find_by_once(&txn, url),
+            links.find_by_once_a_year(&txn, 7, url),
+        ];
+        assert_eq!(links.get_by_once(&txn, url)?.as_ref(), Some(row));
+        assert_eq!(links.get_by_once_a_year(&txn, 7, url)?.as_ref(), Some(row));
+        let years = || links.distinct_partial_by_url(&txn, url);
+        assert_eq!(years().counts().collect::<Result<Vec<_>>>()?, [(7, 1)]);
+        assert_eq!(years().rev().counts().collect::<Result<Vec<_>>>()?, [(7, 1)]);
+
+        let by_url = || links.find_by_normalized(&txn, url);
+        let keys =
+            |combined: index_table::Combined<'_, Link>| combined.keys().collect::<Result<Vec<_>>>();
+        assert_eq!(keys(by_url().and(links.find_by_year(&txn, 7)))?, [id]);
+        assert_eq!(keys(links.find_by_year(&txn, 7).and(by_url()))?, [id]);
+        assert_eq!(keys(by_url().or(links.find_by_covered(&txn, url, "A")))?, [id]);
+        assert_eq!(by_url().or(links.find_by_whole(&txn, url)).count()?, 1);
+        assert_eq!(by_url().and(links.find_by_id(&txn, 2)).exists()?, id == 2);
+    }
+    assert_eq!(links.find_by_covered(&txn, "https://a", "B").count()?, 0);
+    Ok(())
+}
+
+#[test]
+fn what_only_shares_a_hash_is_not_in_the_way() -> Result<()> {
+    let (_dir, store, links) = forged();
+    let mut txn = store.write()?;
+    // The row 2 has entries under the keys of the row 1, and another url.
+    links.put(&mut txn, &Link { title: "B".to_owned(), ..link(1, "https://a") })?;
+    links.update(&mut txn, 3, |row| row.title.push('!'))?;
+    assert!(links.delete(&mut txn, 1)?);
+    links.insert(&mut txn, &link(4, "https://a"))?;
+    assert_eq!(links.get_by_once(&txn, "https://a")?.map(|row| row.id), Some(4));
+    let refused = links.insert(&mut txn, &link(5, "https://a"));
+    match refused {
+        Err(Error::UniqueViolation { table: "links", index: "once", key, holder }) => {
+            assert_eq!((key.as_str(), holder.as_str()), ("\"https://a\"", "4"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let refused = links.update(&mut txn, 2, |row| row.url = "https://c".to_owned());
+    assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn an_error_shows_the_value_and_not_its_hash() -> Result<()> {
+    for (store, _dir) in stores()? {
+        let pages = PageRepository::open(&store)?;
+        let mut txn = store.write()?;
+        let url = format!("host/{}", "long".repeat(1000));
+        let mut row = page(1, &url);
+        (row.live, row.mirror) = (true, Some(Url("m".to_owned())));
+        pages.insert(&mut txn, &row)?;
+        pages.insert(&mut txn, &Page { live: false, mirror: None, id: 2, ..row.clone() })?;
+        let refused = pages.insert(&mut txn, &Page { mirror: None, id: 3, ..row.clone() });
+        let Err(Error::UniqueViolation { index: "live", key, holder, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(key.starts_with("\"host/longlonglong"), "{key}");
+        assert!(key.ends_with("… (4022 bytes)"), "{key}");
+        assert_eq!(holder, "1");
+        let refused = pages.insert(&mut txn, &Page { live: false, id: 4, ..row.clone() });
+        let Err(Error::UniqueViolation { index: "mirror", key, .. }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(key, "Some(\"m\")");
+        // Nothing of them was written.
+        assert_eq!(pages.by_live(&txn).count()?, 1);
+        assert_eq!(pages.by_mirror(&txn).count()?, 1);
+        // A row is not in its own way, under another primary key either.
+        pages.put(&mut txn, &Page { year: 1, ..row.clone() })?;
+        assert!(pages.update(&mut txn, 1, |row| row.id = 9)?);
+        assert_eq!(pages.get_by_live(&txn, &url)?.map(|row| row.id), Some(9));
     }
     Ok(())
 }

@@ -57,10 +57,9 @@ impl KeyPart {
     /// The field it is taken from, if it is from one.
     pub(crate) fn field(&self) -> Option<&Rc<Field>> {
         match self {
-            Self::Plain(field)
-            | Self::Desc(field)
-            | Self::Each(field, _)
-            | Self::Hash(field) => Some(field),
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
+                Some(field)
+            }
             Self::Computed(_) => None,
         }
     }
@@ -68,10 +67,9 @@ impl KeyPart {
     /// The identifier of its field or method.
     pub(crate) fn ident(&self) -> &Ident {
         match self {
-            Self::Plain(field)
-            | Self::Desc(field)
-            | Self::Each(field, _)
-            | Self::Hash(field) => &field.ident,
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
+                &field.ident
+            }
             Self::Computed(method) => &method.ident,
         }
     }
@@ -79,10 +77,9 @@ impl KeyPart {
     /// What it is called by in all that is generated.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Plain(field)
-            | Self::Desc(field)
-            | Self::Each(field, _)
-            | Self::Hash(field) => &field.name,
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
+                &field.name
+            }
             Self::Computed(method) => &method.name,
         }
     }

@@ -118,11 +118,7 @@ impl IndexAttr {
         result
     }
 
-    fn part(
-        &mut self,
-        input: ParseStream<'_>,
-        key: &Key<IndexKey>,
-    ) -> syn::Result<()> {
+    fn part(&mut self, input: ParseStream<'_>, key: &Key<IndexKey>) -> syn::Result<()> {
         let inner;
         let parentheses = parenthesized!(inner in input);
         if inner.is_empty() {
@@ -137,10 +133,7 @@ impl IndexAttr {
         Ok(())
     }
 
-    fn part_kind(
-        inner: ParseStream<'_>,
-        key: &Key<IndexKey>,
-    ) -> syn::Result<PartKind> {
+    fn part_kind(inner: ParseStream<'_>, key: &Key<IndexKey>) -> syn::Result<PartKind> {
         let expects = if key.id == IndexKey::Computed { "a method" } else { "a field" };
         let field = word(inner, expects)?;
         if inner.peek(token::Paren) && key.id != IndexKey::Computed {

@@ -68,7 +68,9 @@ fn rows_with_entries(index: &Index) -> Option<String> {
 pub(super) fn entry_field(source: &Source) -> TokenStream {
     let of = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
     doc(&match source {
-        Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field)) => of("from the key", field),
+        Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field)) => {
+            of("from the key", field)
+        }
         Source::Key(KeyPart::Each(field, _)) => {
             format!("One element of the field `{}`, from the key.", field.name)
         }

@@ -20,8 +20,13 @@ use crate::model::Index;
 ///
 /// and, if there are indexes whose entries carry them, [`in_entry`].
 pub(super) fn methods(cx: &Context<'_>) -> TokenStream {
-    let hashing: Vec<&Index> =
-        cx.table.indexes.iter().map(AsRef::as_ref).filter(|it| it.hashed().next().is_some()).collect();
+    let hashing: Vec<&Index> = cx
+        .table
+        .indexes
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|it| it.hashed().next().is_some())
+        .collect();
     if hashing.is_empty() {
         return TokenStream::new();
     }

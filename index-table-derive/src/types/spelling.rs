@@ -132,9 +132,8 @@ pub(crate) fn is_short(ty: &Type) -> bool {
 
 /// The same of a value that takes one byte more.
 fn is_shorter(ty: &Type) -> bool {
-    standard(ty).is_some_and(|Standard { name, .. }| {
-        is_scalar(name) && !matches!(name, "u128" | "i128")
-    })
+    standard(ty)
+        .is_some_and(|Standard { name, .. }| is_scalar(name) && !matches!(name, "u128" | "i128"))
 }
 
 /// Whether a type is an `Option`, unless only its name is known.

@@ -68,9 +68,7 @@ impl<'txn> Found<'txn> {
                 schema,
                 session,
                 index,
-                carried: schema
-                    .index(query.source)
-                    .is_some_and(IndexSchema::carries_hashed),
+                carried: schema.index(query.source).is_some_and(IndexSchema::carries_hashed),
                 form: Form::of(schema, query.source),
                 asked: Arc::clone(asked),
                 values: KeyBuf::new(),

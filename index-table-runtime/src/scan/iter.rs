@@ -36,9 +36,8 @@ impl<'txn> Raw<'txn> {
     ) -> Self {
         let (source, left) = (query.source, query.limit.unwrap_or(u64::MAX));
         session.count_seek();
-        let asked = reader.and_then(|reader| {
-            Ok((reader, Found::new(reader, schema, session, query)?))
-        });
+        let asked =
+            reader.and_then(|reader| Ok((reader, Found::new(reader, schema, session, query)?)));
         let (reader, running, failure) = match asked {
             Ok((reader, entries)) => (Some(reader), Some(entries), None),
             Err(error) => (None, None, Some(error)),

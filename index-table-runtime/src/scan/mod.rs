@@ -16,8 +16,8 @@ pub use combined::{Combined, CombinedKeys, CombinedRows};
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub use fact_order::FactOrderRows;
-pub use iter::{Entries, Keys, Rows};
 pub(crate) use iter::DANGLING;
+pub use iter::{Entries, Keys, Rows};
 pub(crate) use query::{Position, Query};
 
 use std::{fmt, marker::PhantomData};
