@@ -249,9 +249,17 @@ fn show_list<'s>(
 const SHOWN: usize = 120;
 
 /// A key as a message shows it: `7`, `("Redmond", "Smith")`; what can't be decoded, in hex; what
-/// is long, cut. `hashed` has the values of the hashed fields, which are shown for the hashes; if it
-/// is empty, the hashes are.
+/// is long, cut.
 pub(crate) fn show_key<'s>(
+    shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
+    key: &[u8],
+) -> String {
+    show_hashed_key(shapes, key, &[])
+}
+
+/// [`show_key`] with the values of the hashed fields in the place of the hashes, unless there are
+/// none.
+pub(crate) fn show_hashed_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
     key: &[u8],
     hashed: &[u8],
@@ -260,12 +268,14 @@ pub(crate) fn show_key<'s>(
     let mut reader = KeyReader::new(key, &unescaped);
     let mut values = KeyReader::new(hashed, &unescaped);
     let single = shapes.len() == 1;
+    let mut len = key.len() + hashed.len();
     let mut text = String::new();
     let mut shown = shapes.enumerate().map(|(i, shape)| {
         text.push_str(if i == 0 { "" } else { ", " });
         match shape {
             KeyShape::Hash(value) if !hashed.is_empty() => {
-                shape.skip(&mut reader)?;
+                len = len.saturating_sub(hash::LEN);
+                hash::skip(&mut reader)?;
                 value.show(&mut values, &mut text)
             }
             _ => shape.show(&mut reader, &mut text),
@@ -281,7 +291,7 @@ pub(crate) fn show_key<'s>(
     if text.len() > SHOWN {
         let cut = text.floor_char_boundary(SHOWN);
         text.truncate(cut);
-        let _ = write!(text, "… ({} bytes)", key.len() + hashed.len());
+        let _ = write!(text, "… ({len} bytes)");
     }
     text
 }

@@ -7,7 +7,9 @@ mod tests;
 
 pub(crate) use catalog::{Comparison, TableRecord};
 
-use crate::key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
+use crate::key::{
+    DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_hashed_key, show_key,
+};
 
 /// One table as it is declared.
 #[derive(Debug)]
@@ -167,7 +169,7 @@ impl TableSchema {
 
     /// A primary key as errors show it.
     pub(crate) fn show_primary_key(&self, key: &[u8]) -> String {
-        show_key(shapes(self.primary_key), key, &[])
+        show_key(shapes(self.primary_key), key)
     }
 
     /// A key of `source` as errors show it.
@@ -178,7 +180,7 @@ impl TableSchema {
     /// A key of `source` as errors show it, with the values of its hashed fields.
     pub(crate) fn show_hashed_key(&self, source: Source, key: &[u8], hashed: &[u8]) -> String {
         let fields = self.index(source).map_or(self.primary_key, |index| index.key);
-        show_key(shapes(fields), key, hashed)
+        show_hashed_key(shapes(fields), key, hashed)
     }
 }
 
