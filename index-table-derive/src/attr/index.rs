@@ -242,9 +242,9 @@ fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
     } else if both("desc", "hash") {
         "hashes have no order that could be turned round"
     } else if both("each", "hash") {
-        "a hash stands for the value of a whole field, which is compared with the row's"
+        "the elements of a collection are in keys as they are; a hash is that of a whole field"
     } else if both("computed", "hash") {
-        "a hash stands for the value of a field; a method can return something short itself"
+        "a hash is that of a field; a method can return something short itself"
     } else {
         "the forms of a field are not put into one another"
     };
