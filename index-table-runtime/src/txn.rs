@@ -69,7 +69,7 @@ pub struct Stats {
     /// length, counts the block as one, and none where the size of the whole is known.
     pub entries: u64,
     /// Facts looked up by their primary key: by `get` and `get_many`, and by following the
-    /// references of a normalized or partial index.
+    /// references of a normalized or partial index, be it only to compare a hashed field.
     pub facts: u64,
 }
 

@@ -47,7 +47,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// Cost: `or` steps through all of its scans. `and` goes from each primary key in one scan to the
 /// same place in the other, over a few entries by stepping and over more by a seek: about as
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
-/// index over all the fields of both needs one seek; this needs no index more.
+/// index over all the fields of both needs one seek; this needs no index more. Each entry that is
+/// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
+/// carry.
 #[must_use = "it does nothing until it is asked for rows, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
