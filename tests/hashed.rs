@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
+use heed::{CommitOrAbort, Database, EnvOpenOptions, RwTxn, types::Bytes};
 use index_table::{Error, IndexKey, IndexTable, Result, Scan, Store};
 use serde::{Deserialize, Serialize};
 
@@ -195,34 +195,49 @@ fn link(id: u16, url: &str) -> Link {
     Link { id, url: url.to_owned(), title: "A".to_owned(), year: 7 }
 }
 
-/// Gives the row 2 an entry like its own under the key of the row 1 in each index, as if their
-/// urls had the same hash.
-fn forge(path: &Path) -> std::result::Result<(), Box<dyn std::error::Error>> {
+/// Runs `work` on the entries of each of these indexes in a write transaction.
+fn raw(
+    path: &Path,
+    names: &[&str],
+    mut work: impl FnMut(
+        Database<Bytes, Bytes>,
+        Vec<(Vec<u8>, Vec<u8>)>,
+        &mut RwTxn<'_>,
+    ) -> heed::Result<()>,
+) {
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: nothing else has the files of this test open.
-    let env = unsafe { EnvOpenOptions::new().max_dbs(20).map_size(1 << 24).open(path)? };
-    let txn = env.write_txn()?;
-    env.create_databases_and_commit(txn, |opener, txn| {
-        for name in FORGED {
+    let env = unsafe { EnvOpenOptions::new().max_dbs(20).map_size(1 << 24).open(path) };
+    let env = env.expect("a file of LMDB");
+    let txn = env.write_txn().expect("a transaction");
+    let done = env.create_databases_and_commit(txn, |opener, txn| {
+        for name in names {
             let name = format!("links.{name}");
             let database: Database<Bytes, Bytes> =
                 opener.open_database(txn, Some(&name))?.expect("an index");
             let entries = database.iter(txn)?.map(|it| it.map(|(k, v)| (k.to_vec(), v.to_vec())));
             let entries = entries.collect::<heed::Result<Vec<_>>>()?;
-            let (one, two) = (1_u16.to_be_bytes(), 2_u16.to_be_bytes());
-            if let Some((key, _)) = entries.iter().find(|(_, value)| *value == one) {
-                // Primary keys in a block.
-                database.put(txn, key, &[one, two].concat())?;
-                continue;
-            }
-            let of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
-            let ((first, _), (_, data)) = of(&one).zip(of(&two)).expect("both have entries");
-            let key = first.strip_suffix(&one).expect("its primary key");
-            database.put(txn, &[key, &two].concat(), data)?;
+            work(database, entries, txn)?;
         }
         Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
-    })?;
-    Ok(())
+    });
+    done.expect("heed can write");
+}
+
+/// Gives the row 2 an entry like its own under the key of the row 1 in each index, as if their
+/// urls had the same hash.
+fn forge(path: &Path) {
+    raw(path, &FORGED, |database, entries, txn| {
+        let (one, two) = (1_u16.to_be_bytes(), 2_u16.to_be_bytes());
+        if let Some((key, _)) = entries.iter().find(|(_, value)| *value == one) {
+            // Primary keys in a block.
+            return database.put(txn, key, &[one, two].concat());
+        }
+        let of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
+        let ((first, _), (_, data)) = of(&one).zip(of(&two)).expect("both have entries");
+        let key = first.strip_suffix(&one).expect("its primary key");
+        database.put(txn, &[key, &two].concat(), data)
+    });
 }
 
 /// A file in which the rows 1 and 2 have entries under the same keys.
@@ -241,18 +256,13 @@ fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
         });
         write.expect("three rows");
     }
-    forge(dir.path()).expect("heed can write");
+    forge(dir.path());
     let (store, links) = open().expect("the same declaration");
     (dir, store, links)
 }
 
 /// All that can be asked of the rows with a url finds the row with this primary key alone.
-fn assert_only<'txn, E>(
-    scan: impl Fn() -> Scan<'txn, E>,
-    row: &Link,
-    links: &LinkRepository,
-    txn: &'txn index_table::ReadTxn<'_>,
-) -> Result<()>
+fn assert_only<'txn, E>(scan: impl Fn() -> Scan<'txn, E>, row: &Link) -> Result<()>
 where
     E: index_table::__private::IndexEntry<'txn, Row = Link>,
 {
@@ -272,7 +282,6 @@ where
         assert_eq!(page.next, None);
         assert_eq!(scan().limit(1).page(5)?.items, [row.clone()]);
     }
-    let _ = (links, txn);
     Ok(())
 }
 
@@ -294,7 +303,7 @@ fn what_only_shares_a_hash_is_never_found() -> Result<()> {
     for (id, url) in [(1, "https://a"), (2, "https://b"), (3, "https://c")] {
         let row = &link(id, url);
         macro_rules! only {
-            ($($scan:expr),+ $(,)?) => {$( assert_only(|| $scan, row, &links, &txn)?; )+};
+            ($($scan:expr),+ $(,)?) => {$( assert_only(|| $scan, row)?; )+};
         }
         only![
             links.find_by_normalized(&txn, url),
@@ -376,5 +385,84 @@ fn an_error_shows_the_value_and_not_its_hash() -> Result<()> {
         assert!(pages.update(&mut txn, 1, |row| row.id = 9)?);
         assert_eq!(pages.get_by_live(&txn, &url)?.map(|row| row.id), Some(9));
     }
+    Ok(())
+}
+
+/// `docs/FORMAT.md` has this hash among its test vectors.
+#[test]
+fn the_bytes_of_a_hashed_key() -> Result<()> {
+    const HASH: [u8; 16] = [
+        0xf6, 0x57, 0x09, 0x21, 0x83, 0x80, 0x74, 0xb6, 0x32, 0x02, 0xe7, 0xc2, 0x8d, 0x68, 0x0f,
+        0xe2,
+    ];
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = Store::options().map_size(1 << 24).open(dir.path())?;
+        let links = LinkRepository::open(&store)?;
+        store.transaction(|txn| links.insert(txn, &link(9, "https://example.com/")))?;
+    }
+    let (year, id) = (&[7][..], &[0, 9][..]);
+    let entries = |name| {
+        let mut found = Vec::new();
+        raw(dir.path(), &[name], |_, entries, _| {
+            found = entries;
+            Ok(())
+        });
+        found
+    };
+    // A unique index lies as one that isn't, since two values may have the hash.
+    assert_eq!(entries("normalized"), [(HASH.to_vec(), id.to_vec())]);
+    assert_eq!(entries("once"), [(HASH.to_vec(), id.to_vec())]);
+    assert_eq!(entries("partial"), [([&HASH, year, id].concat(), b"\x01A".to_vec())]);
+    let [(key, _)] = &entries("once_a_year")[..] else { panic!("one entry") };
+    assert_eq!(*key, [year, &HASH, id].concat());
+    Ok(())
+}
+
+mod plain {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    /// The same rows with another declaration of an index.
+    #[derive(Debug, Serialize, Deserialize, IndexTable)]
+    #[table(name = "links")]
+    #[index(url, name = "normalized")]
+    pub(super) struct Link {
+        #[primary_key]
+        pub(super) id: u16,
+        pub(super) url: String,
+        pub(super) title: String,
+        pub(super) year: u8,
+    }
+}
+
+#[test]
+fn an_index_is_built_anew_when_it_becomes_hashed() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let open = || Store::options().map_size(1 << 24).open(dir.path());
+    let a = "https://a";
+    {
+        let store = open()?;
+        let links = plain::LinkRepository::open(&store)?;
+        let row = plain::Link { id: 1, url: a.to_owned(), title: "A".to_owned(), year: 7 };
+        store.transaction(|txn| links.insert(txn, &row))?;
+        let long = plain::Link { url: "x".repeat(600), id: 2, ..row };
+        match store.transaction(|txn| links.insert(txn, &long)) {
+            Err(error @ Error::KeyTooLong { .. }) => {
+                assert!(error.to_string().contains("`hash(field)`"), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    {
+        let store = open()?;
+        let links = LinkRepository::open(&store)?;
+        let txn = store.read()?;
+        assert_eq!(links.find_by_normalized(&txn, a).count()?, 1);
+        assert_eq!(links.get_by_once(&txn, a)?, Some(link(1, a)));
+    }
+    let store = open()?;
+    let links = plain::LinkRepository::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(links.find_by_normalized_starting_with(&txn, "https").count()?, 1);
     Ok(())
 }
