@@ -10,7 +10,7 @@ use crate::{
     engine::{RawEntry, Reader},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
-    schema::{IndexSchema, Source, TableSchema},
+    schema::{Source, TableSchema},
     txn::Session,
 };
 
@@ -89,7 +89,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
             Err(error) => (None, Some(error)),
         };
         let leading = query.bounds.start().len();
-        let once = schema.index(query.source).is_none_or(IndexSchema::has_one_entry_per_key);
+        let once = schema.index(query.source).is_none_or(|index| index.unique);
         Walk { reader, failure, schema, session, query, leading, once, entries: None }
     }
 }
@@ -116,7 +116,7 @@ struct Walk<'txn> {
     query: Query,
     /// The length of the fields before the value's, which are equal in all entries.
     leading: usize,
-    /// A whole key is in one entry.
+    /// A whole key, with the values of its hashed fields, is in one entry.
     once: bool,
     /// Where to go on without a seek.
     entries: Option<Found<'txn>>,
