@@ -82,7 +82,7 @@ fn messages_have_the_value_where_it_is_known() {
     let shown = show_key(shapes.iter(), key.as_bytes());
     assert!(shown.starts_with("(7, 0x") && shown.ends_with(", true)"), "{shown}");
     // Values that are none leave the bytes of the key.
-    let shown = show_hashed_key(shapes.iter(), key.as_bytes(), &[b'a']);
+    let shown = show_hashed_key(shapes.iter(), key.as_bytes(), b"a");
     assert!(shown.starts_with("0x07"), "{shown}");
 
     let long = "x".repeat(1000);
