@@ -89,7 +89,7 @@ pub enum Error {
         table: &'static str,
         /// The index.
         index: &'static str,
-        /// The key in the index.
+        /// The key in the index, with the values of hashed fields.
         key: String,
         /// The primary key of the row that has it.
         holder: String,

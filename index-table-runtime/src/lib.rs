@@ -28,6 +28,7 @@ mod sequence;
 mod store;
 mod table;
 mod txn;
+mod unique;
 
 pub use error::{Error, Result};
 pub use get_many::GetMany;

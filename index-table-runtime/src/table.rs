@@ -13,11 +13,12 @@ use crate::{
     key::{DecodeError, Key, KeyBuf, Sequence},
     maintain::{self, Change, Image, Sink},
     row,
-    scan::{Bounds, DANGLING, Distinct, Position, Query, Scan},
-    schema::{Comparison, IndexSchema, Source, TableRecord},
+    scan::{Bounds, Distinct, Position, Query, Scan},
+    schema::{Comparison, Source, TableRecord},
     sequence,
     store::{OpenTable, Store},
     txn::{ReadTxn, Scratch, WriteTxn},
+    unique,
 };
 
 /// Rows of a table that are read back for a test, in each process.
@@ -272,7 +273,7 @@ impl<R> fmt::Debug for Table<R> {
 
 /// Writes `new`, after all that can be refused has been checked.
 fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
-    if let Err(error) = check_unique::<R>(writer, None, new) {
+    if let Err(error) = unique::check::<R>(writer, None, new) {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
         return Err(if taken { duplicate::<R>(new) } else { error });
@@ -285,7 +286,7 @@ fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image) -> Result<()> {
 
 /// Writes `new` in the place of `old`, after all that can be refused has been checked.
 fn replace<R: Entity>(writer: &mut Writer<'_, '_>, old: Option<&Image>, new: &Image) -> Result<()> {
-    check_unique::<R>(writer, old, new)?;
+    unique::check::<R>(writer, old, new)?;
     if let Some(old) = old
         && old.primary_key() != new.primary_key()
     {
@@ -293,60 +294,6 @@ fn replace<R: Entity>(writer: &mut Writer<'_, '_>, old: Option<&Image>, new: &Im
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
     maintain::entry_changes(R::TABLE, old, Some(new), writer)
-}
-
-/// Whether the keys that `new` adds to unique indexes are free.
-fn check_unique<R: Entity>(
-    writer: &Writer<'_, '_>,
-    old: Option<&Image>,
-    new: &Image,
-) -> Result<()> {
-    maintain::unique_keys(R::TABLE, old, new, |index, key| {
-        let source = Source::Index(index);
-        let holder = if R::TABLE.index(source).is_some_and(IndexSchema::is_hashed) {
-            holder_of_values::<R>(writer, index, key, new)?
-        } else {
-            writer.reader().unique(index, key)?.map(|entry| entry.primary_key)
-        };
-        match holder {
-            // A row doesn't stand in its own way.
-            Some(holder) if holder != new.primary_key() => Err(Error::UniqueViolation {
-                table: R::TABLE.name,
-                index: R::TABLE.index_name(source).unwrap_or_default(),
-                key: R::TABLE.show_hashed_key(source, key, new.hashed(index)),
-                holder: R::TABLE.show_primary_key(holder),
-            }),
-            _ => Ok(()),
-        }
-    })
-}
-
-/// The primary key of another row than `new` with this key and the same values of the fields that
-/// are hashed in it.
-fn holder_of_values<'t, R: Entity>(
-    writer: &'t Writer<'_, '_>,
-    index: usize,
-    key: &[u8],
-    new: &Image,
-) -> Result<Option<&'t [u8]>> {
-    let (reader, source) = (writer.reader(), Source::Index(index));
-    let mut values = KeyBuf::new();
-    for entry in reader.scan(Query::new(source, Bounds::beginning_with(key)))? {
-        let primary_key = entry?.primary_key;
-        if primary_key == new.primary_key() {
-            continue;
-        }
-        let fact = reader.fact(primary_key)?.ok_or_else(|| {
-            let (table, name) = (R::TABLE.name, R::TABLE.index_name(source));
-            DANGLING.at(table, name, R::TABLE.show_key(source, key))
-        })?;
-        values.clear();
-        decode::<R>(fact, primary_key)?.hashed(index, &mut values);
-        if values.as_bytes() == new.hashed(index) {
-            return Ok(Some(primary_key));
-        }
-    }
-    Ok(None)
 }
 
 /// Reads the row with this primary key, and takes its image.
@@ -378,7 +325,7 @@ fn load_stored<R: Entity>(
     Err(DecodeError::Value("the row has another primary key inside").at(R::TABLE.name, None, key))
 }
 
-fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
+pub(crate) fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
     row::decode(bytes)
         .map_err(|error| error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key)))
 }
@@ -446,7 +393,7 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
             let row: R = decode(bytes, primary_key)?;
             load_stored(&mut image, &row, bytes, primary_key)?;
             image.check_lengths(R::TABLE)?;
-            check_unique::<R>(writer, None, &image)?;
+            unique::check::<R>(writer, None, &image)?;
             for &index in indexes {
                 maintain::index_changes(R::TABLE, index, None, Some(&image), writer)?;
             }
