@@ -75,6 +75,50 @@ struct Person {
     photo: Option<Vec<u8>>,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(hash(digest), include = [group])]
+#[index(group, hash(digest), strategy = "full")]
+struct Hashed {
+    #[primary_key]
+    id: u32,
+    digest: [u8; 32],
+    group: [u8; 4],
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(hash(text), include = [text])]
+struct Copied {
+    #[primary_key]
+    id: u32,
+    text: String,
+}
+
+#[test]
+fn hashes_reuse_their_buffers() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let hashed = HashedRepository::open(&store)?;
+    let copied = CopiedRepository::open(&store)?;
+    let mut txn = store.write()?;
+    let row = |id| Hashed { id, digest: [7; 32], group: *b"abcd" };
+    let text = "long".repeat(100);
+    for id in 0..100 {
+        hashed.insert(&mut txn, &row(id))?;
+        copied.insert(&mut txn, &Copied { id, text: text.clone() })?;
+    }
+    let (count, result) = allocations(|| hashed.insert(&mut txn, &row(100)));
+    result?;
+    assert_eq!(count, 0, "inserting a row with two hashed entries");
+
+    let mut entries = copied.find_by_text(&txn, &text).entries();
+    entries.next().ok_or("no entry")??;
+    let (count, length) = allocations(|| {
+        entries.try_fold(0, |length, entry| entry.map(|entry| length + entry.text.len()))
+    });
+    assert_eq!((count, length?), (0, 99 * text.len()), "comparing 99 entries");
+    Ok(())
+}
+
 #[test]
 fn writes_reuse_their_buffers() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -100,6 +100,7 @@ use crate::lower::key::LoweredKey;
 /// | `desc(field)` | the value of the field, in descending order: the greatest first, `None` last |
 /// | `each(field)` | one entry for each distinct element of a collection; at most one in an index |
 /// | `computed(method: Type)` | what a method of the struct returns: `fn method(&self) -> Type` |
+/// | `hash(field)` | a hash of the value of the field, which may be of any length: for questions by the value alone |
 ///
 /// | option | meaning |
 /// |---|---|
@@ -165,7 +166,15 @@ use crate::lower::key::LoweredKey;
 ///
 /// A range of a `desc` field is one of its values, and is answered from the greatest down.
 ///
-/// An entry has the fields of its key, those of the primary key, and what it carries. Texts and
+/// A `hash(field)` takes 16 bytes of a key, and what is found by it is compared with the value in the
+/// row: values that share a hash are told apart, also by `unique`. There are no ranges, beginnings or
+/// distinct values of it, only of the fields before and behind it; `by_…` of the whole index has the
+/// hashes in an order that means nothing. The comparison costs a look-up of the row for each entry,
+/// in `entries()`, `keys()` and `count()` too, unless the entry carries the field, in an `include` or
+/// a full index. It is not for fields that are never longer than their hash, nor inside of other
+/// forms.
+///
+/// An entry has the fields of its key, those of the primary key, and what it carries, but no field for a hash. Texts and
 /// bytes are borrowed from the store, but for those of a `desc` field, which are owned. What a
 /// method of `computed` returns is a field with the method's name. An `each(cast)` is one element called `cast`; if the
 /// collection is carried too, that one is called `all_cast`. Entries are `Debug`, `Clone`,

@@ -52,13 +52,17 @@ pub(crate) enum KeyPart {
     Each(Rc<Field>, Rc<DataType>),
     /// What a method returns.
     Computed(Rc<Method>),
+    /// A hash of the value of a field, which stands for it where it may be too long.
+    Hash(Rc<Field>),
 }
 
 impl KeyPart {
     /// The field it is taken from, if it is from one.
     pub(crate) fn field(&self) -> Option<&Rc<Field>> {
         match self {
-            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) => Some(field),
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
+                Some(field)
+            }
             Self::Computed(_) => None,
         }
     }
@@ -66,7 +70,9 @@ impl KeyPart {
     /// The identifier of its field or method.
     pub(crate) fn ident(&self) -> &Ident {
         match self {
-            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) => &field.ident,
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
+                &field.ident
+            }
             Self::Computed(method) => &method.ident,
         }
     }
@@ -74,15 +80,17 @@ impl KeyPart {
     /// What it is called by in all that is generated.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) => &field.name,
+            Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
+                &field.name
+            }
             Self::Computed(method) => &method.name,
         }
     }
 
-    /// The type of the value that is in the key.
+    /// The type of the value that is in the key, or whose hash is.
     pub(crate) fn key_type(&self) -> &DataType {
         match self {
-            Self::Plain(field) | Self::Desc(field) => &field.ty,
+            Self::Plain(field) | Self::Desc(field) | Self::Hash(field) => &field.ty,
             Self::Each(_, element) => element,
             Self::Computed(method) => &method.ty,
         }
@@ -92,13 +100,13 @@ impl KeyPart {
     pub(crate) fn holds(&self, other: &Rc<Field>) -> bool {
         match self {
             Self::Plain(field) | Self::Desc(field) => Rc::ptr_eq(field, other),
-            Self::Each(..) | Self::Computed(_) => false,
+            Self::Each(..) | Self::Computed(_) | Self::Hash(_) => false,
         }
     }
 
-    /// Whether a row has this value in one of its fields.
+    /// Whether a row has this value, or the one that is hashed, in one of its fields.
     pub(crate) fn is_in_row(&self) -> bool {
-        matches!(self, Self::Plain(_) | Self::Desc(_))
+        matches!(self, Self::Plain(_) | Self::Desc(_) | Self::Hash(_))
     }
 
     pub(crate) fn is_each(&self) -> bool {
@@ -109,12 +117,16 @@ impl KeyPart {
         matches!(self, Self::Desc(_))
     }
 
-    /// Whether both sort entries in the same way.
-    pub(crate) fn sorts_as(&self, other: &Self) -> bool {
-        self.same(other) && self.is_desc() == other.is_desc()
+    pub(crate) fn is_hash(&self) -> bool {
+        matches!(self, Self::Hash(_))
     }
 
-    /// Whether the same is asked of both: the direction they are sorted in does not matter.
+    /// Whether both sort entries in the same way.
+    pub(crate) fn sorts_as(&self, other: &Self) -> bool {
+        self.same(other) && self.is_desc() == other.is_desc() && self.is_hash() == other.is_hash()
+    }
+
+    /// Whether the same is asked of both: how they are sorted does not matter.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Computed(method), Self::Computed(other)) => method.name == other.name,
@@ -169,6 +181,25 @@ impl Index {
     /// Whether no condition keeps rows out.
     pub(crate) fn has_all_rows(&self) -> bool {
         self.conditions.sparse.is_none() && self.conditions.filter.is_none()
+    }
+
+    /// The fields that are hashed in the key, in its order.
+    pub(crate) fn hashed(&self) -> impl Iterator<Item = &Rc<Field>> {
+        self.parts.iter().filter_map(|part| match part {
+            KeyPart::Hash(field) => Some(field),
+            _ => None,
+        })
+    }
+
+    /// Whether an entry carries all fields that are hashed in the key.
+    pub(crate) fn carries_hashed(&self) -> bool {
+        match &self.strategy {
+            Strategy::Normalized => false,
+            Strategy::Partial(included) => {
+                self.hashed().all(|field| included.iter().any(|other| Rc::ptr_eq(field, other)))
+            }
+            Strategy::Full => true,
+        }
     }
 }
 

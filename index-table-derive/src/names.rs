@@ -142,8 +142,16 @@ pub(crate) fn queries(
             methods.add(owner, format!("by_{}", index.name), Form::Whole);
         }
         for prefix in owner.prefixes() {
-            if answers(position, &prefix, &owners) {
-                methods.add_finders(owner, prefix);
+            let answers = |asked| answers(position, &prefix, &owners, asked);
+            if answers(Asked::Values) && !methods.add_finder(owner, &prefix) {
+                // The others would collide with the same ones again.
+                continue;
+            }
+            if answers(Asked::AllSorted) {
+                methods.add_distinct(owner, &prefix);
+            }
+            if answers(Asked::LastSorted) {
+                methods.add_by_last(owner, prefix);
             }
         }
         if let Target::Index(index) = &owner.target
@@ -208,6 +216,27 @@ impl Owner {
     }
 }
 
+/// What is asked of the fields of a prefix, in which a field may be hashed.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// The rows with given values: any key will do.
+    Values,
+    /// Something by the order of the last field, with values given for those before it.
+    LastSorted,
+    /// Something by the order of all fields.
+    AllSorted,
+}
+
+impl Asked {
+    fn can_be_asked_of(self, parts: &[KeyPart]) -> bool {
+        match self {
+            Self::Values => true,
+            Self::LastSorted => !parts.last().is_some_and(KeyPart::is_hash),
+            Self::AllSorted => !parts.iter().any(KeyPart::is_hash),
+        }
+    }
+}
+
 /// A key that could answer for a prefix.
 struct Rival {
     position: usize,
@@ -218,7 +247,10 @@ struct Rival {
 }
 
 /// Whether the owner at `position` is the one that answers for `prefix`.
-fn answers(position: usize, prefix: &Prefix, owners: &[Owner]) -> bool {
+fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: Asked) -> bool {
+    if !asked.can_be_asked_of(&prefix.parts) {
+        return false;
+    }
     if prefix.named {
         return true;
     }
@@ -226,6 +258,7 @@ fn answers(position: usize, prefix: &Prefix, owners: &[Owner]) -> bool {
         owners.iter().enumerate().filter_map(|(position, owner)| {
             let rival = owner.prefixes().find(|rival| {
                 !rival.named
+                    && asked.can_be_asked_of(&rival.parts)
                     && rival.parts.len() == prefix.parts.len()
                     && rival.parts.iter().zip(&prefix.parts).all(|(a, b)| a.same(b))
             })?;
@@ -250,37 +283,35 @@ struct Methods<'a> {
 }
 
 impl Methods<'_> {
-    fn add_finders(&mut self, owner: &Owner, prefix: Prefix) {
-        let Prefix { mut parts, name, named, .. } = prefix;
-        if !self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone())) {
-            // The others would collide with the same ones again.
-            return;
+    /// `find_by_town_last_name`
+    fn add_finder(&mut self, owner: &Owner, prefix: &Prefix) -> bool {
+        self.add(owner, format!("find_by_{}", prefix.name), Form::Equal(prefix.parts.clone()))
+    }
+
+    /// `distinct_town_last_name`
+    fn add_distinct(&mut self, owner: &Owner, prefix: &Prefix) {
+        if prefix.parts.len() <= LONGEST_TUPLE {
+            let form = Form::Distinct { leading: Vec::new(), values: prefix.parts.clone() };
+            self.add(owner, format!("distinct_{}", prefix.name), form);
         }
-        self.add_distinct(owner, &parts, &name, named);
+    }
+
+    /// `distinct_last_name_by_town` where there are several fields, and
+    /// `find_by_town_last_name_range` and `find_by_town_last_name_starting_with`.
+    fn add_by_last(&mut self, owner: &Owner, prefix: Prefix) {
+        let Prefix { mut parts, name, named, .. } = prefix;
         let Some(last) = parts.pop() else { return };
+        if !parts.is_empty() {
+            let what = if named { &name } else { last.name() };
+            let method = format!("distinct_{what}_by_{}", index(&parts));
+            let form = Form::Distinct { leading: parts.clone(), values: vec![last.clone()] };
+            self.add(owner, method, form);
+        }
         let range = Form::Range(parts.clone(), last.clone());
         self.add(owner, format!("find_by_{name}_range"), range);
         if last.key_type().is_text() {
             let starting_with = Form::StartingWith(parts, last);
             self.add(owner, format!("find_by_{name}_starting_with"), starting_with);
-        }
-    }
-
-    /// `distinct_town_last_name`, and `distinct_last_name_by_town` for the last field of several.
-    fn add_distinct(&mut self, owner: &Owner, parts: &[KeyPart], name: &str, named: bool) {
-        if parts.len() <= LONGEST_TUPLE {
-            let form = Form::Distinct { leading: Vec::new(), values: parts.to_vec() };
-            if !self.add(owner, format!("distinct_{name}"), form) {
-                return;
-            }
-        }
-        if let [leading @ .., last] = parts
-            && !leading.is_empty()
-        {
-            let what = if named { name } else { last.name() };
-            let method = format!("distinct_{what}_by_{}", index(leading));
-            let form = Form::Distinct { leading: leading.to_vec(), values: vec![last.clone()] };
-            self.add(owner, method, form);
         }
     }
 

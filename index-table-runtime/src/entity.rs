@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     engine::RawEntry,
     error::EncodeError,
-    key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped},
+    key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, skip_hash},
     maintain::EntryBuffer,
     row,
     schema::{Source, Strategy, TableSchema},
@@ -34,6 +34,26 @@ pub trait Entity: Serialize + DeserializeOwned {
     ///
     /// [`EncodeError`] when an included field can't be encoded.
     fn entries(&self, index: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError>;
+
+    /// Appends the encodings of the fields that the key of the index at position `index` has as
+    /// hashes, in the order of the key.
+    fn hashed(&self, index: usize, values: &mut KeyBuf) {
+        let _ = (index, values);
+    }
+
+    /// The same from an entry, if the index carries all of these fields.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no entry of this index.
+    fn hashed_in_entry(
+        index: usize,
+        entry: EntryReader<'_>,
+        values: &mut KeyBuf,
+    ) -> Result<(), DecodeError> {
+        let _ = (index, entry, values);
+        Ok(())
+    }
 }
 
 /// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
@@ -154,6 +174,15 @@ impl<'txn> EntryReader<'txn> {
     /// [`DecodeError`] when the bytes are no such field.
     pub fn skip_key<T: Key>(&mut self) -> Result<(), DecodeError> {
         T::SHAPE.skip(&mut self.key)
+    }
+
+    /// Goes over the next field of the index key, which is hashed.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes end too early.
+    pub fn skip_hash(&mut self) -> Result<(), DecodeError> {
+        skip_hash(&mut self.key)
     }
 
     /// The next field of the primary key.

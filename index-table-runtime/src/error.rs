@@ -89,7 +89,7 @@ pub enum Error {
         table: &'static str,
         /// The index.
         index: &'static str,
-        /// The key in the index.
+        /// The key in the index, with the values of hashed fields.
         key: String,
         /// The primary key of the row that has it.
         holder: String,
@@ -97,10 +97,14 @@ pub enum Error {
 
     /// A key doesn't fit into LMDB's limit.
     #[error(
-        "the key {key} of {} in table `{table}` takes {len} bytes, and LMDB's limit is {MAX_KEY_LEN}{}; \
-         index a shorter field, or keep a shortened copy of this one to index",
+        "the key {key} of {} in table `{table}` takes {len} bytes, and LMDB's limit is {MAX_KEY_LEN}{}",
         index.map_or("the primary key".to_owned(), |index| format!("index `{index}`")),
-        if index.is_some() { " (the primary key is part of it unless the index is unique)" } else { "" },
+        if index.is_some() {
+            " (the primary key is part of it unless the index is unique); index a long field as \
+             `hash(field)`, which finds equal values, or keep a shortened copy of it to index"
+        } else {
+            "; choose a shorter field for it"
+        },
     )]
     KeyTooLong {
         /// The table.

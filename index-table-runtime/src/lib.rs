@@ -30,6 +30,7 @@ mod store;
 mod table;
 mod trace;
 mod txn;
+mod unique;
 mod usage;
 
 pub use error::{Error, Result};

@@ -25,7 +25,7 @@ pub struct Stats {
     /// length, counts the block as one, and none where the size of the whole is known.
     pub entries: u64,
     /// Facts looked up by their primary key: by `get` and `get_many`, and by following the
-    /// references of a normalized or partial index.
+    /// references of a normalized or partial index, be it only to compare a hashed field.
     pub facts: u64,
     /// Bytes that were decoded: of a row those of the row, of an entry its index key, its primary
     /// key and what it carries, of a key those of the key, of a value of a
@@ -112,6 +112,8 @@ pub(crate) struct Meter<'txn> {
     limit: u64,
     /// How many more entries may come. So the limit, which is to be kept anyway, counts them.
     left: u64,
+    /// Entries that were read and don't come, since they only share a hash with those that do.
+    passed: u64,
     trace: Trace,
 }
 
@@ -120,7 +122,17 @@ impl<'txn> Meter<'txn> {
     fn new(ledger: Ledger<'txn>, source: Source, limit: Option<u64>, trace: Trace) -> Self {
         let (session, counters) = (ledger.session, ledger.usage.of(source));
         let limit = limit.unwrap_or(u64::MAX);
-        Self { session, counters, seeks: 0, facts: 0, bytes: 0, limit, left: limit, trace }
+        Self {
+            session,
+            counters,
+            seeks: 0,
+            facts: 0,
+            bytes: 0,
+            limit,
+            left: limit,
+            passed: 0,
+            trace,
+        }
     }
 
     #[inline]
@@ -130,8 +142,8 @@ impl<'txn> Meter<'txn> {
 
     #[inline]
     pub(crate) const fn stats(&self) -> Stats {
-        let Self { seeks, facts, bytes, limit, left, .. } = *self;
-        Stats { seeks, entries: limit - left, facts, bytes }
+        let Self { seeks, facts, bytes, limit, left, passed, .. } = *self;
+        Stats { seeks, entries: limit - left + passed, facts, bytes }
     }
 
     #[inline]
@@ -155,6 +167,11 @@ impl<'txn> Meter<'txn> {
     #[inline]
     pub(crate) const fn step(&mut self) {
         self.left = self.left.saturating_sub(1);
+    }
+
+    /// An entry was read, and is none of the answer.
+    pub(crate) const fn pass(&mut self) {
+        self.passed += 1;
     }
 
     #[inline]

@@ -20,6 +20,7 @@ use crate::{
     store::{OpenTable, Store},
     trace::span,
     txn::{ReadTxn, Scratch, WriteTxn},
+    unique,
     usage::{RowWrite, Tally, Usage},
 };
 
@@ -337,7 +338,7 @@ impl<R> fmt::Debug for Table<R> {
 
 /// Writes `new`, after all that can be refused has been checked.
 fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image, tally: &mut Tally) -> Result<()> {
-    if let Err(error) = check_unique::<R>(writer, None, new) {
+    if let Err(error) = unique::check::<R>(writer, None, new) {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
         return Err(if taken { duplicate::<R>(new) } else { error });
@@ -363,7 +364,7 @@ fn replace<R: Entity>(
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
         return maintain::data_changes(R::TABLE, old, new, &mut tally.counting(writer));
     }
-    check_unique::<R>(writer, old, new)?;
+    unique::check::<R>(writer, old, new)?;
     if let Some(old) = old
         && old.primary_key() != new.primary_key()
     {
@@ -371,27 +372,6 @@ fn replace<R: Entity>(
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
     maintain::entry_changes(R::TABLE, old, Some(new), &mut tally.counting(writer))
-}
-
-/// Whether the keys that `new` adds to unique indexes are free.
-fn check_unique<R: Entity>(
-    writer: &Writer<'_, '_>,
-    old: Option<&Image>,
-    new: &Image,
-) -> Result<()> {
-    maintain::unique_keys(R::TABLE, old, new, |index, key| {
-        match writer.reader().unique(index, key)? {
-            // A row doesn't stand in its own way.
-            Some(holder) if holder.primary_key == new.primary_key() => Ok(()),
-            Some(holder) => Err(Error::UniqueViolation {
-                table: R::TABLE.name,
-                index: R::TABLE.index_name(Source::Index(index)).unwrap_or_default(),
-                key: R::TABLE.show_key(Source::Index(index), key),
-                holder: R::TABLE.show_primary_key(holder.primary_key),
-            }),
-            None => Ok(()),
-        }
-    })
 }
 
 /// Reads the row with this primary key, and takes its image.
@@ -423,7 +403,7 @@ fn load_stored<R: Entity>(
     Err(DecodeError::Value("the row has another primary key inside").at(R::TABLE.name, None, key))
 }
 
-fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
+pub(crate) fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
     row::decode(bytes).map_err(|error| corrupt::<R>(error, primary_key))
 }
 
@@ -497,7 +477,7 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
             let row: R = decode(bytes, primary_key)?;
             load_stored(&mut image, &row, bytes, primary_key)?;
             image.check_lengths(R::TABLE)?;
-            check_unique::<R>(writer, None, &image)?;
+            unique::check::<R>(writer, None, &image)?;
             for &index in indexes {
                 if let Some(declared) = R::TABLE.indexes.get(index) {
                     maintain::add_entries(declared, index, &image, writer)?;

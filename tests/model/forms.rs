@@ -1,5 +1,6 @@
 //! The forms of a field and the conditions of an index, in combination.
 
+mod pages;
 mod tasks;
 mod words;
 

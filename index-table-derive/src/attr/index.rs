@@ -43,7 +43,7 @@ pub(crate) enum PartKind {
     /// `desc(year)`
     Desc(Ident),
     /// `hash(url)`
-    Hash { keyword: Ident, field: Ident },
+    Hash(Ident),
     /// `computed(method: Type)`
     Computed { method: Ident, ty: Box<Type> },
 }
@@ -118,17 +118,12 @@ impl IndexAttr {
         if key.form != Form::Call {
             return Err(syn::Error::new(word.span(), format!("this is written `{}`", key.usage)));
         }
-        let result = self.part(input, word, key);
+        let result = self.part(input, key);
         self.incomplete |= result.is_err();
         result
     }
 
-    fn part(
-        &mut self,
-        input: ParseStream<'_>,
-        keyword: &Ident,
-        key: &Key<IndexKey>,
-    ) -> syn::Result<()> {
+    fn part(&mut self, input: ParseStream<'_>, key: &Key<IndexKey>) -> syn::Result<()> {
         let inner;
         let parentheses = parenthesized!(inner in input);
         if inner.is_empty() {
@@ -136,18 +131,14 @@ impl IndexAttr {
             return Err(syn::Error::new(parentheses.span.join(), message));
         }
         let kind = complete(&inner, |inner| {
-            let kind = Self::part_kind(inner, keyword, key)?;
+            let kind = Self::part_kind(inner, key)?;
             if inner.is_empty() { Ok(kind) } else { Err(inner.error(expected(key))) }
         })?;
         self.push(kind);
         Ok(())
     }
 
-    fn part_kind(
-        inner: ParseStream<'_>,
-        keyword: &Ident,
-        key: &Key<IndexKey>,
-    ) -> syn::Result<PartKind> {
+    fn part_kind(inner: ParseStream<'_>, key: &Key<IndexKey>) -> syn::Result<PartKind> {
         let expects = if key.id == IndexKey::Computed { "a method" } else { "a field" };
         let field = word(inner, expects)?;
         if inner.peek(token::Paren) && key.id != IndexKey::Computed {
@@ -155,7 +146,7 @@ impl IndexAttr {
         }
         Ok(match key.id {
             IndexKey::Desc => PartKind::Desc(field),
-            IndexKey::Hash => PartKind::Hash { keyword: keyword.clone(), field },
+            IndexKey::Hash => PartKind::Hash(field),
             IndexKey::Computed => {
                 inner
                     .parse::<Token![:]>()
@@ -276,6 +267,12 @@ fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
         "the elements of a collection are in ascending order; `rev()` reads an index backwards"
     } else if both("desc", "computed") {
         "what a method returns is in ascending order; `rev()` reads an index backwards"
+    } else if both("desc", "hash") {
+        "hashes have no order that could be turned round"
+    } else if both("each", "hash") {
+        "the elements of a collection are in keys as they are; a hash is that of a whole field"
+    } else if both("computed", "hash") {
+        "a hash is that of a field; a method can return something short itself"
     } else {
         "the forms of a field are not put into one another"
     };

@@ -86,7 +86,9 @@ fn rows_with_entries(index: &Index) -> Option<String> {
 pub(super) fn entry_field(source: &Source) -> TokenStream {
     let of = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
     doc(&match source {
-        Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field)) => of("from the key", field),
+        Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field)) => {
+            of("from the key", field)
+        }
         Source::Key(KeyPart::Each(field, _)) => {
             format!("One element of the field `{}`, from the key.", field.name)
         }
@@ -225,7 +227,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Target::Index(index) => format!("the index `{}` of the table `{}`", index.name, table.name),
     };
     let what = match form {
-        Form::Whole => format!("All of {place}, in the order of its key."),
+        Form::Whole => format!("All of {place}, in the order of its key{}.", hashes(target)),
         Form::Equal(parts) => format!("What {place} has for this {}.", fields(parts)),
         Form::Range(leading, last) => {
             let order = if last.is_desc() { ", in descending order" } else { "" };
@@ -258,9 +260,13 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
             } else {
                 format!(" for this {}", fields(leading))
             };
+            let compared = match compared(target, leading) {
+                Some(_) => " and one look-up in the table",
+                None => "",
+            };
             return doc(&format!(
                 "Each different {} that {place} has{of}, once and in order.\n\n\
-                 Cost: one seek for each value, and one at the end.",
+                 Cost: one seek{compared} for each value, and one at the end.",
                 fields(values),
             ));
         }
@@ -270,7 +276,37 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Target::Rows => None,
     };
     let rows = rows.map(|rows| format!("\n{rows}")).unwrap_or_default();
-    doc(&format!("{what}{rows}\n\nCost: {}", scan_cost(target)))
+    let asked: &[KeyPart] = match form {
+        Form::Equal(parts) => parts,
+        Form::Range(leading, _) | Form::StartingWith(leading, _) => leading,
+        Form::Whole | Form::Get(_) | Form::GetView(_) | Form::Distinct { .. } => &[],
+    };
+    let cost = match compared(target, asked) {
+        Some(compared) => format!(
+            "one seek, then one step and one look-up in the table for each entry, to compare \
+             {compared}; `rows()` needs no other."
+        ),
+        None => scan_cost(target).to_owned(),
+    };
+    doc(&format!("{what}{rows}\n\nCost: {cost}"))
+}
+
+/// ``, in which `url` is a hash``
+fn hashes(target: &Target) -> String {
+    let Target::Index(index) = target else { return String::new() };
+    let hashed: Vec<&str> = index.hashed().map(|field| field.name.as_str()).collect();
+    match hashed.as_slice() {
+        [] => String::new(),
+        [one] => format!(", in which `{one}` is a hash"),
+        several => format!(", in which {} are hashes", listed(several.iter().copied())),
+    }
+}
+
+/// The fields that are asked for and hashed, if an entry doesn't carry them.
+fn compared(target: &Target, asked: &[KeyPart]) -> Option<String> {
+    let Target::Index(index) = target else { return None };
+    let hashed = || asked.iter().filter(|part| part.is_hash());
+    (hashed().next().is_some() && !index.carries_hashed()).then(|| fields(hashed()))
 }
 
 /// `` for this `a` and `b`, and `c` ``, or only `` with `c` ``.

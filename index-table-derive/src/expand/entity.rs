@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, requirements};
+use super::{Context, at, hashed, requirements};
 use crate::model::{Field, Index, KeyPart, Strategy};
 use crate::names;
 
@@ -18,6 +18,8 @@ use crate::names;
 ///     fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … { … }
 /// }
 /// ```
+///
+/// and, if there are hashed fields, to what reads them.
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
@@ -27,6 +29,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
         mixed!(.push(#value))
     });
     let entries = entries(cx);
+    let hashed = hashed::methods(cx);
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
@@ -40,6 +43,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             }
 
             #entries
+            #hashed
         }
     }
 }
@@ -117,6 +121,10 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
             let (ty, name) = (method.ty.tokens(&cx.short), &method.name);
             mixed!(_index_table::KeyField::computed::<#ty>(#name))
         }
+        KeyPart::Hash(field) => {
+            let (ty, name) = (field.ty.tokens(&cx.short), &field.name);
+            mixed!(_index_table::KeyField::hash::<#ty>(#name))
+        }
     });
     let strategy = match &index.strategy {
         Strategy::Normalized => mixed!(Normalized),
@@ -168,6 +176,10 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 ///                 __entries.key().push(&__computed0).push_desc(&self.nick);
 ///             }
 ///         },
+///         3 => {
+///             let __hash0 = __entries.hash(&self.url);
+///             __entries.key().push(&__hash0);
+///         }
 ///         _ => {}
 ///     }
 ///     _index_table::Ok(())
@@ -201,11 +213,16 @@ fn entries_of(index: &Index) -> TokenStream {
         Strategy::Normalized | Strategy::Full => &[],
     };
     let included = included.iter().map(|field| value(field));
-    // Each part with what is pushed for it.
+    // Each part with its value.
     let parts: Vec<(&KeyPart, TokenStream)> =
-        index.parts.iter().enumerate().map(|(at, part)| (part, pushed(part, at))).collect();
-    let pushes = parts.iter().map(|(part, value)| {
-        if part.is_desc() { mixed!(.push_desc(#value)) } else { mixed!(.push(#value)) }
+        index.parts.iter().enumerate().map(|(at, part)| (part, part_value(part, at))).collect();
+    let pushes = parts.iter().enumerate().map(|(at, (part, value))| match part {
+        KeyPart::Desc(_) => mixed!(.push_desc(#value)),
+        KeyPart::Hash(_) => {
+            let local = hash_local(at);
+            mixed!(.push(&#local))
+        }
+        KeyPart::Plain(_) | KeyPart::Each(..) | KeyPart::Computed(_) => mixed!(.push(#value)),
     });
     let present = |each: bool| {
         let parts = parts.iter().filter(|(part, _)| part.is_each() == each);
@@ -223,7 +240,14 @@ fn entries_of(index: &Index) -> TokenStream {
         let collection = value(collection);
         keys = mixed!(for __element in _index_table::Each::elements(#collection) { #keys });
     }
-    let entries = when(&present(false), mixed!(#(__entries.include(#included)?;)* #keys));
+    // Before the elements, so that a hash is made once.
+    let hashes = parts.iter().enumerate().filter(|(_, (part, _))| part.is_hash());
+    let hashes = hashes.map(|(at, (_, value))| {
+        let local = hash_local(at);
+        mixed!(let #local = __entries.hash(#value);)
+    });
+    let entries = mixed!(#(__entries.include(#included)?;)* #(#hashes)* #keys);
+    let entries = when(&present(false), entries);
     let computed = index.parts.iter().enumerate().filter_map(|(at, part)| computed(part, at));
     let filter = index.conditions.filter.as_ref().map(call);
     let entries = when(filter.as_slice(), mixed!(#(#computed)* #entries));
@@ -238,18 +262,23 @@ fn when(conditions: &[TokenStream], statements: TokenStream) -> TokenStream {
     mixed!(if #(#conditions)&&* { #statements })
 }
 
-/// Expands to what is pushed for the part at this place of a key: `&self.town`, `element`,
+/// Expands to the value of the part at this place of a key: `&self.town`, `__element`,
 /// `&__computed0`.
-fn pushed(part: &KeyPart, place: usize) -> TokenStream {
+fn part_value(part: &KeyPart, place: usize) -> TokenStream {
     let span = at(part.key_type().span());
     match part {
-        KeyPart::Plain(field) | KeyPart::Desc(field) => value(field),
+        KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field) => value(field),
         KeyPart::Each(field, _) => quote_spanned!(at(field.ty.span())=> __element),
         KeyPart::Computed(_) => {
             let local = format_ident!("__computed{place}", span = span);
             quote_spanned!(span=> &#local)
         }
     }
+}
+
+/// The variable that has the hash for the part at this place of a key.
+fn hash_local(place: usize) -> Ident {
+    format_ident!("__hash{place}", span = Span::mixed_site())
 }
 
 /// Expands to `let __computed0: String = self.initials();`, at the places of the type and of the
@@ -268,7 +297,7 @@ fn call(method: &Ident) -> TokenStream {
 
 /// Expands to `&self.town`, at the place of the field's type: a trait that it lacks is reported
 /// there.
-fn value(field: &Field) -> TokenStream {
+pub(super) fn value(field: &Field) -> TokenStream {
     let mut ident = field.ident.clone();
     ident.set_span(ident.span().located_at(field.ty.span()));
     quote_spanned!(at(field.ty.span())=> &self.#ident)

@@ -123,6 +123,9 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
                     fields.push(mixed!(#ident: #read));
                 }
             }
+            Step::SkipKey(part) if part.is_hash() => {
+                statements.push(mixed!(__entry.skip_hash()?;));
+            }
             Step::SkipKey(part) => {
                 let ty = key_type(cx, part);
                 statements.push(mixed!(__entry.skip_key::<#ty>()?;));

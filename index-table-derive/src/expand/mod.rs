@@ -18,6 +18,7 @@ mod docs;
 mod entity;
 mod entry;
 mod get_many;
+mod hashed;
 pub(crate) mod key;
 mod lints;
 mod queries;

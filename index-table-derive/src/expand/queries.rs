@@ -147,12 +147,18 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     }
 }
 
-/// Expands to `town: &str` and `.equal::<String>(town)` for each field.
+/// Expands to `town: &str` and `.equal::<String>(town)` for each field, or to
+/// `.hashed::<Page, String>(url)` for one that is hashed.
 pub(super) fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenStream>) {
     let one = |part: &KeyPart| {
         let (ident, ty) = (part.ident(), part.key_type());
         let (argument, key) = (ty.argument(&cx.short, &cx.elided), key_type(cx, part));
-        let equal = quote_spanned!(at(ty.span())=> .equal::<#key>(#ident));
+        let row = &cx.table.row;
+        let equal = if part.is_hash() {
+            quote_spanned!(at(ty.span())=> .hashed::<#row, #key>(#ident))
+        } else {
+            quote_spanned!(at(ty.span())=> .equal::<#key>(#ident))
+        };
         (mixed!(#ident: #argument), equal)
     };
     parts.iter().map(one).unzip()

@@ -42,7 +42,14 @@ fn with_primary_key(
     primary_key: &[Rc<Field>],
     included: &[Rc<Field>],
 ) -> Vec<Step> {
-    let key = parts.iter().map(|part| Step::Keep(part.ident().clone(), Source::Key(part.clone())));
+    let needed = parts.iter().rposition(|part| !part.is_hash());
+    let key = parts.iter().take(needed.map_or(0, |position| position + 1)).map(|part| {
+        if part.is_hash() {
+            Step::SkipKey(part.clone())
+        } else {
+            Step::Keep(part.ident().clone(), Source::Key(part.clone()))
+        }
+    });
     let mut primary: Vec<Step> = primary_key
         .iter()
         .map(|field| {

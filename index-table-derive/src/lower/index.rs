@@ -151,10 +151,9 @@ fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
 impl PartKind {
     fn span(&self) -> Span {
         match self {
-            Self::Field(field)
-            | Self::Each(field)
-            | Self::Desc(field)
-            | Self::Hash { field, .. } => field.span(),
+            Self::Field(field) | Self::Each(field) | Self::Desc(field) | Self::Hash(field) => {
+                field.span()
+            }
             Self::Computed { method, .. } => method.span(),
         }
     }
@@ -174,16 +173,11 @@ struct KeyParts<'s, 'a> {
 
 impl<'a> KeyParts<'_, 'a> {
     fn add(&mut self, part: &PartAttr) {
-        let errors = self.scope.errors;
         match &part.kind {
             PartKind::Field(word) => self.plain(word, part.late, KeyPart::Plain),
             PartKind::Each(field) => self.each(field, part.late),
             PartKind::Desc(field) => self.plain(field, part.late, KeyPart::Desc),
-            // The field stands for itself, so that the methods are there.
-            PartKind::Hash { keyword, field } => {
-                errors.error(keyword.span(), unavailable(&format!("{keyword}({field})")));
-                self.plain(field, part.late, KeyPart::Plain);
-            }
+            PartKind::Hash(field) => self.plain(field, part.late, KeyPart::Hash),
             PartKind::Computed { method, ty } => self.computed(method, ty, part.late),
         }
     }
@@ -207,7 +201,17 @@ impl<'a> KeyParts<'_, 'a> {
             self.sound = false;
             return;
         }
-        self.push(word, form(Rc::clone(&declared.field)));
+        let part = form(Rc::clone(&declared.field));
+        if part.is_hash() && types::is_short(declared.ty) {
+            let Field { name, declared: ty, .. } = &*declared.field;
+            let message = format!(
+                "a hash takes 16 bytes, and no `{}` takes more; the value itself is indexed by \
+                 `{name}`",
+                types::shown(ty)
+            );
+            self.scope.errors.error(word.span(), message);
+        }
+        self.push(word, part);
     }
 
     fn computed(&mut self, method: &Ident, ty: &Type, late: bool) {
@@ -279,6 +283,8 @@ impl<'a> KeyParts<'_, 'a> {
             if !self.guessed {
                 let reason = if other.field().is_some() != part.field().is_some() {
                     "; a part of a key is known by its name, so call the method something else"
+                } else if other.is_hash() != part.is_hash() {
+                    "; beside the value its hash tells nothing more"
                 } else if other.is_desc() != part.is_desc() {
                     "; behind itself it has nothing left to sort, in either direction"
                 } else {
@@ -469,10 +475,6 @@ fn find<'a>(fields: &'a [Declared<'a>], name: &str) -> Option<&'a Declared<'a>> 
 
 fn field_names<'a>(fields: &'a [Declared<'a>]) -> impl Iterator<Item = &'a str> {
     fields.iter().map(|declared| declared.field.name.as_str())
-}
-
-fn unavailable(usage: &str) -> String {
-    format!("`{usage}` is not available in this release")
 }
 
 fn behind_options(name: &str) -> String {

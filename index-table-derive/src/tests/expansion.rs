@@ -227,6 +227,23 @@ struct Customer {
     active: bool,
 }
 ";
+    /// A unique index, one with elements, one whose entries carry what is hashed, in a form known
+    /// by its spelling and in one known by its traits, and one with a prefix before the hash.
+    hash: r#"
+#[index(hash(url), unique)]
+#[index(hash(text), each(tags), year, sparse)]
+#[index(hash(url), hash(link), year, include = [link, url], name = "carried")]
+#[index(year, hash(url), strategy = "full")]
+struct Page {
+    #[primary_key]
+    id: u64,
+    url: String,
+    text: Option<String>,
+    link: Link,
+    year: u16,
+    tags: Vec<String>,
+}
+"#;
 
     raw_identifiers: "
 #[index(r#type, each(r#match), include = [r#match, r#unique])]

@@ -123,6 +123,19 @@ pub(super) fn is_scalar(name: &str) -> bool {
     STANDARD.iter().any(|(scalar, home)| *scalar == name && *home == PRIMITIVE)
 }
 
+/// Whether no value of this type has a longer encoding than 16 bytes, by its spelling.
+pub(crate) fn is_short(ty: &Type) -> bool {
+    standard(ty).is_some_and(|Standard { name, arguments }| {
+        is_scalar(name) || (name == "Option" && only(&arguments).is_some_and(is_shorter))
+    })
+}
+
+/// The same of a value that takes one byte more.
+fn is_shorter(ty: &Type) -> bool {
+    standard(ty)
+        .is_some_and(|Standard { name, .. }| is_scalar(name) && !matches!(name, "u128" | "i128"))
+}
+
 /// Whether a type is an `Option`, unless only its name is known.
 pub(super) fn is_option(ty: &Type) -> Option<bool> {
     match (peel(ty), standard(ty)) {

@@ -72,6 +72,12 @@ impl KeyBuf {
         }
     }
 
+    /// Appends the encoding of a value in the form in which a query takes it.
+    pub fn push_arg<T: Key>(&mut self, value: T::Arg<'_>) -> &mut Self {
+        T::encode(value, self);
+        self
+    }
+
     /// The bytes so far.
     #[must_use]
     #[inline]

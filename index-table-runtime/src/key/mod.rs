@@ -6,7 +6,8 @@
 //! - **is self-delimiting**: no encoding of a type is a proper prefix of another one of that
 //!   type, so a composite never confuses `("ab", "c")` with `("a", "bc")`, and whatever follows
 //!   a field can't change how it compares;
-//! - **can be decoded**: an index entry needs no second copy of its key fields.
+//! - **can be decoded**: an index entry needs no second copy of its key fields, but of those that
+//!   are hashed.
 //!
 //! | type | bytes |
 //! |---|---|
@@ -20,6 +21,7 @@
 //! | `Option<T>` | `None`: `00`; `Some`: `01`, then `T` |
 //! | tuples | the fields one after another |
 //! | `desc(field)` | the field's, every byte inverted |
+//! | `hash(field)` | 16 bytes: a hash of the field's encoding |
 //! | `#[derive(IndexKey)]` enums | the variant's number as a `u16` |
 //! | the others | as one of the above: see [`through`] |
 //!
@@ -39,6 +41,7 @@ mod composite;
 mod crates;
 mod desc;
 mod each;
+mod hash;
 mod read;
 mod scalar;
 mod sequence;
@@ -53,11 +56,12 @@ pub use buf::KeyBuf;
 pub use bytes::PrefixKey;
 pub use desc::Desc;
 pub use each::Each;
+pub(crate) use hash::{hash, skip as skip_hash};
 pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
 pub use sequence::Sequence;
 pub use shape::KeyShape;
-pub(crate) use shape::{fits, show_key};
+pub(crate) use shape::{fits, show_hashed_key, show_key};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
 /// The longest key that LMDB takes, as it is compiled by default.

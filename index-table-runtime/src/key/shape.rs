@@ -3,7 +3,7 @@ use std::{
     net::IpAddr,
 };
 
-use super::{DecodeError, Key, KeyReader, Unescaped, bytes::END, desc};
+use super::{DecodeError, Key, KeyReader, Unescaped, bytes::END, desc, hash};
 
 /// What an encoding looks like: enough to find its end, to show it, and to compare it with what
 /// a file was written with.
@@ -34,6 +34,8 @@ pub enum KeyShape {
     Tuple(&'static [KeyShape]),
     /// One more shape, with every byte inverted.
     Desc(&'static KeyShape),
+    /// 16 bytes: a hash of the encoding of one more shape.
+    Hash(&'static KeyShape),
     /// An IP address: `04` and 4 bytes, or `06` and 16.
     IpAddr,
     /// The variants of an enum with their numbers, which are two bytes.
@@ -51,6 +53,7 @@ impl KeyShape {
             Self::Char | Self::F32 => Some(4),
             Self::F64 => Some(8),
             Self::Array(len) => Some(*len),
+            Self::Hash(_) => Some(hash::LEN),
             Self::Tuple(shapes) => shapes.iter().map(Self::fixed_len).sum(),
             Self::Enum(_) => Some(2),
             Self::Desc(shape) | Self::Named(_, shape) => shape.fixed_len(),
@@ -135,6 +138,7 @@ impl KeyShape {
             Self::Text => put(&String::decode_owned(reader)?),
             Self::Bytes => put(&Hex(&Vec::<u8>::decode_owned(reader)?)),
             Self::Array(len) => put(&Hex(reader.take(*len)?)),
+            Self::Hash(_) => put(&Hex(reader.take(hash::LEN)?)),
             Self::Option(shape) => {
                 if bool::decode(reader)? {
                     out.push_str("Some(");
@@ -187,6 +191,7 @@ impl fmt::Display for KeyShape {
                 f.write_str(")")
             }
             Self::Desc(shape) => write!(f, "desc<{shape}>"),
+            Self::Hash(shape) => write!(f, "blake3<{shape}>"),
             Self::IpAddr => f.write_str("ip"),
             Self::Enum(variants) => {
                 f.write_str("enum[")?;
@@ -249,11 +254,36 @@ pub(crate) fn show_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
     key: &[u8],
 ) -> String {
+    show_hashed_key(shapes, key, &[])
+}
+
+/// [`show_key`] with the values of the hashed fields in the place of the hashes, unless there are
+/// none.
+pub(crate) fn show_hashed_key<'s>(
+    shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
+    key: &[u8],
+    hashed: &[u8],
+) -> String {
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(key, &unescaped);
+    let mut values = KeyReader::new(hashed, &unescaped);
     let single = shapes.len() == 1;
+    let mut len = key.len() + hashed.len();
     let mut text = String::new();
-    if show_list(shapes, &mut reader, &mut text).is_err() || !reader.rest().is_empty() {
+    let mut shown = shapes.enumerate().map(|(i, shape)| {
+        text.push_str(if i == 0 { "" } else { ", " });
+        match shape {
+            KeyShape::Hash(value) if !hashed.is_empty() => {
+                len = len.saturating_sub(hash::LEN);
+                hash::skip(&mut reader)?;
+                value.show(&mut values, &mut text)
+            }
+            _ => shape.show(&mut reader, &mut text),
+        }
+    });
+    let readable = shown.all(|shown| shown.is_ok());
+    drop(shown);
+    if !readable || !reader.rest().is_empty() {
         text = format!("{:?}", Hex(key));
     } else if !single {
         text = format!("({text})");
@@ -261,7 +291,7 @@ pub(crate) fn show_key<'s>(
     if text.len() > SHOWN {
         let cut = text.floor_char_boundary(SHOWN);
         text.truncate(cut);
-        let _ = write!(text, "… ({} bytes)", key.len());
+        let _ = write!(text, "… ({len} bytes)");
     }
     text
 }

@@ -7,6 +7,7 @@ mod crates;
 mod decode;
 mod format;
 mod golden;
+mod hash;
 mod order;
 mod prefix;
 mod show;

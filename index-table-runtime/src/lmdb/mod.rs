@@ -5,7 +5,7 @@
 //!
 //! | [`Layout`] | for | physical entry |
 //! |---|---|---|
-//! | `unique` | unique indexes | key → primary key, data |
+//! | `unique` | unique indexes without a hashed field | key → primary key, data |
 //! | `blocks` | normalized indexes whose primary keys all have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of primary keys (see [`blocks`]) |
 //! | `entries` | all others | key, primary key → data |
 //!
@@ -39,7 +39,7 @@ enum Layout {
 
 impl Layout {
     fn of(schema: &TableSchema, index: &IndexSchema) -> Self {
-        match (index.unique, index.strategy, schema.fixed_primary_key()) {
+        match (index.has_one_entry_per_key(), index.strategy, schema.fixed_primary_key()) {
             (true, ..) => Self::Unique,
             (false, Strategy::Normalized, Some(primary_key @ ..=blocks::LONGEST)) => {
                 Self::Blocks { primary_key }

@@ -138,13 +138,17 @@ struct Parts {
     schema: &'static TableSchema,
     /// `None`: the fact table.
     index: Option<&'static IndexSchema>,
+    /// A key has one entry, which has the primary key in its value.
+    unique: bool,
     /// The length of a primary key, where it is fixed.
     primary_key: Option<usize>,
 }
 
 impl Parts {
     fn of(schema: &'static TableSchema, source: Source) -> Self {
-        Self { schema, index: schema.index(source), primary_key: schema.fixed_primary_key() }
+        let index = schema.index(source);
+        let unique = index.is_some_and(IndexSchema::has_one_entry_per_key);
+        Self { schema, index, unique, primary_key: schema.fixed_primary_key() }
     }
 
     #[inline]
@@ -152,7 +156,7 @@ impl Parts {
         let Some(index) = self.index else {
             return Ok(RawEntry { key: &[], primary_key: key, data: value });
         };
-        if index.unique {
+        if self.unique {
             let at = match self.primary_key {
                 Some(len) => len,
                 None => self.schema.primary_key_len(value)?,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     entity::Entity,
     error::{EncodeError, Error, Result},
-    key::{KeyBuf, MAX_KEY_LEN},
+    key::{Key, KeyBuf, MAX_KEY_LEN, hash},
     row,
     schema::{IndexSchema, Source, Strategy, TableSchema},
 };
@@ -13,11 +13,15 @@ use crate::{
 /// A row as it is in the file: its primary key, its bytes, and its entries in every index.
 ///
 /// The buffers are used again for the next row.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Image {
     primary_key: KeyBuf,
     row: Vec<u8>,
     entries: EntryBuffer,
+    /// The values of the hashed fields of each index, one index after another.
+    hashed: KeyBuf,
+    /// Where those of each index end.
+    hashed_ends: Vec<usize>,
 }
 
 impl Image {
@@ -44,9 +48,16 @@ impl Image {
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
-        for index in 0..R::TABLE.indexes.len() {
+        self.hashed.clear();
+        self.hashed_ends.clear();
+        for (index, declared) in R::TABLE.indexes.iter().enumerate() {
             row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
             self.entries.finish_index();
+            // Otherwise it does not matter who shares a key.
+            if declared.unique {
+                row.hashed(index, &mut self.hashed);
+            }
+            self.hashed_ends.push(self.hashed.len());
         }
         Ok(())
     }
@@ -67,6 +78,7 @@ impl Image {
             && self.primary_key == other.primary_key
             && self.entries.key_ends == other.entries.key_ends
             && self.entries.keys == other.entries.keys
+            && self.hashed == other.hashed
     }
 
     /// Whether every key fits.
@@ -91,7 +103,7 @@ impl Image {
             return Ok(());
         }
         for (index, declared) in schema.indexes.iter().enumerate() {
-            let suffix = if declared.unique { 0 } else { primary_key.len() };
+            let suffix = if declared.has_one_entry_per_key() { 0 } else { primary_key.len() };
             for key in self.keys(index) {
                 if key.len() + suffix > MAX_KEY_LEN {
                     return too_long(Source::Index(index), key, key.len() + suffix);
@@ -116,6 +128,13 @@ impl Image {
         self.entries.keys(index)
     }
 
+    /// The values of the hashed fields of this index, if it is unique.
+    pub(crate) fn hashed(&self, index: usize) -> &[u8] {
+        let end = |index| self.hashed_ends.get(index).copied();
+        let start = index.checked_sub(1).and_then(end).unwrap_or(0);
+        end(index).map_or(&[], |end| slice(self.hashed.as_bytes(), &(start..end)))
+    }
+
     /// What each entry in this index carries.
     #[inline]
     pub(super) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
@@ -123,6 +142,18 @@ impl Image {
             Strategy::Normalized => &[],
             Strategy::Partial(_) => self.entries.data(index),
             Strategy::Full => &self.row,
+        }
+    }
+}
+
+impl Default for Image {
+    fn default() -> Self {
+        Self {
+            primary_key: KeyBuf::new(),
+            row: Vec::new(),
+            entries: EntryBuffer::default(),
+            hashed: KeyBuf::on_heap(),
+            hashed_ends: Vec::new(),
         }
     }
 }
@@ -145,6 +176,8 @@ pub struct EntryBuffer {
     data_ends: Vec<usize>,
     /// The length of the longest key.
     longest: usize,
+    /// The encoding of a field that is hashed.
+    hashed: KeyBuf,
 }
 
 /// Keys of one index that are left to go through.
@@ -196,6 +229,12 @@ impl EntryBuffer {
         self.close_key();
         self.open = Some(self.bytes.len());
         &mut self.bytes
+    }
+
+    /// What stands in a key for a field that is hashed.
+    pub fn hash<T: Key>(&mut self, field: &T) -> [u8; 16] {
+        self.hashed.clear();
+        hash(self.hashed.push(field).as_bytes())
     }
 
     /// Adds the next included field to the data of the current index.
@@ -288,6 +327,7 @@ impl Default for EntryBuffer {
             key_ends: Vec::new(),
             data_ends: Vec::new(),
             longest: 0,
+            hashed: KeyBuf::on_heap(),
         }
     }
 }

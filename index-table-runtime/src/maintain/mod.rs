@@ -74,7 +74,8 @@ impl<'a> Iterator for Steps<'a> {
     }
 }
 
-/// Calls `check` with each key that a write adds to a unique index, as (index, key).
+/// Calls `check` with each key that a write adds to a unique index, as (index, key). A key in which
+/// a field is hashed is another one with another value of it.
 pub(crate) fn unique_keys<'a>(
     schema: &TableSchema,
     old: Option<&'a Image>,
@@ -85,13 +86,17 @@ pub(crate) fn unique_keys<'a>(
         if !declared.unique {
             continue;
         }
+        // Other values with the same hash are to be checked as well.
+        let other = old.is_some_and(|old| old.hashed(index) != new.hashed(index));
         let (old, new) = (old.map_or(Keys::NONE, |old| old.keys(index)), new.keys(index));
-        if old == new {
+        if !other && old == new {
             continue;
         }
         for step in (Steps { old, new }) {
-            if let Step::Add(key) = step {
-                check(index, key)?;
+            match step {
+                Step::Add(key) => check(index, key)?,
+                Step::Keep(key) if other => check(index, key)?,
+                Step::Keep(_) | Step::Remove(_) => {}
             }
         }
     }
@@ -180,8 +185,8 @@ fn replace_entries(
             Step::Remove(key) => sink.change(delete(key))?,
             Step::Add(key) => sink.change(put(key))?,
             Step::Keep(key) => {
-                // An entry of a unique index has the primary key in its value.
-                if moved && !declared.unique {
+                // The only entry of a key has the primary key in its value.
+                if moved && !declared.has_one_entry_per_key() {
                     sink.change(delete(key))?;
                 }
                 if changed {

@@ -143,7 +143,8 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
-        let unique = self.tables.schema.index(source).is_some_and(|index| index.unique);
+        let unique =
+            self.tables.schema.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
         // The place is before all that it comes before, forward, and behind it in reverse. In a
         // unique index it is the key's, whichever row has that.
         let place = position.map(|position| {
@@ -244,7 +245,7 @@ impl Writer<'_> {
     }
 
     fn is_unique(&self, index: usize) -> bool {
-        self.tables.schema.indexes.get(index).is_some_and(|index| index.unique)
+        self.tables.schema.indexes.get(index).is_some_and(IndexSchema::has_one_entry_per_key)
     }
 }
 

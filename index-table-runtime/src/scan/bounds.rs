@@ -1,16 +1,26 @@
-use std::ops::{Bound, RangeBounds};
+use std::{
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
 
-use crate::key::{Key, KeyBuf, PrefixKey, successor};
+use super::found::{Hashed, values_of};
+use crate::{
+    entity::Entity,
+    key::{Key, KeyBuf, PrefixKey, hash, successor},
+};
 
 /// A contiguous block of keys: what is equal in the leading fields, and a range, a prefix or
 /// nothing in the next.
 ///
 /// As bytes: from `start` on, as far as `end` says. Neither ever cuts through a field that
 /// follows the ones given, because an encoding is never a prefix of another one.
+///
+/// A hashed field is asked for by its hash, which the bytes have, and by its value, which they don't.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     start: KeyBuf,
     end: End,
+    hashed: Option<Arc<Hashed>>,
 }
 
 #[derive(Debug, Clone)]
@@ -27,7 +37,7 @@ impl Bounds {
     /// Every key.
     #[must_use]
     pub const fn new() -> Self {
-        Self { start: KeyBuf::new(), end: End::Prefix(0) }
+        Self { start: KeyBuf::new(), end: End::Prefix(0), hashed: None }
     }
 
     /// Keys whose next field equals `value`.
@@ -35,6 +45,20 @@ impl Bounds {
     pub fn equal<T: Key>(mut self, value: T::Arg<'_>) -> Self {
         T::encode(value, &mut self.start);
         self.end = End::Prefix(self.start.len());
+        self
+    }
+
+    /// Keys of rows of type `R` whose next field, which is hashed, equals `value`.
+    #[must_use]
+    pub fn hashed<R: Entity, T: Key>(mut self, value: T::Arg<'_>) -> Self {
+        let mut encoded = KeyBuf::new();
+        T::encode(value, &mut encoded);
+        self.start.extend(&hash(encoded.as_bytes()));
+        self.end = End::Prefix(self.start.len());
+        let asked = self
+            .hashed
+            .get_or_insert_with(|| Arc::new(Hashed { values: Vec::new(), of_row: values_of::<R> }));
+        Arc::make_mut(asked).values.extend_from_slice(encoded.as_bytes());
         self
     }
 
@@ -53,7 +77,7 @@ impl Bounds {
         if T::SHAPE.is_descending() {
             std::mem::swap(&mut first, &mut last);
         }
-        let leading = self.start;
+        let (leading, hashed) = (self.start, self.hashed);
         let with = |value: &T::Arg<'a>| {
             let mut key = leading.clone();
             T::encode(*value, &mut key);
@@ -66,25 +90,30 @@ impl Bounds {
             Bound::Unbounded => End::behind(&leading),
         };
         match first {
-            Bound::Included(value) => Self { start: with(value), end },
-            Bound::Unbounded => Self { start: leading, end },
+            Bound::Included(value) => Self { start: with(value), end, hashed },
+            Bound::Unbounded => Self { start: leading, end, hashed },
             Bound::Excluded(value) => match End::behind(&with(value)) {
                 End::Before(bytes) => {
                     let mut start = KeyBuf::new();
                     start.extend(&bytes);
-                    Self { start, end }
+                    Self { start, end, hashed }
                 }
                 // Nothing is behind the greatest value, and nothing is before the empty key.
-                _ => Self { start: leading, end: End::Before(Vec::new()) },
+                _ => Self { start: leading, end: End::Before(Vec::new()), hashed },
             },
         }
     }
 
     /// Every key that begins with these bytes.
     pub(crate) fn beginning_with(prefix: &[u8]) -> Self {
+        Self::new().within(prefix)
+    }
+
+    /// Only what begins with `prefix`, all of which is inside.
+    pub(crate) fn within(&self, prefix: &[u8]) -> Self {
         let mut start = KeyBuf::new();
         start.extend(prefix);
-        Self { start, end: End::Prefix(prefix.len()) }
+        Self { start, end: End::Prefix(prefix.len()), hashed: self.hashed.clone() }
     }
 
     /// Only what is behind all keys that begin with `prefix`, which is inside; `None`: nothing is.
@@ -95,12 +124,18 @@ impl Bounds {
         }
         let mut start = KeyBuf::new();
         start.extend(&bytes);
-        Some(Self { start, end: self.end().map_or(End::Open, End::Before) })
+        let end = self.end().map_or(End::Open, End::Before);
+        Some(Self { start, end, hashed: self.hashed.clone() })
     }
 
     /// Only what is before all keys that begin with `prefix`, which is inside.
     pub(crate) fn before(self, prefix: &[u8]) -> Self {
-        Self { start: self.start, end: End::Before(prefix.to_vec()) }
+        Self { end: End::Before(prefix.to_vec()), ..self }
+    }
+
+    /// What is asked of hashed fields.
+    pub(super) const fn hashed_values(&self) -> Option<&Arc<Hashed>> {
+        self.hashed.as_ref()
     }
 
     /// The bytes that every key inside begins with, if that is all that is asked of them.

@@ -2,9 +2,9 @@
 
 use std::{cmp::Ordering, fmt, iter::FusedIterator, marker::PhantomData, ops::Bound};
 
-use super::{Position, Query, Scan, iter::DANGLING};
+use super::{DANGLING, Position, Query, Scan, found::Found};
 use crate::{
-    engine::{self, Read, Reader},
+    engine::{Read, Reader},
     entity::{Entity, IndexEntry, Viewed},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
@@ -48,7 +48,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// Cost: `or` steps through all of its scans. `and` goes from each primary key in one scan to the
 /// same place in the other, over a few entries by stepping and over more by a seek: about as
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
-/// index over all the fields of both needs one seek; this needs no index more.
+/// index over all the fields of both needs one seek; this needs no index more. Each entry that is
+/// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
+/// carry.
 #[must_use = "it does nothing until it is asked for rows, views, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
@@ -190,7 +192,7 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
             }),
         });
         let meter = ledger.meter(query.source, None);
-        let leaf = Leaf { query, entries: None, current: None, ended: false, meter };
+        let leaf = Leaf { schema, query, entries: None, current: None, ended: false, meter };
         Self { reader, ledger, plan: Node::Scan(Box::new(leaf)), limit: None, row: PhantomData }
     }
 }
@@ -269,8 +271,9 @@ impl Node<'_> {
 
 /// One scan, whose entries have ascending primary keys.
 struct Leaf<'txn> {
+    schema: &'static TableSchema,
     query: Query,
-    entries: Option<engine::Entries<'txn>>,
+    entries: Option<Found<'txn>>,
     /// The primary key of the last entry that was read.
     current: Option<&'txn [u8]>,
     ended: bool,
@@ -291,12 +294,12 @@ impl<'txn> Leaf<'txn> {
         loop {
             if self.entries.is_none() || steps == STEPS {
                 self.meter.seek();
-                self.entries = Some(reader.scan(self.query_from(from))?);
+                self.entries = Some(Found::new(reader, self.schema, self.query_from(from))?);
                 steps = 0;
             }
             let Some(entries) = &mut self.entries else { return Ok(None) };
             steps += 1;
-            let Some(entry) = entries.next().transpose()? else {
+            let Some(entry) = entries.next(&mut self.meter).transpose()? else {
                 (self.ended, self.entries) = (true, None);
                 return Ok(None);
             };

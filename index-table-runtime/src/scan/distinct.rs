@@ -2,9 +2,12 @@
 
 use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
-use super::{Bounds, Query};
+use super::{
+    Bounds, Query,
+    found::{self, Found},
+};
 use crate::{
-    engine::{Entries, RawEntry, Read, Reader},
+    engine::{RawEntry, Reader},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader},
     schema::{Source, TableSchema},
@@ -114,10 +117,10 @@ struct Walk<'txn> {
     query: Query,
     /// The length of the fields before the value's, which are equal in all entries.
     leading: usize,
-    /// A whole key is in one entry.
+    /// A whole key, with the values of its hashed fields, is in one entry.
     once: bool,
     /// Where to go on without a seek.
-    entries: Option<Entries<'txn>>,
+    entries: Option<Found<'txn>>,
 }
 
 /// A value that was met, and the bytes that all keys with it begin with.
@@ -143,24 +146,22 @@ impl<'txn> Walk<'txn> {
             Some(entries) => entries,
             none => {
                 self.meter.seek();
-                none.insert(reader.scan(self.query.clone())?)
+                none.insert(Found::new(reader, self.schema, self.query.clone())?)
             }
         };
-        let Some(entry) = entries.next().transpose()? else { return Ok(None) };
+        let Some(entry) = entries.next(&mut self.meter).transpose()? else { return Ok(None) };
         self.meter.step();
         self.meter.bytes(self.key(entry).len());
         let met = self.decode::<V>(entry).map_err(|error| self.corrupt(entry, error))?;
         if !met.once {
             self.entries = None;
-            let bounds = std::mem::take(&mut self.query.bounds);
-            let left = if self.query.reverse {
-                Some(bounds.before(met.prefix))
+            if self.query.reverse {
+                let bounds = std::mem::take(&mut self.query.bounds);
+                self.query.bounds = bounds.before(met.prefix);
+            } else if let Some(left) = self.query.bounds.behind(met.prefix) {
+                self.query.bounds = left;
             } else {
-                bounds.behind(met.prefix)
-            };
-            match left {
-                Some(left) => self.query.bounds = left,
-                None => self.reader = None,
+                self.reader = None;
             }
         }
         Ok(Some(met))
@@ -197,10 +198,8 @@ impl<'txn> Walk<'txn> {
         if met.once {
             return Ok(1);
         }
-        let count =
-            reader.count(Query::new(self.query.source, Bounds::beginning_with(met.prefix)))?;
-        self.meter.count(count);
-        Ok(count.found)
+        let query = Query::new(self.query.source, self.query.bounds.within(met.prefix));
+        found::count(reader, self.schema, &mut self.meter, query)
     }
 }
 

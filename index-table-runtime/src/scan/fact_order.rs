@@ -20,7 +20,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// that order. So the rows come in ascending order of the primary key within each such batch,
     /// whichever way the scan goes; it decides which entries are in the first batch, which in the
     /// second, and so on. They are the rows of [`rows`](Scan::rows), each as often. A full index
-    /// and the fact table, where nothing is looked up, answer as `rows` does, in their own order.
+    /// and the fact table, where nothing is looked up, answer as `rows` does, in their own order; so
+    /// does a scan that has looked a row up to compare the value of a hashed field.
     ///
     /// Cost: that of `rows`, and 24 bytes for each entry of a batch, 3 MiB at most. The first row
     /// comes when the first batch has been read. What it saves is cache misses: of 500,000 rows of
@@ -94,7 +95,7 @@ impl<'txn, E: IndexEntry<'txn>> Iterator for FactOrderRows<'txn, E> {
     type Item = Result<E::Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.raw.carries_rows() {
+        if self.raw.has_rows() {
             return self.raw.next_row().map(|next| next.map(|(_, row)| row));
         }
         if self.batch.is_empty() && self.failure.is_none() {

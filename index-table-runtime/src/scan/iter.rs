@@ -1,12 +1,12 @@
 use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use crate::{
-    engine::{self, RawEntry, Read, Reader},
+    engine::{RawEntry, Read, Reader},
     entity::{Entity, EntryReader, Form, IndexEntry, Viewed},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader, Unescaped},
     row,
-    scan::Query,
+    scan::{Query, found::Found},
     schema::{Source, TableSchema},
     stats::{Ledger, Meter, Stats},
 };
@@ -15,8 +15,8 @@ use crate::{
 pub(super) struct Raw<'txn> {
     /// For facts; `None` if the query could not be run.
     reader: Option<Reader<'txn>>,
-    /// The engine's answer; `None` once it has ended.
-    running: Option<engine::Entries<'txn>>,
+    /// The answer; `None` once it has ended.
+    running: Option<Found<'txn>>,
     /// Why the query could not be run: what the first entry is, instead.
     failure: Option<Error>,
     schema: &'static TableSchema,
@@ -36,7 +36,7 @@ impl<'txn> Raw<'txn> {
         let source = query.source;
         let mut meter = ledger.meter(source, query.limit);
         meter.seek();
-        let asked = reader.and_then(|reader| Ok((reader, reader.scan(query)?)));
+        let asked = reader.and_then(|reader| Ok((reader, Found::new(reader, schema, query)?)));
         let (reader, running, failure) = match asked {
             Ok((reader, entries)) => (Some(reader), Some(entries), None),
             Err(error) => (None, None, Some(error)),
@@ -86,8 +86,13 @@ impl<'txn> Raw<'txn> {
     }
 
     /// Whether the entries carry their rows.
-    pub(super) const fn carries_rows(&self) -> bool {
+    const fn carries_rows(&self) -> bool {
         matches!(self.form, Form::Fact | Form::FullEntry { .. })
+    }
+
+    /// Whether an entry's row has been read when the entry comes.
+    pub(super) fn has_rows(&self) -> bool {
+        self.carries_rows() || self.running.as_ref().is_some_and(Found::looks_up)
     }
 
     /// The row with this primary key, which an entry refers to.
@@ -124,7 +129,10 @@ impl<'txn> Raw<'txn> {
             self.meter.bytes(entry.data.len());
             return Ok(entry.data);
         }
-        self.look_up(entry.primary_key)
+        match self.running.as_ref().and_then(Found::fact) {
+            Some(fact) => Ok(fact),
+            None => self.look_up(entry.primary_key),
+        }
     }
 
     fn look_up(&mut self, primary_key: &[u8]) -> Result<&'txn [u8], Failure> {
@@ -143,7 +151,7 @@ enum Failure {
 }
 
 /// Why an entry without its row is damage.
-pub(super) const DANGLING: DecodeError =
+pub(crate) const DANGLING: DecodeError =
     DecodeError::Value("the entry refers to a row that is not in the fact table");
 
 impl Failure {
@@ -165,7 +173,7 @@ impl<'txn> Iterator for Raw<'txn> {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(entries) = &mut self.running
             && let Some(left) = self.meter.left_behind_next()
-            && let Some(next) = entries.next()
+            && let Some(next) = entries.next(&mut self.meter)
         {
             self.meter.entry(left);
             if next.is_err() {

@@ -5,6 +5,7 @@ mod combined;
 mod cursor;
 mod distinct;
 mod fact_order;
+mod found;
 mod iter;
 mod query;
 #[cfg(test)]
@@ -15,6 +16,7 @@ pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub use fact_order::FactOrderRows;
+pub(crate) use iter::DANGLING;
 pub use iter::{Entries, Keys, Rows, Views};
 pub(crate) use query::{Position, Query};
 
@@ -128,7 +130,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// The rows.
     ///
     /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
-    /// the fact table for each row as well. Each row is decoded into owned values.
+    /// the fact table for each row as well, the same that compares the values of hashed fields. Each
+    /// row is decoded into owned values.
     pub fn rows(self) -> Rows<'txn, E> {
         Rows::new(self.into_raw())
     }
@@ -181,7 +184,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Views::new(self.into_raw())
     }
 
-    /// The entries, borrowed from the transaction's snapshot; the fact table is not touched.
+    /// The entries, borrowed from the transaction's snapshot; the fact table is not touched, but to
+    /// compare the values of fields that are hashed and not in the entries.
     ///
     /// Cost: one seek and one step for each entry; no allocation where the entry struct has only
     /// numbers and borrowed strings.
@@ -191,7 +195,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
     ///
-    /// Cost: one seek and one step for each entry; the fact table is not touched.
+    /// Cost: one seek and one step for each entry; the fact table is not touched, but as for
+    /// [`entries`](Scan::entries).
     pub fn keys(self) -> Keys<'txn, E> {
         Keys::new(self.into_raw())
     }
@@ -200,17 +205,21 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// Cost: nothing is decoded. A whole index or table that stores each entry by itself knows
     /// its size; a normalized index with a primary key of fixed length reads one block for some
-    /// 64 rows; otherwise it is one step for each entry. Nothing is read behind the limit.
+    /// 64 rows; otherwise it is one step for each entry. Nothing is read behind the limit. Where a hashed
+    /// field is given with its value, it is the cost of [`entries`](Scan::entries).
     ///
     /// # Errors
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        let (reader, _, ledger, query) = self.into_question();
+        let (reader, schema, ledger, query) = self.into_question();
         if query.limit == Some(0) {
             return reader.map(|_| 0);
         }
         let source = query.source;
+        if query.bounds.hashed_values().is_some() {
+            return found::count(reader?, schema, &mut ledger.meter(source, None), query);
+        }
         let count = reader?.count(query)?;
         ledger.count(source, count);
         Ok(count.found)
@@ -219,7 +228,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Whether there is a row at all.
     ///
     /// Cost: one seek, or none for a whole index or table that knows its size; nothing is
-    /// decoded.
+    /// decoded, but as for [`count`](Scan::count).
     ///
     /// # Errors
     ///

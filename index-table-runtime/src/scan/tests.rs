@@ -1,6 +1,7 @@
 //! Tests of queries: which keys [`Bounds`] hold.
 
 mod bounds;
+mod hashed;
 mod random;
 
 use std::ops::Bound;

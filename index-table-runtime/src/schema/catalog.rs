@@ -31,7 +31,7 @@ struct KeyFieldRecord {
     name: String,
     /// The name of its [`KeyShape`](crate::key::KeyShape).
     shape: String,
-    /// How it comes from the row: `field`, `each`, `desc` or `computed`.
+    /// How it comes from the row: `field`, `each`, `desc`, `computed` or `hash`.
     form: String,
 }
 
@@ -222,6 +222,7 @@ fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
                 KeyForm::Each => "each",
                 KeyForm::Desc => "desc",
                 KeyForm::Computed => "computed",
+                KeyForm::Hash => "hash",
             }
             .to_owned(),
         })

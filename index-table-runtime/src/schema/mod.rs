@@ -7,7 +7,9 @@ mod tests;
 
 pub(crate) use catalog::{Comparison, TableRecord};
 
-use crate::key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_key};
+use crate::key::{
+    DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_hashed_key, show_key,
+};
 
 /// One table as it is declared.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub enum KeyForm {
     Desc,
     /// It is what a method returns.
     Computed,
+    /// It is a hash of a field.
+    Hash,
 }
 
 impl KeyField {
@@ -80,6 +84,16 @@ impl KeyField {
     #[must_use]
     pub const fn computed<T: Key>(name: &'static str) -> Self {
         Self { name, shape: T::SHAPE, form: KeyForm::Computed }
+    }
+
+    /// `hash(field)`.
+    #[must_use]
+    pub const fn hash<T: Key>(name: &'static str) -> Self {
+        Self { name, shape: KeyShape::Hash(&T::SHAPE), form: KeyForm::Hash }
+    }
+
+    fn is_hash(&self) -> bool {
+        self.form == KeyForm::Hash
     }
 }
 
@@ -162,8 +176,13 @@ impl TableSchema {
 
     /// A key of `source` as errors show it.
     pub(crate) fn show_key(&self, source: Source, key: &[u8]) -> String {
+        self.show_hashed_key(source, key, &[])
+    }
+
+    /// A key of `source` as errors show it, with the values of its hashed fields.
+    pub(crate) fn show_hashed_key(&self, source: Source, key: &[u8], hashed: &[u8]) -> String {
         let fields = self.index(source).map_or(self.primary_key, |index| index.key);
-        show_key(shapes(fields), key)
+        show_hashed_key(shapes(fields), key, hashed)
     }
 }
 
@@ -171,6 +190,28 @@ impl IndexSchema {
     /// Where the index key ends in `bytes`, which may go on behind it.
     pub(crate) fn key_len(&self, bytes: &[u8]) -> Result<usize, DecodeError> {
         key_len(self.key, bytes)
+    }
+
+    /// Whether fields of the key are hashed, so that rows with different values may share a key.
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.key.iter().any(KeyField::is_hash)
+    }
+
+    /// Whether a key has one entry at most. Those of a unique index with a hashed field may have
+    /// more, for values that share a hash.
+    pub(crate) fn has_one_entry_per_key(&self) -> bool {
+        self.unique && !self.is_hashed()
+    }
+
+    /// Whether an entry carries all fields that its key has as hashes.
+    pub(crate) fn carries_hashed(&self) -> bool {
+        match self.strategy {
+            Strategy::Normalized => false,
+            Strategy::Partial(included) => {
+                self.key.iter().all(|field| !field.is_hash() || included.contains(&field.name))
+            }
+            Strategy::Full => true,
+        }
     }
 }
 
