@@ -179,7 +179,7 @@ fn a_covered_index_compares_without_the_fact_table() -> Result<()> {
 #[index(hash(url), hash(title), include = [title, url], name = "covered")]
 #[index(hash(url), strategy = "full", name = "whole")]
 #[index(hash(url), unique, name = "once")]
-#[index(year, hash(url), unique, strategy = "full", name = "once_a_year")]
+#[index(year, hash(url), unique, strategy = "full", name = "once_a_year", allow(doubled_full))]
 #[index(year)]
 struct Link {
     #[primary_key]

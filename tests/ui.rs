@@ -4,7 +4,7 @@
 //! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 11] = [
+const TOPICS: [&str; 12] = [
     "attributes",
     "forms",
     "include",

@@ -34,7 +34,7 @@ type Name = String;
 #[index(kind, score)]
 #[index(kind, desc(score), include = [nick], name = "partial")]
 #[index(score, kind, strategy = "full")]
-#[index(each(tags), strategy = "full")]
+#[index(each(tags), strategy = "full", allow(doubled_full))]
 #[index(id, unique)]
 struct Wide {
     #[primary_key]
