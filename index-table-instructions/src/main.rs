@@ -73,7 +73,7 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
             measured(|| side.put(&rows))?;
         }
         "put-moved" => {
-            let rows = changed(|row| row.town = "Walla Walla".to_owned());
+            let rows = changed(|row| "Walla Walla".clone_into(&mut row.town));
             measured(|| side.put(&rows))?;
         }
         "delete" => return measured(|| side.delete(&ids)),

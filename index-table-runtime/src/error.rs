@@ -279,3 +279,21 @@ impl DecodeError {
         Error::Corrupt { table, index, key, reason: self.to_string() }
     }
 }
+
+/// An [`Error`] on the way through an iterator: as small as a pointer, so that an entry is not
+/// copied with room for an error around it.
+pub(crate) struct Boxed(Box<Error>);
+
+impl From<Error> for Boxed {
+    #[cold]
+    fn from(error: Error) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl From<Boxed> for Error {
+    #[cold]
+    fn from(Boxed(error): Boxed) -> Self {
+        *error
+    }
+}

@@ -13,7 +13,7 @@ use crate::{
     key::{DecodeError, Key, KeyBuf, Sequence},
     maintain::{self, Change, Image, Sink},
     row,
-    scan::{Bounds, Distinct, Position, Query, Scan},
+    scan::{self, Bounds, Distinct, Position, Query, Scan},
     schema::{Comparison, Source, TableRecord},
     sequence,
     stats::Ledger,
@@ -107,7 +107,7 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         key: Bounds,
     ) -> Result<Option<R>> {
-        self.scan::<E>(txn, key).first()
+        self.fact_by::<E, R>(txn, key, row::decode)
     }
 
     /// The view of the row with this key in the unique index of `E`.
@@ -123,7 +123,24 @@ impl<R: Entity> Table<R> {
     where
         R: Viewed,
     {
-        self.scan::<E>(txn, key).limit(1).views().next().transpose()
+        self.fact_by::<E, R::View<'txn>>(txn, key, row::view::<R>)
+    }
+
+    /// What `decode` makes of the row with this key in the unique index of `E`.
+    fn fact_by<'txn, E: IndexEntry<'txn, Row = R>, T>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: Bounds,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
+        if key.is_hashed() {
+            return self.scan::<E>(txn, key).one(decode);
+        }
+        let (reader, key) = (txn.reader(&self.open)?, key.start());
+        let Some(bytes) = scan::row_by(reader, R::TABLE, self.ledger(txn), E::SOURCE, key)? else {
+            return Ok(None);
+        };
+        decode(bytes).map(Some).map_err(|error| R::TABLE.corrupt(E::SOURCE, key, error))
     }
 
     /// What is within `bounds` in the index, or the fact table, of `E`.

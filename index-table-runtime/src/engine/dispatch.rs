@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Count, RawEntry, Read, Write};
+use super::{Count, RawEntry, Read, Step, Write};
 #[cfg(feature = "memory")]
 use crate::memory;
 use crate::{
@@ -170,7 +170,7 @@ pub(crate) enum Entries<'t> {
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Result<RawEntry<'t>>;
+    type Item = Step<'t>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

@@ -12,7 +12,7 @@ mod dispatch;
 pub(crate) use dispatch::{Engine, Entries, Reader, Tables, Txn, Writer};
 
 use crate::{
-    error::Result,
+    error::{Boxed, Result},
     maintain::Sink,
     scan::{Position, Query},
     schema::IndexSchema,
@@ -29,6 +29,9 @@ pub(crate) struct RawEntry<'t> {
     pub(crate) data: &'t [u8],
 }
 
+/// What a scan steps on.
+pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
+
 impl RawEntry<'_> {
     /// Its place in the order of the database.
     pub(crate) fn position(&self) -> Position {
@@ -39,7 +42,7 @@ impl RawEntry<'_> {
 /// Reading one table in one transaction.
 pub(crate) trait Read<'t>: Copy {
     /// The answer to a scan, entry by entry.
-    type Entries: Iterator<Item = Result<RawEntry<'t>>>;
+    type Entries: Iterator<Item = Step<'t>>;
 
     /// The bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;

@@ -57,8 +57,9 @@ fn has_special(bytes: &[u8]) -> bool {
     let in_rest = match (bytes.last_chunk::<8>(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
         _ if rest.is_empty() => false,
         (Some(last), ..) => marks(u64::from_le_bytes(*last)) != 0,
-        (None, Some(&[a, b, c, d]), Some(&[e, f, g, h])) => {
-            marks(u64::from_le_bytes([a, b, c, d, e, f, g, h])) != 0
+        (None, Some(first), Some(last)) => {
+            let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+            marks(first | last << 32) != 0
         }
         _ => rest.iter().any(|&byte| byte <= ESCAPE),
     };

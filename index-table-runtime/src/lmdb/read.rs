@@ -8,8 +8,8 @@ use super::{
     env::{Engine, Index, Tables},
 };
 use crate::{
-    engine::{Count, RawEntry, Read},
-    error::{Error, Result},
+    engine::{Count, RawEntry, Read, Step},
+    error::{Boxed, Error, Result},
     key::{DecodeError, MAX_KEY_LEN},
     scan::{Bounds, Position, Query},
     schema::{IndexSchema, Source, TableSchema},
@@ -77,7 +77,6 @@ impl<'t> Reader<'t> {
                 Kind::Blocks(BlockEntries::new(self, index, primary_key, query)?)
             }
             _ => Kind::Single {
-                reader: self,
                 source,
                 parts: Parts::of(self.tables.schema, source),
                 walk: self.walk(query)?,
@@ -122,12 +121,6 @@ impl<'t> Reader<'t> {
         };
         let steps = steps.map_err(|error| self.engine.error(error))?;
         Ok(Walk { engine: self.engine, steps, bounds })
-    }
-
-    #[cold]
-    fn corrupt(self, source: Source, key: &[u8], error: DecodeError) -> Error {
-        let schema = self.tables.schema;
-        error.at(schema.name, schema.index_name(source), schema.show_key(source, key))
     }
 }
 
@@ -192,7 +185,10 @@ impl<'t> Read<'t> for Reader<'t> {
         // `get` gives no key back, and the caller's doesn't live as long as the page.
         let Some(value) = self.get(self.database(source)?, key)? else { return Ok(None) };
         let parts = Parts::of(self.tables.schema, source);
-        parts.entry(&[], value).map(Some).map_err(|error| self.corrupt(source, key, error))
+        parts
+            .entry(&[], value)
+            .map(Some)
+            .map_err(|error| self.tables.schema.corrupt(source, key, error))
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
@@ -233,8 +229,9 @@ enum Steps<'t> {
 }
 
 impl<'t> Iterator for Walk<'t> {
-    type Item = Result<(&'t [u8], &'t [u8])>;
+    type Item = Result<(&'t [u8], &'t [u8]), Boxed>;
 
+    #[expect(clippy::inline_always, reason = "what it yields would be copied for each entry")]
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let (entry, forward) = match &mut self.steps {
@@ -248,7 +245,7 @@ impl<'t> Iterator for Walk<'t> {
                     if forward { self.bounds.ends_behind(key) } else { key >= self.bounds.start() };
                 inside.then_some(Ok((key, value)))
             }
-            Err(error) => Some(Err(self.engine.error(error))),
+            Err(error) => Some(Err(self.engine.error(error).into())),
         }
     }
 }
@@ -291,20 +288,22 @@ pub(crate) struct Entries<'t>(Kind<'t>);
 
 enum Kind<'t> {
     /// Each entry by itself.
-    Single { reader: Reader<'t>, source: Source, parts: Parts, walk: Walk<'t> },
+    Single { source: Source, parts: Parts, walk: Walk<'t> },
     /// Entries packed in blocks.
     Blocks(BlockEntries<'t>),
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Result<RawEntry<'t>>;
+    type Item = Step<'t>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Kind::Single { reader, source, parts, walk } => match walk.next()? {
+            Kind::Single { source, parts, walk } => match walk.next()? {
                 Ok((key, value)) => Some(
-                    parts.entry(key, value).map_err(|error| reader.corrupt(*source, key, error)),
+                    parts
+                        .entry(key, value)
+                        .map_err(|error| parts.schema.corrupt(*source, key, error).into()),
                 ),
                 Err(error) => Some(Err(error)),
             },
@@ -385,7 +384,7 @@ impl<'t> BlockEntries<'t> {
             let Some(next) = self.walk.next() else { return Ok(count) };
             let (physical, packed) = next?;
             self.next_block(physical, packed)
-                .map_err(|error| self.reader.corrupt(self.source, physical, error))?;
+                .map_err(|error| self.reader.tables.schema.corrupt(self.source, physical, error))?;
         }
     }
 
@@ -406,7 +405,7 @@ impl<'t> BlockEntries<'t> {
 }
 
 impl<'t> Iterator for BlockEntries<'t> {
-    type Item = Result<RawEntry<'t>>;
+    type Item = Step<'t>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -418,7 +417,12 @@ impl<'t> Iterator for BlockEntries<'t> {
             match self.walk.next()? {
                 Ok((physical, packed)) => {
                     if let Err(error) = self.next_block(physical, packed) {
-                        return Some(Err(self.reader.corrupt(self.source, physical, error)));
+                        return Some(Err(self
+                            .reader
+                            .tables
+                            .schema
+                            .corrupt(self.source, physical, error)
+                            .into()));
                     }
                 }
                 Err(error) => return Some(Err(error)),

@@ -20,8 +20,8 @@ pub(crate) struct Image {
     entries: EntryBuffer,
     /// The values of the hashed fields of each index, one index after another.
     hashed: KeyBuf,
-    /// Where those of each index end.
-    hashed_ends: Vec<usize>,
+    /// Which indexes have some, and where.
+    hashed_of: Vec<(usize, Range<usize>)>,
 }
 
 impl Image {
@@ -49,15 +49,18 @@ impl Image {
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
         self.hashed.clear();
-        self.hashed_ends.clear();
+        self.hashed_of.clear();
         for (index, declared) in R::TABLE.indexes.iter().enumerate() {
             row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
             self.entries.finish_index();
             // Otherwise it does not matter who shares a key.
             if declared.unique {
+                let start = self.hashed.len();
                 row.hashed(index, &mut self.hashed);
+                if self.hashed.len() > start {
+                    self.hashed_of.push((index, start..self.hashed.len()));
+                }
             }
-            self.hashed_ends.push(self.hashed.len());
         }
         Ok(())
     }
@@ -130,9 +133,8 @@ impl Image {
 
     /// The values of the hashed fields of this index, if it is unique.
     pub(crate) fn hashed(&self, index: usize) -> &[u8] {
-        let end = |index| self.hashed_ends.get(index).copied();
-        let start = index.checked_sub(1).and_then(end).unwrap_or(0);
-        end(index).map_or(&[], |end| slice(self.hashed.as_bytes(), &(start..end)))
+        let own = self.hashed_of.iter().find(|(of, _)| *of == index);
+        own.map_or(&[], |(_, own)| slice(self.hashed.as_bytes(), own))
     }
 
     /// What each entry in this index carries.
@@ -153,7 +155,7 @@ impl Default for Image {
             row: Vec::new(),
             entries: EntryBuffer::default(),
             hashed: KeyBuf::on_heap(),
-            hashed_ends: Vec::new(),
+            hashed_of: Vec::new(),
         }
     }
 }
@@ -181,7 +183,7 @@ pub struct EntryBuffer {
 }
 
 /// Keys of one index that are left to go through.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Keys<'a> {
     bytes: &'a [u8],
     keys: &'a [Range<usize>],
@@ -207,7 +209,7 @@ impl PartialEq for Keys<'_> {
     fn eq(&self, other: &Self) -> bool {
         match (self.only(), other.only()) {
             (Some(own), Some(others)) => own == others,
-            _ => Iterator::eq(*self, *other),
+            _ => Iterator::eq(self.clone(), other.clone()),
         }
     }
 }

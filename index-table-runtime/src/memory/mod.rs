@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Count, RawEntry, Read, Write},
+    engine::{Count, RawEntry, Read, Step, Write},
     error::Result,
     key::successor,
     maintain::{Change, Sink},
@@ -204,7 +204,7 @@ pub(crate) struct Entries<'t> {
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Result<RawEntry<'t>>;
+    type Item = Step<'t>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = if self.reverse { self.range.next_back() } else { self.range.next() };

@@ -133,6 +133,11 @@ impl Bounds {
         Self { end: End::Before(prefix.to_vec()), ..self }
     }
 
+    /// Whether a hashed field is given.
+    pub(crate) const fn is_hashed(&self) -> bool {
+        self.hashed.is_some()
+    }
+
     /// What is asked of hashed fields.
     pub(super) const fn hashed_values(&self) -> Option<&Arc<Hashed>> {
         self.hashed.as_ref()

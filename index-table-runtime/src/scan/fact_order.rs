@@ -74,7 +74,7 @@ impl<E> FactOrderRows<'_, E> {
                     self.batch.push((first_bytes(entry.primary_key), entry.primary_key));
                 }
                 Some(Err(error)) => {
-                    self.failure = Some(error);
+                    self.failure = Some(error.into());
                     break;
                 }
                 None => break,

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::{DANGLING, Query};
 use crate::{
-    engine::{Entries, RawEntry, Read, Reader},
+    engine::{Entries, RawEntry, Read, Reader, Step},
     entity::{Entity, EntryReader, Form},
-    error::{Error, Result},
+    error::Result,
     key::{DecodeError, KeyBuf, Unescaped},
     row,
     schema::{IndexSchema, Source, TableSchema},
-    stats::Meter,
+    stats::{Ledger, Meter},
 };
 
 /// The values that are asked of hashed fields.
@@ -84,7 +84,7 @@ impl<'txn> Found<'txn> {
 
     /// The next entry. The meter counts what it takes to compare values, and not the entry.
     #[inline]
-    pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<Result<RawEntry<'txn>>> {
+    pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
         match &mut self.check {
             None => self.entries.next(),
             Some(check) => check.next(&mut self.entries, meter),
@@ -104,7 +104,7 @@ pub(super) fn count<'txn>(
     meter: &mut Meter<'txn>,
     query: Query,
 ) -> Result<u64> {
-    if query.bounds.hashed_values().is_none() {
+    if !query.bounds.is_hashed() {
         let count = reader.count(query)?;
         meter.count(count);
         return Ok(count.found);
@@ -118,6 +118,31 @@ pub(super) fn count<'txn>(
         count += 1;
     }
     Ok(count)
+}
+
+/// The row with this key in a unique index: by one look-up, where a scan would place a cursor.
+pub(crate) fn row_by<'txn>(
+    reader: Reader<'txn>,
+    schema: &'static TableSchema,
+    ledger: Ledger<'txn>,
+    source: Source,
+    key: &[u8],
+) -> Result<Option<&'txn [u8]>> {
+    let Source::Index(index) = source else { return reader.fact(key) };
+    let mut meter = ledger.meter(source, None);
+    meter.seek();
+    let Some(entry) = reader.unique(index, key)? else { return Ok(None) };
+    meter.step();
+    let row = match Form::of(schema, source) {
+        Form::Fact | Form::FullEntry { .. } => entry.data,
+        Form::Entry => {
+            meter.fact();
+            let fact = reader.fact(entry.primary_key)?;
+            fact.ok_or_else(|| schema.corrupt(source, key, DANGLING))?
+        }
+    };
+    meter.bytes(row.len());
+    Ok(Some(row))
 }
 
 /// Compares what is asked of hashed fields with the values of rows.
@@ -139,20 +164,16 @@ impl<'txn> Check<'txn> {
     ///
     /// Not inlined: a scan that has nothing to compare pays a branch, and no copy of the entry.
     #[inline(never)]
-    fn next(
-        &mut self,
-        entries: &mut Entries<'txn>,
-        meter: &mut Meter<'txn>,
-    ) -> Option<Result<RawEntry<'txn>>> {
+    fn next(&mut self, entries: &mut Entries<'txn>, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
         loop {
             let entry = match entries.next()? {
                 Ok(entry) => entry,
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Some(Err(error.into())),
             };
             match self.has_values(entry, meter) {
                 Ok(true) => return Some(Ok(entry)),
                 Ok(false) => {}
-                Err(error) => return Some(Err(error)),
+                Err(error) => return Some(Err(error.into())),
             }
             meter.pass();
         }
@@ -173,13 +194,7 @@ impl<'txn> Check<'txn> {
                 (self.asked.of_row)(self.index, Place::Fact(fact), &mut self.values)
             })
         };
-        read.map_err(|error| self.corrupt(entry, error))?;
+        read.map_err(|error| self.schema.corrupt(Source::Index(self.index), entry.key, error))?;
         Ok(self.values.as_bytes().starts_with(&self.asked.values))
-    }
-
-    #[cold]
-    fn corrupt(&self, entry: RawEntry<'_>, error: DecodeError) -> Error {
-        let (schema, source) = (self.schema, Source::Index(self.index));
-        error.at(schema.name, schema.index_name(source), schema.show_key(source, entry.key))
     }
 }

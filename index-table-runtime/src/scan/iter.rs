@@ -1,7 +1,7 @@
 use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use crate::{
-    engine::{RawEntry, Read, Reader},
+    engine::{RawEntry, Read, Reader, Step},
     entity::{Entity, EntryReader, Form, IndexEntry, Viewed},
     error::{Error, Result},
     key::{DecodeError, Key, KeyReader, Unescaped},
@@ -56,13 +56,11 @@ impl<'txn> Raw<'txn> {
     /// What an entry that can't be decoded, or leads nowhere, is reported as.
     #[cold]
     fn corrupt(&self, entry: RawEntry<'_>, error: DecodeError) -> Error {
-        let (name, shown) = match self.source {
-            Source::Facts => (None, self.schema.show_primary_key(entry.primary_key)),
-            Source::Index(_) => {
-                (self.schema.index_name(self.source), self.schema.show_key(self.source, entry.key))
-            }
+        let key = match self.source {
+            Source::Facts => entry.primary_key,
+            Source::Index(_) => entry.key,
         };
-        error.at(self.schema.name, name, shown)
+        self.schema.corrupt(self.source, key, error)
     }
 
     /// Decodes with `decode`, and stops for good when that fails.
@@ -73,7 +71,7 @@ impl<'txn> Raw<'txn> {
     ) -> Option<Result<T>> {
         let entry = match self.next()? {
             Ok(entry) => entry,
-            Err(error) => return Some(Err(error)),
+            Err(error) => return Some(Err(error.into())),
         };
         Some(decode(self, entry).map_err(|failure| {
             let error = match failure {
@@ -112,6 +110,14 @@ impl<'txn> Raw<'txn> {
     /// The next entry with its row.
     pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<(RawEntry<'txn>, R)>> {
         self.decode_next(|raw, entry| Ok((entry, raw.row(entry)?)))
+    }
+
+    /// What `decode` makes of the next row.
+    pub(super) fn next_bytes<T>(
+        &mut self,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Option<Result<T>> {
+        self.decode_next(|raw, entry| Ok(decode(raw.row_bytes(entry)?)?))
     }
 
     /// The row of an entry.
@@ -167,7 +173,7 @@ impl From<DecodeError> for Failure {
 }
 
 impl<'txn> Iterator for Raw<'txn> {
-    type Item = Result<RawEntry<'txn>>;
+    type Item = Step<'txn>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -182,7 +188,7 @@ impl<'txn> Iterator for Raw<'txn> {
             return Some(next);
         }
         self.running = None;
-        self.failure.take().map(Err)
+        self.failure.take().map(|error| Err(error.into()))
     }
 }
 

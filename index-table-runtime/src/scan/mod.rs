@@ -16,6 +16,7 @@ pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub use fact_order::FactOrderRows;
+pub(crate) use found::row_by;
 pub(crate) use iter::DANGLING;
 pub use iter::{Entries, Keys, Rows, Views};
 pub(crate) use query::{Position, Query};
@@ -26,6 +27,7 @@ use crate::{
     engine::{Read, Reader},
     entity::{Entity, IndexEntry, Viewed},
     error::Result,
+    key::DecodeError,
     schema::TableSchema,
     stats::Ledger,
 };
@@ -217,7 +219,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
             return reader.map(|_| 0);
         }
         let source = query.source;
-        if query.bounds.hashed_values().is_some() {
+        if query.bounds.is_hashed() {
             return found::count(reader?, schema, &mut ledger.meter(source, None), query);
         }
         let count = reader?.count(query)?;
@@ -272,6 +274,14 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         let more = raw.next().transpose()?.is_some();
         let next = last.filter(|_| more).map(|entry| Cursor::new(question, entry.position()));
         Ok(Page { items, next })
+    }
+
+    /// What `decode` makes of the first row.
+    pub(crate) fn one<T>(
+        self,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
+        self.limit(1).into_raw().next_bytes(decode).transpose()
     }
 
     fn into_raw(self) -> Raw<'txn> {

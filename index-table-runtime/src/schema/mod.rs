@@ -7,8 +7,9 @@ mod tests;
 
 pub(crate) use catalog::{Comparison, TableRecord};
 
-use crate::key::{
-    DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_hashed_key, show_key,
+use crate::{
+    error::Error,
+    key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_hashed_key, show_key},
 };
 
 /// One table as it is declared.
@@ -172,6 +173,12 @@ impl TableSchema {
     /// A primary key as errors show it.
     pub(crate) fn show_primary_key(&self, key: &[u8]) -> String {
         show_key(shapes(self.primary_key), key)
+    }
+
+    /// What an entry of `source` with this key, or a fact, is reported as when it can't be read.
+    #[cold]
+    pub(crate) fn corrupt(&self, source: Source, key: &[u8], error: DecodeError) -> Error {
+        error.at(self.name, self.index_name(source), self.show_key(source, key))
     }
 
     /// A key of `source` as errors show it.
