@@ -18,8 +18,11 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
 }
 
 /// Reads a whole row.
+#[inline]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
-    let (row, rest) = take(body(bytes, R::TABLE.version)?)?;
+    let mut from = Deserializer::from_bytes(body(bytes, R::TABLE.version)?);
+    let row = R::deserialize(&mut from).map_err(DecodeError::Row)?;
+    let rest = from.finalize().map_err(DecodeError::Row)?;
     if rest.is_empty() { Ok(row) } else { Err(DecodeError::Long) }
 }
 
@@ -34,7 +37,15 @@ pub(crate) fn view<R: Viewed>(bytes: &[u8]) -> Result<R::View<'_>, DecodeError> 
 }
 
 /// The bytes of the struct, behind the version.
+#[inline]
 pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
+    // Nearly every version takes one byte.
+    if let Some((&first, rest)) = bytes.split_first()
+        && first < 0x80
+        && u32::from(first) == expected
+    {
+        return Ok(rest);
+    }
     let (found, rest) = take::<u32>(bytes)?;
     if found == expected { Ok(rest) } else { Err(DecodeError::Version { found, expected }) }
 }

@@ -144,25 +144,36 @@ impl Parts {
         Self { schema, index, unique, primary_key: schema.fixed_primary_key() }
     }
 
+    /// `None`: it is [`damaged`](Parts::damaged).
     #[inline]
-    fn entry<'t>(self, key: &'t [u8], value: &'t [u8]) -> Result<RawEntry<'t>, DecodeError> {
+    fn entry<'t>(&self, key: &'t [u8], value: &'t [u8]) -> Option<RawEntry<'t>> {
         let Some(index) = self.index else {
-            return Ok(RawEntry { key: &[], primary_key: key, data: value });
+            return Some(RawEntry { key: &[], primary_key: key, data: value });
         };
         if self.unique {
             let at = match self.primary_key {
                 Some(len) => len,
-                None => self.schema.primary_key_len(value)?,
+                None => self.schema.primary_key_len(value).ok()?,
             };
-            let (primary_key, data) = value.split_at_checked(at).ok_or(DecodeError::Short)?;
-            return Ok(RawEntry { key, primary_key, data });
+            let (primary_key, data) = value.split_at_checked(at)?;
+            return Some(RawEntry { key, primary_key, data });
         }
         let at = match self.primary_key {
-            Some(len) => key.len().checked_sub(len).ok_or(DecodeError::Short)?,
-            None => index.key_len(key)?,
+            Some(len) => key.len().checked_sub(len)?,
+            None => index.key_len(key).ok()?,
         };
-        let (key, primary_key) = key.split_at_checked(at).ok_or(DecodeError::Short)?;
-        Ok(RawEntry { key, primary_key, data: value })
+        let (key, primary_key) = key.split_at_checked(at)?;
+        Some(RawEntry { key, primary_key, data: value })
+    }
+
+    /// Why an entry is none.
+    #[cold]
+    fn damaged(&self, source: Source, key: &[u8], value: &[u8]) -> Error {
+        let len = match self.index {
+            Some(index) if !self.unique => index.key_len(key),
+            _ => self.schema.primary_key_len(value),
+        };
+        self.schema.corrupt(source, key, len.err().unwrap_or(DecodeError::Short))
     }
 }
 
@@ -185,10 +196,10 @@ impl<'t> Read<'t> for Reader<'t> {
         // `get` gives no key back, and the caller's doesn't live as long as the page.
         let Some(value) = self.get(self.database(source)?, key)? else { return Ok(None) };
         let parts = Parts::of(self.tables.schema, source);
-        parts
-            .entry(&[], value)
-            .map(Some)
-            .map_err(|error| self.tables.schema.corrupt(source, key, error))
+        match parts.entry(&[], value) {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(parts.damaged(source, key, value)),
+        }
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
@@ -234,19 +245,30 @@ impl<'t> Iterator for Walk<'t> {
     #[expect(clippy::inline_always, reason = "what it yields would be copied for each entry")]
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let (entry, forward) = match &mut self.steps {
-            Steps::Forward(range) => (range.next()?, true),
-            Steps::Reverse(range) => (range.next()?, false),
-            Steps::None => return None,
-        };
-        match entry {
-            Ok((key, value)) => {
-                let inside =
-                    if forward { self.bounds.ends_behind(key) } else { key >= self.bounds.start() };
-                inside.then_some(Ok((key, value)))
-            }
-            Err(error) => Some(Err(self.engine.error(error).into())),
+        let Steps::Forward(range) = &mut self.steps else { return self.next_reverse() };
+        match range.next()? {
+            Ok((key, value)) if self.bounds.ends_behind(key) => Some(Ok((key, value))),
+            Ok(_) => None,
+            Err(error) => Some(Err(self.failed(error))),
         }
+    }
+}
+
+impl<'t> Walk<'t> {
+    /// Not inlined: forward is the way of most scans, and the quicker the less is beside it.
+    #[inline(never)]
+    fn next_reverse(&mut self) -> Option<Result<(&'t [u8], &'t [u8]), Boxed>> {
+        let Steps::Reverse(range) = &mut self.steps else { return None };
+        match range.next()? {
+            Ok((key, value)) if key >= self.bounds.start() => Some(Ok((key, value))),
+            Ok(_) => None,
+            Err(error) => Some(Err(self.failed(error))),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, error: heed::Error) -> Boxed {
+        self.engine.error(error).into()
     }
 }
 
@@ -300,11 +322,10 @@ impl<'t> Iterator for Entries<'t> {
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             Kind::Single { source, parts, walk } => match walk.next()? {
-                Ok((key, value)) => Some(
-                    parts
-                        .entry(key, value)
-                        .map_err(|error| parts.schema.corrupt(*source, key, error).into()),
-                ),
+                Ok((key, value)) => match parts.entry(key, value) {
+                    Some(entry) => Some(Ok(entry)),
+                    None => Some(Err(parts.damaged(*source, key, value).into())),
+                },
                 Err(error) => Some(Err(error)),
             },
             Kind::Blocks(entries) => entries.next(),

@@ -25,8 +25,8 @@ pub struct Bounds {
 
 #[derive(Debug, Clone)]
 enum End {
-    /// As long as the key begins with this many bytes of `start`.
-    Prefix(usize),
+    /// As long as the key begins with `start`.
+    Prefix,
     /// Up to, and without, these bytes.
     Before(Vec<u8>),
     /// To the last key.
@@ -37,14 +37,14 @@ impl Bounds {
     /// Every key.
     #[must_use]
     pub const fn new() -> Self {
-        Self { start: KeyBuf::new(), end: End::Prefix(0), hashed: None }
+        Self { start: KeyBuf::new(), end: End::Prefix, hashed: None }
     }
 
     /// Keys whose next field equals `value`.
     #[must_use]
     pub fn equal<T: Key>(mut self, value: T::Arg<'_>) -> Self {
         T::encode(value, &mut self.start);
-        self.end = End::Prefix(self.start.len());
+        self.end = End::Prefix;
         self
     }
 
@@ -54,7 +54,7 @@ impl Bounds {
         let mut encoded = KeyBuf::new();
         T::encode(value, &mut encoded);
         self.start.extend(&hash(encoded.as_bytes()));
-        self.end = End::Prefix(self.start.len());
+        self.end = End::Prefix;
         let asked = self
             .hashed
             .get_or_insert_with(|| Arc::new(Hashed { values: Vec::new(), of_row: values_of::<R> }));
@@ -66,7 +66,7 @@ impl Bounds {
     #[must_use]
     pub fn starting_with<T: PrefixKey>(mut self, prefix: T::Arg<'_>) -> Self {
         T::encode_prefix(prefix, &mut self.start);
-        self.end = End::Prefix(self.start.len());
+        self.end = End::Prefix;
         self
     }
 
@@ -113,7 +113,7 @@ impl Bounds {
     pub(crate) fn within(&self, prefix: &[u8]) -> Self {
         let mut start = KeyBuf::new();
         start.extend(prefix);
-        Self { start, end: End::Prefix(prefix.len()), hashed: self.hashed.clone() }
+        Self { start, end: End::Prefix, hashed: self.hashed.clone() }
     }
 
     /// Only what is behind all keys that begin with `prefix`, which is inside; `None`: nothing is.
@@ -146,10 +146,11 @@ impl Bounds {
     /// The bytes that every key inside begins with, if that is all that is asked of them.
     pub(crate) fn as_prefix(&self) -> Option<&[u8]> {
         let start = self.start();
-        matches!(self.end, End::Prefix(len) if len == start.len()).then_some(start)
+        matches!(self.end, End::Prefix).then_some(start)
     }
 
     /// The first bytes a key may have. Empty: from the first key.
+    #[inline]
     pub(crate) fn start(&self) -> &[u8] {
         self.start.as_bytes()
     }
@@ -158,9 +159,7 @@ impl Bounds {
     #[inline]
     pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
         match &self.end {
-            End::Prefix(len) => {
-                self.start.as_bytes().get(..*len).is_some_and(|prefix| key.starts_with(prefix))
-            }
+            End::Prefix => key.starts_with(self.start()),
             End::Before(end) => key < end.as_slice(),
             End::Open => true,
         }
@@ -169,8 +168,8 @@ impl Bounds {
     /// The bytes that every key inside is below; `None`: there is no such limit.
     pub(crate) fn end(&self) -> Option<Vec<u8>> {
         match &self.end {
-            End::Prefix(len) => {
-                let mut prefix = self.start.as_bytes().get(..*len)?.to_vec();
+            End::Prefix => {
+                let mut prefix = self.start().to_vec();
                 successor(&mut prefix).then_some(prefix)
             }
             End::Before(end) => Some(end.clone()),
@@ -180,7 +179,7 @@ impl Bounds {
 
     /// Whether these are all keys there are.
     pub(crate) fn is_everything(&self) -> bool {
-        self.start.is_empty() && matches!(self.end, End::Prefix(0) | End::Open)
+        self.start.is_empty() && matches!(self.end, End::Prefix | End::Open)
     }
 }
 

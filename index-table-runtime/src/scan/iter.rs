@@ -63,24 +63,37 @@ impl<'txn> Raw<'txn> {
         self.schema.corrupt(self.source, key, error)
     }
 
-    /// Decodes with `decode`, and stops for good when that fails.
+    /// The next entry, as `decode` makes it from what `read` finds of it. Stops for good when
+    /// either fails.
+    ///
+    /// In two steps, so that what is made, which may be large, is not moved once more.
     #[inline]
-    fn decode_next<T>(
+    fn decode_next<I, T>(
         &mut self,
-        decode: impl FnOnce(&mut Self, RawEntry<'txn>) -> Result<T, Failure>,
+        read: impl FnOnce(&mut Self, RawEntry<'txn>) -> Result<I, Failure>,
+        decode: impl FnOnce(I) -> Result<T, DecodeError>,
     ) -> Option<Result<T>> {
         let entry = match self.next()? {
             Ok(entry) => entry,
             Err(error) => return Some(Err(error.into())),
         };
-        Some(decode(self, entry).map_err(|failure| {
-            let error = match failure {
-                Failure::Decode(error) => self.corrupt(entry, error),
-                Failure::Other(error) => error,
-            };
-            self.running = None;
-            error
-        }))
+        let input = match read(self, entry) {
+            Ok(input) => input,
+            Err(failure) => return Some(Err(self.failed(entry, failure))),
+        };
+        match decode(input) {
+            Ok(value) => Some(Ok(value)),
+            Err(error) => Some(Err(self.failed(entry, error.into()))),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, entry: RawEntry<'_>, failure: Failure) -> Error {
+        self.running = None;
+        match failure {
+            Failure::Decode(error) => self.corrupt(entry, error),
+            Failure::Other(error) => error,
+        }
     }
 
     /// Whether the entries carry their rows.
@@ -109,7 +122,10 @@ impl<'txn> Raw<'txn> {
 
     /// The next entry with its row.
     pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<(RawEntry<'txn>, R)>> {
-        self.decode_next(|raw, entry| Ok((entry, raw.row(entry)?)))
+        self.decode_next(
+            |raw, entry| Ok((entry, raw.row_bytes(entry)?)),
+            |(entry, bytes)| Ok((entry, row::decode(bytes)?)),
+        )
     }
 
     /// What `decode` makes of the next row.
@@ -117,19 +133,10 @@ impl<'txn> Raw<'txn> {
         &mut self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Option<Result<T>> {
-        self.decode_next(|raw, entry| Ok(decode(raw.row_bytes(entry)?)?))
+        self.decode_next(Self::row_bytes, decode)
     }
 
     /// The row of an entry.
-    fn row<R: Entity>(&mut self, entry: RawEntry<'txn>) -> Result<R, Failure> {
-        Ok(row::decode(self.row_bytes(entry)?)?)
-    }
-
-    /// The view of the row of an entry.
-    fn view<R: Viewed>(&mut self, entry: RawEntry<'txn>) -> Result<R::View<'txn>, Failure> {
-        Ok(row::view::<R>(self.row_bytes(entry)?)?)
-    }
-
     fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
         if self.carries_rows() {
             self.meter.bytes(entry.data.len());
@@ -195,7 +202,7 @@ impl<'txn> Iterator for Raw<'txn> {
 /// The iterators differ in their name, their item, how they make it and what the row has to be.
 macro_rules! iterator {
     (
-        $(#[$docs:meta])* $name:ident, $item:ty, |$raw:ident, $entry:ident| $decode:expr
+        $(#[$docs:meta])* $name:ident, $item:ty, $read:expr, $decode:expr
         $(, where $row:ident)?
     ) => {
         $(#[$docs])*
@@ -222,7 +229,7 @@ macro_rules! iterator {
 
             #[inline]
             fn next(&mut self) -> Option<Self::Item> {
-                self.raw.decode_next(|$raw, $entry| $decode)
+                self.raw.decode_next($read, $decode)
             }
         }
 
@@ -238,13 +245,13 @@ macro_rules! iterator {
 
 iterator! {
     /// The rows of a scan; see [`Scan::rows`](crate::Scan::rows). Ends after the first error.
-    Rows, E::Row, |raw, entry| raw.row(entry)
+    Rows, E::Row, Raw::row_bytes, row::decode
 }
 
 iterator! {
     /// The views of a scan's rows; see [`Scan::views`](crate::Scan::views). Ends after the first
     /// error.
-    Views, <E::Row as Viewed>::View<'txn>, |raw, entry| raw.view::<E::Row>(entry), where Viewed
+    Views, <E::Row as Viewed>::View<'txn>, Raw::row_bytes, row::view::<E::Row>, where Viewed
 }
 
 iterator! {
@@ -252,8 +259,8 @@ iterator! {
     /// error.
     Entries, E, |raw, entry| {
         raw.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
-        Ok(E::decode(EntryReader::new(entry, raw.form, raw.unescaped())?)?)
-    }
+        Ok(EntryReader::new(entry, raw.form, raw.unescaped())?)
+    }, E::decode
 }
 
 iterator! {
@@ -261,7 +268,6 @@ iterator! {
     /// error.
     Keys, <E::Row as Entity>::Key, |raw, entry| {
         raw.meter.bytes(entry.primary_key.len());
-        let mut reader = KeyReader::new(entry.primary_key, raw.unescaped());
-        Ok(Key::decode_owned(&mut reader)?)
-    }
+        Ok(KeyReader::new(entry.primary_key, raw.unescaped()))
+    }, |mut primary_key| Key::decode_owned(&mut primary_key)
 }
