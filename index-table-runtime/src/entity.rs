@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     engine::RawEntry,
     error::EncodeError,
-    key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, skip_hash},
+    key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
     row,
     schema::{Source, Strategy, TableSchema},
@@ -223,6 +223,27 @@ impl<'txn> EntryReader<'txn> {
     /// [`DecodeError`] when the bytes are no such field.
     #[inline]
     pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        self.included()
+    }
+}
+
+impl<'txn> EntryReader<'txn> {
+    /// The next included field, or field of the row, if it is a text: what
+    /// [`included`](EntryReader::included) reads as a `&str`, and sooner if it is short and ASCII.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no text.
+    #[inline]
+    pub fn text(&mut self) -> Result<&'txn str, DecodeError> {
+        if let Some((&len, rest)) = self.data.split_first()
+            && len < 0x80
+            && let Some((text, rest)) = rest.split_at_checked(usize::from(len))
+            && let Some(text) = ascii(text)
+        {
+            self.data = rest;
+            return Ok(text);
+        }
         self.included()
     }
 }

@@ -144,6 +144,11 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
 
 /// Expands to `__entry.key::<String>()?` and its like.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
+    if let Source::Included(field) | Source::Row(field) = source
+        && field.ty.is_text()
+    {
+        return quote_spanned!(at(field.ty.span())=> __entry.text()?);
+    }
     let (reader, span, ty) = match source {
         Source::Key(part) => (mixed!(key), part.key_type().span(), key_type(cx, part)),
         Source::PrimaryKey(field) => {

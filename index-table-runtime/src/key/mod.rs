@@ -54,6 +54,7 @@ mod value;
 pub use assert::{ComputedOf, EachOf, KeyOf, assert_computed, assert_each, assert_key};
 pub use buf::KeyBuf;
 pub use bytes::PrefixKey;
+pub(crate) use bytes::ascii;
 pub use desc::Desc;
 pub use each::Each;
 pub(crate) use hash::{hash, skip as skip_hash};

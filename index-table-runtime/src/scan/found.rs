@@ -83,7 +83,7 @@ impl<'txn> Found<'txn> {
     }
 
     /// The next entry. The meter counts what it takes to compare values, and not the entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
         match &mut self.check {
             None => self.entries.next(),

@@ -3,7 +3,7 @@ use std::{fmt, iter::FusedIterator, marker::PhantomData};
 use crate::{
     engine::{RawEntry, Read, Reader, Step},
     entity::{Entity, EntryReader, Form, IndexEntry, Viewed},
-    error::{Error, Result},
+    error::{Boxed, Error, Result},
     key::{DecodeError, Key, KeyReader, Unescaped},
     row,
     scan::{Query, found::Found},
@@ -18,7 +18,7 @@ pub(super) struct Raw<'txn> {
     /// The answer; `None` once it has ended.
     running: Option<Found<'txn>>,
     /// Why the query could not be run: what the first entry is, instead.
-    failure: Option<Error>,
+    failure: Option<Boxed>,
     schema: &'static TableSchema,
     source: Source,
     form: Form,
@@ -39,7 +39,7 @@ impl<'txn> Raw<'txn> {
         let asked = reader.and_then(|reader| Ok((reader, Found::new(reader, schema, query)?)));
         let (reader, running, failure) = match asked {
             Ok((reader, entries)) => (Some(reader), Some(entries), None),
-            Err(error) => (None, None, Some(error)),
+            Err(error) => (None, None, Some(error.into())),
         };
         let form = Form::of(schema, source);
         Self { reader, running, failure, schema, source, form, meter }
@@ -67,7 +67,7 @@ impl<'txn> Raw<'txn> {
     /// either fails.
     ///
     /// In two steps, so that what is made, which may be large, is not moved once more.
-    #[inline]
+    #[inline(always)]
     fn decode_next<I, T>(
         &mut self,
         read: impl FnOnce(&mut Self, RawEntry<'txn>) -> Result<I, Failure>,
@@ -184,18 +184,27 @@ impl<'txn> Iterator for Raw<'txn> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(entries) = &mut self.running
-            && let Some(left) = self.meter.left_behind_next()
-            && let Some(next) = entries.next(&mut self.meter)
-        {
-            self.meter.entry(left);
-            if next.is_err() {
-                self.running = None;
+        let Some(left) = self.meter.left_behind_next() else { return self.end() };
+        let Some(found) = &mut self.running else { return self.end() };
+        match found.next(&mut self.meter) {
+            Some(Ok(entry)) => {
+                self.meter.entry(left);
+                Some(Ok(entry))
             }
-            return Some(next);
+            Some(Err(error)) => {
+                self.running = None;
+                Some(Err(error))
+            }
+            None => self.end(),
         }
+    }
+}
+
+impl<'txn> Raw<'txn> {
+    #[cold]
+    fn end(&mut self) -> Option<Step<'txn>> {
         self.running = None;
-        self.failure.take().map(|error| Err(error.into()))
+        self.failure.take().map(Err)
     }
 }
 
