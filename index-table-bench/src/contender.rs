@@ -41,6 +41,10 @@ pub trait Contender {
     fn insert_one_by_one(&mut self, rows: &[Customer]) -> Outcome;
     /// Rows by primary key.
     fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome;
+    /// Rows by primary key, each in a transaction of its own.
+    fn get_one_by_one(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+        ids.iter().try_for_each(|id| self.get(std::slice::from_ref(id), answer))
+    }
     /// Rows by email.
     fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome;
     /// The rows of each town by primary key.
@@ -96,6 +100,7 @@ pub fn apply(contender: &mut dyn Contender, operation: &Operation) -> Outcome<An
         Operation::Insert(rows) => contender.insert(rows)?,
         Operation::InsertOneByOne(rows) => contender.insert_one_by_one(rows)?,
         Operation::Get(ids) => contender.get(ids, out)?,
+        Operation::GetOneByOne(ids) => contender.get_one_by_one(ids, out)?,
         Operation::GetByEmail(emails) => contender.get_by_email(emails, out)?,
         Operation::RowsOfTown(towns) => contender.rows_of_town(towns, out)?,
         Operation::EntriesOfTown(towns) => contender.entries_of_town(towns, out)?,
@@ -160,7 +165,6 @@ impl Answer {
 
     #[inline]
     fn mix(&mut self, word: u64) {
-        self.checksum =
-            (self.checksum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.checksum = (self.checksum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }

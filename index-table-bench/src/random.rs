@@ -33,7 +33,14 @@ impl Zipf {
     #[must_use]
     pub fn new(ranks: usize) -> Self {
         let weights = (1..=ranks as u64).map(|rank| (1 << 40) / rank);
-        Self(weights.scan(0, |sum, weight| { *sum += weight; Some(*sum) }).collect())
+        Self(
+            weights
+                .scan(0, |sum, weight| {
+                    *sum += weight;
+                    Some(*sum)
+                })
+                .collect(),
+        )
     }
 
     /// A rank.

@@ -59,8 +59,10 @@ pub enum Measure {
     InsertOneByOneInMemory,
     /// Rows in one transaction, into a table that has rows.
     Insert,
-    /// By primary key.
+    /// By primary key, many in one transaction.
     Get,
+    /// By primary key, a transaction each.
+    GetOneByOne,
     /// By unique index.
     GetByEmail,
     /// One key to rows, for a row.
@@ -93,6 +95,7 @@ impl Measure {
             Operation::Insert(_) => Self::Insert,
             Operation::InsertOneByOne(_) => Self::InsertOneByOne,
             Operation::Get(_) => Self::Get,
+            Operation::GetOneByOne(_) => Self::GetOneByOne,
             Operation::GetByEmail(_) => Self::GetByEmail,
             Operation::RowsOfTown(_) => Self::RowsOfTown,
             Operation::EntriesOfTown(_) => Self::EntriesOfTown,
@@ -110,7 +113,7 @@ impl Measure {
 fn units(operation: &Operation, answer: &Answer) -> usize {
     match operation {
         Operation::Insert(rows) | Operation::InsertOneByOne(rows) => rows.len(),
-        Operation::Get(ids) | Operation::Delete(ids) => ids.len(),
+        Operation::Get(ids) | Operation::GetOneByOne(ids) | Operation::Delete(ids) => ids.len(),
         Operation::GetByEmail(emails) => emails.len(),
         Operation::Page(places) => places.len(),
         Operation::Count(towns) => towns.len(),
@@ -397,15 +400,16 @@ fn summarize(kinds: &[Kind], rows: usize, rounds: &Rounds, figures: &mut Vec<Fig
         let known = || samples.iter().copied().flatten();
         let first = rounds.get(&(measure, 0));
         let ratios = first.into_iter().flatten().zip(samples);
-        let ratios: Vec<f64> = ratios.filter_map(|(one, other)| Some((*other)? / (*one)?)).collect();
+        let ratios: Vec<f64> =
+            ratios.filter_map(|(one, other)| Some((*other)? / (*one)?)).collect();
         figures.push(Figure {
             rows,
             measure,
             contender: kinds[place].name.to_owned(),
             median: known().next().map(|_| median(known())),
-            spread: known().next().map(|one| {
-                (known().fold(one, f64::min), known().fold(one, f64::max))
-            }),
+            spread: known()
+                .next()
+                .map(|one| (known().fold(one, f64::min), known().fold(one, f64::max))),
             ratio: (!ratios.is_empty()).then(|| median(ratios.into_iter())),
         });
     }

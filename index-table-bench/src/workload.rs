@@ -63,6 +63,8 @@ pub enum Operation {
     InsertOneByOne(Vec<Customer>),
     /// Rows by primary key.
     Get(Vec<u64>),
+    /// Rows by primary key, each in a transaction of its own.
+    GetOneByOne(Vec<u64>),
     /// Rows by the unique index.
     GetByEmail(Vec<String>),
     /// The rows of each town, in the order of their primary keys.
@@ -144,7 +146,8 @@ impl Workload {
         let changed = (self.rows.len() / 50).clamp(1, units);
         let ids = self.some_ids(units);
         let emails = self.some_ids(units);
-        let emails = emails.into_iter().filter_map(|id| Some(self.row(id)?.email.clone())).collect();
+        let emails =
+            emails.into_iter().filter_map(|id| Some(self.row(id)?.email.clone())).collect();
         let towns = self.some_towns(units);
         let ranges = towns
             .iter()
@@ -172,7 +175,8 @@ impl Workload {
         let deleted = self.some_ids(changed);
         let again = deleted.iter().filter_map(|id| self.row(*id).cloned()).collect();
         vec![
-            Operation::Get(ids),
+            Operation::Get(ids.clone()),
+            Operation::GetOneByOne(ids),
             Operation::GetByEmail(emails),
             Operation::RowsOfTown(towns.clone()),
             Operation::EntriesOfTown(towns.clone()),

@@ -24,9 +24,8 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
 
 impl Contender for IndexTable {
     fn insert(&mut self, rows: &[Customer]) -> Outcome {
-        self.store.transaction(|txn| {
-            rows.iter().try_for_each(|row| self.customers.insert(txn, row))
-        })?;
+        self.store
+            .transaction(|txn| rows.iter().try_for_each(|row| self.customers.insert(txn, row)))?;
         Ok(())
     }
 

@@ -39,11 +39,7 @@ pub const ALL: [Kind; 7] = [
                 statements, covering index",
         open: sqlite::open,
     },
-    Kind {
-        name: "redb",
-        about: "redb 4 with index tables written by hand",
-        open: redb::open,
-    },
+    Kind { name: "redb", about: "redb 4 with index tables written by hand", open: redb::open },
     Kind {
         name: "fjall",
         about: "fjall 3 with index keyspaces written by hand",

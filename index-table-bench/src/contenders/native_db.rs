@@ -6,9 +6,7 @@
 
 use std::path::Path;
 
-use native_db::{
-    Builder, Database, Models, ToKey, native_db, transaction::RTransaction,
-};
+use native_db::{Builder, Database, Models, ToKey, native_db, transaction::RTransaction};
 use native_model::{Model, native_model};
 use serde::{Deserialize, Serialize};
 
@@ -70,7 +68,8 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     }
     let models = MODELS.get().ok_or("no models")?;
     std::fs::create_dir_all(directory)?;
-    let database = Builder::new().set_cache_size(1 << 30).create(models, directory.join("customers.redb"))?;
+    let database =
+        Builder::new().set_cache_size(1 << 30).create(models, directory.join("customers.redb"))?;
     Ok(Box::new(NativeDb { database }))
 }
 

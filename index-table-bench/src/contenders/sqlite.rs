@@ -102,9 +102,7 @@ fn all(mut rows: rusqlite::Rows<'_>, answer: &mut Answer) -> Outcome {
 
 impl Contender for Sqlite {
     fn insert(&mut self, rows: &[Customer]) -> Outcome {
-        self.transaction(INSERT, |statement| {
-            rows.iter().try_for_each(|row| insert(statement, row))
-        })
+        self.transaction(INSERT, |statement| rows.iter().try_for_each(|row| insert(statement, row)))
     }
 
     fn insert_one_by_one(&mut self, rows: &[Customer]) -> Outcome {
@@ -120,6 +118,16 @@ impl Contender for Sqlite {
             }
             Ok(())
         })
+    }
+
+    /// The statement alone is a transaction.
+    fn get_one_by_one(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+        for id in ids {
+            let mut statement = self.connection.prepare_cached(GET)?;
+            let row = statement.query_row([id.cast_signed()], customer).optional()?;
+            answer.row(row.as_ref());
+        }
+        Ok(())
     }
 
     fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
@@ -247,7 +255,9 @@ mod tests {
         let Ok(sqlite) = Sqlite::open(directory.path()) else { panic!("it can't be opened") };
         let setting = |name| {
             let query = format!("PRAGMA {name}");
-            sqlite.connection.query_row(&query, [], |row| row.get_ref(0).map(|it| format!("{it:?}")))
+            sqlite
+                .connection
+                .query_row(&query, [], |row| row.get_ref(0).map(|it| format!("{it:?}")))
         };
         assert!(setting("journal_mode").unwrap().contains("119, 97, 108"), "wal");
         assert_eq!(setting("synchronous").unwrap(), "Integer(2)");
