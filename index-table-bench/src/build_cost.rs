@@ -101,9 +101,10 @@ impl Crate {
             "Cargo.toml",
             &format!(
                 "[package]\nname = \"build-cost\"\nedition = \"2024\"\n[workspace]\n\
-                 [dependencies]\nindex-table = {{ path = {root:?} }}\n\
+                 [dependencies]\nindex-table = {{ path = '{}' }}\n\
                  postcard = {{ version = \"1\", default-features = false, features = [\"use-std\"] }}\n\
-                 serde = {{ version = \"1\", features = [\"derive\"] }}\n"
+                 serde = {{ version = \"1\", features = [\"derive\"] }}\n",
+                root.display()
             ),
         )?;
         let (mut lib, mut main) = (format!("//! Round {round}.\n"), String::new());

@@ -34,6 +34,11 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 ///   the library lends it.
 /// - What was found goes to the [`Answer`], in order, and so does the number of changed rows.
 /// - A row whose primary key or email is there already is not inserted; it is an error.
+///
+/// # Errors
+///
+/// Of all methods: [`Failure::Lacks`] without having done anything, or what the library says.
+#[allow(clippy::missing_errors_doc, reason = "they are above, for all of them")]
 pub trait Contender {
     /// Inserts the rows in one transaction.
     fn insert(&mut self, rows: &[Customer]) -> Outcome;
@@ -151,7 +156,7 @@ impl Answer {
     }
 
     #[inline]
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         let (words, rest) = text.as_bytes().as_chunks::<8>();
         for word in words {
             self.mix(u64::from_le_bytes(*word));
@@ -164,7 +169,7 @@ impl Answer {
     }
 
     #[inline]
-    fn mix(&mut self, word: u64) {
+    pub(crate) fn mix(&mut self, word: u64) {
         self.checksum = (self.checksum.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }

@@ -35,7 +35,7 @@ impl Workload {
         random.shuffle(&mut keys);
         let row = |number: usize| {
             let key = if keys.len() == rows { number } else { random.below(keys.len()) };
-            let primary_key = if sequential { number as u64 } else { random.next() };
+            let primary_key = if sequential { number as u64 } else { random.draw() };
             (keys[key], primary_key.to_be_bytes())
         };
         let rows: Vec<Row> = (0..rows).map(row).collect();

@@ -3,11 +3,12 @@
 //! ```text
 //! cargo run --release -p index-table-bench -- [ARGUMENTS]
 //!
-//! --quick           2,000 rows, one round: that everything works
+//! --quick           10,000 rows, two rounds, a few seconds: that everything works
 //! --rows N,N,…      sizes of the table; default 10000,100000,200000,1000000
 //! --rounds N        rounds of questions and updates; default 9
 //! --loads N         loads of each contender; default 3
 //! --only NAME,…     these contenders, and index-table
+//! --films FILE      also films, from a file of JSON lines with title, year, cast, genres, extract
 //! --build           also what the derive costs the compiler, which takes a few minutes
 //! --disk DIR        a directory on a disk; default: that for temporary files
 //! --memory DIR      one in memory; default: /dev/shm if it is there, else as --disk
@@ -22,6 +23,7 @@ use index_table_bench::{
     allocations::Counting,
     build_cost,
     contenders::ALL,
+    films,
     report::{Machine, Measured},
     run::{self, Directories, Plan},
 };
@@ -30,7 +32,7 @@ use index_table_bench::{
 static ALLOCATOR: Counting = Counting;
 
 const HELP: &str = "arguments: [--quick] [--rows N,N] [--rounds N] [--loads N] [--only NAME,NAME]
-    [--build] [--disk DIR] [--memory DIR] [--save FILE] [--from FILE] [--report FILE]
+    [--films FILE] [--build] [--disk DIR] [--memory DIR] [--save FILE] [--from FILE] [--report FILE]
 cargo doc -p index-table-bench and src/main.rs say more";
 
 struct Arguments {
@@ -40,6 +42,7 @@ struct Arguments {
     units: usize,
     durable: usize,
     only: Option<Vec<String>>,
+    films: Option<PathBuf>,
     build: bool,
     disk: PathBuf,
     memory: PathBuf,
@@ -58,6 +61,7 @@ impl Arguments {
             units: 10_000,
             durable: 100,
             only: None,
+            films: None,
             build: false,
             disk: env::temp_dir(),
             memory: if shared_memory.is_dir() { shared_memory } else { env::temp_dir() },
@@ -69,7 +73,7 @@ impl Arguments {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
             match argument.as_str() {
                 "--quick" => {
-                    (parsed.rows, parsed.rounds, parsed.loads) = (vec![2_000], 1, 1);
+                    (parsed.rows, parsed.rounds, parsed.loads) = (vec![10_000], 2, 1);
                     (parsed.units, parsed.durable) = (1_000, 5);
                 }
                 "--rows" => {
@@ -79,6 +83,7 @@ impl Arguments {
                 "--rounds" => parsed.rounds = value()?.parse()?,
                 "--loads" => parsed.loads = value()?.parse()?,
                 "--only" => parsed.only = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--films" => parsed.films = Some(value()?.into()),
                 "--build" => parsed.build = true,
                 "--disk" => parsed.disk = value()?.into(),
                 "--memory" => parsed.memory = value()?.into(),
@@ -111,6 +116,10 @@ fn execute(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         Some(file) => serde_json::from_slice(&fs::read(file)?)?,
         None => compare(arguments)?,
     };
+    if let Some(file) = &arguments.films {
+        let directory = tempfile::tempdir_in(&arguments.memory)?;
+        measured.films = Some(films::run(&films::read(file)?, arguments.rounds, directory.path())?);
+    }
     if arguments.build {
         measured.build = build_cost::measure(&[1, 10, 100], 3)?;
     }
@@ -146,5 +155,5 @@ fn compare(arguments: &Arguments) -> Result<Measured, Box<dyn Error>> {
         directories: Directories { disk: disk.path().to_owned(), memory: memory.path().to_owned() },
     };
     let customers = run::run(&kinds, &plan)?;
-    Ok(Measured { machine: Machine::this(), customers, build: Vec::new() })
+    Ok(Measured { machine: Machine::this(), customers, ..Measured::default() })
 }

@@ -5,7 +5,7 @@ pub struct Random(pub u64);
 
 impl Random {
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -15,7 +15,7 @@ impl Random {
 
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        (self.draw() % end as u64) as usize
     }
 
     /// Puts the items in a random order.
@@ -46,7 +46,7 @@ impl Zipf {
     /// A rank.
     pub fn draw(&self, random: &mut Random) -> usize {
         let total = self.0.last().copied().unwrap_or(1);
-        let drawn = random.next() % total;
+        let drawn = random.draw() % total;
         self.0.partition_point(|&below| below <= drawn)
     }
 }

@@ -385,7 +385,7 @@ fn say(kind: &Kind, failure: Failure) -> String {
 }
 
 /// The length of all files in a directory.
-fn files(directory: &Path) -> std::io::Result<u64> {
+pub(crate) fn files(directory: &Path) -> std::io::Result<u64> {
     let mut length = 0;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -58,7 +58,7 @@ impl Tables {
         }
         txn.insert(facts, id, keys::fact(value, row)?);
         txn.insert(by_town, keys::by_town(key, &row.town, row.id), []);
-        let value = keys::phone(value, &row.phone)?;
+        let value = keys::carried(value, &row.phone)?;
         txn.insert(by_name, keys::by_name(key, &row.town, &row.last_name, row.id), value);
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Tables {
         txn.remove(by_name, keys::by_name(key, &row.town, &row.last_name, id));
         town.clone_into(&mut row.town);
         txn.insert(by_town, keys::by_town(key, town, id), []);
-        let phone = keys::phone(value, &row.phone)?;
+        let phone = keys::carried(value, &row.phone)?;
         txn.insert(by_name, keys::by_name(key, town, &row.last_name, id), phone);
         txn.insert(facts, id.to_be_bytes(), keys::fact(value, &row)?);
         Ok(true)
@@ -175,7 +175,7 @@ impl Contender for Fjall {
             for entry in txn.prefix(&self.tables.by_name, prefix) {
                 let (key, phone) = entry.into_inner()?;
                 let (last_name, id) = keys::split_name(&key, prefix.len())?;
-                answer.entry(id, &last_name, keys::read_phone(&phone)?);
+                answer.entry(id, &last_name, keys::read_carried(&phone)?);
             }
         }
         Ok(())

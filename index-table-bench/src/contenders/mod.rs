@@ -3,7 +3,7 @@
 pub mod fjall;
 pub mod heed;
 pub mod index_table;
-mod keys;
+pub(crate) mod keys;
 pub mod native_db;
 pub mod redb;
 pub mod sqlite;

@@ -112,7 +112,9 @@ impl NativeDb {
 impl Contender for NativeDb {
     fn insert(&mut self, rows: &[Customer]) -> Outcome {
         let txn = self.database.rw_transaction()?;
-        rows.iter().try_for_each(|row| txn.insert(Record::from(row)))?;
+        for row in rows {
+            txn.insert(Record::from(row))?;
+        }
         Ok(txn.commit()?)
     }
 

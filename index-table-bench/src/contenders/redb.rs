@@ -67,7 +67,7 @@ impl<'t> Tables<'t> {
             return Err("the primary key is there already".into());
         }
         by_town.insert(keys::by_town(key, &row.town, row.id), ())?;
-        let value = keys::phone(value, &row.phone)?;
+        let value = keys::carried(value, &row.phone)?;
         by_name.insert(keys::by_name(key, &row.town, &row.last_name, row.id), value)?;
         Ok(())
     }
@@ -89,7 +89,7 @@ impl<'t> Tables<'t> {
         by_name.remove(keys::by_name(key, &row.town, &row.last_name, id))?;
         town.clone_into(&mut row.town);
         by_town.insert(keys::by_town(key, town, id), ())?;
-        let phone = keys::phone(value, &row.phone)?;
+        let phone = keys::carried(value, &row.phone)?;
         by_name.insert(keys::by_name(key, town, &row.last_name, id), phone)?;
         facts.insert(id, keys::fact(value, &row)?)?;
         Ok(true)
@@ -166,7 +166,7 @@ impl Contender for Redb {
             for entry in by_name.range(low..keys::behind_text(&mut high, town))? {
                 let (key, phone) = entry?;
                 let (last_name, id) = keys::split_name(key.value(), low.len())?;
-                answer.entry(id, &last_name, keys::read_phone(phone.value())?);
+                answer.entry(id, &last_name, keys::read_carried(phone.value())?);
             }
         }
         Ok(())

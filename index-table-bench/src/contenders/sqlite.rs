@@ -169,7 +169,14 @@ impl Contender for Sqlite {
     fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
         self.transaction(PAGE_OF_TOWN, |statement| {
             places.iter().try_for_each(|Place { town, after, .. }| {
-                all(statement.query(params![town, after.cast_signed(), PAGE as i64])?, answer)
+                all(
+                    statement.query(params![
+                        town,
+                        after.cast_signed(),
+                        PAGE.cast_signed() as i64
+                    ])?,
+                    answer,
+                )
             })
         })
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{MEASURES, Measured, Unit, short, targets, thousands};
 use crate::{
     build_cost::Derives,
-    contenders,
+    contenders, films,
     run::{Measure, Results, SEED},
 };
 
@@ -25,6 +25,9 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
         figures(&mut out, results, rows);
     }
     growth(&mut out, results, picture);
+    if let Some(results) = &measured.films {
+        films(&mut out, results);
+    }
     if !measured.build.is_empty() {
         build(&mut out, measured);
     }
@@ -37,6 +40,9 @@ pub(super) fn tables(measured: &Measured) -> String {
     targets(&mut out, measured);
     for rows in measured.customers.sizes() {
         figures(&mut out, &measured.customers, rows);
+    }
+    if let Some(results) = &measured.films {
+        films(&mut out, results);
     }
     if !measured.build.is_empty() {
         build(&mut out, measured);
@@ -98,7 +104,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          Measured on {}.\n\n## Running it again\n\n\
          ```sh\n\
          cargo run --release -p index-table-bench -- --quick                       # half a minute, no files\n\
-         cargo run --release -p index-table-bench -- --build --save figures.json --report docs/BENCHMARKS.md\n\
+         cargo run --release -p index-table-bench -- --build --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
          cargo run --release -p index-table-bench -- --from figures.json --report docs/BENCHMARKS.md  # without measuring\n\
          cargo bench -p index-table-bench                                          # criterion, for development\n\
          ```\n\n`--help` lists the other arguments.\n",
@@ -206,6 +212,39 @@ fn growth(out: &mut String, results: &Results, picture: &str) {
         out.push('\n');
     }
     let _ = writeln!(out, "\n![Cost of each operation against the size of the table]({picture})");
+}
+
+fn films(out: &mut String, results: &films::Results) {
+    let _ = write!(
+        out,
+        "\n## Films\n\n{} films as they are found: an index with an entry for each actor, which \
+         covers the titles, and one by year. Questions are about actors with three films or more. \
+         heed, redb and fjall have index tables written by hand; SQLite has casts in JSON and a \
+         table of actors; native_db has no index over the elements of a collection.\n\n| |",
+        thousands(results.films)
+    );
+    for (name, _) in &results.contenders {
+        let _ = write!(out, " {name} |");
+    }
+    let _ = writeln!(out, "\n|---|{}", "--:|".repeat(results.contenders.len()));
+    for (measure, title) in films::MEASURES.iter().enumerate() {
+        let figure = |(_, figures): &(String, Vec<Option<f64>>)| *figures.get(measure)?;
+        let unit = if title.starts_with("space") { Unit::Bytes } else { Unit::Time };
+        let first = results.contenders.first().and_then(figure);
+        let _ = write!(out, "| {title} |");
+        for (at, contender) in results.contenders.iter().enumerate() {
+            match (figure(contender), first) {
+                (Some(one), Some(first)) if at > 0 => {
+                    let _ = write!(out, " {} ({}) |", unit.show(one), short(one / first));
+                }
+                (Some(one), _) => {
+                    let _ = write!(out, " {} |", unit.show(one));
+                }
+                (None, _) => out.push_str(" N/A |"),
+            }
+        }
+        out.push('\n');
+    }
 }
 
 fn build(out: &mut String, measured: &Measured) {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::machine::Machine;
 use crate::{
     build_cost::Cost,
+    films,
     run::{Measure, Results},
 };
 
@@ -22,6 +23,8 @@ pub struct Measured {
     pub machine: Machine,
     /// The customers.
     pub customers: Results,
+    /// The films, if there was a file.
+    pub films: Option<films::Results>,
     /// The crates; empty: not measured.
     pub build: Vec<Cost>,
 }

@@ -77,7 +77,7 @@ impl<T: Towns> Tables<T> {
             return Err("the primary key is there already".into());
         }
         by_town.insert(txn, keys::one_text(key, &row.town), id)?;
-        let value = keys::phone(value, &row.phone)?;
+        let value = keys::carried(value, &row.phone)?;
         by_name.put(txn, keys::by_name(key, &row.town, &row.last_name, row.id), value)?;
         Ok(())
     }
@@ -103,7 +103,7 @@ impl<T: Towns> Tables<T> {
         by_name.delete(txn, keys::by_name(key, &row.town, &row.last_name, id))?;
         town.clone_into(&mut row.town);
         by_town.insert(txn, keys::one_text(key, town), primary_key)?;
-        let phone = keys::phone(value, &row.phone)?;
+        let phone = keys::carried(value, &row.phone)?;
         by_name.put(txn, keys::by_name(key, town, &row.last_name, id), phone)?;
         facts.put(txn, &primary_key, keys::fact(value, &row)?)?;
         Ok(true)
@@ -182,7 +182,7 @@ impl<T: Towns> Contender for Heed<T> {
             for entry in self.tables.by_name.prefix_iter(&txn, prefix)? {
                 let (key, phone) = entry?;
                 let (last_name, id) = keys::split_name(key, prefix.len())?;
-                answer.entry(id, &last_name, keys::read_phone(phone)?);
+                answer.entry(id, &last_name, keys::read_carried(phone)?);
             }
         }
         Ok(())
