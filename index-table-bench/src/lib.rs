@@ -17,6 +17,7 @@ pub mod films;
 pub mod layouts;
 pub mod random;
 pub mod report;
+pub mod results;
 pub mod run;
 pub mod workload;
 

@@ -7,12 +7,11 @@ use std::{
     time::Instant,
 };
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     allocations,
     contender::{Answer, Contender, Failure, Kind, apply},
     median,
+    results::{Figure, Measure, Results},
     workload::{Operation, Workload},
 };
 
@@ -46,66 +45,21 @@ pub struct Directories {
     pub memory: PathBuf,
 }
 
-/// What is measured, in the order of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Measure {
-    /// All rows in one transaction, for a row.
-    Load,
-    /// The same on a disk.
-    LoadToDisk,
-    /// Rows in transactions of their own, on a disk.
-    InsertOneByOne,
-    /// The same in memory.
-    InsertOneByOneInMemory,
-    /// Rows in one transaction, into a table that has rows.
-    Insert,
-    /// By primary key, many in one transaction.
-    Get,
-    /// By primary key, a transaction each.
-    GetOneByOne,
-    /// By unique index.
-    GetByEmail,
-    /// One key to rows, for a row.
-    RowsOfTown,
-    /// One key to covered entries, for an entry.
-    EntriesOfTown,
-    /// Prefix and range to rows, for a row.
-    RowsInRange,
-    /// For a page of twenty rows.
-    Page,
-    /// For a count.
-    Count,
-    /// Update of what is in no index.
-    SetFirstName,
-    /// Update of what is in two indexes.
-    SetTown,
-    /// Of a row.
-    Delete,
-    /// Open, and one row by primary key.
-    Reopen,
-    /// Bytes of the files after the load, for a row.
-    Space,
-    /// Allocations for an entry of [`Measure::EntriesOfTown`].
-    Allocations,
-}
-
-impl Measure {
-    fn of(operation: &Operation) -> Self {
-        match operation {
-            Operation::Insert(_) => Self::Insert,
-            Operation::InsertOneByOne(_) => Self::InsertOneByOne,
-            Operation::Get(_) => Self::Get,
-            Operation::GetOneByOne(_) => Self::GetOneByOne,
-            Operation::GetByEmail(_) => Self::GetByEmail,
-            Operation::RowsOfTown(_) => Self::RowsOfTown,
-            Operation::EntriesOfTown(_) => Self::EntriesOfTown,
-            Operation::RowsInRange(_) => Self::RowsInRange,
-            Operation::Page(_) => Self::Page,
-            Operation::Count(_) => Self::Count,
-            Operation::SetFirstName(_) => Self::SetFirstName,
-            Operation::SetTown(_) => Self::SetTown,
-            Operation::Delete(_) => Self::Delete,
-        }
+fn measure(operation: &Operation) -> Measure {
+    match operation {
+        Operation::Insert(_) => Measure::Insert,
+        Operation::InsertOneByOne(_) => Measure::InsertOneByOne,
+        Operation::Get(_) => Measure::Get,
+        Operation::GetOneByOne(_) => Measure::GetOneByOne,
+        Operation::GetByEmail(_) => Measure::GetByEmail,
+        Operation::RowsOfTown(_) => Measure::RowsOfTown,
+        Operation::EntriesOfTown(_) => Measure::EntriesOfTown,
+        Operation::RowsInRange(_) => Measure::RowsInRange,
+        Operation::Page(_) => Measure::Page,
+        Operation::Count(_) => Measure::Count,
+        Operation::SetFirstName(_) => Measure::SetFirstName,
+        Operation::SetTown(_) => Measure::SetTown,
+        Operation::Delete(_) => Measure::Delete,
     }
 }
 
@@ -124,63 +78,6 @@ fn units(operation: &Operation, answer: &Answer) -> usize {
     }
 }
 
-/// The figures of a run. Times are in nanoseconds.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Results {
-    /// Rows of the table, measure, contender → figure and its rounds; without one: `N/A`.
-    pub figures: Vec<Figure>,
-    /// Rounds of loads and of the other operations.
-    pub rounds: (usize, usize),
-}
-
-/// One of the figures.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Figure {
-    /// Of the table.
-    pub rows: usize,
-    /// What it is.
-    pub measure: Measure,
-    /// Whose it is.
-    pub contender: String,
-    /// The median of the rounds.
-    pub median: Option<f64>,
-    /// The lowest and the highest of the rounds.
-    pub spread: Option<(f64, f64)>,
-    /// The median of the ratios to the first contender, each within its round.
-    pub ratio: Option<f64>,
-}
-
-impl Results {
-    /// One of the figures.
-    #[must_use]
-    pub fn figure(&self, rows: usize, measure: Measure, contender: &str) -> Option<&Figure> {
-        self.figures.iter().find(|figure| {
-            figure.rows == rows && figure.measure == measure && figure.contender == contender
-        })
-    }
-
-    /// The sizes of the table, from the smallest on.
-    #[must_use]
-    pub fn sizes(&self) -> Vec<usize> {
-        let mut sizes: Vec<usize> = self.figures.iter().map(|figure| figure.rows).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes
-    }
-
-    /// The contenders, in their order.
-    #[must_use]
-    pub fn contenders(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        for figure in &self.figures {
-            if !names.contains(&figure.contender.as_str()) {
-                names.push(figure.contender.as_str());
-            }
-        }
-        names
-    }
-}
-
 /// Figures of one size as they come: a list of rounds for each measure and contender. `None`: the
 /// contender lacks the operation.
 type Rounds = BTreeMap<(Measure, usize), Vec<Option<f64>>>;
@@ -194,17 +91,17 @@ pub fn run(kinds: &[Kind], plan: &Plan) -> Result<Results, String> {
     let mut figures = Vec::new();
     for &rows in &plan.rows {
         let mut rounds = Rounds::new();
-        for place in [Place::Memory, Place::Disk] {
-            Field::load(kinds, rows, plan, place, &mut rounds)?.measure(plan, &mut rounds)?;
+        for medium in [Medium::Memory, Medium::Disk] {
+            Field::load(kinds, rows, plan, medium, &mut rounds)?.measure(plan, &mut rounds)?;
         }
         summarize(kinds, rows, &rounds, &mut figures);
     }
     Ok(Results { figures, rounds: (plan.loads, plan.rounds) })
 }
 
-/// Where a field is.
+/// What the files of a field are on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Medium {
     Memory,
     Disk,
 }
@@ -212,7 +109,7 @@ enum Place {
 /// The contenders with the same rows.
 struct Field<'k> {
     kinds: &'k [Kind],
-    place: Place,
+    medium: Medium,
     workload: Workload,
     open: Vec<(PathBuf, Box<dyn Contender>)>,
 }
@@ -222,12 +119,12 @@ impl<'k> Field<'k> {
         kinds: &'k [Kind],
         rows: usize,
         plan: &Plan,
-        field: Place,
+        medium: Medium,
         rounds: &mut Rounds,
     ) -> Result<Self, String> {
-        let (directory, measure) = match field {
-            Place::Memory => (&plan.directories.memory, Measure::Load),
-            Place::Disk => (&plan.directories.disk, Measure::LoadToDisk),
+        let (directory, measure) = match medium {
+            Medium::Memory => (&plan.directories.memory, Measure::Load),
+            Medium::Disk => (&plan.directories.disk, Measure::LoadToDisk),
         };
         let workload = Workload::new(SEED, rows);
         let load = Operation::Insert(workload.rows().to_vec());
@@ -248,13 +145,13 @@ impl<'k> Field<'k> {
                 contender.settle().map_err(|failure| say(kind, failure))?;
                 let space = files(&path).map_err(|error| error.to_string())? as f64 / rows as f64;
                 rounds.entry((measure, place)).or_default().push(sample.nanoseconds);
-                if field == Place::Memory {
+                if medium == Medium::Memory {
                     rounds.entry((Measure::Space, place)).or_default().push(Some(space));
                 }
                 open[place] = Some((path, contender));
             }
         }
-        Ok(Self { kinds, place: field, workload, open: open.into_iter().flatten().collect() })
+        Ok(Self { kinds, medium, workload, open: open.into_iter().flatten().collect() })
     }
 
     fn measure(&mut self, plan: &Plan, rounds: &mut Rounds) -> Result<(), String> {
@@ -264,15 +161,15 @@ impl<'k> Field<'k> {
             eprintln!("{rows} rows, round {} of {}", round + 1, plan.rounds);
             for operation in self.workload.round(plan.units, plan.durable) {
                 let durable = matches!(operation, Operation::InsertOneByOne(_));
-                if durable || self.place == Place::Memory {
+                if durable || self.medium == Medium::Memory {
                     self.operation(round, &operation, rounds)?;
                 }
             }
-            if self.place == Place::Memory {
+            if self.medium == Medium::Memory {
                 self.reopen(round, rounds)?;
             }
         }
-        if self.place == Place::Memory {
+        if self.medium == Medium::Memory {
             self.check()?;
         }
         while let Some((path, contender)) = self.open.pop() {
@@ -296,8 +193,8 @@ impl<'k> Field<'k> {
         operation: &Operation,
         rounds: &mut Rounds,
     ) -> Result<(), String> {
-        let measure = match (Measure::of(operation), self.place) {
-            (Measure::InsertOneByOne, Place::Memory) => Measure::InsertOneByOneInMemory,
+        let measure = match (measure(operation), self.medium) {
+            (Measure::InsertOneByOne, Medium::Memory) => Measure::InsertOneByOneInMemory,
             (measure, _) => measure,
         };
         let mut first: Option<(&str, Answer)> = None;

@@ -5,7 +5,8 @@ use index_table_bench::{
     contenders::ALL,
     films,
     report::{Machine, Measured},
-    run::{self, Directories, Measure, Plan, SEED},
+    results::Measure,
+    run::{self, Directories, Plan, SEED},
     workload::{Customer, NameRange, Operation, PAGE, Place, Workload},
 };
 

@@ -6,7 +6,8 @@ use super::{MEASURES, Measured, Unit, short, targets, thousands};
 use crate::{
     build_cost::Derives,
     contenders, films,
-    run::{Measure, Results, SEED},
+    results::{Measure, Results},
+    run::SEED,
 };
 
 /// The report in Markdown; the picture is the file `picture` beside it.

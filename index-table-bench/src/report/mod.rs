@@ -13,7 +13,7 @@ pub use self::machine::Machine;
 use crate::{
     build_cost::Cost,
     films,
-    run::{Measure, Results},
+    results::{Measure, Results},
 };
 
 /// All that a report is made of. Saved as JSON, it can be written anew without measuring.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{MEASURES, Unit, thousands};
-use crate::run::{Measure, Results};
+use crate::results::{Measure, Results};
 
 const COLUMNS: usize = 3;
 /// Of one plot, in pixels, with its margins.
@@ -161,7 +161,7 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Figure;
+    use crate::results::Figure;
 
     #[test]
     fn a_line_for_each_contender_that_has_figures() {

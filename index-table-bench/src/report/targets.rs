@@ -1,7 +1,7 @@
 //! What was set as a target, what came of it, and why some were missed.
 
 use super::{MEASURES, Measured, Unit, short, thousands};
-use crate::{build_cost::Derives, run::Measure};
+use crate::{build_cost::Derives, results::Measure};
 
 /// Why a target is missed, by its name in the table. Written by hand after a run; one without a
 /// cause says so in the report.

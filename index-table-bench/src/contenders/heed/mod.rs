@@ -2,8 +2,8 @@
 //!
 //! Keys, rows and values are byte for byte those of `index-table` (`docs/FORMAT.md`). For the index
 //! on towns there are two ways: packed blocks, so that the layout is the same
-//! ([`Packed`]), and what one would rather write by hand, an entry for each row with the primary
-//! key in its key and an empty value ([`Plain`]).
+//! (`Packed`), and what one would rather write by hand, an entry for each row with the primary
+//! key in its key and an empty value (`Plain`).
 
 mod towns;
 
