@@ -165,12 +165,13 @@ impl<'k> Field<'k> {
                     self.operation(round, &operation, rounds)?;
                 }
             }
-            if self.medium == Medium::Memory {
-                self.reopen(round, rounds)?;
-            }
         }
         if self.medium == Medium::Memory {
             self.check()?;
+            // Not between the rounds: what is asked first would pay for caches that are empty.
+            for round in 0..plan.rounds {
+                self.reopen(round, rounds)?;
+            }
         }
         while let Some((path, contender)) = self.open.pop() {
             drop(contender);

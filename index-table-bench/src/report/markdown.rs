@@ -104,7 +104,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          of the disk, which is greater than all of it.\n\n\
          Measured on {}.\n\n## Running it again\n\n\
          ```sh\n\
-         cargo run --release -p index-table-bench -- --quick                       # half a minute, no files\n\
+         cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
          cargo run --release -p index-table-bench -- --build --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
          cargo run --release -p index-table-bench -- --from figures.json --report docs/BENCHMARKS.md  # without measuring\n\
          cargo bench -p index-table-bench                                          # criterion, for development\n\
@@ -221,7 +221,7 @@ fn films(out: &mut String, results: &films::Results) {
         "\n## Films\n\n{} films as they are found: an index with an entry for each actor, which \
          covers the titles, and one by year. Questions are about actors with three films or more. \
          heed, redb and fjall have index tables written by hand; SQLite has casts in JSON and a \
-         table of actors; native_db has no index over the elements of a collection.\n\n| |",
+         table of actors; `native_db` has no index over the elements of a collection.\n\n| |",
         thousands(results.films)
     );
     for (name, _) in &results.contenders {
