@@ -159,7 +159,9 @@ impl<'k> Field<'k> {
         for round in 0..plan.rounds {
             let rows = self.workload.rows().len();
             eprintln!("{rows} rows, round {} of {}", round + 1, plan.rounds);
-            for operation in self.workload.round(plan.units, plan.durable) {
+            let operations = self.workload.round(plan.units, plan.durable);
+            self.prepare(&operations)?;
+            for operation in operations {
                 let durable = matches!(operation, Operation::InsertOneByOne(_));
                 if durable || self.medium == Medium::Memory {
                     self.operation(round, &operation, rounds)?;
@@ -176,6 +178,17 @@ impl<'k> Field<'k> {
         while let Some((path, contender)) = self.open.pop() {
             drop(contender);
             fs::remove_dir_all(path).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Long before the pages are asked for, so that they are in nobody's caches.
+    fn prepare(&mut self, operations: &[Operation]) -> Result<(), String> {
+        for operation in operations {
+            let Operation::Page(places) = operation else { continue };
+            for (kind, (_, contender)) in self.kinds.iter().zip(&mut self.open) {
+                contender.prepare_pages(places).map_err(|failure| say(kind, failure))?;
+            }
         }
         Ok(())
     }
@@ -202,9 +215,6 @@ impl<'k> Field<'k> {
         for turn in 0..self.kinds.len() {
             let place = (turn + round) % self.kinds.len();
             let (kind, (_, contender)) = (&self.kinds[place], &mut self.open[place]);
-            if let Operation::Page(places) = operation {
-                contender.prepare_pages(places).map_err(|failure| say(kind, failure))?;
-            }
             let sample = sample(kind, &mut **contender, operation)?;
             rounds.entry((measure, place)).or_default().push(sample.nanoseconds);
             if measure == Measure::EntriesOfTown {

@@ -85,14 +85,24 @@ impl Contender for IndexTable {
     }
 
     fn prepare_pages(&mut self, places: &[Place]) -> Outcome {
+        self.cursors.clear();
         let txn = self.store.read()?;
-        for Place { town, after, .. } in places {
-            // The way to a place that a program came from page by page.
-            let before = self.customers.find_by_town(&txn, town).keys();
-            let depth = before.take_while(|id| id.as_ref().is_ok_and(|id| id <= after)).count();
-            let page = self.customers.find_by_town(&txn, town).page(depth)?;
-            if let Some(cursor) = page.next {
-                self.cursors.insert(*after, cursor);
+        let mut places: Vec<&Place> = places.iter().collect();
+        places.sort_by_key(|place| (&place.town, place.depth));
+        for places in places.chunk_by(|one, other| one.town == other.town) {
+            // Page by page, from each place to the next.
+            let (mut depth, mut cursor) = (0, None);
+            for place in places {
+                let rest = self.customers.find_by_town(&txn, &place.town);
+                let rest = match &cursor {
+                    Some(cursor) => rest.after(cursor),
+                    None => rest,
+                };
+                if place.depth > depth {
+                    cursor = rest.page(place.depth - depth)?.next;
+                    depth = place.depth;
+                }
+                self.cursors.extend(cursor.clone().map(|cursor| (place.after, cursor)));
             }
         }
         Ok(())
