@@ -29,7 +29,10 @@ use heed::{
     AnyTls, CommitOrAbort, DatabaseFlags, EnvFlags, EnvOpenOptions, PutFlags, Result, RoTxn,
     RwRevRange, RwTxn, types::Bytes,
 };
-use index_table_bench::{Key, Row, Workload, median};
+use index_table_bench::{
+    layouts::{Key, Row, Workload},
+    median,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layout {

@@ -1,0 +1,61 @@
+//! The questions with criterion, for development: `cargo bench -p index-table-bench -- heed` runs
+//! those of which the name contains `heed`.
+//!
+//! Criterion compares with its last run; for contenders against each other, the program with its
+//! interleaved rounds is the better measure.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use index_table_bench::{
+    contender::{Failure, apply},
+    contenders::ALL,
+    run::SEED,
+    workload::{Operation, Workload},
+};
+
+const ROWS: usize = 20_000;
+const UNITS: usize = 1_000;
+
+fn questions(criterion: &mut Criterion) {
+    let mut workload = Workload::new(SEED, ROWS);
+    let load = Operation::Insert(workload.rows().to_vec());
+    let round = workload.round(UNITS, 1);
+    for kind in ALL {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut contender = (kind.open)(directory.path()).unwrap_or_else(|error| fail(&error));
+        apply(&mut *contender, &load).unwrap_or_else(|error| fail(&error));
+        let mut group = criterion.benchmark_group(kind.name);
+        for operation in &round {
+            let name = match operation {
+                Operation::Get(_) => "get",
+                Operation::GetOneByOne(_) => "get one by one",
+                Operation::GetByEmail(_) => "get by email",
+                Operation::RowsOfTown(_) => "rows of town",
+                Operation::EntriesOfTown(_) => "entries of town",
+                Operation::RowsInRange(_) => "rows in range",
+                Operation::Page(places) => {
+                    contender.prepare_pages(places).unwrap_or_else(|error| fail(&error));
+                    "page"
+                }
+                Operation::Count(_) => "count",
+                // These leave the table in another state; they come last in a round.
+                _ => break,
+            };
+            match apply(&mut *contender, operation) {
+                Ok(answer) => group.throughput(Throughput::Elements(answer.found.max(1))),
+                Err(Failure::Lacks) => continue,
+                Err(failure) => fail(&failure),
+            };
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| apply(&mut *contender, operation));
+            });
+        }
+        group.finish();
+    }
+}
+
+fn fail(failure: &Failure) -> ! {
+    panic!("{failure:?}")
+}
+
+criterion_group!(benches, questions);
+criterion_main!(benches);

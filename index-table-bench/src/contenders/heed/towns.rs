@@ -1,0 +1,271 @@
+//! The index on towns, in two layouts.
+
+use std::ops::Bound;
+
+use heed::{AnyTls, PutFlags, RoTxn, RwRevRange, RwTxn, types::Bytes};
+
+use super::Database;
+use crate::contender::Outcome;
+
+type Id = [u8; 8];
+
+/// Primary keys under the encoded town, in order.
+pub(super) trait Towns: Sized {
+    /// In this database.
+    fn new(database: Database) -> Self;
+    /// Adds one that is not there.
+    fn insert(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome;
+    /// Removes one that is there.
+    fn remove(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome;
+    /// All of them.
+    fn each(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        town: &[u8],
+        work: impl FnMut(Id) -> Outcome,
+    ) -> Outcome;
+    /// Those behind a primary key, while `work` says so.
+    fn each_after(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        town: &[u8],
+        after: u64,
+        work: impl FnMut(Id) -> Outcome<bool>,
+    ) -> Outcome;
+    /// How many.
+    fn count(&self, txn: &RoTxn<'_, AnyTls>, town: &[u8]) -> Outcome<u64>;
+}
+
+/// Town and primary key → nothing.
+pub(super) struct Plain {
+    database: Database,
+    key: Vec<u8>,
+}
+
+impl Plain {
+    fn join(&mut self, town: &[u8], id: Id) -> &[u8] {
+        refill(&mut self.key, town, &id);
+        &self.key
+    }
+}
+
+impl Towns for Plain {
+    fn new(database: Database) -> Self {
+        Self { database, key: Vec::new() }
+    }
+
+    fn insert(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
+        let database = self.database;
+        Ok(database.put(txn, self.join(town, id), &[])?)
+    }
+
+    fn remove(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
+        let database = self.database;
+        database.delete(txn, self.join(town, id))?;
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        town: &[u8],
+        mut work: impl FnMut(Id) -> Outcome,
+    ) -> Outcome {
+        for entry in self.database.prefix_iter(txn, town)? {
+            work(*entry?.0.last_chunk().ok_or("a short key")?)?;
+        }
+        Ok(())
+    }
+
+    fn each_after(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        town: &[u8],
+        after: u64,
+        mut work: impl FnMut(Id) -> Outcome<bool>,
+    ) -> Outcome {
+        let [mut low, mut high] = [Vec::new(), Vec::new()];
+        refill(&mut low, town, &after.to_be_bytes());
+        refill(&mut high, town, &[0xFF; 8]);
+        let range = (Bound::Excluded(low.as_slice()), Bound::Included(high.as_slice()));
+        for entry in self.database.range(txn, &range)? {
+            if !work(*entry?.0.last_chunk().ok_or("a short key")?)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, txn: &RoTxn<'_, AnyTls>, town: &[u8]) -> Outcome<u64> {
+        let mut count = 0;
+        for entry in self.database.prefix_iter(txn, town)? {
+            entry?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// Blocks of up to 64 primary keys: the first one under the town alone, each other one under the
+/// town and the lowest primary key that it may hold.
+pub(super) struct Packed {
+    database: Database,
+    /// Buffers: where a primary key would be, the key of the block that was found, its contents.
+    at: Vec<u8>,
+    found: Vec<u8>,
+    block: Vec<u8>,
+}
+
+const BLOCK: usize = 512;
+
+impl Packed {
+    /// Leaves a cursor on the block that holds the primary key, or would hold it; `found` is empty
+    /// if the town has none.
+    fn seek<'t>(
+        &mut self,
+        txn: &'t mut RwTxn<'_>,
+        town: &[u8],
+        id: Id,
+    ) -> Outcome<RwRevRange<'t, Bytes, Bytes>> {
+        refill(&mut self.at, town, &id);
+        let bounds = (Bound::Unbounded, Bound::Included(self.at.as_slice()));
+        let mut cursor = self.database.rev_range_mut(txn, &bounds)?;
+        let entry = cursor.next().transpose()?.filter(|(key, _)| key.starts_with(town));
+        let (key, block) = entry.unwrap_or_default();
+        refill(&mut self.found, key, &[]);
+        refill(&mut self.block, block, &[]);
+        Ok(cursor)
+    }
+}
+
+impl Towns for Packed {
+    fn new(database: Database) -> Self {
+        Self { database, at: Vec::new(), found: Vec::new(), block: Vec::new() }
+    }
+
+    fn insert(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
+        let mut cursor = self.seek(txn, town, id)?;
+        let Self { at, found, block, .. } = self;
+        if found.is_empty() {
+            return add(&mut cursor, town, &id);
+        }
+        let Err(place) = find(block, id) else { return Ok(()) };
+        let full = block.len() == BLOCK;
+        if full && place == block.len() {
+            return add(&mut cursor, at, &id);
+        }
+        block.splice(place..place, id);
+        if !full {
+            return replace(&mut cursor, found, block);
+        }
+        let (low, high) = block.split_at(BLOCK / 2);
+        replace(&mut cursor, found, low)?;
+        refill(at, town, &high[..id.len()]);
+        add(&mut cursor, at, high)
+    }
+
+    fn remove(&mut self, txn: &mut RwTxn<'_>, town: &[u8], id: Id) -> Outcome {
+        let mut cursor = self.seek(txn, town, id)?;
+        let Self { database, found, block, .. } = self;
+        let Ok(place) = find(block, id) else { return Ok(()) };
+        block.drain(place..place + id.len());
+        if !block.is_empty() {
+            return replace(&mut cursor, found, block);
+        }
+        #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+        // SAFETY: nothing borrowed from the database is alive: `seek` copies.
+        unsafe {
+            cursor.del_current()?;
+        }
+        drop(cursor);
+        if found == town
+            && let Some((key, second)) =
+                database.get_greater_than(txn, town)?.filter(|(key, _)| key.starts_with(town))
+        {
+            // The second block becomes the first.
+            refill(found, key, &[]);
+            refill(block, second, &[]);
+            database.delete(txn, found)?;
+            database.put(txn, town, block)?;
+        }
+        Ok(())
+    }
+
+    fn each(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        town: &[u8],
+        mut work: impl FnMut(Id) -> Outcome,
+    ) -> Outcome {
+        for entry in self.database.prefix_iter(txn, town)? {
+            entry?.1.as_chunks().0.iter().try_for_each(|id| work(*id))?;
+        }
+        Ok(())
+    }
+
+    fn each_after(
+        &self,
+        txn: &RoTxn<'_, AnyTls>,
+        town: &[u8],
+        after: u64,
+        mut work: impl FnMut(Id) -> Outcome<bool>,
+    ) -> Outcome {
+        let after = after.to_be_bytes();
+        let [mut at, mut high] = [Vec::new(), Vec::new()];
+        refill(&mut at, town, &after);
+        refill(&mut high, town, &[0xFF; 8]);
+        let first = self.database.get_lower_than_or_equal_to(txn, &at)?;
+        let low = first.map_or(town, |(key, _)| key);
+        let range = (Bound::Included(low), Bound::Included(high.as_slice()));
+        for entry in self.database.range(txn, &range)? {
+            let (key, block) = entry?;
+            if !key.starts_with(town) {
+                continue;
+            }
+            for id in block.as_chunks().0.iter().filter(|id| **id > after) {
+                if !work(*id)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, txn: &RoTxn<'_, AnyTls>, town: &[u8]) -> Outcome<u64> {
+        let mut bytes = 0;
+        for entry in self.database.prefix_iter(txn, town)? {
+            bytes += entry?.1.len();
+        }
+        Ok((bytes / size_of::<Id>()) as u64)
+    }
+}
+
+fn add(cursor: &mut RwRevRange<'_, Bytes, Bytes>, key: &[u8], block: &[u8]) -> Outcome {
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: nothing borrowed from the database is alive: `Packed::seek` copies.
+    unsafe {
+        cursor.put_current_with_options::<Bytes>(PutFlags::empty(), key, block)?;
+    }
+    Ok(())
+}
+
+fn replace(cursor: &mut RwRevRange<'_, Bytes, Bytes>, found: &[u8], block: &[u8]) -> Outcome {
+    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
+    // SAFETY: as above, and `found` is the key that the cursor is on.
+    unsafe {
+        cursor.put_current(found, block)?;
+    }
+    Ok(())
+}
+
+/// Where a primary key is in a block (`Ok`), or would be, in bytes.
+fn find(block: &[u8], id: Id) -> Result<usize, usize> {
+    let place = block.as_chunks().0.binary_search(&id);
+    place.map(|at| at * id.len()).map_err(|at| at * id.len())
+}
+
+fn refill(buffer: &mut Vec<u8>, one: &[u8], other: &[u8]) {
+    buffer.clear();
+    buffer.extend_from_slice(one);
+    buffer.extend_from_slice(other);
+}

@@ -1,0 +1,155 @@
+//! `index-table` with a full sync for every commit, its default.
+
+use std::{collections::HashMap, path::Path};
+
+use index_table::{Cursor, Store};
+
+use crate::{
+    contender::{Answer, Contender, Outcome},
+    workload::{Customer, CustomerRepository, NameRange, PAGE, Place},
+};
+
+struct IndexTable {
+    store: Store,
+    customers: CustomerRepository,
+    /// Where pages begin, by the last row before: what came with the page before.
+    cursors: HashMap<u64, Cursor>,
+}
+
+pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
+    let store = Store::open(directory)?;
+    let customers = CustomerRepository::open(&store)?;
+    Ok(Box::new(IndexTable { store, customers, cursors: HashMap::new() }))
+}
+
+impl Contender for IndexTable {
+    fn insert(&mut self, rows: &[Customer]) -> Outcome {
+        self.store
+            .transaction(|txn| rows.iter().try_for_each(|row| self.customers.insert(txn, row)))?;
+        Ok(())
+    }
+
+    fn insert_one_by_one(&mut self, rows: &[Customer]) -> Outcome {
+        for row in rows {
+            self.store.transaction(|txn| self.customers.insert(txn, row))?;
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for id in ids {
+            answer.row(self.customers.get(&txn, *id)?.as_ref());
+        }
+        Ok(())
+    }
+
+    fn get_by_email(&mut self, emails: &[String], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for email in emails {
+            answer.row(self.customers.get_by_email(&txn, email)?.as_ref());
+        }
+        Ok(())
+    }
+
+    fn rows_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for town in towns {
+            for row in self.customers.find_by_town(&txn, town).rows() {
+                answer.row(Some(&row?));
+            }
+        }
+        Ok(())
+    }
+
+    fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for town in towns {
+            for entry in self.customers.find_by_town_last_name_range(&txn, town, ..).entries() {
+                let entry = entry?;
+                answer.entry(entry.id, entry.last_name, entry.phone);
+            }
+        }
+        Ok(())
+    }
+
+    fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for NameRange { town, from, to } in ranges {
+            let names = from.as_str()..to.as_str();
+            for row in self.customers.find_by_town_last_name_range(&txn, town, names).rows() {
+                answer.row(Some(&row?));
+            }
+        }
+        Ok(())
+    }
+
+    fn prepare_pages(&mut self, places: &[Place]) -> Outcome {
+        self.cursors.clear();
+        let txn = self.store.read()?;
+        let mut places: Vec<&Place> = places.iter().collect();
+        places.sort_by_key(|place| (&place.town, place.depth));
+        for places in places.chunk_by(|one, other| one.town == other.town) {
+            // Page by page, from each place to the next.
+            let (mut depth, mut cursor) = (0, None);
+            for place in places {
+                let rest = self.customers.find_by_town(&txn, &place.town);
+                let rest = match &cursor {
+                    Some(cursor) => rest.after(cursor),
+                    None => rest,
+                };
+                if place.depth > depth {
+                    cursor = rest.page(place.depth - depth)?.next;
+                    depth = place.depth;
+                }
+                self.cursors.extend(cursor.clone().map(|cursor| (place.after, cursor)));
+            }
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, places: &[Place], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for Place { town, after, .. } in places {
+            let cursor = self.cursors.get(after).ok_or("no such page")?;
+            let page = self.customers.find_by_town(&txn, town).after(cursor).page(PAGE)?;
+            page.items.iter().for_each(|row| answer.row(Some(row)));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, towns: &[String], answer: &mut Answer) -> Outcome {
+        let txn = self.store.read()?;
+        for town in towns {
+            answer.number(self.customers.find_by_town(&txn, town).count()?);
+        }
+        Ok(())
+    }
+
+    fn set_first_name(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+        let mut txn = self.store.write()?;
+        for (id, name) in changes {
+            let found =
+                self.customers.update(&mut txn, *id, |row| row.first_name.clone_from(name))?;
+            answer.found += u64::from(found);
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome {
+        let mut txn = self.store.write()?;
+        for (id, town) in changes {
+            let found = self.customers.update(&mut txn, *id, |row| row.town.clone_from(town))?;
+            answer.found += u64::from(found);
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
+        let mut txn = self.store.write()?;
+        for id in ids {
+            answer.found += u64::from(self.customers.delete(&mut txn, *id)?);
+        }
+        Ok(txn.commit()?)
+    }
+}

@@ -1,0 +1,275 @@
+//! The text.
+
+use std::fmt::Write as _;
+
+use super::{MEASURES, Measured, Unit, short, targets, thousands};
+use crate::{
+    build_cost::Derives,
+    contenders, films,
+    results::{Measure, Results},
+    run::SEED,
+};
+
+/// The report in Markdown; the picture is the file `picture` beside it.
+pub(super) fn report(measured: &Measured, picture: &str) -> String {
+    let mut out = String::new();
+    introduction(&mut out, measured);
+    targets(&mut out, measured);
+    let results = &measured.customers;
+    let _ = write!(
+        out,
+        "\n## Figures\n\nMedians; in brackets, the median of the ratios to `index-table` within a \
+         round: above 1, that contender takes longer or needs more. `N/A`: it has nothing for the \
+         operation. `index-table` is not the best everywhere, and the tables show where.\n"
+    );
+    for rows in results.sizes() {
+        figures(&mut out, results, rows);
+    }
+    growth(&mut out, results, picture);
+    if let Some(results) = &measured.films {
+        films(&mut out, results);
+    }
+    if !measured.build.is_empty() {
+        build(&mut out, measured);
+    }
+    out
+}
+
+/// Targets and figures.
+pub(super) fn tables(measured: &Measured) -> String {
+    let mut out = String::new();
+    targets(&mut out, measured);
+    for rows in measured.customers.sizes() {
+        figures(&mut out, &measured.customers, rows);
+    }
+    if let Some(results) = &measured.films {
+        films(&mut out, results);
+    }
+    if !measured.build.is_empty() {
+        build(&mut out, measured);
+    }
+    out
+}
+
+fn introduction(out: &mut String, measured: &Measured) {
+    let (loads, rounds) = measured.customers.rounds;
+    out.push_str(
+        "<!-- Written by `cargo run --release -p index-table-bench -- --report`; the text is in \
+         index-table-bench/src/report. -->\n\n# Benchmarks\n\n\
+         One workload, one seed, one process; what is compared:\n\n| contender | what it is |\n\
+         |---|---|\n",
+    );
+    for kind in contenders::ALL {
+        let _ = writeln!(out, "| {} | {} |", kind.name, kind.about);
+    }
+    let _ = writeln!(
+        out,
+        "\nVersions: {}, SQLite {}. A cache is 1 GiB where there is one to set.",
+        versions(),
+        rusqlite::version()
+    );
+    let _ = write!(
+        out,
+        "\n## What is measured\n\n\
+         Customers with a number, first and last name, town, phone number and email address. Towns \
+         and names are skewed as they are in life (Zipf): the first of 1,000 towns has one row in \
+         seven, the hundredth one in 750. Three indexes: on the town (normalized), on town and last \
+         name with the phone number carried (partial), on the email address (unique). The seed is \
+         {SEED}.\n\n\
+         | operation | how |\n|---|---|\n\
+         | load | all rows in one transaction, in the order of their numbers |\n\
+         | durable inserts | rows in transactions of their own, each synced to disk |\n\
+         | point get | random rows by number, by email; in one read transaction, as all questions, \
+         and by number in a transaction each |\n\
+         | one key to rows | the rows of towns of middling size, with references followed |\n\
+         | one key, covered | number, last name and phone number of all in these towns, in order |\n\
+         | prefix and range | the rows of these towns with last names from D to L |\n\
+         | page | 20 rows from the middle of the largest towns on, after the row before |\n\
+         | count | the number of rows of a town |\n\
+         | update, delete, inserts | random rows in one transaction with its commit |\n\
+         | reopen | open what has been closed, and get one row |\n\
+         | space | the length of all files after the load. An LMDB file does not shrink. SQLite's \
+         log is moved into its file and fjall's memory to its tables before; fjall's journal has \
+         64 MiB from the beginning, which is most of a small table |\n\
+         | allocations | of Rust code, for an entry of the covered query; not those of C code |\n\n\
+         Times are for one row, entry, page or count. Every round asks all contenders the same, in \
+         turns, and begins with another one each time; the figure is the median of {rounds} rounds, \
+         {loads} for loads. A checksum over every byte of every answer, in order, is compared \
+         between all of them, and after the rounds that of everything in the tables: a difference \
+         ends the run.\n\n\
+         All make a commit durable: LMDB with its two syncs, SQLite with `synchronous = FULL`, redb \
+         and `native_db` with their defaults, fjall with a sync of its journal. What is called *to \
+         disk* is measured on a disk. All else is measured with the files in memory: the same calls \
+         are made, and a sync costs nothing there, so that the figures are work, and not the noise \
+         of the disk, which is greater than all of it.\n\n\
+         Measured on {}.\n\n## Running it again\n\n\
+         ```sh\n\
+         cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
+         cargo run --release -p index-table-bench -- --build --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
+         cargo run --release -p index-table-bench -- --from figures.json --report docs/BENCHMARKS.md  # without measuring\n\
+         cargo bench -p index-table-bench                                          # criterion, for development\n\
+         ```\n\n`--help` lists the other arguments.\n",
+        measured.machine.describe()
+    );
+}
+
+/// Those of the lock file.
+fn versions() -> String {
+    let lock = include_str!("../../../Cargo.lock");
+    let names = ["heed", "native_db", "rusqlite", "redb", "fjall"];
+    let versions = names.map(|name| {
+        let versions = lock.split("[[package]]").filter_map(|package| {
+            let package = package.strip_prefix(&format!("\nname = \"{name}\"\nversion = \""))?;
+            Some(package.split('"').next().unwrap_or_default())
+        });
+        // The last one is the newest; `native_db` brings older ones of redb.
+        format!("{name} {}", versions.last().unwrap_or("of unknown version"))
+    });
+    versions.join(", ")
+}
+
+fn targets(out: &mut String, measured: &Measured) {
+    out.push_str("\n## Targets\n\n| target | required | measured | |\n|---|---|---|---|\n");
+    let mut causes = String::new();
+    for target in targets::all(measured) {
+        let outcome = match (&target.measured, target.met) {
+            (None, _) => "not measured",
+            (_, true) => "met",
+            (_, false) => "**missed**",
+        };
+        let figure = target.measured.as_deref().unwrap_or("");
+        let _ = writeln!(out, "| {} | {} | {figure} | {outcome} |", target.name, target.required);
+        if outcome == "**missed**" {
+            let cause = target.cause().unwrap_or("the cause is not known yet.");
+            let _ = writeln!(causes, "- *{}*: {cause}", target.name);
+        }
+    }
+    if !causes.is_empty() {
+        let _ = write!(out, "\nWhy some are missed:\n\n{causes}");
+    }
+}
+
+fn figures(out: &mut String, results: &Results, rows: usize) {
+    let contenders = results.contenders();
+    let _ = write!(out, "\n### {} rows\n\n| |", thousands(rows));
+    for name in &contenders {
+        let _ = write!(out, " {name} |");
+    }
+    let _ = writeln!(out, "\n|---|{}", "--:|".repeat(contenders.len()));
+    for (measure, title, unit) in MEASURES {
+        let _ = write!(out, "| {title} |");
+        for (at, name) in contenders.iter().enumerate() {
+            // No allocator but Rust's is counted.
+            let foreign = measure == Measure::Allocations && *name == "SQLite";
+            let figure = results.figure(rows, measure, name).filter(|_| !foreign);
+            let Some(median) = figure.and_then(|figure| figure.median) else {
+                out.push_str(" N/A |");
+                continue;
+            };
+            let _ = write!(out, " {}", unit.show(median));
+            match figure.and_then(|figure| figure.ratio) {
+                Some(ratio) if at > 0 && unit != Unit::Count => {
+                    let _ = write!(out, " ({}) |", short(ratio));
+                }
+                _ => out.push_str(" |"),
+            }
+        }
+        out.push('\n');
+    }
+}
+
+fn growth(out: &mut String, results: &Results, picture: &str) {
+    let sizes = results.sizes();
+    let (Some(&first), Some(&last)) = (sizes.first(), sizes.last()) else { return };
+    if first == last {
+        return;
+    }
+    let contenders = results.contenders();
+    let _ = write!(
+        out,
+        "\n## Growth\n\nBy which factor the cost of one grows from {} to {} rows. Of a count, the \
+         answers grow with the table.\n\n| |",
+        thousands(first),
+        thousands(last)
+    );
+    for name in &contenders {
+        let _ = write!(out, " {name} |");
+    }
+    let _ = writeln!(out, "\n|---|{}", "--:|".repeat(contenders.len()));
+    for (measure, title, unit) in MEASURES {
+        if unit == Unit::Count {
+            continue;
+        }
+        let _ = write!(out, "| {title} |");
+        for name in &contenders {
+            let median = |rows| results.figure(rows, measure, name)?.median;
+            match (median(first), median(last)) {
+                (Some(first), Some(last)) => {
+                    let _ = write!(out, " {} |", short(last / first));
+                }
+                _ => out.push_str(" N/A |"),
+            }
+        }
+        out.push('\n');
+    }
+    let _ = writeln!(out, "\n![Cost of each operation against the size of the table]({picture})");
+}
+
+fn films(out: &mut String, results: &films::Results) {
+    let _ = write!(
+        out,
+        "\n## Films\n\n{} films as they are found: an index with an entry for each actor, which \
+         covers the titles, and one by year. Questions are about actors with three films or more. \
+         heed, redb and fjall have index tables written by hand; SQLite has casts in JSON and a \
+         table of actors; `native_db` has no index over the elements of a collection.\n\n| |",
+        thousands(results.films)
+    );
+    for (name, _) in &results.contenders {
+        let _ = write!(out, " {name} |");
+    }
+    let _ = writeln!(out, "\n|---|{}", "--:|".repeat(results.contenders.len()));
+    for (measure, title) in films::MEASURES.iter().enumerate() {
+        let figure = |(_, figures): &(String, Vec<Option<f64>>)| *figures.get(measure)?;
+        let unit = if title.starts_with("space") { Unit::Bytes } else { Unit::Time };
+        let first = results.contenders.first().and_then(figure);
+        let _ = write!(out, "| {title} |");
+        for (at, contender) in results.contenders.iter().enumerate() {
+            match (figure(contender), first) {
+                (Some(one), Some(first)) if at > 0 => {
+                    let _ = write!(out, " {} ({}) |", unit.show(one), short(one / first));
+                }
+                (Some(one), _) => {
+                    let _ = write!(out, " {} |", unit.show(one));
+                }
+                (None, _) => out.push_str(" N/A |"),
+            }
+        }
+        out.push('\n');
+    }
+}
+
+fn build(out: &mut String, measured: &Measured) {
+    out.push_str(
+        "\n## Build time and size\n\nA generated crate with so many structs of eight fields, four \
+         indexes on each: normalized, partial, full and unique. Dependencies are compiled already; \
+         nothing is incremental. The program inserts, updates, deletes and asks each of them in \
+         nine ways; with serde alone, it encodes and decodes each of them.\n\n\
+         | entities | derives | `cargo check` | `cargo build --release` | code |\n\
+         |--:|---|--:|--:|--:|\n",
+    );
+    for cost in &measured.build {
+        let derives = match cost.derives {
+            Derives::None => "none",
+            Derives::Serde => "serde's two",
+            Derives::IndexTable => "serde's two and `IndexTable`",
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {derives} | {:.2} s | {:.2} s | {} KiB |",
+            cost.entities,
+            cost.check,
+            cost.build,
+            cost.text / 1024
+        );
+    }
+}
