@@ -226,6 +226,9 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 }
 
+/// A key and a value as LMDB has them.
+type Physical<'t> = Result<(&'t [u8], &'t [u8]), Boxed>;
+
 /// Steps through physical entries within bounds.
 struct Walk<'t> {
     engine: &'t Engine,
@@ -240,7 +243,7 @@ enum Steps<'t> {
 }
 
 impl<'t> Iterator for Walk<'t> {
-    type Item = Result<(&'t [u8], &'t [u8]), Boxed>;
+    type Item = Physical<'t>;
 
     #[expect(clippy::inline_always, reason = "what it yields would be copied for each entry")]
     #[inline(always)]
@@ -257,7 +260,7 @@ impl<'t> Iterator for Walk<'t> {
 impl<'t> Walk<'t> {
     /// Not inlined: forward is the way of most scans, and the quicker the less is beside it.
     #[inline(never)]
-    fn next_reverse(&mut self) -> Option<Result<(&'t [u8], &'t [u8]), Boxed>> {
+    fn next_reverse(&mut self) -> Option<Physical<'t>> {
         let Steps::Reverse(range) = &mut self.steps else { return None };
         match range.next()? {
             Ok((key, value)) if key >= self.bounds.start() => Some(Ok((key, value))),

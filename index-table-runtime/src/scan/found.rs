@@ -83,6 +83,7 @@ impl<'txn> Found<'txn> {
     }
 
     /// The next entry. The meter counts what it takes to compare values, and not the entry.
+    #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
     #[inline(always)]
     pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
         match &mut self.check {
@@ -168,7 +169,7 @@ impl<'txn> Check<'txn> {
         loop {
             let entry = match entries.next()? {
                 Ok(entry) => entry,
-                Err(error) => return Some(Err(error.into())),
+                Err(error) => return Some(Err(error)),
             };
             match self.has_values(entry, meter) {
                 Ok(true) => return Some(Ok(entry)),

@@ -67,6 +67,7 @@ impl<'txn> Raw<'txn> {
     /// either fails.
     ///
     /// In two steps, so that what is made, which may be large, is not moved once more.
+    #[expect(clippy::inline_always, reason = "what is made would be moved once more")]
     #[inline(always)]
     fn decode_next<I, T>(
         &mut self,
