@@ -8,12 +8,12 @@
 use std::ops::Bound;
 
 use heed::{
-    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, PutFlags, RwTxn, WithoutTls,
-    types::Bytes,
+    CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, PutFlags, RoTxn, RwTxn,
+    WithoutTls, types::Bytes,
 };
 use tempfile::TempDir;
 
-use super::{Result, Side};
+use super::{PAGE, Result, Side};
 use crate::data::Customer;
 
 type Table = Database<'static, Bytes, Bytes>;
@@ -199,6 +199,50 @@ impl ByHand {
     }
 }
 
+type Page = (Vec<Customer>, Option<[u8; 8]>);
+
+impl ByHand {
+    /// The rows of a town behind a primary key, and the last one's if there are more.
+    fn page(
+        &self,
+        txn: &RoTxn<'_, WithoutTls>,
+        town: &[u8],
+        behind: Option<[u8; 8]>,
+        at: &mut Vec<u8>,
+    ) -> Result<Page> {
+        refill(at, town);
+        let mut rows = Vec::with_capacity(PAGE);
+        let mut last = None;
+        let mut blocks;
+        let mut offset = 0;
+        if let Some(behind) = behind {
+            // The block that holds the place is the last one at or below it.
+            at.extend_from_slice(&behind);
+            let (key, block) =
+                self.by_town.get_lower_than_or_equal_to(txn, at)?.ok_or("the town is gone")?;
+            offset = place(block, behind).map_or_else(|at| at, |at| at + 8);
+            refill(at, key);
+        }
+        blocks = self.by_town.range(txn, &(Bound::Included(at.as_slice()), Bound::Unbounded))?;
+        while let Some((key, block)) = blocks.next().transpose()? {
+            if !key.starts_with(town) {
+                break;
+            }
+            let (ids, _) = block.get(offset..).unwrap_or_default().as_chunks::<8>();
+            offset = 0;
+            for id in ids {
+                if rows.len() == PAGE {
+                    return Ok((rows, last));
+                }
+                let fact = self.facts.get(txn, id)?.ok_or("the entry refers to no row")?;
+                rows.push(decode(fact)?);
+                last = Some(*id);
+            }
+        }
+        Ok((rows, None))
+    }
+}
+
 impl Side for ByHand {
     fn new(rows: &[Customer]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
@@ -320,6 +364,48 @@ impl Side for ByHand {
             let Some(id) = self.by_email.get(&txn, &key)? else { continue };
             let fact = self.facts.get(&txn, id)?.ok_or("the entry refers to no row")?;
             sum += decode(fact)?.last_name.len();
+        }
+        Ok(sum)
+    }
+
+    fn get_in_transactions(&self, ids: &[u64]) -> Result<usize> {
+        let mut sum = 0;
+        for id in ids {
+            let txn = self.env.read_txn()?;
+            if let Some(fact) = self.facts.get(&txn, &id.to_be_bytes())? {
+                sum += decode(fact)?.last_name.len();
+            }
+        }
+        Ok(sum)
+    }
+
+    fn pages(&self, towns: &[&str]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let (mut key, mut at) = (Vec::new(), Vec::new());
+        let mut sum = 0;
+        for town in towns {
+            key.clear();
+            escape(town, &mut key);
+            let mut page = self.page(&txn, &key, None, &mut at)?;
+            loop {
+                sum += page.0.iter().map(|row| row.last_name.len()).sum::<usize>();
+                let Some(last) = page.1 else { break };
+                page = self.page(&txn, &key, Some(last), &mut at)?;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn count(&self, towns: &[&str]) -> Result<usize> {
+        let txn = self.env.read_txn()?;
+        let mut key = Vec::new();
+        let mut sum = 0;
+        for town in towns {
+            key.clear();
+            escape(town, &mut key);
+            for block in self.by_town.prefix_iter(&txn, &key)? {
+                sum += block?.1.len() / 8;
+            }
         }
         Ok(sum)
     }

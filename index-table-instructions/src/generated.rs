@@ -3,7 +3,7 @@
 use index_table::{Durability, Store};
 use tempfile::TempDir;
 
-use super::{Result, Side};
+use super::{PAGE, Result, Side};
 use crate::data::{Customer, CustomerRepository};
 
 pub(crate) struct Generated {
@@ -64,6 +64,38 @@ impl Side for Generated {
         for email in emails {
             let row = self.customers.get_by_email(&txn, email)?;
             sum += row.map_or(0, |row| row.last_name.len());
+        }
+        Ok(sum)
+    }
+
+    fn get_in_transactions(&self, ids: &[u64]) -> Result<usize> {
+        let mut sum = 0;
+        for &id in ids {
+            let txn = self.store.read()?;
+            sum += self.customers.get(&txn, id)?.map_or(0, |row| row.last_name.len());
+        }
+        Ok(sum)
+    }
+
+    fn pages(&self, towns: &[&str]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for town in towns {
+            let mut page = self.customers.find_by_town(&txn, town).page(PAGE)?;
+            loop {
+                sum += page.items.iter().map(|row| row.last_name.len()).sum::<usize>();
+                let Some(cursor) = page.next else { break };
+                page = self.customers.find_by_town(&txn, town).after(&cursor).page(PAGE)?;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn count(&self, towns: &[&str]) -> Result<usize> {
+        let txn = self.store.read()?;
+        let mut sum = 0;
+        for town in towns {
+            sum += self.customers.find_by_town(&txn, town).count()? as usize;
         }
         Ok(sum)
     }

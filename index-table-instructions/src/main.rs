@@ -14,6 +14,8 @@ mod generated;
 const ROWS: u64 = 4_000;
 /// Rows that are inserted, changed, read or deleted one by one.
 const SOME: u64 = 500;
+/// Rows in a page.
+const PAGE: usize = 20;
 /// Queries for many rows.
 const QUERIES: usize = 20;
 /// Queries for some 20 covered entries each: one for every last name in every town.
@@ -39,6 +41,12 @@ trait Side: Sized {
     fn find_rows(&self, towns: &[&str]) -> Result<usize>;
     /// Reads the rows of last names from the full index; as [`get`](Side::get).
     fn find_full_rows(&self, last_names: &[&str]) -> Result<usize>;
+    /// As [`get`](Side::get), each row in a transaction of its own.
+    fn get_in_transactions(&self, ids: &[u64]) -> Result<usize>;
+    /// Reads the rows of towns page by page; as [`get`](Side::get).
+    fn pages(&self, towns: &[&str]) -> Result<usize>;
+    /// Counts the rows of towns.
+    fn count(&self, towns: &[&str]) -> Result<usize>;
     /// Reads the covered entries of (last name, town); a sum over what they carry.
     fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize>;
 }
@@ -82,6 +90,9 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
             let emails: Vec<String> = some.iter().map(|row| row.email.clone()).collect();
             return measured(|| side.get_by_email(&emails));
         }
+        "get-in-transactions" => return measured(|| side.get_in_transactions(&ids)),
+        "pages" => return measured(|| side.pages(&towns)),
+        "count" => return measured(|| side.count(&towns)),
         "find-rows" => return measured(|| side.find_rows(&towns)),
         "find-full-rows" => return measured(|| side.find_full_rows(&last_names)),
         "find-entries" => return measured(|| side.find_entries(&names)),

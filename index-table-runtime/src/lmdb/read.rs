@@ -413,7 +413,13 @@ impl<'t> BlockEntries<'t> {
     }
 
     fn next_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<(), DecodeError> {
-        let key = physical.get(..self.index.key_len(physical)?).unwrap_or_default();
+        // What begins with the last block's key is of that key: a key ends by itself.
+        let last = self.block.key();
+        let len = match last.len() {
+            len @ 1.. if physical.starts_with(last) => len,
+            _ => self.index.key_len(physical)?,
+        };
+        let key = physical.get(..len).unwrap_or_default();
         let block = Block::of(key, self.primary_key, physical, packed).ok_or(DecodeError::Long)?;
         if packed.is_empty() || !packed.len().is_multiple_of(self.primary_key) {
             return Err(DecodeError::Short);

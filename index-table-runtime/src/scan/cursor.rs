@@ -44,13 +44,18 @@ impl Cursor {
         Self { question, position }
     }
 
-    /// The position, if this cursor belongs to the query.
+    /// The position, if this cursor belongs to the query, which is this [`question`].
     ///
     /// The text comes from outside and may have been changed. A place outside of the query's
     /// bounds would lead to entries that were not asked for, and one that is no key to places
     /// that no entry has.
-    pub(super) fn position_in(self, schema: &TableSchema, query: &Query) -> Result<Position> {
-        if self.question != question(schema, query) {
+    pub(super) fn position_in(
+        self,
+        schema: &TableSchema,
+        query: &Query,
+        question: u64,
+    ) -> Result<Position> {
+        if self.question != question {
             return Err(Error::InvalidCursor {
                 reason: "it was made by another index, direction or arguments; start without a cursor",
             });
@@ -76,11 +81,14 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
         end.as_deref().unwrap_or_default(),
     ];
     // FNV-1a, with each part's length before it.
-    let lengths = parts.map(|part| (part.len() as u64).to_be_bytes());
-    let bytes = lengths.iter().zip(parts).flat_map(|(len, part)| len.iter().chain(part));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
+        let len = (part.len() as u64).to_be_bytes();
+        part.iter().fold(len.iter().fold(hash, fnv), fnv)
     })
+}
+
+fn fnv(hash: u64, byte: &u8) -> u64 {
+    (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
 impl fmt::Display for Cursor {

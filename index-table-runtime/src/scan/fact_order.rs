@@ -6,6 +6,7 @@ use super::{Scan, iter::Raw};
 use crate::{
     entity::IndexEntry,
     error::{Error, Result},
+    row,
     stats::Stats,
 };
 
@@ -96,7 +97,7 @@ impl<'txn, E: IndexEntry<'txn>> Iterator for FactOrderRows<'txn, E> {
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.raw.has_rows() {
-            return self.raw.next_row().map(|next| next.map(|(_, row)| row));
+            return self.raw.next_bytes(row::decode);
         }
         if self.batch.is_empty() && self.failure.is_none() {
             self.fill();

@@ -121,11 +121,17 @@ impl<'txn> Raw<'txn> {
         })
     }
 
-    /// The next entry with its row.
-    pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<(RawEntry<'txn>, R)>> {
+    /// The next row, and its entry into `last`.
+    pub(super) fn next_row<R: Entity>(
+        &mut self,
+        last: &mut Option<RawEntry<'txn>>,
+    ) -> Option<Result<R>> {
         self.decode_next(
-            |raw, entry| Ok((entry, raw.row_bytes(entry)?)),
-            |(entry, bytes)| Ok((entry, row::decode(bytes)?)),
+            |raw, entry| {
+                *last = Some(entry);
+                raw.row_bytes(entry)
+            },
+            row::decode,
         )
     }
 

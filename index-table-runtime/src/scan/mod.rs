@@ -214,7 +214,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        let (reader, schema, ledger, query) = self.into_question();
+        let (reader, schema, ledger, query) = self.into_question(None);
         if query.limit == Some(0) {
             return reader.map(|_| 0);
         }
@@ -260,16 +260,15 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
     pub fn page(self, size: usize) -> Result<Page<E::Row>> {
         let question = cursor::question(self.schema, &self.query);
-        let mut raw = self.into_raw();
-        let mut items = Vec::new();
+        let (reader, schema, ledger, query) = self.into_question(Some(question));
+        let mut raw = Raw::new(reader, schema, ledger, query);
+        let mut items = Vec::with_capacity(size.min(RESERVED));
         let mut last = None;
         while items.len() < size {
-            let Some(next) = raw.next_row::<E::Row>() else {
+            let Some(row) = raw.next_row::<E::Row>(&mut last) else {
                 return Ok(Page { items, next: None });
             };
-            let (entry, row) = next?;
-            items.push(row);
-            last = Some(entry);
+            items.push(row?);
         }
         let more = raw.next().transpose()?.is_some();
         let next = last.filter(|_| more).map(|entry| Cursor::new(question, entry.position()));
@@ -285,15 +284,17 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     fn into_raw(self) -> Raw<'txn> {
-        let (reader, schema, ledger, query) = self.into_question();
+        let (reader, schema, ledger, query) = self.into_question(None);
         Raw::new(reader, schema, ledger, query)
     }
 
-    /// The query with its cursor resolved, and what runs it.
-    fn into_question(self) -> Question<'txn> {
+    /// The query with its cursor resolved, and what runs it; with the number of the question, if it
+    /// is known.
+    fn into_question(self, question: Option<u64>) -> Question<'txn> {
         let Self { mut reader, schema, ledger, mut query, after, .. } = self;
         if let Some(cursor) = after {
-            match cursor.position_in(schema, &query) {
+            let question = question.unwrap_or_else(|| cursor::question(schema, &query));
+            match cursor.position_in(schema, &query, question) {
                 Ok(position) => query.position = Some(position),
                 Err(error) => reader = reader.and(Err(error)),
             }
@@ -301,6 +302,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         (reader, schema, ledger, query)
     }
 }
+
+/// A page of up to so many rows gets its memory at once.
+const RESERVED: usize = 128;
 
 type Question<'txn> = (Result<Reader<'txn>>, &'static TableSchema, Ledger<'txn>, Query);
 
