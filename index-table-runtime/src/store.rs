@@ -302,7 +302,7 @@ impl Default for Options {
         Self {
             map_size: if cfg!(target_pointer_width = "64") { 64 << 30 } else { 1 << 30 },
             durability: Durability::Full,
-            max_databases: 128,
+            max_databases: 64,
             max_readers: 126,
         }
     }
@@ -325,7 +325,8 @@ impl Options {
         self
     }
 
-    /// The most tables and indexes together. Default: 128. Each costs a transaction a few bytes.
+    /// The most tables and indexes together. Default: 64. Each costs every transaction
+    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes a fifth longer.
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self

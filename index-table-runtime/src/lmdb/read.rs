@@ -84,6 +84,24 @@ impl<'t> Reader<'t> {
         })
     }
 
+    /// Counts the primary keys in whole blocks: the length of one says how many it has.
+    fn count_blocks(self, query: Query, primary_key: usize, limit: u64) -> Result<Count> {
+        let source = query.source;
+        let mut walk = self.walk(query)?;
+        let mut count = Count { found: 0, seeks: 1, steps: 0 };
+        while count.found < limit {
+            let Some(next) = walk.next() else { break };
+            let (physical, packed) = next?;
+            if packed.is_empty() || !packed.len().is_multiple_of(primary_key) {
+                return Err(self.tables.schema.corrupt(source, physical, DecodeError::Short));
+            }
+            count.found = count.found.saturating_add((packed.len() / primary_key) as u64);
+            count.steps += 1;
+        }
+        count.found = count.found.min(limit);
+        Ok(count)
+    }
+
     fn walk(self, query: Query) -> Result<Walk<'t>> {
         let position = query.position.map(|position| match source_layout(self, query.source) {
             // The primary key is in the value.
@@ -209,6 +227,11 @@ impl<'t> Read<'t> for Reader<'t> {
     fn count(self, query: Query) -> Result<Count> {
         let limit = query.limit.unwrap_or(u64::MAX);
         let whole = query.bounds.is_everything() && query.position.is_none();
+        if let Some(Layout::Blocks { primary_key }) = source_layout(self, query.source)
+            && query.position.is_none()
+        {
+            return self.count_blocks(query, primary_key, limit);
+        }
         match self.scan_kind(query)? {
             Kind::Blocks(entries) => entries.count_up_to(limit),
             Kind::Single { source, .. } if whole => {
