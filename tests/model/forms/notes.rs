@@ -13,9 +13,9 @@ use crate::{fail, on_both_engines, pairs, text};
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[table(view)]
 #[index(hash(title))]
-#[index(desc(due), include = [title, done])]
+#[index(desc(due), include = [done, text])]
 #[index(due, number, sparse, filter = is_open, name = "open")]
-#[index(computed(initial: String), done, computed(size: u8), hash(title), include = [title, due], name = "outline")]
+#[index(computed(initial: String), done, computed(size: u8), hash(title), include = [title, text], name = "outline")]
 struct Note {
     #[primary_key]
     author: String,
@@ -24,6 +24,8 @@ struct Note {
     title: String,
     due: Option<i8>,
     done: bool,
+    /// In no key.
+    text: String,
 }
 
 pub(crate) const MODEL: pairs::Model = pairs::Model::with_view::<Note>();
@@ -51,8 +53,9 @@ impl Row for Note {
 }
 
 fn note() -> impl Strategy<Value = Note> {
-    (text(), 0..3_u8, text(), prop::option::of(-1..2_i8), any::<bool>())
-        .prop_map(|(author, number, title, due, done)| Note { author, number, title, due, done })
+    (text(), 0..3_u8, text(), prop::option::of(-1..2_i8), any::<bool>(), text()).prop_map(
+        |(author, number, title, due, done, text)| Note { author, number, title, due, done, text },
+    )
 }
 
 fn compare(
@@ -103,30 +106,39 @@ fn entries(
     for entry in notes.by_due(txn).entries() {
         let entry = entry.map_err(fail)?;
         let note = note(entry.author, entry.number);
-        let carried = (entry.due, entry.title, entry.done);
-        prop_assert_eq!(carried, (note.due, note.title.as_str(), note.done));
+        let carried = (entry.due, entry.done, entry.text);
+        prop_assert_eq!(carried, (note.due, note.done, note.text.as_str()));
     }
     for entry in notes.by_outline(txn).entries() {
         let entry = entry.map_err(fail)?;
         let note = note(entry.author, entry.number);
         prop_assert_eq!((entry.initial.to_owned(), entry.size), (note.initial(), note.size()));
-        prop_assert_eq!((entry.title, entry.due), (note.title.as_str(), note.due));
+        prop_assert_eq!((entry.title, entry.text), (note.title.as_str(), note.text.as_str()));
     }
     Ok(())
 }
 
-fn run(store: &Store, batches: &[Vec<(Note, bool)>]) -> Result<(), TestCaseError> {
+fn run(store: &Store, batches: &[Vec<(Note, u8)>]) -> Result<(), TestCaseError> {
     let notes = NoteRepository::open(store).map_err(fail)?;
     let mut model = Model::<Note>::new();
     for batch in batches {
         let mut txn = store.write().map_err(fail)?;
-        for (note, keep) in batch {
-            if *keep {
-                notes.put(&mut txn, note).map_err(fail)?;
-                model.insert(note.id(), note.clone());
-            } else {
-                let deleted = notes.delete(&mut txn, &note.author, note.number).map_err(fail)?;
-                prop_assert_eq!(deleted, model.remove(&note.id()).is_some());
+        for (note, action) in batch {
+            let id = note.id();
+            match action {
+                0 => {
+                    let deleted = notes.delete(&mut txn, &id.0, id.1).map_err(fail)?;
+                    prop_assert_eq!(deleted, model.remove(&id).is_some());
+                }
+                1..=4 => {
+                    let change = |old: &mut Note| old.text.clone_from(&note.text);
+                    let found = notes.update(&mut txn, &id.0, id.1, change).map_err(fail)?;
+                    prop_assert_eq!(found, model.get_mut(&id).map(change).is_some());
+                }
+                _ => {
+                    notes.put(&mut txn, note).map_err(fail)?;
+                    model.insert(id, note.clone());
+                }
             }
         }
         txn.commit().map_err(fail)?;
@@ -141,7 +153,7 @@ proptest! {
     #[test]
     fn notes_answer_as_the_model(
         batches in prop::collection::vec(
-            prop::collection::vec((note(), prop::bool::weighted(0.85)), 1..25),
+            prop::collection::vec((note(), 0..10_u8), 1..25),
             1..4,
         ),
     ) {
