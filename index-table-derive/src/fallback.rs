@@ -26,7 +26,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let (visibility, row) = (&input.vis, &input.ident);
     let Inert { krate, repository, view } = inert;
     let private = expand::private(krate);
-    let allow = expand::allow();
+    let (allow, allow_on_struct) = (expand::allow(), expand::allow_on_struct());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
     // The parameters go to the methods that take or return a row, so that the repository itself can
     // be named without them.
@@ -68,7 +68,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let view_type = view.iter().map(|view| {
         quote! {
             #[doc(hidden)]
-            #allow
+            #allow_on_struct
             #[derive(::core::fmt::Debug, ::core::clone::Clone)]
             #visibility struct #view<'txn>(::core::marker::PhantomData<&'txn ()>);
         }
@@ -87,7 +87,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     });
     quote! {
         #[doc(hidden)]
-        #allow
+        #allow_on_struct
         #[derive(::core::fmt::Debug, ::core::clone::Clone)]
         #visibility struct #repository;
 
@@ -140,6 +140,8 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
         Data::Enum(data) if data.variants.iter().all(|variant| variant.fields.is_empty()) => {
             (quote!(Self), quote!(EnumValue))
         }
+        // A parameter may live shorter than `'any`.
+        _ if !input.generics.params.is_empty() => (quote!(()), quote!(KeyValue)),
         _ => (quote!(&'any Self), quote!(KeyValue)),
     };
     quote! {
