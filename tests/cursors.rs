@@ -183,7 +183,8 @@ fn an_index_that_was_declared_anew_refuses_older_cursors()
 -> std::result::Result<(), Box<dyn std::error::Error>> {
     let store = Store::in_memory();
     let coded = CodedRepository::open(&store)?;
-    store.transaction(|txn| (1..=5).try_for_each(|id| coded.insert(txn, &Coded { id, code: id })))?;
+    store
+        .transaction(|txn| (1..=5).try_for_each(|id| coded.insert(txn, &Coded { id, code: id })))?;
     let cursor = coded.by_code(&store.read()?).page(2)?.next.ok_or("there is more")?;
 
     let store = Store::in_memory();
