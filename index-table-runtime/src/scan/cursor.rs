@@ -85,19 +85,17 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
     let hash = parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| add(hash, part));
     // An index may be declared anew under its old name.
     let fields = index.map_or(&[][..], |index| index.key);
-    fields
-        .iter()
-        .fold(hash, |hash, field| fnv(add(hash, field.name.as_bytes()), &(field.form as u8)))
+    fields.iter().fold(hash, |hash, field| fnv(add(hash, field.name.as_bytes()), field.form as u8))
 }
 
 /// FNV-1a of a part, with its length before it.
 fn add(hash: u64, part: &[u8]) -> u64 {
     let len = (part.len() as u64).to_be_bytes();
-    part.iter().fold(len.iter().fold(hash, fnv), fnv)
+    part.iter().copied().fold(len.into_iter().fold(hash, fnv), fnv)
 }
 
-fn fnv(hash: u64, byte: &u8) -> u64 {
-    (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+fn fnv(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
 impl fmt::Display for Cursor {
