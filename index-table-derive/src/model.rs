@@ -270,6 +270,13 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    pub(crate) fn ty(&self) -> &DataType {
+        match self {
+            Self::Key(part) => part.key_type(),
+            Self::PrimaryKey(field) | Self::Included(field) | Self::Row(field) => &field.ty,
+        }
+    }
+
     fn borrows(&self) -> bool {
         match self {
             // Inverted bytes can't be borrowed.

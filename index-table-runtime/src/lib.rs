@@ -25,6 +25,7 @@ mod row;
 mod scan;
 mod schema;
 mod sequence;
+mod serialize;
 mod stats;
 mod store;
 mod table;

@@ -17,6 +17,7 @@ pub use crate::{
     schema::{
         Condition, FieldSchema, IndexSchema, KeyField, KeyForm, Source, Strategy, TableSchema,
     },
+    serialize::StructFields,
     store::Store,
     table::Table,
     txn::{ReadTxn, WriteTxn},

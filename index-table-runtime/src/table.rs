@@ -14,7 +14,7 @@ use crate::{
     maintain::{self, Change, Image, Sink},
     row,
     scan::{self, Bounds, Distinct, Position, Query, Scan},
-    schema::{Comparison, Source, TableRecord},
+    schema::{Comparison, Source, TableRecord, TableSchema},
     sequence,
     stats::Ledger,
     store::{OpenTable, Store},
@@ -37,6 +37,10 @@ pub struct Table<R> {
 }
 
 impl<R: Entity> Table<R> {
+    /// What is compiled once asks these of the row.
+    const ROWS: &'static RowType =
+        &RowType { schema: R::TABLE, load: load::<R>, hashed: hashed::<R> };
+
     /// Creates the table if it is not there, compares it with its declaration, and builds the
     /// indexes that are new or declared in another way, all in one write transaction.
     ///
@@ -44,16 +48,7 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then.
     pub fn open(store: &Store) -> Result<Self> {
-        let open = store.inner.open_once(R::TABLE, |engine| {
-            span!(DEBUG, "open", table = R::TABLE.name);
-            let mut record = Vec::new();
-            let tables = engine.open_table(R::TABLE, |writer| {
-                record = prepare::<R>(writer)?;
-                Ok(())
-            })?;
-            Ok((tables, record))
-        })?;
-        Ok(Self { open, row: PhantomData })
+        Ok(Self { open: open(store, Self::ROWS)?, row: PhantomData })
     }
 
     /// The row with this primary key.
@@ -94,7 +89,7 @@ impl<R: Entity> Table<R> {
         let bytes = txn.reader(&self.open)?.fact(primary_key.as_bytes())?;
         self.ledger(txn).get(bytes.map_or(0, <[u8]>::len));
         let Some(bytes) = bytes else { return Ok(None) };
-        decode(bytes).map(Some).map_err(|error| corrupt::<R>(error, primary_key.as_bytes()))
+        decode(bytes).map(Some).map_err(|error| Self::ROWS.corrupt(error, primary_key.as_bytes()))
     }
 
     /// The row with this key in the unique index of `E`.
@@ -191,7 +186,7 @@ impl<R: Entity> Table<R> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, tally) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
-        insert::<R>(&mut writer, new, tally)
+        insert(Self::ROWS, &mut writer, new, tally)
     }
 
     /// Writes a new row, which `row` makes for the next number of the table's [`sequence`].
@@ -224,7 +219,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        insert::<R>(&mut writer, new, tally)?;
+        insert(Self::ROWS, &mut writer, new, tally)?;
         sequence::keep(&mut writer, number)?;
         Ok(key)
     }
@@ -240,18 +235,7 @@ impl<R: Entity> Table<R> {
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, tally) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
-        let stored = match writer.reader().fact(new.primary_key())? {
-            Some(bytes) if bytes == new.row() => return Ok(()),
-            Some(bytes) => {
-                let stored: R = decode(bytes, new.primary_key())?;
-                load_stored(old, &stored, bytes, new.primary_key())?;
-                Some(&*old)
-            }
-            None => None,
-        };
-        replace::<R>(&mut writer, stored, new, tally)?;
-        tally.row(RowWrite::Put);
-        Ok(())
+        put(Self::ROWS, &mut writer, old, new, tally)
     }
 
     /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
@@ -271,15 +255,7 @@ impl<R: Entity> Table<R> {
         let Some(mut row) = load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
         change(&mut row);
         self.load_new(&row, new, tried)?;
-        if old.row() == new.row() {
-            return Ok(true);
-        }
-        let moved = old.primary_key() != new.primary_key();
-        if moved && writer.reader().fact(new.primary_key())?.is_some() {
-            return Err(duplicate::<R>(new));
-        }
-        replace::<R>(&mut writer, Some(old), new, tally)?;
-        tally.row(RowWrite::Update);
+        update(Self::ROWS, &mut writer, old, new, tally)?;
         Ok(true)
     }
 
@@ -291,13 +267,9 @@ impl<R: Entity> Table<R> {
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         span!(TRACE, "delete", table = R::TABLE.name);
         let (mut writer, Scratch { old, .. }, tally) = self.writer(txn)?;
-        if load_by_key::<R>(&writer, key, old)?.is_none() {
-            return Ok(false);
-        }
-        writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
-        maintain::entry_changes(R::TABLE, Some(old), None, &mut tally.counting(&mut writer))?;
-        tally.row(RowWrite::Delete);
-        Ok(true)
+        let mut primary_key = KeyBuf::new();
+        R::Key::encode(key, &mut primary_key);
+        delete(Self::ROWS, &mut writer, primary_key.as_bytes(), old, tally)
     }
 
     /// Takes the image of a row that is to be written, and tries whether it can be read back.
@@ -314,19 +286,7 @@ impl<R: Entity> Table<R> {
             }
             self.open.tried.fetch_add(1, Ordering::Relaxed);
         }
-        let unreadable = |reason: String| Error::Codec { table: R::TABLE.name, reason };
-        let read: R = row::decode(new.row()).map_err(|error| {
-            unreadable(format!(
-                "it could not be read back from the bytes that serde makes: {error}"
-            ))
-        })?;
-        tried.load_stored(&read, new.row())?;
-        if tried.same_keys(new) {
-            return Ok(());
-        }
-        Err(unreadable(
-            "it has other keys when it is read back from the bytes that serde makes".into(),
-        ))
+        try_back(Self::ROWS, new, tried)
     }
 
     fn writer<'t, 's>(
@@ -353,23 +313,155 @@ impl<R> fmt::Debug for Table<R> {
     }
 }
 
+/// A type of row, for what is compiled once and not for each: the schema, and functions in the
+/// place of the trait's.
+pub(crate) struct RowType {
+    pub(crate) schema: &'static TableSchema,
+    /// Takes the image of the row with these bytes. The outer error: they are no such row.
+    load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
+    /// Appends the encodings of the fields that an index has as hashes, of the row with these bytes.
+    pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+}
+
+fn load<R: Entity>(image: &mut Image, bytes: &[u8]) -> Result<Result<()>, DecodeError> {
+    row::decode(bytes).map(|row: R| image.load_stored(&row, bytes))
+}
+
+fn hashed<R: Entity>(bytes: &[u8], index: usize, values: &mut KeyBuf) -> Result<(), DecodeError> {
+    row::decode(bytes).map(|row: R| row.hashed(index, values))
+}
+
+impl RowType {
+    /// Takes the image of a row that is stored under `primary_key`, which has to be its own.
+    fn load_stored(&self, image: &mut Image, bytes: &[u8], primary_key: &[u8]) -> Result<()> {
+        (self.load)(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
+        self.check_primary_key(image, primary_key)
+    }
+
+    fn check_primary_key(&self, image: &Image, primary_key: &[u8]) -> Result<()> {
+        if image.primary_key() == primary_key {
+            return Ok(());
+        }
+        let error = DecodeError::Value("the row has another primary key inside");
+        Err(self.corrupt(error, primary_key))
+    }
+
+    /// What a row that can't be decoded is reported as.
+    #[cold]
+    pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
+        error.at(self.schema.name, None, self.schema.show_primary_key(primary_key))
+    }
+
+    #[cold]
+    fn duplicate(&self, new: &Image) -> Error {
+        let key = self.schema.show_primary_key(new.primary_key());
+        Error::DuplicateKey { table: self.schema.name, key }
+    }
+}
+
+fn open(store: &Store, rows: &RowType) -> Result<Arc<OpenTable>> {
+    store.inner.open_once(rows.schema, |engine| {
+        span!(DEBUG, "open", table = rows.schema.name);
+        let mut record = Vec::new();
+        let tables = engine.open_table(rows.schema, |writer| {
+            record = prepare(rows, writer)?;
+            Ok(())
+        })?;
+        Ok((tables, record))
+    })
+}
+
+/// Whether a row comes back from its bytes with the same keys.
+fn try_back(rows: &RowType, new: &Image, tried: &mut Image) -> Result<()> {
+    let unreadable = |reason: String| Error::Codec { table: rows.schema.name, reason };
+    (rows.load)(tried, new.row()).map_err(|error| {
+        unreadable(format!("it could not be read back from the bytes that serde makes: {error}"))
+    })??;
+    if tried.same_keys(new) {
+        return Ok(());
+    }
+    Err(unreadable("it has other keys when it is read back from the bytes that serde makes".into()))
+}
+
+/// Writes `new` over the row with its primary key, if there is one.
+fn put(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    old: &mut Image,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    let stored = match writer.reader().fact(new.primary_key())? {
+        Some(bytes) if bytes == new.row() => return Ok(()),
+        Some(bytes) => {
+            rows.load_stored(old, bytes, new.primary_key())?;
+            Some(&*old)
+        }
+        None => None,
+    };
+    replace(rows, writer, stored, new, tally)?;
+    tally.row(RowWrite::Put);
+    Ok(())
+}
+
+/// Writes `new` in the place of the row that it was made of.
+fn update(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    old: &Image,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    if old.row() == new.row() {
+        return Ok(());
+    }
+    let moved = old.primary_key() != new.primary_key();
+    if moved && writer.reader().fact(new.primary_key())?.is_some() {
+        return Err(rows.duplicate(new));
+    }
+    replace(rows, writer, Some(old), new, tally)?;
+    tally.row(RowWrite::Update);
+    Ok(())
+}
+
+fn delete(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    primary_key: &[u8],
+    old: &mut Image,
+    tally: &mut Tally,
+) -> Result<bool> {
+    let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
+    rows.load_stored(old, bytes, primary_key)?;
+    writer.change(Change::DeleteFact { primary_key })?;
+    maintain::entry_changes(rows.schema, Some(old), None, &mut tally.counting(writer))?;
+    tally.row(RowWrite::Delete);
+    Ok(true)
+}
+
 /// Writes `new`, after all that can be refused has been checked.
-fn insert<R: Entity>(writer: &mut Writer<'_, '_>, new: &Image, tally: &mut Tally) -> Result<()> {
-    if let Err(error) = unique::check::<R>(writer, None, new) {
+fn insert(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    if let Err(error) = unique::check(rows, writer, None, new) {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
-        return Err(if taken { duplicate::<R>(new) } else { error });
+        return Err(if taken { rows.duplicate(new) } else { error });
     }
     if !writer.insert_fact(new.primary_key(), new.row())? {
-        return Err(duplicate::<R>(new));
+        return Err(rows.duplicate(new));
     }
-    maintain::entry_changes(R::TABLE, None, Some(new), &mut tally.counting(writer))?;
+    maintain::entry_changes(rows.schema, None, Some(new), &mut tally.counting(writer))?;
     tally.row(RowWrite::Insert);
     Ok(())
 }
 
 /// Writes `new` in the place of `old`, after all that can be refused has been checked.
-fn replace<R: Entity>(
+fn replace(
+    rows: &RowType,
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: &Image,
@@ -379,16 +471,16 @@ fn replace<R: Entity>(
         && old.same_key_bytes(new)
     {
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-        return maintain::data_changes(R::TABLE, old, new, &mut tally.counting(writer));
+        return maintain::data_changes(rows.schema, old, new, &mut tally.counting(writer));
     }
-    unique::check::<R>(writer, old, new)?;
+    unique::check(rows, writer, old, new)?;
     if let Some(old) = old
         && old.primary_key() != new.primary_key()
     {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-    maintain::entry_changes(R::TABLE, old, Some(new), &mut tally.counting(writer))
+    maintain::entry_changes(rows.schema, old, Some(new), &mut tally.counting(writer))
 }
 
 /// Reads the row with this primary key, and takes its image.
@@ -400,48 +492,19 @@ fn load_by_key<R: Entity>(
     let mut primary_key = KeyBuf::new();
     R::Key::encode(key, &mut primary_key);
     let Some(bytes) = writer.reader().fact(primary_key.as_bytes())? else { return Ok(None) };
-    let row = decode(bytes, primary_key.as_bytes())?;
-    load_stored(image, &row, bytes, primary_key.as_bytes())?;
+    let (rows, primary_key) = (Table::<R>::ROWS, primary_key.as_bytes());
+    let row: R = row::decode(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
+    image.load_stored(&row, bytes)?;
+    rows.check_primary_key(image, primary_key)?;
     Ok(Some(row))
-}
-
-/// Takes the image of a row that is stored under `primary_key`, which has to be its own.
-fn load_stored<R: Entity>(
-    image: &mut Image,
-    row: &R,
-    bytes: &[u8],
-    primary_key: &[u8],
-) -> Result<()> {
-    image.load_stored(row, bytes)?;
-    if image.primary_key() == primary_key {
-        return Ok(());
-    }
-    let key = R::TABLE.show_primary_key(primary_key);
-    Err(DecodeError::Value("the row has another primary key inside").at(R::TABLE.name, None, key))
-}
-
-pub(crate) fn decode<R: Entity>(bytes: &[u8], primary_key: &[u8]) -> Result<R> {
-    row::decode(bytes).map_err(|error| corrupt::<R>(error, primary_key))
-}
-
-/// What a row that can't be decoded is reported as.
-#[cold]
-fn corrupt<R: Entity>(error: DecodeError, primary_key: &[u8]) -> Error {
-    error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
-}
-
-#[cold]
-fn duplicate<R: Entity>(new: &Image) -> Error {
-    let key = R::TABLE.show_primary_key(new.primary_key());
-    Error::DuplicateKey { table: R::TABLE.name, key }
 }
 
 /// Compares the table in the file with its declaration, and builds what has to be built.
 ///
 /// Returns the table's record.
-fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
-    let table = R::TABLE.name;
-    let declared = TableRecord::of(R::TABLE, |index| writer.layout(index));
+fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
+    let table = rows.schema.name;
+    let declared = TableRecord::of(rows.schema, |index| writer.layout(index));
     let record = declared.encode(table)?;
     let build = if let Some(stored) = writer.record()? {
         match TableRecord::decode(table, &stored)?.compare(&declared, table)? {
@@ -449,36 +512,36 @@ fn prepare<R: Entity>(writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
             Comparison::Build(indexes) => indexes,
         }
     } else {
-        refuse_foreign_rows::<R>(writer)?;
-        (0..R::TABLE.indexes.len()).collect()
+        refuse_foreign_rows(rows.schema, writer)?;
+        (0..rows.schema.indexes.len()).collect()
     };
     for &index in &build {
         writer.clear(index)?;
     }
-    build_indexes::<R>(writer, &build)?;
+    build_indexes(rows, writer, &build)?;
     writer.put_record(&record)?;
     Ok(record)
 }
 
 /// A table that the catalog doesn't have should be empty.
-fn refuse_foreign_rows<R: Entity>(writer: &Writer<'_, '_>) -> Result<()> {
+fn refuse_foreign_rows(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<()> {
     let rows = Query::new(Source::Facts, Bounds::new());
     if writer.reader().count(rows)?.found == 0 {
         return Ok(());
     }
     Err(Error::SchemaMismatch {
-        table: R::TABLE.name,
+        table: schema.name,
         difference: "its database has entries that index-table did not write".to_owned(),
         way_out: "declare another `#[table(name = …)]`",
     })
 }
 
 /// Adds every row's entries to these indexes, which are empty.
-fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
+fn build_indexes(rows: &RowType, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
     if indexes.is_empty() {
         return Ok(());
     }
-    span!(DEBUG, "build", table = R::TABLE.name, indexes = indexes.len());
+    span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
     let mut position = None;
     loop {
         // A batch at a time: what is borrowed from a page doesn't outlive a write.
@@ -491,12 +554,11 @@ fn build_indexes<R: Entity>(writer: &mut Writer<'_, '_>, indexes: &[usize]) -> R
         }
         let mut image = Image::default();
         for (primary_key, bytes) in &batch {
-            let row: R = decode(bytes, primary_key)?;
-            load_stored(&mut image, &row, bytes, primary_key)?;
-            image.check_lengths(R::TABLE)?;
-            unique::check::<R>(writer, None, &image)?;
+            rows.load_stored(&mut image, bytes, primary_key)?;
+            image.check_lengths(rows.schema)?;
+            unique::check(rows, writer, None, &image)?;
             for &index in indexes {
-                if let Some(declared) = R::TABLE.indexes.get(index) {
+                if let Some(declared) = rows.schema.indexes.get(index) {
                     maintain::add_entries(declared, index, &image, writer)?;
                 }
             }

@@ -2,35 +2,35 @@
 
 use crate::{
     engine::{Read, Writer},
-    entity::Entity,
     error::{Error, Result},
     key::KeyBuf,
     maintain::{self, Image},
     scan::{Bounds, DANGLING, Query},
     schema::{IndexSchema, Source},
-    table::decode,
+    table::RowType,
 };
 
 /// Whether the keys that `new` adds to unique indexes are free.
-pub(crate) fn check<R: Entity>(
+pub(crate) fn check(
+    rows: &RowType,
     writer: &Writer<'_, '_>,
     old: Option<&Image>,
     new: &Image,
 ) -> Result<()> {
-    maintain::unique_keys(R::TABLE, old, new, |index, key| {
+    maintain::unique_keys(rows.schema, old, new, |index, key| {
         let source = Source::Index(index);
-        let holder = if R::TABLE.index(source).is_some_and(IndexSchema::is_hashed) {
-            holder_of_values::<R>(writer, index, key, new)?
+        let holder = if rows.schema.index(source).is_some_and(IndexSchema::is_hashed) {
+            holder_of_values(rows, writer, index, key, new)?
         } else {
             writer.reader().unique(index, key)?.map(|entry| entry.primary_key)
         };
         match holder {
             // A row doesn't stand in its own way.
             Some(holder) if holder != new.primary_key() => Err(Error::UniqueViolation {
-                table: R::TABLE.name,
-                index: R::TABLE.index_name(source).unwrap_or_default(),
-                key: R::TABLE.show_hashed_key(source, key, new.hashed(index)),
-                holder: R::TABLE.show_primary_key(holder),
+                table: rows.schema.name,
+                index: rows.schema.index_name(source).unwrap_or_default(),
+                key: rows.schema.show_hashed_key(source, key, new.hashed(index)),
+                holder: rows.schema.show_primary_key(holder),
             }),
             _ => Ok(()),
         }
@@ -39,7 +39,8 @@ pub(crate) fn check<R: Entity>(
 
 /// The primary key of another row than `new` with this key and the same values of the fields that
 /// are hashed in it.
-fn holder_of_values<'t, R: Entity>(
+fn holder_of_values<'t>(
+    rows: &RowType,
     writer: &'t Writer<'_, '_>,
     index: usize,
     key: &[u8],
@@ -53,11 +54,12 @@ fn holder_of_values<'t, R: Entity>(
             continue;
         }
         let fact = reader.fact(primary_key)?.ok_or_else(|| {
-            let (table, name) = (R::TABLE.name, R::TABLE.index_name(source));
-            DANGLING.at(table, name, R::TABLE.show_key(source, key))
+            let (table, name) = (rows.schema.name, rows.schema.index_name(source));
+            DANGLING.at(table, name, rows.schema.show_key(source, key))
         })?;
         values.clear();
-        decode::<R>(fact, primary_key)?.hashed(index, &mut values);
+        let read = (rows.hashed)(fact, index, &mut values);
+        read.map_err(|error| rows.corrupt(error, primary_key))?;
         if values.as_bytes() == new.hashed(index) {
             return Ok(Some(primary_key));
         }
