@@ -201,13 +201,14 @@ pub enum Error {
     #[error("this thread holds a write transaction of the store already; commit or drop it first")]
     WriteInProgress,
 
-    /// The path is open in this process already; LMDB forbids a second time.
-    #[error(
-        "`{path}` is open in this process already; clone the `Store` instead of opening it again"
-    )]
+    /// The directory is open in this process already, and can't be shared: it was opened with other
+    /// options, or without this crate.
+    #[error("`{path}` is open in this process already, {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
         path: PathBuf,
+        /// What stands in the way, and what to do.
+        reason: String,
     },
 
     /// The file is not LMDB's, or is damaged. What was found before any table was read.

@@ -37,6 +37,10 @@ impl Engine {
         lmdb::Engine::open(options, path).map(Self::Lmdb)
     }
 
+    pub(crate) fn wait_until_closed(path: &Path) {
+        lmdb::Engine::wait_until_closed(path);
+    }
+
     #[cfg(feature = "memory")]
     pub(crate) fn in_memory() -> Self {
         Self::Memory(memory::Engine::default())

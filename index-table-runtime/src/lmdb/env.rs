@@ -1,4 +1,7 @@
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use heed::{
     AnyTls, CommitOrAbort, CommitToken, Env, EnvFlags, EnvOpenOptions, MdbError, OnCommit, RoTxn,
@@ -18,7 +21,10 @@ use crate::{
 const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
 
-/// An open environment.
+/// Longer than it takes to unmap a directory.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// An open environment. Its path is canonical.
 pub(crate) struct Engine {
     env: Env<WithoutTls>,
     path: PathBuf,
@@ -28,9 +34,7 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        std::fs::create_dir_all(path).map_err(io)?;
-        let path = path.canonicalize().map_err(io)?;
+        let path = path.to_owned();
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         // Two more databases, for the catalog and the sequences.
         open.map_size(page_multiple(options.map_size))
@@ -42,7 +46,10 @@ impl Engine {
         // passes it on in its documentation.
         let env = unsafe { open.flags(flags(options.durability)).open(&path) };
         let env = env.map_err(|error| match error {
-            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen { path: path.clone() },
+            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen {
+                path: path.clone(),
+                reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
+            },
             heed::Error::Io(source) => Error::Io { path: path.clone(), source },
             heed::Error::Mdb(error) => damaged(&path, error.to_string()),
             error => Error::Engine(format!("{}: {error}", path.display())),
@@ -53,6 +60,13 @@ impl Engine {
         // Those of processes that have died would keep pages from being used again.
         engine.env.clear_stale_readers().map_err(|error| engine.error(error))?;
         Ok(engine)
+    }
+
+    /// Waits for the thread that drops the last handle to the directory.
+    pub(crate) fn wait_until_closed(path: &Path) {
+        if let Some(closing) = heed::env_closing_event(path) {
+            closing.wait_timeout(CLOSING);
+        }
     }
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {

@@ -1,3 +1,6 @@
+mod options;
+mod shared;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -17,12 +20,14 @@ use crate::{
     usage::TableCounters,
 };
 
+pub use options::{Durability, Options};
+
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
 /// Cloning is cheap and gives the same store, which is closed when the last clone is dropped;
-/// repositories don't keep it open. One process opens a directory once. Several processes
-/// may have it open at the same time; those that write must declare their tables alike, because
-/// each maintains the indexes that it knows.
+/// repositories don't keep it open. Opening a directory that this process has open is cloning too.
+/// Several processes may have it open at the same time; those that write must declare their tables
+/// alike, because each maintains the indexes that it knows.
 ///
 /// # Examples
 ///
@@ -93,6 +98,10 @@ impl Store {
     /// Opens the store in the directory `path`, which is created if it is not there, with the
     /// default [`Options`].
     ///
+    /// LMDB must not open a directory twice in a process, so a second time gives another handle to
+    /// the store that is open, whichever way the path is written (through symbolic links too). Other
+    /// options than those that it was opened with are an error.
+    ///
     /// # What it assumes about the files
     ///
     /// LMDB maps `data.mdb` into memory and trusts it. While it is open, nothing but LMDB may
@@ -103,7 +112,7 @@ impl Store {
     /// another one from doing that, so a function that is `unsafe` for this reason could never be
     /// called soundly: like other stores that are mapped, this one is a safe function for a
     /// directory that is the program's own. What this crate can see to, it does: a directory is
-    /// opened once in a process, and transactions can't be used with other stores or, to write,
+    /// mapped once in a process, and transactions can't be used with other stores or, to write,
     /// on other threads.
     ///
     /// # Errors
@@ -123,14 +132,7 @@ impl Store {
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::new(Engine::in_memory())
-    }
-
-    fn new(engine: Engine) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (writer, tables, opened) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self { inner: Arc::new(Inner { engine, id, writer, tables, opened }) }
+        Self { inner: Arc::new(Inner::new(Engine::in_memory())) }
     }
 
     /// Begins a read transaction: a snapshot of the store as the last commit left it, which
@@ -195,6 +197,13 @@ impl fmt::Debug for Store {
 }
 
 impl Inner {
+    fn new(engine: Engine) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (writer, tables, opened) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Self { engine, id, writer, tables, opened }
+    }
+
     /// Opens a table, or gives it again while a repository of it is in use. One with another
     /// declaration is refused then: each would write rows without the other's indexes.
     pub(crate) fn open_once(
@@ -267,84 +276,5 @@ impl<'s> WriterGuard<'s> {
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         *self.0.writer() = None;
-    }
-}
-
-/// What survives a crash of the machine. A crash of the process loses nothing that was committed
-/// in any of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Durability {
-    /// A commit returns when it is on disk: two syncs. The default.
-    #[default]
-    Full,
-    /// One sync a commit: the machine's crash may lose the last commit, no more, and the store
-    /// stays consistent (LMDB's `MDB_NOMETASYNC`).
-    Relaxed,
-    /// No sync: the machine's crash may lose the last commits, or damage the store where the
-    /// file system does not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be
-    /// made again.
-    None,
-}
-
-/// How to open a store; from [`Store::options`].
-#[derive(Debug, Clone)]
-#[must_use = "options do nothing until `open`"]
-pub struct Options {
-    pub(crate) map_size: usize,
-    pub(crate) durability: Durability,
-    pub(crate) max_databases: u32,
-    pub(crate) max_readers: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            map_size: if cfg!(target_pointer_width = "64") { 64 << 30 } else { 1 << 30 },
-            durability: Durability::Full,
-            max_databases: 64,
-            max_readers: 126,
-        }
-    }
-}
-
-impl Options {
-    /// The most that the store can hold, in bytes; rounded up to whole pages. Default: 64 GiB, on
-    /// 32-bit machines 1 GiB.
-    ///
-    /// It is address space, neither memory nor disk: the file grows as it is filled. A full map
-    /// gives [`Error::MapFull`].
-    pub fn map_size(mut self, bytes: usize) -> Self {
-        self.map_size = bytes;
-        self
-    }
-
-    /// What survives a crash of the machine. Default: [`Durability::Full`].
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// The most tables and indexes together. Default: 64. Each costs every transaction
-    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes a fifth longer.
-    pub fn max_databases(mut self, databases: u32) -> Self {
-        self.max_databases = databases;
-        self
-    }
-
-    /// The most read transactions at the same time, of all processes. Default: 126. The process
-    /// that opens the store first decides.
-    pub fn max_readers(mut self, readers: u32) -> Self {
-        self.max_readers = readers;
-        self
-    }
-
-    /// Opens the store in the directory `path`, which is created if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
-        Engine::open(self, path.as_ref()).map(Store::new)
     }
 }
