@@ -321,6 +321,7 @@ fn a_directory_that_is_open_is_shared() -> TestResult {
 
     for (options, option) in [
         (Store::options().map_size(1 << 26), "map_size"),
+        (Store::options().max_map_size(1 << 26), "max_map_size"),
         (Store::options().durability(index_table::Durability::None), "durability"),
         (Store::options().max_databases(5), "max_databases"),
         (Store::options().max_readers(5), "max_readers"),
@@ -395,31 +396,6 @@ fn handles_go_where_services_need_them() {
     sent::<index_table::Cursor>();
 }
 
-#[test]
-fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    let open = |size| Store::options().map_size(size).open(dir.path());
-    {
-        let store = open(1 << 18)?;
-        let people = indexed::PersonRepository::open(&store)?;
-        store.transaction(|txn| people.insert(txn, &indexed::person(1)))?;
-        let full = store.transaction(|txn| {
-            (2..100_000).try_for_each(|id| people.insert(txn, &indexed::person(id)))
-        });
-        assert!(
-            matches!(full, Err(Error::MapFull { map_size }) if map_size == 1 << 18),
-            "{full:?}"
-        );
-        assert_eq!(people.by_town(&store.read()?).count()?, 1);
-    }
-    let store = open(1 << 26)?;
-    let people = indexed::PersonRepository::open(&store)?;
-    store
-        .transaction(|txn| (2..3000).try_for_each(|id| people.insert(txn, &indexed::person(id))))?;
-    assert_eq!(people.by_town(&store.read()?).count()?, 2999);
-    Ok(())
-}
-
 /// What the test of this name does in a process of its own.
 fn in_another_process(name: &str, path: &Path) -> TestResult {
     let child = std::process::Command::new(std::env::current_exe()?)
@@ -448,28 +424,6 @@ fn another_process_that_declares_otherwise_is_noticed() -> TestResult {
     let refused = store.transaction(|txn| people.insert(txn, &plain::person(2)));
     assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
     assert_eq!(people.all(&store.read()?).count()?, 1, "reading goes on");
-    Ok(())
-}
-
-#[test]
-fn a_store_that_another_process_has_grown_says_so() -> TestResult {
-    if let Some(path) = as_other_process() {
-        let store = Store::options().map_size(1 << 26).open(path)?;
-        let people = plain::PersonRepository::open(&store)?;
-        store.transaction(|txn| {
-            (0..50_000).try_for_each(|id| people.put(txn, &plain::person(id)))
-        })?;
-        return Ok(());
-    }
-    let dir = tempfile::tempdir()?;
-    let store = Store::options().map_size(1 << 20).open(dir.path())?;
-    let _people = plain::PersonRepository::open(&store)?;
-    in_another_process("a_store_that_another_process_has_grown_says_so", dir.path())?;
-    assert!(matches!(store.read(), Err(Error::MapTooSmall { .. })));
-    drop(store);
-    let store = Store::options().map_size(1 << 26).open(dir.path())?;
-    let people = plain::PersonRepository::open(&store)?;
-    assert_eq!(people.all(&store.read()?).count()?, 50_000);
     Ok(())
 }
 

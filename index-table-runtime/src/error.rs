@@ -1,4 +1,4 @@
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
 use crate::key::{DecodeError, MAX_KEY_LEN};
 
@@ -153,12 +153,29 @@ pub enum Error {
     /// The store has reached its map size. The transaction can only be dropped; nothing that was
     /// committed is lost.
     #[error(
-        "the store has reached its map size of {map_size} bytes; drop this transaction and open \
-         the store with a larger `Store::options().map_size(…)`"
+        "the store has reached its map size of {map_size} bytes; drop this transaction, and write in \
+         `store.transaction(…)`, which lets it grow up to `Store::options().max_map_size(…)`, or open \
+         it with a larger `map_size(…)`"
     )]
     MapFull {
         /// The map size in bytes.
         map_size: usize,
+    },
+
+    /// The map has to be replaced by a larger one, which takes a moment without transactions of this
+    /// process, and there was none.
+    #[error(
+        "the store has to map more than {map_size} bytes, and transactions of this process are in the \
+         way: {readers} that read, the oldest for {oldest:.1?}; drop read transactions sooner, or open \
+         the store with a larger `Store::options().map_size(…)`"
+    )]
+    GrowthBlocked {
+        /// The map size in bytes.
+        map_size: usize,
+        /// How many read transactions there are.
+        readers: usize,
+        /// How long the oldest of them has been one.
+        oldest: Duration,
     },
 
     /// A cursor of another index, direction or question, or no cursor at all.
@@ -211,6 +228,17 @@ pub enum Error {
         reason: String,
     },
 
+    /// The process was forked from the one that opened the store, and can't use it.
+    #[error(
+        "`{path}` was opened before this process was forked; drop all that it has inherited of the \
+         store, and open it anew",
+        path = path.display()
+    )]
+    Forked {
+        /// The store's directory.
+        path: PathBuf,
+    },
+
     /// The file is not LMDB's, or is damaged. What was found before any table was read.
     #[error("`{path}` can't be opened: {reason}; restore the directory from a copy", path = path.display())]
     DamagedFile {
@@ -220,10 +248,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// Another process has made the store larger than this one's map.
+    /// Another process has made the store larger than this one's map, and there is no address space
+    /// for a larger one.
     #[error(
-        "another process has made the store larger than the {map_size} bytes that this one maps; \
-         open it again with a larger `Store::options().map_size(…)`"
+        "another process has made the store larger than the {map_size} bytes that this one maps, and \
+         the process has no address space for more; raise its limit"
     )]
     MapTooSmall {
         /// The map size in bytes.

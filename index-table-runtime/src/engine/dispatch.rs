@@ -62,12 +62,39 @@ impl Engine {
         }
     }
 
+    /// Refuses a store that this process has inherited from the one it was forked from.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.refuse_forked(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// The size of the map when the write transaction met its end, if it did.
+    pub(crate) fn full_at(&self) -> Option<usize> {
+        match self {
+            Self::Lmdb(engine) => engine.full_at(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Maps more than was there when it was full; `false`: that's the most.
+    pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
+        match self {
+            Self::Lmdb(engine) => engine.grow(full_at),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(false),
+        }
+    }
+
     /// Opens or creates the databases of a table and lets `prepare` look at them, all in one
-    /// write transaction.
+    /// write transaction, which may be run more than once.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        prepare: impl FnOnce(&mut Writer<'_, '_>) -> Result<()>,
+        mut prepare: impl FnMut(&mut Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables> {
         match self {
             Self::Lmdb(engine) => engine
@@ -103,7 +130,7 @@ impl<'s> Txn<'s> {
     )]
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
-            (Self::Lmdb(txn), Tables::Lmdb(tables)) => Some(Reader::Lmdb(txn.reader(tables))),
+            (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => Some(Reader::Memory(txn.reader(tables))),
             #[cfg(feature = "memory")]

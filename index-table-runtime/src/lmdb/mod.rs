@@ -13,7 +13,10 @@
 
 mod blocks;
 mod env;
+mod gate;
+mod process;
 mod read;
+mod room;
 mod write;
 
 pub(crate) use env::{Engine, Tables, Txn};
@@ -24,6 +27,7 @@ use heed::types::Bytes;
 
 use crate::schema::{IndexSchema, Strategy, TableSchema};
 
+type Env = heed::Env<heed::WithoutTls>;
 type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
 /// How the entries of an index are laid out.

@@ -20,6 +20,7 @@ use crate::{
     usage::TableCounters,
 };
 
+pub(crate) use options::DEFAULT_MAP_SIZE;
 pub use options::{Durability, Options};
 
 /// A directory with an LMDB environment: the tables and their indexes.
@@ -142,18 +143,20 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyReaders`], [`Error::Engine`].
+    /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] when another
+    /// process has made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         self.inner.begin(Engine::read)
     }
 
     /// Begins the write transaction. There is one at a time in a store; others wait for it.
     ///
-    /// Dropped without [`commit`](WriteTxn::commit), it has changed nothing.
+    /// Dropped without [`commit`](WriteTxn::commit), it has changed nothing. When the map is full, its
+    /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) lets it grow.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] when this thread has one already, [`Error::Engine`].
+    /// [`Error::WriteInProgress`] when this thread has one already, and what [`read`](Store::read) does.
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = self.inner.begin(Engine::write)?;
@@ -162,12 +165,16 @@ impl Store {
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
-    /// `body` should have no effects but through the transaction: it may be run more than once.
-    /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
+    /// `body` should have no effects but through the transaction: when the map is full, twice as much
+    /// is mapped, up to [`max_map_size`](Options::max_map_size), and it is run again. That needs a moment
+    /// without transactions of this process, for which it waits up to two seconds; those that begin
+    /// meanwhile wait for it. To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
-    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
+    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do;
+    /// [`Error::MapFull`] only at the limit, and [`Error::GrowthBlocked`] when read transactions were
+    /// in the way.
     pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
         self.try_transaction(body)
     }
@@ -178,15 +185,32 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
+    /// As [`transaction`](Store::transaction).
     pub fn try_transaction<T, E: From<Error>>(
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut txn = self.write()?;
-        let value = body(&mut txn)?;
-        txn.commit()?;
-        Ok(value)
+        loop {
+            let mut txn = self.write()?;
+            let outcome = body(&mut txn);
+            // While the transaction is there, so that it is this one that met the end of the map,
+            // whatever the closure has made of the error.
+            let mut full_at = self.inner.engine.full_at();
+            let error = match outcome.map(|value| (value, txn.commit())) {
+                Ok((value, Ok(()))) => return Ok(value),
+                Ok((_, Err(error))) => {
+                    if let Error::MapFull { map_size } = error {
+                        full_at = Some(map_size);
+                    }
+                    error.into()
+                }
+                Err(error) => error,
+            };
+            match full_at {
+                Some(full_at) if self.inner.engine.grow(full_at)? => {}
+                _ => return Err(error),
+            }
+        }
     }
 }
 

@@ -20,11 +20,16 @@ pub enum Durability {
     None,
 }
 
+/// See [`Options::map_size`].
+pub(crate) const DEFAULT_MAP_SIZE: usize =
+    if cfg!(target_pointer_width = "64") { 1 << 40 } else { 1 << 29 };
+
 /// How to open a store; from [`Store::options`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
     pub(crate) map_size: usize,
+    pub(crate) max_map_size: usize,
     pub(crate) durability: Durability,
     pub(crate) max_databases: u32,
     pub(crate) max_readers: u32,
@@ -33,7 +38,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            map_size: if cfg!(target_pointer_width = "64") { 64 << 30 } else { 1 << 30 },
+            map_size: DEFAULT_MAP_SIZE,
+            max_map_size: usize::MAX,
             durability: Durability::Full,
             max_databases: 64,
             max_readers: 126,
@@ -42,13 +48,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The most that the store can hold, in bytes; rounded up to whole pages. Default: 64 GiB, on
-    /// 32-bit machines 1 GiB.
+    /// How much of the file is mapped, in bytes; rounded up to whole pages. Default: 1 TiB, or as much
+    /// as the process is allowed, on 32-bit machines 512 MiB.
     ///
-    /// It is address space, neither memory nor disk: the file grows as it is filled. A full map
-    /// gives [`Error::MapFull`].
+    /// It is address space, neither memory nor disk: the file grows as it is filled. When it is full,
+    /// [`Store::transaction`] maps twice as much and runs again, and a transaction from
+    /// [`Store::write`] gets [`Error::MapFull`](crate::Error::MapFull). A file that is larger already
+    /// is mapped as a whole.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes;
+        self
+    }
+
+    /// The most that this process lets the map grow to, in bytes, which limits the file as well.
+    /// Default: what the address space has.
+    pub fn max_map_size(mut self, bytes: usize) -> Self {
+        self.max_map_size = bytes;
         self
     }
 
@@ -83,9 +98,10 @@ impl Options {
 
     /// The first option in which `other` is different: its name, and both values.
     pub(super) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let Self { map_size, durability, max_databases, max_readers } = self;
+        let Self { map_size, max_map_size, durability, max_databases, max_readers } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
+            ("max_map_size", max_map_size, &other.max_map_size),
             ("durability", durability, &other.durability),
             ("max_databases", max_databases, &other.max_databases),
             ("max_readers", max_readers, &other.max_readers),

@@ -32,6 +32,7 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.inner.upgrade() {
+            inner.engine.refuse_forked()?;
             return match open.difference(options, &path) {
                 Some(reason) => Err(Error::AlreadyOpen { path, reason }),
                 None => Ok(inner),
