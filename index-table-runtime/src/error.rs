@@ -279,10 +279,14 @@ pub enum Error {
         max_readers: u32,
     },
 
+    /// The store is in memory, and has no file to copy.
+    #[error("a store in memory has no file to copy")]
+    InMemory,
+
     /// The operating system refused.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// The store's directory.
+        /// The store's directory, or that of the copy.
         path: PathBuf,
         /// What it said.
         source: io::Error,

@@ -1,17 +1,17 @@
 //! Which engine it is: each type here is one variant for each engine, and each method a `match`.
 
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 use super::{Count, RawEntry, Read, Step, Write};
 #[cfg(feature = "memory")]
-use crate::memory;
+use crate::{error::Error, memory};
 use crate::{
     error::Result,
     lmdb,
     maintain::{Change, Sink},
     scan::Query,
     schema::{IndexSchema, TableSchema},
-    store::Options,
+    store::{Copy, Options},
 };
 
 /// Calls the same method on whichever engine it is.
@@ -59,6 +59,24 @@ impl Engine {
             Self::Lmdb(engine) => engine.write().map(Txn::Lmdb),
             #[cfg(feature = "memory")]
             Self::Memory(engine) => Ok(Txn::Memory(engine.write())),
+        }
+    }
+
+    /// The bytes of its file.
+    pub(crate) fn size(&self) -> Result<u64> {
+        match self {
+            Self::Lmdb(engine) => engine.size(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Err(Error::InMemory),
+        }
+    }
+
+    /// Writes a snapshot into an empty file.
+    pub(crate) fn copy(&self, file: &File, copy: Copy) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.copy(file, copy),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Err(Error::InMemory),
         }
     }
 

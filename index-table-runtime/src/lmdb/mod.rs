@@ -12,6 +12,7 @@
 //! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
 
 mod blocks;
+mod copy;
 mod env;
 mod gate;
 mod process;

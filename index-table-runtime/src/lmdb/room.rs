@@ -20,7 +20,7 @@ impl Engine {
     pub(super) fn begin<'e, T>(
         &'e self,
         kind: Kind,
-        begin: impl Fn(&'e super::Env) -> heed::Result<T>,
+        mut begin: impl FnMut(&'e super::Env) -> heed::Result<T>,
     ) -> Result<(T, Pass<'e>)> {
         self.refuse_forked()?;
         let mut cleared = false;

@@ -1,3 +1,4 @@
+mod copy;
 mod options;
 mod shared;
 
@@ -20,6 +21,8 @@ use crate::{
     usage::TableCounters,
 };
 
+pub(crate) use copy::Copy;
+pub use copy::Progress;
 pub(crate) use options::DEFAULT_MAP_SIZE;
 pub use options::{Durability, Options};
 
