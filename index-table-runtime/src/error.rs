@@ -269,14 +269,19 @@ pub enum Error {
         max_databases: u32,
     },
 
-    /// All reader slots are taken.
+    /// All reader slots are taken, by this process and others.
     #[error(
-        "all {max_readers} reader slots are taken; drop read transactions sooner, or open the \
-         store with a larger `Store::options().max_readers(…)`"
+        "all {max_readers} reader slots are taken{}; drop read transactions sooner, or open the \
+         store with a larger `Store::options().max_readers(…)`",
+        oldest.map_or(String::new(), |oldest| {
+            format!(" (the oldest in this process for {oldest:.1?})")
+        })
     )]
     TooManyReaders {
         /// The limit.
         max_readers: u32,
+        /// How long the oldest of this process has been there.
+        oldest: Option<Duration>,
     },
 
     /// The store is in memory, and has no file to copy.

@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn who_comes_too_early_is_told_when_to_come_back() {
-        let response = Failure::from(Error::TooManyReaders { max_readers: 1 }).into_response();
+        let response =
+            Failure::from(Error::TooManyReaders { max_readers: 1, oldest: None }).into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(response.headers().contains_key(RETRY_AFTER));
     }

@@ -1,6 +1,6 @@
 //! Which engine it is: each type here is one variant for each engine, and each method a `match`.
 
-use std::{fs::File, path::Path};
+use std::{fs::File, path::Path, time::Duration};
 
 use super::{Count, RawEntry, Read, Step, Write};
 #[cfg(feature = "memory")]
@@ -86,6 +86,24 @@ impl Engine {
             Self::Lmdb(engine) => engine.refuse_forked(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// How many read transactions this process has, and the age of the oldest.
+    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
+        match self {
+            Self::Lmdb(engine) => engine.readers(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => (0, None),
+        }
+    }
+
+    /// Gives back the slots of readers whose processes have died; how many there were.
+    pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
+        match self {
+            Self::Lmdb(engine) => engine.clear_stale_readers(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(0),
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Engine {
     /// See [`process::forks`].
     forks: u32,
     max_databases: u32,
-    pub(super) max_readers: u32,
+    max_readers: u32,
     /// Every transaction begins by it, and whatever else looks at the map.
     pub(super) gate: Gate,
     pub(super) map_size: AtomicUsize,
@@ -105,7 +105,13 @@ impl Engine {
 
     /// Gives back the slots of readers whose processes have died; how many there were.
     pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
+        self.refuse_forked()?;
         self.env.clear_stale_readers().map_err(|error| self.error(error))
+    }
+
+    /// How many read transactions this process has, and the age of the oldest.
+    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
+        self.gate.readers()
     }
 
     /// The bytes in use, up to the last page. Only for who is in the gate.
@@ -194,6 +200,10 @@ impl Engine {
         Ok((opened, self.full_at()))
     }
 
+    pub(super) fn too_many_readers(&self) -> Error {
+        Error::TooManyReaders { max_readers: self.max_readers, oldest: self.readers().1 }
+    }
+
     /// What heed says, in this crate's words.
     #[cold]
     pub(super) fn error(&self, error: heed::Error) -> Error {
@@ -217,9 +227,7 @@ impl Engine {
             heed::Error::Mdb(MdbError::DbsFull) => {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
-            heed::Error::Mdb(MdbError::ReadersFull) => {
-                Error::TooManyReaders { max_readers: self.max_readers }
-            }
+            heed::Error::Mdb(MdbError::ReadersFull) => self.too_many_readers(),
             heed::Error::Mdb(MdbError::BadTxn) => Error::Engine(
                 "the transaction has failed before and can only be dropped".to_owned(),
             ),

@@ -105,14 +105,14 @@ impl Engine {
     #[cold]
     fn refused(&self, refused: &Refused) -> Error {
         match refused {
-            Refused::Full => Error::TooManyReaders { max_readers: self.max_readers },
+            Refused::Full => self.too_many_readers(),
             Refused::Broken => Error::Engine(
                 "mapping more of the file has failed before; close the store, that is drop all \
                  handles to it, and open it again"
                     .to_owned(),
             ),
             Refused::Busy => {
-                let (readers, oldest) = self.gate.readers();
+                let (readers, oldest) = self.readers();
                 let map_size = self.map_size.load(Ordering::Relaxed);
                 Error::GrowthBlocked { map_size, readers, oldest: oldest.unwrap_or_default() }
             }

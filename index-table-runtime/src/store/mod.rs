@@ -1,5 +1,6 @@
 mod copy;
 mod options;
+mod readers;
 mod shared;
 
 use std::{
@@ -25,6 +26,7 @@ pub(crate) use copy::Copy;
 pub use copy::Progress;
 pub(crate) use options::DEFAULT_MAP_SIZE;
 pub use options::{Durability, Options};
+pub use readers::Readers;
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
