@@ -1,4 +1,8 @@
-use std::{io, path::PathBuf, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::key::{DecodeError, MAX_KEY_LEN};
 
@@ -228,6 +232,19 @@ pub enum Error {
         reason: String,
     },
 
+    /// The directory, or a file in it, can't be written to. Reading needs that too, for the lock file.
+    #[error(
+        "`{path}` can't be written to ({source}), which a store needs to be opened, if only for its \
+         lock file; allow it, or copy `data.mdb` to a directory where it is allowed",
+        path = path.display()
+    )]
+    ReadOnly {
+        /// The store's directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
     /// The process was forked from the one that opened the store, and can't use it.
     #[error(
         "`{path}` was opened before this process was forked; drop all that it has inherited of the \
@@ -300,6 +317,20 @@ pub enum Error {
     /// The engine answered with an error that none of the others describes.
     #[error("LMDB: {0}")]
     Engine(String),
+}
+
+impl Error {
+    /// Why a directory was not opened.
+    #[cold]
+    pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path, source }
+            }
+            _ => Self::Io { path, source },
+        }
+    }
 }
 
 /// Why a row or an included field can't be written. The write that met it says for which table.

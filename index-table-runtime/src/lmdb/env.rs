@@ -68,7 +68,7 @@ impl Engine {
                 path: path.clone(),
                 reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
             },
-            heed::Error::Io(source) => Error::Io { path: path.clone(), source },
+            heed::Error::Io(source) => Error::opening(&path, source),
             heed::Error::Mdb(error) => damaged(&path, error.to_string()),
             error => Error::Engine(format!("{}: {error}", path.display())),
         })?;

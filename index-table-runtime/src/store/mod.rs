@@ -123,7 +123,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyOpen`], [`Error::DamagedFile`], [`Error::Io`], [`Error::Engine`].
+    /// [`Error::AlreadyOpen`], [`Error::ReadOnly`], [`Error::DamagedFile`], [`Error::Forked`],
+    /// [`Error::Io`], [`Error::Engine`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }

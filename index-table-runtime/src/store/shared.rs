@@ -26,7 +26,7 @@ struct Open {
 
 /// Opens the store in the directory `path`, or gives the one that this process has open there.
 pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
+    let io = |source| Error::opening(path, source);
     fs::create_dir_all(path).map_err(io)?;
     let path = path.canonicalize().map_err(io)?;
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
