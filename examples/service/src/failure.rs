@@ -87,6 +87,10 @@ impl From<Error> for Failure {
             Error::TooManyReaders { .. } => {
                 Self::unavailable("too many customers are being looked up")
             }
+            Error::GrowthBlocked { .. } => {
+                eprintln!("error: {error}");
+                Self::unavailable("the directory has to grow, and is being read")
+            }
             Error::MapFull { .. } => {
                 eprintln!("error: {error}");
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")

@@ -160,9 +160,9 @@ impl Store {
         };
         thread::scope(|scope| {
             let (done, outcome) = mpsc::channel();
-            let fill = move || drop(done.send(self.inner.engine.copy(file, copy)));
+            let work = move || drop(done.send(self.inner.engine.copy(file, copy)));
             thread::Builder::new()
-                .spawn_scoped(scope, fill)
+                .spawn_scoped(scope, work)
                 .map_err(|error| Error::Engine(format!("the copy can't begin: {error}")))?;
             loop {
                 match outcome.recv_timeout(TICK) {
