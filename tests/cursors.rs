@@ -154,3 +154,49 @@ fn a_row_that_moves_between_pages_is_not_repeated()
     }
     Ok(())
 }
+
+mod anew {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "coded")]
+    #[index(desc(code), unique)]
+    pub(super) struct Turned {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) code: u32,
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+    #[table(name = "coded")]
+    #[index(other, unique, name = "code")]
+    pub(super) struct Moved {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) other: u32,
+    }
+}
+
+/// A name that an index is declared anew under is not the same index.
+#[test]
+fn an_index_that_was_declared_anew_refuses_older_cursors()
+-> std::result::Result<(), Box<dyn std::error::Error>> {
+    let store = Store::in_memory();
+    let coded = CodedRepository::open(&store)?;
+    store
+        .transaction(|txn| (1..=5).try_for_each(|id| coded.insert(txn, &Coded { id, code: id })))?;
+    let cursor = coded.by_code(&store.read()?).page(2)?.next.ok_or("there is more")?;
+
+    let store = Store::in_memory();
+    let turned = anew::TurnedRepository::open(&store)?;
+    store.transaction(|txn| turned.insert(txn, &anew::Turned { id: 1, code: 1 }))?;
+    let refused = turned.by_code(&store.read()?).after(&cursor).page(2);
+    assert!(refused.as_ref().is_err_and(is_refusal), "{refused:?}");
+
+    let store = Store::in_memory();
+    let moved = anew::MovedRepository::open(&store)?;
+    store.transaction(|txn| moved.insert(txn, &anew::Moved { id: 1, other: 1 }))?;
+    let refused = moved.by_code(&store.read()?).after(&cursor).page(2);
+    assert!(refused.as_ref().is_err_and(is_refusal), "{refused:?}");
+    Ok(())
+}

@@ -275,13 +275,16 @@ fn what_is_not_in_primary_key_order_is_refused() -> TestResult {
         refused(range.and(li()).count(), &order("index `town`"));
         let prefix = customers.find_by_town_starting_with(txn, "Redmond");
         refused(li().or(prefix).count(), &order("index `town`"));
-        let turned = "the scan of index `last_name` of table `customer` can't be combined: it has \
-                      a `rev`, `limit` or `after`; limit the whole instead";
-        refused(li().rev().and(li()).count(), turned);
-        refused(li().or(li().limit(3)).count(), turned);
-        let limited = "the scan of the rows of table `customer` can't be combined: a part of it has \
-                       a limit; limit the whole instead";
-        refused(li().and(li()).limit(3).and(li()).count(), limited);
+        let limited = |scans: &str| {
+            format!(
+                "{scans} of table `customer` can't be combined: no part may have a `rev`, `limit` \
+                 or `after`; limit the whole instead"
+            )
+        };
+        refused(li().rev().and(li()).count(), &limited("the scan of index `last_name`"));
+        refused(li().or(li().limit(3)).count(), &limited("the scan of index `last_name`"));
+        refused(li().or(customers.all(txn).rev()).count(), &limited("these scans"));
+        refused(li().and(li()).limit(3).and(li()).count(), &limited("these scans"));
         // It is the one error of every way to run it.
         let mut rows = li().and(customers.by_town(txn)).rows();
         assert!(matches!(rows.next(), Some(Err(Error::NotCombinable { index: Some("town"), .. }))));
@@ -297,8 +300,7 @@ fn parts_are_from_one_transaction() -> TestResult {
     let combined = customers.find_by_town(&one, "a").and(customers.find_by_town(&other, "a"));
     assert_eq!(
         combined.count().unwrap_err().to_string(),
-        "the scan of the rows of table `customer` can't be combined: its parts are from different \
-         transactions"
+        "these scans of table `customer` can't be combined: they are from different transactions"
     );
     Ok(())
 }

@@ -41,7 +41,7 @@ pub enum Measure {
     Reopen,
     /// Bytes of the files after the load, for a row.
     Space,
-    /// Allocations for an entry of [`Measure::EntriesOfTown`].
+    /// Allocations for an entry of [`Measure::EntriesOfTown`], without those of the query.
     Allocations,
 }
 

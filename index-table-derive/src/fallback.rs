@@ -5,7 +5,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{DeriveInput, Path};
+use syn::{Data, DeriveInput, Path};
 
 use crate::expand;
 use crate::lower::Inert;
@@ -26,7 +26,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let (visibility, row) = (&input.vis, &input.ident);
     let Inert { krate, repository, view } = inert;
     let private = expand::private(krate);
-    let allow = expand::allow();
+    let (allow, allow_on_struct) = (expand::allow(), expand::allow_on_struct());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
     // The parameters go to the methods that take or return a row, so that the repository itself can
     // be named without them.
@@ -68,7 +68,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let view_type = view.iter().map(|view| {
         quote! {
             #[doc(hidden)]
-            #allow
+            #allow_on_struct
             #[derive(::core::fmt::Debug, ::core::clone::Clone)]
             #visibility struct #view<'txn>(::core::marker::PhantomData<&'txn ()>);
         }
@@ -87,7 +87,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     });
     quote! {
         #[doc(hidden)]
-        #allow
+        #allow_on_struct
         #[derive(::core::fmt::Debug, ::core::clone::Clone)]
         #visibility struct #repository;
 
@@ -123,10 +123,10 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
 /// Expands to a key that is never read or written.
 ///
 /// ```text
-/// impl _index_table::Key for Shape {
-///     type Arg<'a> = ();
+/// impl _index_table::Key for Shape where for<'any> Shape: _index_table::KeyValue {
+///     type Arg<'a> = &'a Self;
 ///     …
-///     fn arg(&self) {}
+///     fn arg(&self) -> &Self { loop {} }
 ///     fn decode_owned(_: &mut _index_table::KeyReader<'_>) -> … { loop {} }
 /// }
 /// ```
@@ -134,25 +134,43 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
     let ident = &input.ident;
     let (private, allow) = (expand::private(krate), expand::allow());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
+    let conditions = where_clause.map(|clause| &clause.predicates).into_iter().flatten();
+    // As those that are sound: an enum is passed by value.
+    let (arg, value) = match &input.data {
+        Data::Enum(data) if data.variants.iter().all(|variant| variant.fields.is_empty()) => {
+            (quote!(Self), quote!(EnumValue))
+        }
+        // A parameter may live shorter than `'any`.
+        _ if !input.generics.params.is_empty() => (quote!(()), quote!(KeyValue)),
+        _ => (quote!(&'any Self), quote!(KeyValue)),
+    };
     quote! {
         #allow
         const _: () = {
             use #private as _index_table;
 
             #[automatically_derived]
-            impl #impl_generics _index_table::Key for #ident #ty_generics #where_clause {
-                type Arg<'any> = ();
-                type Ref<'any> = ();
+            impl #impl_generics _index_table::Key for #ident #ty_generics
+            where
+                for<'any> #ident #ty_generics: _index_table::#value,
+                #(#conditions,)*
+            {
+                type Arg<'any> = #arg;
+                type Ref<'any> = Self;
 
-                const SHAPE: _index_table::KeyShape = _index_table::KeyShape::Bool;
+                // Nothing is wrong with a sparse index of it.
+                const SHAPE: _index_table::KeyShape =
+                    _index_table::KeyShape::Option(&_index_table::KeyShape::Bool);
 
-                fn arg(&self) {}
+                fn arg(&self) -> Self::Arg<'_> {
+                    loop {}
+                }
 
-                fn encode(_: (), _: &mut _index_table::KeyBuf) {}
+                fn encode(_: Self::Arg<'_>, _: &mut _index_table::KeyBuf) {}
 
                 fn decode(
                     _: &mut _index_table::KeyReader<'_>,
-                ) -> _index_table::Result<(), _index_table::DecodeError> {
+                ) -> _index_table::Result<Self, _index_table::DecodeError> {
                     loop {}
                 }
 

@@ -189,15 +189,15 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A scan that can't be part of a [`Combined`](crate::Combined).
+    /// A scan that can't be part of a [`Combined`](crate::Combined), or parts that don't go together.
     #[error(
-        "the scan of {} of table `{table}` can't be combined: {reason}",
-        index.map_or("the rows".to_owned(), |index| format!("index `{index}`"))
+        "{} of table `{table}` can't be combined: {reason}",
+        index.map_or("these scans".to_owned(), |index| format!("the scan of index `{index}`"))
     )]
     NotCombinable {
         /// The table.
         table: &'static str,
-        /// The index; `None` for the fact table.
+        /// The index; `None` for the fact table, and where several parts are meant.
         index: Option<&'static str>,
         /// What stands in the way.
         reason: &'static str,

@@ -8,9 +8,9 @@ pub use crate::{
     error::{EncodeError, Result},
     get_many::GetMany,
     key::{
-        ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, Key, KeyBuf, KeyOf, KeyReader,
-        KeyShape, KeyValue, PrefixKey, Sequence, assert_computed, assert_each, assert_enum_value,
-        assert_key, assert_key_value,
+        CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, Key, KeyBuf, KeyOf,
+        KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, Sequence, assert_computed, assert_each,
+        assert_enum_value, assert_key, assert_key_value,
     },
     maintain::EntryBuffer,
     scan::{Bounds, Distinct, Scan},

@@ -90,7 +90,7 @@ fn assert_distinct<'txn, V: Key + Debug + Ord>(
 
 macro_rules! cards {
     ($name:ident, $id:ty, |$number:ident| $make_id:expr, |$range:ident| $ids:expr) => {
-        mod $name {
+        pub(crate) mod $name {
             use std::collections::BTreeMap;
 
             use index_table::{Combined, IndexTable, ReadTxn, Result, Store};
@@ -98,7 +98,7 @@ macro_rules! cards {
             use serde::{Deserialize, Serialize};
 
             use super::{Question, Seed, assert_distinct};
-            use crate::fail;
+            use crate::{fail, pairs};
 
             #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
             #[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
@@ -117,6 +117,8 @@ macro_rules! cards {
                 tags: Vec<String>,
                 code: u32,
             }
+
+            pub(crate) const MODEL: pairs::Model = pairs::Model::of::<Card>();
 
             type Model = BTreeMap<$id, Card>;
 

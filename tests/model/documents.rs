@@ -6,7 +6,7 @@ use index_table::{Error, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{fail, on_both_engines, questions::assert_scan, text};
+use crate::{fail, on_both_engines, pairs, questions::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "docs", repository = Documents)]
@@ -24,6 +24,8 @@ struct Document {
     words: Vec<String>,
     links: Vec<u32>,
 }
+
+pub(crate) const MODEL: pairs::Model = pairs::Model::of::<Document>();
 
 type Model = BTreeMap<(String, String), Document>;
 

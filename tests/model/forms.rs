@@ -1,18 +1,23 @@
 //! The forms of a field and the conditions of an index, in combination.
 
-mod pages;
-mod tasks;
-mod words;
+pub(crate) mod notes;
+pub(crate) mod pages;
+pub(crate) mod tasks;
+pub(crate) mod words;
 
 use std::collections::BTreeMap;
 
-use index_table::{__private::IndexEntry, Result, Scan};
+use index_table::{
+    __private::{IndexEntry, Viewed},
+    Result, Scan,
+};
 use proptest::prelude::*;
+use serde::Serialize;
 
-use crate::questions::assert_scan;
+use crate::{fail, questions::assert_scan};
 
 /// A row with what the naive model sorts by beside its keys.
-trait Row: Clone + std::fmt::Debug + PartialEq {
+trait Row: Clone + std::fmt::Debug + PartialEq + Serialize {
     type Id: Clone + std::fmt::Debug + Ord;
 
     fn id(&self) -> Self::Id;
@@ -31,7 +36,7 @@ fn ask<'txn, E, K: Ord>(
 ) -> Result<(), TestCaseError>
 where
     E: IndexEntry<'txn>,
-    E::Row: Row,
+    E::Row: Row + Viewed<View<'txn>: Serialize>,
 {
     let mut found = Vec::new();
     for row in model.values() {
@@ -42,5 +47,12 @@ where
     }
     found.sort_by(|(a, a_id, _), (b, b_id, _)| (a, a_id).cmp(&(b, b_id)));
     let rows: Vec<E::Row> = found.into_iter().map(|(_, _, row)| row.clone()).collect();
+    // A view is serialized as its row is.
+    let views = scan().views().map(|view| Ok(json(&view?))).collect::<Result<Vec<_>>>();
+    prop_assert_eq!(views.map_err(fail)?, rows.iter().map(json).collect::<Vec<_>>());
     assert_scan(scan, &rows, ids, Row::id)
+}
+
+fn json(row: &impl Serialize) -> serde_json::Value {
+    serde_json::to_value(row).unwrap()
 }

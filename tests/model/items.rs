@@ -6,7 +6,7 @@ use index_table::{__private::IndexEntry, Error, IndexTable, ReadTxn, Result, Sca
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{fail, on_both_engines, questions::assert_scan, text};
+use crate::{fail, on_both_engines, pairs, questions::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -31,6 +31,8 @@ struct Item {
     note: Option<String>,
     tags: Vec<String>,
 }
+
+pub(crate) const MODEL: pairs::Model = pairs::Model::of::<Item>();
 
 type Model = BTreeMap<i32, Item>;
 

@@ -6,7 +6,7 @@ use index_table::{IndexKey, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{fail, on_both_engines, questions::assert_scan, text};
+use crate::{fail, on_both_engines, pairs, questions::assert_scan, text};
 
 /// Declared in another order than that of the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IndexKey)]
@@ -57,6 +57,8 @@ struct Thing {
     pairs: Vec<Pair>,
     pair: Pair,
 }
+
+pub(crate) const MODEL: pairs::Model = pairs::Model::of::<Thing>();
 
 type Id = (Color, Code);
 type Model = BTreeMap<Id, Thing>;

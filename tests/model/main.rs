@@ -9,6 +9,7 @@ mod documents;
 mod forms;
 mod items;
 mod kinds;
+mod pairs;
 mod questions;
 
 use index_table::{Result, Store};

@@ -7,10 +7,10 @@ use crate::results::{Measure, Results};
 
 const COLUMNS: usize = 3;
 /// Of one plot, in pixels, with its margins.
-const WIDTH: f64 = 320.0;
+const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = 14.0;
+const RIGHT: f64 = 34.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 28.0;
 /// Above the plots.

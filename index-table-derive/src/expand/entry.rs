@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow, at, docs, key_type, requirements};
+use super::{Context, allow_on_struct, at, docs, key_type, requirements};
 use crate::model::{Index, Source, Step};
 use crate::types;
 
@@ -20,7 +20,7 @@ use crate::types;
 pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
     let (visibility, private, ident) = (&cx.table.visibility, &cx.private, &index.entry.ident);
     let doc = docs::entry(cx.table, index);
-    let allow = allow();
+    let allow = allow_on_struct();
     let lifetime = index.entry.borrows().then(|| {
         let txn = &cx.txn;
         quote!(<#txn>)

@@ -132,7 +132,7 @@ fn primary_key(cx: &Context<'_>) -> (Vec<TokenStream>, TokenStream) {
     (parameters, key)
 }
 
-/// The lints that are not for generated code to answer.
+/// The lints that are not for generated code to answer, in the block of the implementations.
 pub(crate) fn allow() -> TokenStream {
     mixed! {
         #[allow(
@@ -140,23 +140,40 @@ pub(crate) fn allow() -> TokenStream {
             clippy::all,
             clippy::pedantic,
             clippy::nursery,
-            // A program uses some of the methods, and some of the fields of an entry.
+            // A program uses some of the methods.
             dead_code,
             // Names and types are repeated from the fields, and what there is to say of them is
             // said there.
             deprecated,
-            non_snake_case,
-            non_camel_case_types,
+            nonstandard_style,
             private_interfaces,
             unreachable_pub,
             // A key is built by calls that return it for the next one.
             unused_results,
-            // Whether an entry can be copied depends on the types of its fields.
-            missing_copy_implementations,
             // The same path serves every crate that the macro is used in.
             unused_qualifications,
             // A lifetime is named wherever it may be used.
             single_use_lifetimes
+        )]
+    }
+}
+
+/// The same on a struct.
+pub(crate) fn allow_on_struct() -> TokenStream {
+    mixed! {
+        #[allow(
+            clippy::all,
+            clippy::pedantic,
+            clippy::nursery,
+            // A program uses some of the fields.
+            dead_code,
+            deprecated,
+            nonstandard_style,
+            private_interfaces,
+            unreachable_pub,
+            // Whether an entry can be copied depends on the types of its fields.
+            missing_copy_implementations,
+            unused_qualifications
         )]
     }
 }

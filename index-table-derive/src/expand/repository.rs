@@ -3,7 +3,9 @@
 use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
-use super::{Context, allow, at, docs, get_many, primary_key, queries, requirements, view};
+use super::{
+    Context, allow_on_struct, at, docs, get_many, primary_key, queries, requirements, view,
+};
 use crate::types::Numbers;
 
 /// Expands to:
@@ -15,7 +17,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
     let (table, private) = (cx.table, &cx.private);
     let (visibility, repository, row) = (&table.visibility, &table.repository, &table.row);
     let doc = docs::repository(table);
-    let allow = allow();
+    let allow = allow_on_struct();
     mixed! {
         #doc
         #allow

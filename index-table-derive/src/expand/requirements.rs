@@ -91,8 +91,13 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
 /// of its key can be absent:
 ///
 /// ```text
-/// const _: () = ::core::assert!(<Nick as _index_table::Key>::SHAPE.is_option(), "…");
+/// const _: () = {
+///     use _index_table::NoKey as _;
+///     ::core::assert!(_index_table::CanBeAbsent::<Nick>::HOLDS, "…")
+/// };
 /// ```
+///
+/// `NoKey` answers for a type that is no key at all, which has its error already.
 fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
     let span = at(index.conditions.sparse?);
     let certain = |part: &KeyPart| part.is_each() || part.key_type().is_optional() == Some(true);
@@ -101,10 +106,17 @@ fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
     }
     let unknown = index.parts.iter().filter(|part| part.key_type().is_optional().is_none());
     let shapes = unknown.map(|part| {
-        let (ty, krate) = (part.key_type().tokens(&cx.short), &cx.short);
-        mixed!(<#ty as #krate::Key>::SHAPE.is_option())
+        let ty = part.key_type().tokens(&cx.short);
+        mixed!(_index_table::CanBeAbsent::<#ty>::HOLDS)
     });
-    Some(quote_spanned!(span=> const _: () = ::core::assert!(#(#shapes)||*, #NEVER_ABSENT);))
+    let assertion = quote_spanned!(span=> ::core::assert!(#(#shapes)||*, #NEVER_ABSENT));
+    Some(mixed! {
+        const _: () = {
+            #[allow(unused_imports)]
+            use _index_table::NoKey as _;
+            #assertion
+        };
+    })
 }
 
 /// A name for the type that stands for a field or a method in a message: its own, unless that is a

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow, at, docs, requirements};
+use super::{Context, allow_on_struct, at, docs, requirements};
 use crate::model::{Reading, View, ViewField};
 use crate::types;
 
@@ -23,7 +23,7 @@ use crate::types;
 pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
     let (v, private, txn, ident) = (&cx.table.visibility, &cx.private, &cx.txn, &view.ident);
     let doc = docs::view(cx.table);
-    let allow = allow();
+    let allow = allow_on_struct();
     let mut types: Vec<_> =
         view.fields.iter().map(|field| field_type(cx, field, private)).collect();
     if !view.borrows()

@@ -8,6 +8,7 @@ use syn::{Data, DeriveInput, Fields, LitInt, Member, Path, Token, parse_quote};
 
 use crate::attr::Setting;
 use crate::attr::key::KeyAttr;
+use crate::attr::serde;
 use crate::diagnostics::Diagnostics;
 use crate::model::{KeyMember, KeyType, KeyValues, KeyVariant};
 use crate::names;
@@ -85,6 +86,7 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
 fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
     let member = |(position, field): (usize, &syn::Field)| {
         refuse_on_field(field, errors);
+        refuse_other_values(field, errors);
         let (member, marker) = match &field.ident {
             Some(ident) => (Member::Named(ident.clone()), ident.clone()),
             None => (Member::from(position), format_ident!("_{position}")),
@@ -106,6 +108,24 @@ fn refuse_on_field(field: &syn::Field, errors: &Diagnostics) {
         errors.error(order.key, "fields are in the order in which they are declared");
     }
     refuse_crate(attributes.krate.as_ref(), errors);
+}
+
+/// A key has the value of the field, and the row what serde makes of it: if they differ, the entry of
+/// a row is not found again when the row is changed or deleted.
+fn refuse_other_values(field: &syn::Field, errors: &Diagnostics) {
+    for key in serde::read(&field.attrs) {
+        let reason = match key.name.as_str() {
+            "skip" | "skip_serializing" | "skip_deserializing" => {
+                "a field of a key has to be stored with its row"
+            }
+            "with" | "serialize_with" | "deserialize_with" => {
+                "a key has the value that the struct has, and serde could store another one in the \
+                 row"
+            }
+            _ => continue,
+        };
+        errors.error(key.span, format!("serde's `{}` cannot be used in a key: {reason}", key.name));
+    }
 }
 
 fn refuse_crate(krate: Option<&Setting<Path>>, errors: &Diagnostics) {

@@ -2,7 +2,7 @@
 //!
 //! It is a warning, and each index can allow it.
 
-use std::rc::Rc;
+use std::{ptr, rc::Rc};
 
 use super::index::Draft;
 use crate::attr::keys::Lint;
@@ -40,9 +40,9 @@ fn few_values(draft: &Draft) -> Option<String> {
     let [part] = draft.parts.as_slice() else { return None };
     (part.key_type().is_bool() && has_all_rows(draft) && !draft.unique).then(|| {
         "an index on a `bool` alone finds a large part of the table by either value, and reading \
-         all of the table costs less than following so many references; put the field behind a \
-         selective one, or index the rare value alone with a `filter`; if few rows have the value \
-         that is asked for, say so with `allow(few_values)`"
+         all of the table costs little more, or less where so many references are followed; put \
+         the field behind a selective one, or index the rare value alone with a `filter`; if few \
+         rows have the value that is asked for, say so with `allow(few_values)`"
             .to_owned()
     })
 }
@@ -63,6 +63,14 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
              `allow(redundant)`"
         ));
     }
+    let before = drafts.iter().take_while(|other| !ptr::eq(*other, draft));
+    if let Some(same) = before.into_iter().find(|other| is_same(draft, other)) {
+        return Some(format!(
+            "the index `{}` has the same fields and carries as much; leave one of them out, or keep \
+             both with `allow(redundant)`",
+            same.name
+        ));
+    }
     let longer = drafts.iter().find(|other| is_beginning(draft, other))?;
     Some(format!(
         "the index `{}` begins with the same fields, so it answers `find_by_{fields}` too; what \
@@ -72,16 +80,25 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
     ))
 }
 
+/// Whether the second index has the entries of the first one, in the same order.
+fn is_same(draft: &Draft, other: &Draft) -> bool {
+    draft.parts.len() == other.parts.len() && has_entries_of(draft, other)
+}
+
 /// Whether the second index has the entries of the first one, sorted further.
 fn is_beginning(draft: &Draft, longer: &Draft) -> bool {
-    let Some((first, rest)) = longer.parts.split_at_checked(draft.parts.len()) else {
-        return false;
-    };
+    let rest = longer.parts.get(draft.parts.len()..).unwrap_or_default();
     !rest.is_empty()
-        && draft.parts.iter().zip(first).all(|(part, other)| part.sorts_as(other))
         // Each row has one entry for what follows, and has it whatever its value is.
         && !rest.iter().any(KeyPart::is_each)
         && (longer.conditions.sparse.is_none() || rest.iter().all(never_absent))
+        && has_entries_of(draft, longer)
+}
+
+/// Whether the second index begins with the fields of the first one, has the entries of the same
+/// rows, and carries as much.
+fn has_entries_of(draft: &Draft, longer: &Draft) -> bool {
+    draft.parts.iter().zip(&longer.parts).all(|(part, other)| part.sorts_as(other))
         && draft.conditions.sparse.is_some() == longer.conditions.sparse.is_some()
         && draft.conditions.filter == longer.conditions.filter
         && carries(longer, &draft.strategy)

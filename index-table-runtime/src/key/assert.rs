@@ -3,6 +3,8 @@
 //! `Field` is a type that is called like the field. The blanket implementations are not
 //! recommended, so the compiler reports what is asserted, and not what it would take.
 
+use std::marker::PhantomData;
+
 use super::{Each, Key};
 
 /// [`Key`], of the type of the field that `Field` is called like.
@@ -47,3 +49,20 @@ pub const fn assert_each<C: EachOf<Field>, Field>() {}
 
 /// Compiles if what a method returns, a `T`, can be part of a key.
 pub const fn assert_computed<T: ComputedOf<Method>, Method>() {}
+
+/// Whether `None` is a value of `T`, for types that are keys and, by [`NoKey`], for others.
+#[derive(Debug)]
+pub struct CanBeAbsent<T>(PhantomData<T>);
+
+impl<T: Key> CanBeAbsent<T> {
+    /// Whether it is.
+    pub const HOLDS: bool = T::SHAPE.is_option();
+}
+
+/// What is said of a type that is no key: that nothing more is wrong with it.
+pub trait NoKey {
+    /// In the place of [`CanBeAbsent::HOLDS`], which goes before it where there is one.
+    const HOLDS: bool = true;
+}
+
+impl<T> NoKey for CanBeAbsent<T> {}

@@ -51,7 +51,9 @@ mod tests;
 mod through;
 mod value;
 
-pub use assert::{ComputedOf, EachOf, KeyOf, assert_computed, assert_each, assert_key};
+pub use assert::{
+    CanBeAbsent, ComputedOf, EachOf, KeyOf, NoKey, assert_computed, assert_each, assert_key,
+};
 pub use buf::KeyBuf;
 pub use bytes::PrefixKey;
 pub(crate) use bytes::ascii;

@@ -17,6 +17,9 @@ use crate::{
 /// How many entries are stepped over before a seek is thought to be the shorter way.
 const STEPS: usize = 16;
 
+/// What is said of a part that is not all of its rows in ascending order.
+const LIMITED: &str = "no part may have a `rev`, `limit` or `after`; limit the whole instead";
+
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// The rows that are in both.
     ///
@@ -85,9 +88,9 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
     fn with(self, other: Self, combine: impl FnOnce(Node<'txn>, Node<'txn>) -> Node<'txn>) -> Self {
         let refusal = if self.limit.is_some() || other.limit.is_some() {
-            Some("a part of it has a limit; limit the whole instead")
+            Some(LIMITED)
         } else if !std::ptr::eq(self.ledger.session, other.ledger.session) {
-            Some("its parts are from different transactions")
+            Some("they are from different transactions")
         } else {
             None
         };
@@ -174,7 +177,7 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
         let Scan { reader, schema, ledger, query, after, .. } = scan;
         let refusal = if query.reverse || query.limit.is_some() || after.is_some() {
-            Some("it has a `rev`, `limit` or `after`; limit the whole instead")
+            Some(LIMITED)
         } else if in_primary_key_order(schema, &query) {
             None
         } else {

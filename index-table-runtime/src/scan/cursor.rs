@@ -69,26 +69,33 @@ impl Cursor {
     }
 }
 
-/// What a cursor belongs to: table, index, direction and bounds, as a number.
+/// What a cursor belongs to, as a number: table, index with its fields and their forms, direction
+/// and bounds.
 pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
     let end = query.bounds.end();
+    let index = schema.index(query.source);
     let parts: [&[u8]; 6] = [
         schema.name.as_bytes(),
-        schema.index_name(query.source).unwrap_or_default().as_bytes(),
+        index.map_or("", |index| index.name).as_bytes(),
         &[u8::from(query.reverse)],
         query.bounds.start(),
         &[u8::from(end.is_some())],
         end.as_deref().unwrap_or_default(),
     ];
-    // FNV-1a, with each part's length before it.
-    parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| {
-        let len = (part.len() as u64).to_be_bytes();
-        part.iter().fold(len.iter().fold(hash, fnv), fnv)
-    })
+    let hash = parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| add(hash, part));
+    // An index may be declared anew under its old name.
+    let fields = index.map_or(&[][..], |index| index.key);
+    fields.iter().fold(hash, |hash, field| fnv(add(hash, field.name.as_bytes()), field.form as u8))
 }
 
-fn fnv(hash: u64, byte: &u8) -> u64 {
-    (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+/// FNV-1a of a part, with its length before it.
+fn add(hash: u64, part: &[u8]) -> u64 {
+    let len = (part.len() as u64).to_be_bytes();
+    part.iter().copied().fold(len.into_iter().fold(hash, fnv), fnv)
+}
+
+fn fnv(hash: u64, byte: u8) -> u64 {
+    (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
 }
 
 impl fmt::Display for Cursor {

@@ -122,6 +122,7 @@ impl<'txn> Raw<'txn> {
     }
 
     /// The next row, and its entry into `last`.
+    #[inline]
     pub(super) fn next_row<R: Entity>(
         &mut self,
         last: &mut Option<RawEntry<'txn>>,
@@ -131,7 +132,7 @@ impl<'txn> Raw<'txn> {
                 *last = Some(entry);
                 raw.row_bytes(entry)
             },
-            row::decode,
+            |bytes| row::decode(bytes),
         )
     }
 

@@ -47,19 +47,19 @@ pub struct KeyField {
     pub form: KeyForm,
 }
 
-/// How a part of a key comes from the row.
+/// How a part of a key comes from the row. The numbers are part of cursors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyForm {
     /// It is a field.
-    Field,
+    Field = 0,
     /// It is each element of a field.
-    Each,
+    Each = 1,
     /// It is a field, in descending order.
-    Desc,
+    Desc = 2,
     /// It is what a method returns.
-    Computed,
+    Computed = 3,
     /// It is a hash of a field.
-    Hash,
+    Hash = 4,
 }
 
 impl KeyField {

@@ -7,15 +7,16 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, text};
+use crate::{fail, on_both_engines, pairs, text};
 
 type Text = Option<String>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[table(view)]
 #[index(hash(url), desc(year), name = "newest")]
 #[index(hash(url), hash(pair), unique, filter = is_live, name = "only")]
-#[index(each(tags), hash(text), include = [text])]
+#[index(each(tags), hash(text), include = [text, year])]
 #[index(town, hash(text), year, sparse, strategy = "full")]
 #[index(hash(blob), hash(url), year, include = [url])]
 #[index(computed(initial: String), hash(pair), each(tags), name = "initials")]
@@ -30,6 +31,8 @@ struct Page {
     pair: (u8, String),
     tags: Vec<u8>,
 }
+
+pub(crate) const MODEL: pairs::Model = pairs::Model::with_view::<Page>();
 
 impl Page {
     fn is_live(&self) -> bool {
@@ -134,6 +137,7 @@ fn compare(
             for entry in pages.find_by_tags_text(txn, 1, text).entries() {
                 let entry = entry.map_err(fail)?;
                 prop_assert_eq!((entry.tags, entry.text.as_deref()), (1, text));
+                prop_assert_eq!(entry.year, m[entry.name].year);
             }
             let town = |p: &Page| {
                 let present = p.text.is_some().then(|| p.town.clone());

@@ -1,23 +1,21 @@
-//! Every two of the forms, conditions and strategies together in an index, behind a primary key of
-//! fixed length.
+//! Forms, conditions and strategies together, behind a primary key of fixed length.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use index_table::{
-    __private::{Condition, Entity, KeyForm, Strategy as Carried},
-    Error, IndexTable, ReadTxn, Result, Store,
-};
+use index_table::{Error, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, text};
+use crate::{fail, on_both_engines, pairs, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[table(view)]
 #[index(desc(title))]
 #[index(computed(stem: String))]
 #[index(rank, sparse)]
+#[index(hash(note))]
 #[index(desc(rank), title)]
 #[index(title, filter = is_open, name = "open_title")]
 #[index(slug, unique, sparse)]
@@ -38,6 +36,8 @@ struct Task {
     code: u8,
     note: String,
 }
+
+pub(crate) const MODEL: pairs::Model = pairs::Model::with_view::<Task>();
 
 impl Task {
     fn stem(&self) -> String {
@@ -181,6 +181,7 @@ fn compare(
         ask!(tasks.find_by_rank_labels(txn, Some(0), Some(part)), Task::labelled, |key| {
             key.0.0 == 0 && key.1 == part
         });
+        ask!(tasks.find_by_note(txn, part), |t| vec![t.note == part], |is| *is);
         let slug = Some(part);
         ask!(tasks.find_by_slug(txn, slug), Task::slugs, |slug| slug == part);
         let expected = m.values().find(|task| task.slug.as_deref() == slug);
@@ -320,43 +321,5 @@ proptest! {
         batches in prop::collection::vec(prop::collection::vec(operation(), 1..40), 1..4),
     ) {
         on_both_engines(|store, lmdb| run(store, lmdb, &batches))?;
-    }
-}
-
-/// The indexes above are what this module says they are.
-#[test]
-fn every_two_are_together_in_an_index() {
-    const FEATURES: [&str; 9] =
-        ["desc", "computed", "each", "composite", "sparse", "filter", "unique", "partial", "full"];
-    let features = Task::TABLE.indexes.iter().map(|index| {
-        let mut features = Vec::new();
-        features.extend(index.key.iter().filter_map(|field| match field.form {
-            KeyForm::Desc => Some("desc"),
-            KeyForm::Computed => Some("computed"),
-            KeyForm::Each => Some("each"),
-            // Those with a hash are in the module `pages`.
-            KeyForm::Field | KeyForm::Hash => None,
-        }));
-        features.extend((index.key.len() > 1).then_some("composite"));
-        features.extend(index.unique.then_some("unique"));
-        features.extend(index.conditions.iter().map(|condition| match condition {
-            Condition::Sparse => "sparse",
-            Condition::Filter(_) => "filter",
-        }));
-        features.extend(match index.strategy {
-            Carried::Normalized => None,
-            Carried::Partial(_) => Some("partial"),
-            Carried::Full => Some("full"),
-        });
-        features
-    });
-    let features: Vec<_> = features.collect();
-    for (at, one) in FEATURES.iter().enumerate() {
-        for other in FEATURES.iter().skip(at + 1) {
-            let together = features.iter().any(|it| it.contains(one) && it.contains(other));
-            // An index has one strategy.
-            let possible = (*one, *other) != ("partial", "full");
-            assert_eq!(together, possible, "{one} and {other}");
-        }
     }
 }

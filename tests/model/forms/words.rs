@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, text};
+use crate::{fail, on_both_engines, pairs, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[table(view)]
 #[index(desc(spelling), name = "backwards")]
 #[index(desc(size), include = [bytes])]
 #[index(desc(bytes))]
@@ -29,6 +30,8 @@ struct Word {
     live: bool,
     tags: Vec<String>,
 }
+
+pub(crate) const MODEL: pairs::Model = pairs::Model::with_view::<Word>();
 
 impl Word {
     fn is_live(&self) -> bool {

@@ -1,4 +1,4 @@
-// One mistake, and one message for it, though the type is in use.
+// One message for each mistake, though the types are in use.
 use index_table::{IndexKey, IndexTable, ReadTxn, Result};
 use serde::{Deserialize, Serialize};
 
@@ -10,15 +10,23 @@ enum Kind {
     Company,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexKey)]
+struct Words(Vec<String>);
+
 #[derive(Serialize, Deserialize, IndexTable)]
 #[index(kind)]
+#[index(words, sparse)]
 struct Customer {
     #[primary_key]
     id: u64,
     kind: Kind,
+    words: Words,
 }
 
 fn ask(customers: &CustomerRepository, txn: &ReadTxn<'_>) -> Result<u64> {
+    for entry in customers.find_by_words(txn, &Words(Vec::new())).entries() {
+        let _: Words = entry?.words;
+    }
     customers.find_by_kind(txn, Kind::Company).count()
 }
 

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 #[index(year, title)]
 #[index(genre, allow(few_values))]
 #[index(genre, title, name = "shelf", allow(redundant))]
+#[index(title, include = [year])]
+#[index(title, include = [year], name = "once_more")]
 struct Film {
     #[primary_key]
     genre: String,
