@@ -133,7 +133,11 @@ fn with_a_writer(path: &Path) -> TestResult {
             txn,
             |mut txn| {
                 rows.put(&mut txn, &row(5))?;
-                if commit { is_forked(txn.commit()) } else { Ok(drop(txn)) }
+                if commit {
+                    return is_forked(txn.commit());
+                }
+                drop(txn);
+                Ok(())
             },
             |txn| {
                 assert!(rows.get(&store.read()?, 5)?.is_none());
