@@ -11,6 +11,6 @@ pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     Advice, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
     DistinctCounts, DistinctValues, Durability, Entries, Error, FactOrderRows, GetMany,
-    GetManyViews, IndexUsage, Keys, MAX_KEY_LEN, Options, Page, ReadTxn, Result, Rows, Scan, Stats,
-    Store, TableUsage, Usage, Views, WriteTxn,
+    GetManyViews, IndexUsage, Keys, MAX_KEY_LEN, Options, Page, Progress, ReadTxn, Readers, Result,
+    Rows, Scan, Stats, Store, TableUsage, Usage, Views, WriteTxn,
 };

@@ -1,4 +1,8 @@
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::key::{DecodeError, MAX_KEY_LEN};
 
@@ -153,12 +157,29 @@ pub enum Error {
     /// The store has reached its map size. The transaction can only be dropped; nothing that was
     /// committed is lost.
     #[error(
-        "the store has reached its map size of {map_size} bytes; drop this transaction and open \
-         the store with a larger `Store::options().map_size(…)`"
+        "the store has reached its map size of {map_size} bytes; drop this transaction, and write in \
+         `store.transaction(…)`, which lets it grow up to `Store::options().max_map_size(…)`, or open \
+         it with a larger `map_size(…)`"
     )]
     MapFull {
         /// The map size in bytes.
         map_size: usize,
+    },
+
+    /// The map has to be replaced by a larger one, which takes a moment without transactions of this
+    /// process, and there was none.
+    #[error(
+        "the store has to map more than {map_size} bytes, and transactions of this process are in the \
+         way: {readers} that read, the oldest for {oldest:.1?}; drop read transactions sooner, or open \
+         the store with a larger `Store::options().map_size(…)`"
+    )]
+    GrowthBlocked {
+        /// The map size in bytes.
+        map_size: usize,
+        /// How many read transactions there are.
+        readers: usize,
+        /// How long the oldest of them has been one.
+        oldest: Duration,
     },
 
     /// A cursor of another index, direction or question, or no cursor at all.
@@ -201,12 +222,37 @@ pub enum Error {
     #[error("this thread holds a write transaction of the store already; commit or drop it first")]
     WriteInProgress,
 
-    /// The path is open in this process already; LMDB forbids a second time.
-    #[error(
-        "`{path}` is open in this process already; clone the `Store` instead of opening it again"
-    )]
+    /// The directory is open in this process already, and can't be shared: it was opened with other
+    /// options, or without this crate.
+    #[error("`{path}` is open in this process already, {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
+        path: PathBuf,
+        /// What stands in the way, and what to do.
+        reason: String,
+    },
+
+    /// The directory, or a file in it, can't be written to. Reading needs that too, for the lock file.
+    #[error(
+        "`{path}` can't be written to ({source}), which a store needs to be opened, if only for its \
+         lock file; allow it, or copy `data.mdb` to a directory where it is allowed",
+        path = path.display()
+    )]
+    ReadOnly {
+        /// The store's directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The process was forked from the one that opened the store, and can't use it.
+    #[error(
+        "`{path}` was opened before this process was forked; drop all that it has inherited of the \
+         store, and open it anew",
+        path = path.display()
+    )]
+    Forked {
+        /// The store's directory.
         path: PathBuf,
     },
 
@@ -219,10 +265,11 @@ pub enum Error {
         reason: String,
     },
 
-    /// Another process has made the store larger than this one's map.
+    /// Another process has made the store larger than this one's map, and there is no address space
+    /// for a larger one.
     #[error(
-        "another process has made the store larger than the {map_size} bytes that this one maps; \
-         open it again with a larger `Store::options().map_size(…)`"
+        "another process has made the store larger than the {map_size} bytes that this one maps, and \
+         the process has no address space for more; raise its limit"
     )]
     MapTooSmall {
         /// The map size in bytes.
@@ -239,20 +286,29 @@ pub enum Error {
         max_databases: u32,
     },
 
-    /// All reader slots are taken.
+    /// All reader slots are taken, by this process and others.
     #[error(
-        "all {max_readers} reader slots are taken; drop read transactions sooner, or open the \
-         store with a larger `Store::options().max_readers(…)`"
+        "all {max_readers} reader slots are taken{}; drop read transactions sooner, or open the \
+         store with a larger `Store::options().max_readers(…)`",
+        oldest.map_or(String::new(), |oldest| {
+            format!(" (the oldest in this process for {oldest:.1?})")
+        })
     )]
     TooManyReaders {
         /// The limit.
         max_readers: u32,
+        /// How long the oldest of this process has been there.
+        oldest: Option<Duration>,
     },
+
+    /// The store is in memory, and has no file to copy.
+    #[error("a store in memory has no file to copy")]
+    InMemory,
 
     /// The operating system refused.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// The store's directory.
+        /// The store's directory, or that of the copy.
         path: PathBuf,
         /// What it said.
         source: io::Error,
@@ -261,6 +317,20 @@ pub enum Error {
     /// The engine answered with an error that none of the others describes.
     #[error("LMDB: {0}")]
     Engine(String),
+}
+
+impl Error {
+    /// Why a directory was not opened.
+    #[cold]
+    pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path, source }
+            }
+            _ => Self::Io { path, source },
+        }
+    }
 }
 
 /// Why a row or an included field can't be written. The write that met it says for which table.

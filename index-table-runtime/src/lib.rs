@@ -42,6 +42,6 @@ pub use scan::{
     DistinctValues, Entries, FactOrderRows, Keys, Page, Rows, Scan, Views,
 };
 pub use stats::Stats;
-pub use store::{Durability, Options, Store};
+pub use store::{Durability, Options, Progress, Readers, Store};
 pub use txn::{ReadTxn, WriteTxn};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};

@@ -87,6 +87,10 @@ impl From<Error> for Failure {
             Error::TooManyReaders { .. } => {
                 Self::unavailable("too many customers are being looked up")
             }
+            Error::GrowthBlocked { .. } => {
+                eprintln!("error: {error}");
+                Self::unavailable("the directory has to grow, and is being read")
+            }
             Error::MapFull { .. } => {
                 eprintln!("error: {error}");
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")
@@ -145,7 +149,8 @@ mod tests {
 
     #[test]
     fn who_comes_too_early_is_told_when_to_come_back() {
-        let response = Failure::from(Error::TooManyReaders { max_readers: 1 }).into_response();
+        let response =
+            Failure::from(Error::TooManyReaders { max_readers: 1, oldest: None }).into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(response.headers().contains_key(RETRY_AFTER));
     }

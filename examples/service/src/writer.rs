@@ -265,7 +265,8 @@ mod tests {
     #[test]
     fn a_full_map_fails_the_batch_and_not_the_writer() -> TestResult {
         let directory = tempfile::tempdir()?;
-        let store = Store::options().map_size(1 << 18).open(directory.path())?;
+        let options = Store::options().map_size(1 << 18).max_map_size(1 << 18);
+        let store = options.open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
         let large = Customer { first_name: "A".repeat(1 << 19), ..customer(2) };
         let commands = vec![Command::Create(customer(1)), Command::Create(large)];

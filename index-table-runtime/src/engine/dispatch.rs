@@ -1,17 +1,17 @@
 //! Which engine it is: each type here is one variant for each engine, and each method a `match`.
 
-use std::path::Path;
+use std::{fs::File, path::Path, time::Duration};
 
 use super::{Count, RawEntry, Read, Step, Write};
 #[cfg(feature = "memory")]
-use crate::memory;
+use crate::{error::Error, memory};
 use crate::{
     error::Result,
     lmdb,
     maintain::{Change, Sink},
     scan::Query,
     schema::{IndexSchema, TableSchema},
-    store::Options,
+    store::{Copy, Options},
 };
 
 /// Calls the same method on whichever engine it is.
@@ -37,6 +37,10 @@ impl Engine {
         lmdb::Engine::open(options, path).map(Self::Lmdb)
     }
 
+    pub(crate) fn wait_until_closed(path: &Path) {
+        lmdb::Engine::wait_until_closed(path);
+    }
+
     #[cfg(feature = "memory")]
     pub(crate) fn in_memory() -> Self {
         Self::Memory(memory::Engine::default())
@@ -58,12 +62,75 @@ impl Engine {
         }
     }
 
+    /// The bytes of its file.
+    pub(crate) fn size(&self) -> Result<u64> {
+        match self {
+            Self::Lmdb(engine) => engine.size(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Err(Error::InMemory),
+        }
+    }
+
+    /// Writes a snapshot into an empty file.
+    pub(crate) fn copy(&self, file: &File, copy: Copy) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.copy(file, copy),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Err(Error::InMemory),
+        }
+    }
+
+    /// Refuses a store that this process has inherited from the one it was forked from.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.refuse_forked(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// How many read transactions this process has, and the age of the oldest.
+    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
+        match self {
+            Self::Lmdb(engine) => engine.readers(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => (0, None),
+        }
+    }
+
+    /// Gives back the slots of readers whose processes have died; how many there were.
+    pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
+        match self {
+            Self::Lmdb(engine) => engine.clear_stale_readers(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(0),
+        }
+    }
+
+    /// The size of the map when the write transaction met its end, if it did.
+    pub(crate) fn full_at(&self) -> Option<usize> {
+        match self {
+            Self::Lmdb(engine) => engine.full_at(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Maps more than was there when it was full; `false`: that's the most.
+    pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
+        match self {
+            Self::Lmdb(engine) => engine.grow(full_at),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(false),
+        }
+    }
+
     /// Opens or creates the databases of a table and lets `prepare` look at them, all in one
-    /// write transaction.
+    /// write transaction, which may be run more than once.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        prepare: impl FnOnce(&mut Writer<'_, '_>) -> Result<()>,
+        mut prepare: impl FnMut(&mut Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables> {
         match self {
             Self::Lmdb(engine) => engine
@@ -99,7 +166,7 @@ impl<'s> Txn<'s> {
     )]
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
-            (Self::Lmdb(txn), Tables::Lmdb(tables)) => Some(Reader::Lmdb(txn.reader(tables))),
+            (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => Some(Reader::Memory(txn.reader(tables))),
             #[cfg(feature = "memory")]

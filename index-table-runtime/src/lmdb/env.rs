@@ -1,39 +1,61 @@
-use std::path::{Path, PathBuf};
+use std::{
+    mem,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use heed::{
-    AnyTls, CommitOrAbort, CommitToken, Env, EnvFlags, EnvOpenOptions, MdbError, OnCommit, RoTxn,
-    RwTxn, WithoutTls,
+    AnyTls, CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, MdbError, OnCommit, RoTxn, RwTxn,
+    WithoutTls,
 };
 
 use super::{
-    Database, Layout, Reader, Writer,
+    Database, Env, Layout, Reader, Writer,
     blocks::{Forecast, Scratch},
+    gate::{Gate, Kind, Pass},
+    process,
 };
 use crate::{
     error::{Error, Result},
     schema::TableSchema,
-    store::{Durability, Options},
+    store::{DEFAULT_MAP_SIZE, Durability, Options},
 };
 
 const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
 
-/// An open environment.
+/// Longer than it takes to unmap a directory.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// An open environment. Its path is canonical.
 pub(crate) struct Engine {
-    env: Env<WithoutTls>,
-    path: PathBuf,
+    pub(super) env: Env,
+    pub(super) path: PathBuf,
+    /// See [`process::forks`].
+    forks: u32,
     max_databases: u32,
     max_readers: u32,
+    /// Every transaction begins by it, and whatever else looks at the map.
+    pub(super) gate: Gate,
+    pub(super) map_size: AtomicUsize,
+    pub(super) max_map_size: usize,
+    /// The map's size when the write transaction was told that it is full; 0 when it was not.
+    pub(super) full_at: AtomicUsize,
+    /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
+    writing: Mutex<()>,
 }
 
 impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_owned(), source };
-        std::fs::create_dir_all(path).map_err(io)?;
-        let path = path.canonicalize().map_err(io)?;
+        process::watch_forks();
+        let path = path.to_owned();
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         // Two more databases, for the catalog and the sequences.
-        open.map_size(page_multiple(options.map_size))
+        open.map_size(page_multiple(map_size(options)))
             .max_dbs(options.max_databases.saturating_add(2))
             .max_readers(options.max_readers);
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
@@ -42,42 +64,110 @@ impl Engine {
         // passes it on in its documentation.
         let env = unsafe { open.flags(flags(options.durability)).open(&path) };
         let env = env.map_err(|error| match error {
-            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen { path: path.clone() },
-            heed::Error::Io(source) => Error::Io { path: path.clone(), source },
+            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen {
+                path: path.clone(),
+                reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
+            },
+            heed::Error::Io(source) => Error::opening(&path, source),
             heed::Error::Mdb(error) => damaged(&path, error.to_string()),
             error => Error::Engine(format!("{}: {error}", path.display())),
         })?;
         check_length(&env, &path)?;
-        let (max_databases, max_readers) = (options.max_databases, options.max_readers);
-        let engine = Self { env, path, max_databases, max_readers };
+        let max_readers = env.max_readers();
+        let engine = Self {
+            path,
+            forks: process::forks(),
+            max_databases: options.max_databases,
+            max_readers,
+            gate: Gate::new(max_readers),
+            map_size: AtomicUsize::new(env.info().map_size),
+            max_map_size: options.max_map_size,
+            full_at: AtomicUsize::new(0),
+            writing: Mutex::default(),
+            env,
+        };
         // Those of processes that have died would keep pages from being used again.
-        engine.env.clear_stale_readers().map_err(|error| engine.error(error))?;
+        engine.clear_stale_readers()?;
         Ok(engine)
     }
 
+    /// LMDB's locks and reader slots are the process's that opened the store.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        if self.is_inherited() {
+            return Err(Error::Forked { path: self.path.clone() });
+        }
+        Ok(())
+    }
+
+    fn is_inherited(&self) -> bool {
+        process::forks() != self.forks
+    }
+
+    /// Gives back the slots of readers whose processes have died; how many there were.
+    pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
+        self.refuse_forked()?;
+        self.env.clear_stale_readers().map_err(|error| self.error(error))
+    }
+
+    /// How many read transactions this process has, and the age of the oldest.
+    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
+        self.gate.readers()
+    }
+
+    /// The bytes in use, up to the last page. Only for who is in the gate.
+    pub(super) fn used(&self) -> usize {
+        used(&self.env)
+    }
+
+    /// Waits for the thread that drops the last handle to the directory.
+    pub(crate) fn wait_until_closed(path: &Path) {
+        if let Some(closing) = heed::env_closing_event(path) {
+            closing.wait_timeout(CLOSING);
+        }
+    }
+
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
-        let txn = match self.env.read_txn() {
-            Err(heed::Error::Mdb(MdbError::ReadersFull)) => {
-                self.env.clear_stale_readers().map_err(|error| self.error(error))?;
-                self.env.read_txn()
-            }
-            txn => txn,
-        };
-        let txn = txn.map_err(|error| self.error(error))?;
-        Ok(Txn { inner: Inner::Read(txn), engine: self })
+        let (txn, pass) = self.begin(Kind::Reader, Env::read_txn)?;
+        Ok(Txn { inner: Inner::Read(txn, pass), engine: self })
     }
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
-        let txn = self.env.write_txn().map_err(|error| self.error(error))?;
-        Ok(Txn { inner: Inner::Write(txn, Scratch::default()), engine: self })
+        let (txn, turn) = self.begin_write()?;
+        Ok(Txn { inner: Inner::Write(txn, Scratch::default(), turn), engine: self })
     }
 
+    fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
+        // The lock may have been held when the process was forked.
+        self.refuse_forked()?;
+        let lock = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.full_at.store(0, Ordering::Relaxed);
+        let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
+        Ok((txn, Turn { _pass: pass, _lock: lock }))
+    }
+
+    /// Creates what is missing of a table, and lets `prepare` look at it, in one write transaction.
+    /// One that meets the end of the map is run again in a larger one.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
+        mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>> {
-        let txn = self.env.write_txn().map_err(|error| self.error(error))?;
+        loop {
+            let (opened, full_at) = self.try_open_table(schema, &mut prepare)?;
+            match full_at {
+                Some(full_at) if opened.is_err() && self.grow(full_at)? => {}
+                _ => return opened,
+            }
+        }
+    }
+
+    /// The table, or what it failed with and whether that is for the end of the map.
+    fn try_open_table(
+        &self,
+        schema: &'static TableSchema,
+        mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
+    ) -> Result<(Result<Tables<'static>>, Option<usize>)> {
+        let (txn, _turn) = self.begin_write()?;
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
             let mut database =
                 |name: &str| opener.create_database(txn, Some(name)).map_err(|e| self.error(e));
@@ -101,12 +191,17 @@ impl Engine {
             prepare(Writer::new(self, txn, &tables, &mut Scratch::default()))?;
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
-        match opened {
+        let opened = match opened {
             Ok(CommitOrAbort::Commit(tables)) => Ok(tables),
             Ok(CommitOrAbort::Abort(())) => Err(Error::Engine("the table was not opened".into())),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),
-        }
+        };
+        Ok((opened, self.full_at()))
+    }
+
+    pub(super) fn too_many_readers(&self) -> Error {
+        Error::TooManyReaders { max_readers: self.max_readers, oldest: self.readers().1 }
     }
 
     /// What heed says, in this crate's words.
@@ -114,10 +209,13 @@ impl Engine {
     pub(super) fn error(&self, error: heed::Error) -> Error {
         match error {
             heed::Error::Mdb(MdbError::MapFull) => {
-                Error::MapFull { map_size: self.env.info().map_size }
+                let map_size = self.map_size.load(Ordering::Relaxed);
+                // Only the write transaction, of which there is one, is told so.
+                self.full_at.store(map_size, Ordering::Relaxed);
+                Error::MapFull { map_size }
             }
             heed::Error::Mdb(MdbError::MapResized) => {
-                Error::MapTooSmall { map_size: self.env.info().map_size }
+                Error::MapTooSmall { map_size: self.map_size.load(Ordering::Relaxed) }
             }
             heed::Error::Mdb(
                 error @ (MdbError::Corrupted
@@ -129,9 +227,7 @@ impl Engine {
             heed::Error::Mdb(MdbError::DbsFull) => {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
-            heed::Error::Mdb(MdbError::ReadersFull) => {
-                Error::TooManyReaders { max_readers: self.max_readers }
-            }
+            heed::Error::Mdb(MdbError::ReadersFull) => self.too_many_readers(),
             heed::Error::Mdb(MdbError::BadTxn) => Error::Engine(
                 "the transaction has failed before and can only be dropped".to_owned(),
             ),
@@ -204,34 +300,51 @@ pub(crate) struct Txn<'s> {
     engine: &'s Engine,
 }
 
+/// What comes first is dropped first: the transaction before its pass through the gate.
 enum Inner<'s> {
-    Read(RoTxn<'s, WithoutTls>),
-    Write(RwTxn<'s>, Scratch),
+    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
+    Write(RwTxn<'s>, Scratch, Turn<'s>),
+    Over,
+}
+
+/// The turn to write.
+struct Turn<'s> {
+    _pass: Pass<'s>,
+    _lock: MutexGuard<'s, ()>,
 }
 
 impl<'s> Txn<'s> {
-    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Reader<'t> {
+    /// `None`: it is over.
+    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
         let txn: &RoTxn<'_, AnyTls> = match &self.inner {
-            Inner::Read(txn) => txn,
-            Inner::Write(txn, _) => txn,
+            Inner::Read(txn, _) => txn,
+            Inner::Write(txn, ..) => txn,
+            Inner::Over => return None,
         };
-        Reader::new(self.engine, txn, tables)
+        Some(Reader::new(self.engine, txn, tables))
     }
 
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables<'static>) -> Option<Writer<'t, 's>> {
         match &mut self.inner {
-            Inner::Read(_) => None,
-            Inner::Write(txn, scratch) => Some(Writer::new(self.engine, txn, tables, scratch)),
+            Inner::Read(..) | Inner::Over => None,
+            Inner::Write(txn, scratch, _) => Some(Writer::new(self.engine, txn, tables, scratch)),
         }
     }
 
-    pub(crate) fn commit(self) -> Result<()> {
-        match self.inner {
-            Inner::Read(txn) => {
-                drop(txn);
-                Ok(())
-            }
-            Inner::Write(txn, _) => txn.commit().map_err(|error| self.engine.error(error)),
+    pub(crate) fn commit(mut self) -> Result<()> {
+        self.engine.refuse_forked()?;
+        match mem::replace(&mut self.inner, Inner::Over) {
+            Inner::Read(..) | Inner::Over => Ok(()),
+            Inner::Write(txn, _, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
+        }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if self.engine.is_inherited() {
+            // To end it would end the parent's: its reader slot and its lock are shared memory.
+            mem::forget(mem::replace(&mut self.inner, Inner::Over));
         }
     }
 }
@@ -241,15 +354,30 @@ fn damaged(path: &Path, reason: String) -> Error {
 }
 
 /// LMDB would map what is not there, and the first read of it would end the process.
-fn check_length(env: &Env<WithoutTls>, path: &Path) -> Result<()> {
+fn check_length(env: &Env, path: &Path) -> Result<()> {
     let file = path.join("data.mdb");
     let length = std::fs::metadata(&file).map_err(|source| Error::Io { path: file, source })?.len();
-    let pages = env.info().last_page_number as u64 + 1;
-    let used = pages * u64::from(env.unnamed_database_stat().page_size);
-    if length >= used {
+    let used = used(env);
+    if usize::try_from(length).is_ok_and(|length| length >= used) {
         return Ok(());
     }
     Err(damaged(path, format!("data.mdb has {length} bytes, and {used} are in use")))
+}
+
+fn used(env: &Env) -> usize {
+    (env.info().last_page_number + 1) * env.unnamed_database_stat().page_size as usize
+}
+
+/// The default is only a wish, which a limit on the address space may be in the way of.
+fn map_size(options: &Options) -> usize {
+    const LEAST: usize = 1 << 26;
+    let mut size = options.map_size;
+    if size == DEFAULT_MAP_SIZE {
+        while size > LEAST && !process::has_address_space(size) {
+            size /= 2;
+        }
+    }
+    size
 }
 
 const fn flags(durability: Durability) -> EnvFlags {
@@ -261,7 +389,7 @@ const fn flags(durability: Durability) -> EnvFlags {
 }
 
 /// heed takes map sizes in whole pages only.
-fn page_multiple(size: usize) -> usize {
+pub(super) fn page_multiple(size: usize) -> usize {
     const LARGEST_PAGE: usize = 1 << 16;
     size.max(LARGEST_PAGE).checked_next_multiple_of(LARGEST_PAGE).unwrap_or(size)
 }

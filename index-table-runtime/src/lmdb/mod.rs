@@ -12,8 +12,12 @@
 //! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
 
 mod blocks;
+mod copy;
 mod env;
+mod gate;
+mod process;
 mod read;
+mod room;
 mod write;
 
 pub(crate) use env::{Engine, Tables, Txn};
@@ -24,6 +28,7 @@ use heed::types::Bytes;
 
 use crate::schema::{IndexSchema, Strategy, TableSchema};
 
+type Env = heed::Env<heed::WithoutTls>;
 type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
 /// How the entries of an index are laid out.

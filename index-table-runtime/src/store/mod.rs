@@ -1,3 +1,8 @@
+mod copy;
+mod options;
+mod readers;
+mod shared;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -17,12 +22,18 @@ use crate::{
     usage::TableCounters,
 };
 
+pub(crate) use copy::Copy;
+pub use copy::Progress;
+pub(crate) use options::DEFAULT_MAP_SIZE;
+pub use options::{Durability, Options};
+pub use readers::Readers;
+
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
 /// Cloning is cheap and gives the same store, which is closed when the last clone is dropped;
-/// repositories don't keep it open. One process opens a directory once. Several processes
-/// may have it open at the same time; those that write must declare their tables alike, because
-/// each maintains the indexes that it knows.
+/// repositories don't keep it open. Opening a directory that this process has open is cloning too.
+/// Several processes may have it open at the same time; those that write must declare their tables
+/// alike, because each maintains the indexes that it knows.
 ///
 /// # Examples
 ///
@@ -93,6 +104,10 @@ impl Store {
     /// Opens the store in the directory `path`, which is created if it is not there, with the
     /// default [`Options`].
     ///
+    /// LMDB must not open a directory twice in a process, so a second time gives another handle to
+    /// the store that is open, whichever way the path is written (through symbolic links too). Other
+    /// options than those that it was opened with are an error.
+    ///
     /// # What it assumes about the files
     ///
     /// LMDB maps `data.mdb` into memory and trusts it. While it is open, nothing but LMDB may
@@ -103,12 +118,13 @@ impl Store {
     /// another one from doing that, so a function that is `unsafe` for this reason could never be
     /// called soundly: like other stores that are mapped, this one is a safe function for a
     /// directory that is the program's own. What this crate can see to, it does: a directory is
-    /// opened once in a process, and transactions can't be used with other stores or, to write,
+    /// mapped once in a process, and transactions can't be used with other stores or, to write,
     /// on other threads.
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyOpen`], [`Error::DamagedFile`], [`Error::Io`], [`Error::Engine`].
+    /// [`Error::AlreadyOpen`], [`Error::ReadOnly`], [`Error::DamagedFile`], [`Error::Forked`],
+    /// [`Error::Io`], [`Error::Engine`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }
@@ -123,14 +139,7 @@ impl Store {
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
-        Self::new(Engine::in_memory())
-    }
-
-    fn new(engine: Engine) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (writer, tables, opened) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self { inner: Arc::new(Inner { engine, id, writer, tables, opened }) }
+        Self { inner: Arc::new(Inner::new(Engine::in_memory())) }
     }
 
     /// Begins a read transaction: a snapshot of the store as the last commit left it, which
@@ -140,18 +149,20 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyReaders`], [`Error::Engine`].
+    /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] when another
+    /// process has made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         self.inner.begin(Engine::read)
     }
 
     /// Begins the write transaction. There is one at a time in a store; others wait for it.
     ///
-    /// Dropped without [`commit`](WriteTxn::commit), it has changed nothing.
+    /// Dropped without [`commit`](WriteTxn::commit), it has changed nothing. When the map is full, its
+    /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) lets it grow.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] when this thread has one already, [`Error::Engine`].
+    /// [`Error::WriteInProgress`] when this thread has one already, and what [`read`](Store::read) does.
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = self.inner.begin(Engine::write)?;
@@ -160,12 +171,16 @@ impl Store {
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
-    /// `body` should have no effects but through the transaction: it may be run more than once.
-    /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
+    /// `body` should have no effects but through the transaction: when the map is full, twice as much
+    /// is mapped, up to [`max_map_size`](Options::max_map_size), and it is run again. That needs a moment
+    /// without transactions of this process, for which it waits up to two seconds; those that begin
+    /// meanwhile wait for it. To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
-    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
+    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do;
+    /// [`Error::MapFull`] only at the limit, and [`Error::GrowthBlocked`] when read transactions were
+    /// in the way.
     pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
         self.try_transaction(body)
     }
@@ -176,15 +191,32 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do.
+    /// As [`transaction`](Store::transaction).
     pub fn try_transaction<T, E: From<Error>>(
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut txn = self.write()?;
-        let value = body(&mut txn)?;
-        txn.commit()?;
-        Ok(value)
+        loop {
+            let mut txn = self.write()?;
+            let outcome = body(&mut txn);
+            // While the transaction is there, so that it is this one that met the end of the map,
+            // whatever the closure has made of the error.
+            let mut full_at = self.inner.engine.full_at();
+            let error = match outcome.map(|value| (value, txn.commit())) {
+                Ok((value, Ok(()))) => return Ok(value),
+                Ok((_, Err(error))) => {
+                    if let Error::MapFull { map_size } = error {
+                        full_at = Some(map_size);
+                    }
+                    error.into()
+                }
+                Err(error) => error,
+            };
+            match full_at {
+                Some(full_at) if self.inner.engine.grow(full_at)? => {}
+                _ => return Err(error),
+            }
+        }
     }
 }
 
@@ -195,6 +227,13 @@ impl fmt::Debug for Store {
 }
 
 impl Inner {
+    fn new(engine: Engine) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (writer, tables, opened) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
+        Self { engine, id, writer, tables, opened }
+    }
+
     /// Opens a table, or gives it again while a repository of it is in use. One with another
     /// declaration is refused then: each would write rows without the other's indexes.
     pub(crate) fn open_once(
@@ -267,84 +306,5 @@ impl<'s> WriterGuard<'s> {
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         *self.0.writer() = None;
-    }
-}
-
-/// What survives a crash of the machine. A crash of the process loses nothing that was committed
-/// in any of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Durability {
-    /// A commit returns when it is on disk: two syncs. The default.
-    #[default]
-    Full,
-    /// One sync a commit: the machine's crash may lose the last commit, no more, and the store
-    /// stays consistent (LMDB's `MDB_NOMETASYNC`).
-    Relaxed,
-    /// No sync: the machine's crash may lose the last commits, or damage the store where the
-    /// file system does not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be
-    /// made again.
-    None,
-}
-
-/// How to open a store; from [`Store::options`].
-#[derive(Debug, Clone)]
-#[must_use = "options do nothing until `open`"]
-pub struct Options {
-    pub(crate) map_size: usize,
-    pub(crate) durability: Durability,
-    pub(crate) max_databases: u32,
-    pub(crate) max_readers: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            map_size: if cfg!(target_pointer_width = "64") { 64 << 30 } else { 1 << 30 },
-            durability: Durability::Full,
-            max_databases: 64,
-            max_readers: 126,
-        }
-    }
-}
-
-impl Options {
-    /// The most that the store can hold, in bytes; rounded up to whole pages. Default: 64 GiB, on
-    /// 32-bit machines 1 GiB.
-    ///
-    /// It is address space, neither memory nor disk: the file grows as it is filled. A full map
-    /// gives [`Error::MapFull`].
-    pub fn map_size(mut self, bytes: usize) -> Self {
-        self.map_size = bytes;
-        self
-    }
-
-    /// What survives a crash of the machine. Default: [`Durability::Full`].
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
-
-    /// The most tables and indexes together. Default: 64. Each costs every transaction
-    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes a fifth longer.
-    pub fn max_databases(mut self, databases: u32) -> Self {
-        self.max_databases = databases;
-        self
-    }
-
-    /// The most read transactions at the same time, of all processes. Default: 126. The process
-    /// that opens the store first decides.
-    pub fn max_readers(mut self, readers: u32) -> Self {
-        self.max_readers = readers;
-        self
-    }
-
-    /// Opens the store in the directory `path`, which is created if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
-        Engine::open(self, path.as_ref()).map(Store::new)
     }
 }

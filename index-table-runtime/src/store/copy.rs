@@ -1,0 +1,240 @@
+//! Copies of a store: a directory that appears as a whole or not at all.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io, mem,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::Store;
+use crate::error::{Error, Result};
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How far a copy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The bytes that are written.
+    pub copied: u64,
+    /// The bytes of the store. A copy without what is free takes less, and is done sooner.
+    pub total: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copy {
+    /// Page by page.
+    Whole,
+    /// Without free pages.
+    Compact,
+}
+
+impl Store {
+    /// Copies the store to the directory `path`, which must not be there yet: a snapshot, whatever is
+    /// committed meanwhile. What is free in the file is copied too; [`compact_to`](Store::compact_to)
+    /// leaves it out and is slower.
+    ///
+    /// The copy is a store. To restore it, open it where it is, or open it and copy it in turn to
+    /// where it is wanted.
+    ///
+    /// It begins between two writes, for which it waits, and is a read transaction from there on: what
+    /// writers free in the meantime is not used again before it is done, and the map can't grow. The
+    /// directory is written under another name beside `path`, synced, and renamed; a copy that fails
+    /// leaves nothing. One whose process was killed leaves a directory `.….partial` there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with the kind `AlreadyExists` when there is something at `path`, and for all that
+    /// the file system refuses; [`Error::WriteInProgress`] when this thread writes;
+    /// [`Error::InMemory`]; what [`read`](Store::read) does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     text: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// let store = Store::open(&shop)?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// store.transaction(|txn| notes.insert(txn, &Note { id: 1, text: "kept".into() }))?;
+    /// store.backup_to(&backup)?;
+    ///
+    /// // The disk is lost, and another one takes its place.
+    /// drop(store);
+    /// std::fs::remove_dir_all(&shop).unwrap();
+    /// Store::open(&backup)?.backup_to_with(&shop, |done| {
+    ///     println!("{} of {} bytes", done.copied, done.total);
+    /// })?;
+    /// let store = Store::open(&shop)?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// assert!(notes.get(&store.read()?, 1)?.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.copy(path.as_ref(), Copy::Whole, &mut |_| ())
+    }
+
+    /// As [`backup_to`](Store::backup_to), and tells `progress` now and then how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`backup_to`](Store::backup_to).
+    pub fn backup_to_with(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        self.copy(path.as_ref(), Copy::Whole, &mut progress)
+    }
+
+    /// As [`backup_to`](Store::backup_to), without the free pages: LMDB's file never gets smaller, and
+    /// this is how to get a smaller one. It does not wait for writers.
+    ///
+    /// # Errors
+    ///
+    /// As [`backup_to`](Store::backup_to).
+    pub fn compact_to(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.copy(path.as_ref(), Copy::Compact, &mut |_| ())
+    }
+
+    /// As [`compact_to`](Store::compact_to), and tells `progress` now and then how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`backup_to`](Store::backup_to).
+    pub fn compact_to_with(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        self.copy(path.as_ref(), Copy::Compact, &mut progress)
+    }
+
+    fn copy(&self, path: &Path, copy: Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+        // It would wait for this thread's own write transaction.
+        self.inner.refuse_nested_write()?;
+        let size = self.inner.engine.size()?;
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let partial = Partial::create(path).map_err(io)?;
+        let file = File::create_new(partial.0.join("data.mdb")).map_err(io)?;
+        self.fill(&file, copy, size, progress).map_err(|error| match error {
+            Error::Io { source, .. } => io(source),
+            error => error,
+        })?;
+        file.sync_all().map_err(io)?;
+        drop(file);
+        partial.finish(path).map_err(io)
+    }
+
+    /// Copies in a thread of its own, since LMDB comes back when all is done.
+    fn fill(
+        &self,
+        file: &File,
+        copy: Copy,
+        size: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let mut tell = || {
+            let copied = file.metadata().map_or(0, |file| file.len());
+            progress(Progress { copied, total: size.max(copied) });
+        };
+        thread::scope(|scope| {
+            let (done, outcome) = mpsc::channel();
+            let work = move || drop(done.send(self.inner.engine.copy(file, copy)));
+            thread::Builder::new()
+                .spawn_scoped(scope, work)
+                .map_err(|error| Error::Engine(format!("the copy can't begin: {error}")))?;
+            loop {
+                match outcome.recv_timeout(TICK) {
+                    Ok(outcome) => {
+                        tell();
+                        return outcome;
+                    }
+                    Err(RecvTimeoutError::Timeout) => tell(),
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Error::Engine("the copy ended in the middle".to_owned()));
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// A directory that is removed unless it is finished.
+struct Partial(PathBuf);
+
+impl Partial {
+    /// Beside `path`, so that it can be renamed to it.
+    fn create(path: &Path) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        if path.symlink_metadata().is_ok() {
+            return Err(already_exists());
+        }
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut partial = OsString::from(".");
+        partial.push(name);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        partial.push(format!(".{}-{number}.partial", process::id()));
+        fs::create_dir_all(parent(path))?;
+        let partial = path.with_file_name(partial);
+        fs::create_dir(&partial)?;
+        Ok(Self(partial))
+    }
+
+    fn finish(self, path: &Path) -> io::Result<()> {
+        // Fails if something has come there since, other than an empty directory.
+        fs::rename(&self.0, path)?;
+        mem::forget(self);
+        sync_directory(parent(path))
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        // There is an error already.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn already_exists() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::AlreadyExists,
+        "there is something already; a copy is made where nothing is",
+    )
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// So that the new name is on disk too.
+#[cfg(unix)]
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Where directories can't be opened.
+#[cfg(not(unix))]
+fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The stores that this process has open: LMDB must not map a directory twice in a process, so that
+//! all handles to it share one environment.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use super::{Inner, Options};
+use crate::{
+    engine::Engine,
+    error::{Error, Result},
+};
+
+/// By the directory's path without links.
+static OPEN: Mutex<BTreeMap<PathBuf, Open>> = Mutex::new(BTreeMap::new());
+
+/// An open store, or one that a thread is closing.
+struct Open {
+    inner: Weak<Inner>,
+    options: Options,
+    file: Option<FileId>,
+}
+
+/// Opens the store in the directory `path`, or gives the one that this process has open there.
+pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
+    let io = |source| Error::opening(path, source);
+    fs::create_dir_all(path).map_err(io)?;
+    let path = path.canonicalize().map_err(io)?;
+    let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(open) = stores.get(&path) {
+        if let Some(inner) = open.inner.upgrade() {
+            inner.engine.refuse_forked()?;
+            return match open.difference(options, &path) {
+                Some(reason) => Err(Error::AlreadyOpen { path, reason }),
+                None => Ok(inner),
+            };
+        }
+        // The last handle is gone, and its thread may not be done with it.
+        Engine::wait_until_closed(&path);
+    }
+    stores.retain(|_, open| open.inner.strong_count() > 0);
+    let inner = Arc::new(Inner::new(Engine::open(options, &path)?));
+    let file = file_id(&path).ok();
+    stores.insert(path, Open { inner: Arc::downgrade(&inner), options: options.clone(), file });
+    Ok(inner)
+}
+
+impl Open {
+    /// Why the store can't be shared.
+    fn difference(&self, options: &Options, path: &Path) -> Option<String> {
+        if file_id(path).ok() != self.file {
+            return Some(
+                "and its files have been replaced or removed since; drop all handles to it first"
+                    .to_owned(),
+            );
+        }
+        self.options.difference(options).map(|(option, open, asked)| {
+            format!(
+                "with `{option}` {open} and not {asked}; open it with the same options, or clone \
+                 the `Store`"
+            )
+        })
+    }
+}
+
+/// Device and inode of the data file.
+type FileId = (u64, u64);
+
+#[cfg(unix)]
+fn file_id(path: &Path) -> io::Result<FileId> {
+    use std::os::unix::fs::MetadataExt;
+
+    fs::metadata(path.join("data.mdb")).map(|file| (file.dev(), file.ino()))
+}
+
+/// Where files in use can't be replaced.
+#[cfg(not(unix))]
+fn file_id(_: &Path) -> io::Result<FileId> {
+    Ok((0, 0))
+}

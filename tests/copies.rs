@@ -1,0 +1,194 @@
+//! Copies of a store that is in use.
+
+use std::{
+    fs, io,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use index_table::{Error, IndexTable, Progress, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(round)]
+#[index(code, unique)]
+struct Item {
+    #[primary_key]
+    id: u32,
+    round: u32,
+    code: u32,
+    note: String,
+}
+
+const ITEMS: u32 = 500;
+
+fn item(id: u32, round: u32) -> Item {
+    Item { id, round, code: id ^ round.rotate_left(16), note: format!("{round} ").repeat(50) }
+}
+
+fn write(store: &Store, items: &ItemRepository, round: u32) -> index_table::Result<()> {
+    store.transaction(|txn| (0..ITEMS).try_for_each(|id| items.put(txn, &item(id, round))))
+}
+
+/// All rows are of one round, and the indexes say so as well; which one.
+fn whole(path: &Path) -> Result<u32, Box<dyn std::error::Error>> {
+    let store = Store::open(path)?;
+    let items = ItemRepository::open(&store)?;
+    let txn = store.read()?;
+    let rows: Vec<Item> = items.all(&txn).rows().collect::<Result<_, _>>()?;
+    let round = rows.first().ok_or("no row")?.round;
+    assert!(rows.iter().eq((0..ITEMS).map(|id| item(id, round)).collect::<Vec<_>>().iter()));
+    assert_eq!(items.find_by_round(&txn, round).count()?, u64::from(ITEMS));
+    assert_eq!(items.by_round(&txn).count()?, u64::from(ITEMS));
+    for row in &rows {
+        assert_eq!(items.get_by_code(&txn, row.code)?.as_ref(), Some(row));
+    }
+    drop(txn);
+    // It is a store like any other.
+    write(&store, &items, round + 1)?;
+    Ok(round)
+}
+
+fn length(path: &Path) -> io::Result<u64> {
+    fs::metadata(path.join("data.mdb")).map(|file| file.len())
+}
+
+fn names(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = fs::read_dir(path)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+#[test]
+fn a_copy_is_a_whole_state_while_a_writer_goes_on() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path().join("store"))?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 0)?;
+    let over = AtomicBool::new(false);
+    let mut rounds = Vec::new();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            (1..)
+                .take_while(|_| !over.load(Ordering::Relaxed))
+                .try_fold(0, |_, round| write(&store, &items, round).map(|()| round))
+        });
+        let copied = (0..20).try_for_each(|n| -> TestResult {
+            let path = dir.path().join(format!("copies/{n}"));
+            if n % 2 == 0 {
+                store.backup_to(&path)?
+            } else {
+                store.compact_to(&path)?
+            }
+            rounds.push(whole(&path)?);
+            Ok(())
+        });
+        over.store(true, Ordering::Relaxed);
+        let last = writer.join().unwrap_or_else(|_| panic!("the writer"))?;
+        assert!(rounds.is_sorted() && rounds.last() <= Some(&last), "{rounds:?} {last}");
+        copied
+    })?;
+    assert!(rounds.first() < rounds.last(), "the writer went on: {rounds:?}");
+    assert_eq!(names(dir.path())?, ["copies", "store"]);
+    assert_eq!(names(&dir.path().join("copies"))?.len(), 20);
+    Ok(())
+}
+
+#[test]
+fn a_compact_copy_leaves_out_what_is_free() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = |name| dir.path().join(name);
+    let store = Store::open(path("store"))?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 1)?;
+    store.transaction(|txn| {
+        let large = |id| Item { note: "x".repeat(10_000), ..item(id, 1) };
+        (ITEMS..ITEMS + 500).try_for_each(|id| items.insert(txn, &large(id)))
+    })?;
+    store.transaction(|txn| {
+        (ITEMS..ITEMS + 500).try_for_each(|id| items.delete(txn, id).map(drop))
+    })?;
+    let mut told: Vec<Progress> = Vec::new();
+    store.backup_to_with(path("backup"), |progress| told.push(progress))?;
+    let last = told.last().ok_or("no progress")?;
+    assert_eq!((last.copied, last.total), (length(&path("backup"))?, length(&path("store"))?));
+    assert_eq!(last.copied, last.total);
+    assert!(told.is_sorted_by_key(|progress| progress.copied));
+
+    told.clear();
+    store.compact_to_with(path("compact"), |progress| told.push(progress))?;
+    let last = told.last().ok_or("no progress")?;
+    assert_eq!((last.copied, last.total), (length(&path("compact"))?, length(&path("store"))?));
+    assert!(last.copied * 4 < last.total, "{last:?}");
+
+    assert_eq!((whole(&path("backup"))?, whole(&path("compact"))?), (1, 1));
+    Ok(())
+}
+
+#[test]
+fn a_copy_that_fails_leaves_nothing() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path().join("store"))?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 1)?;
+    fs::create_dir(dir.path().join("empty"))?;
+    fs::write(dir.path().join("file"), "something")?;
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("nowhere", dir.path().join("link"))?;
+    let before = names(dir.path())?;
+    for name in before.iter().map(String::as_str).chain(["store/data.mdb"]) {
+        for refused in
+            [store.backup_to(dir.path().join(name)), store.compact_to(dir.path().join(name))]
+        {
+            let Err(Error::Io { path, source }) = refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            assert_eq!(
+                (path, source.kind()),
+                (dir.path().join(name), io::ErrorKind::AlreadyExists)
+            );
+        }
+    }
+    assert!(matches!(store.backup_to(dir.path().join("file/copy")), Err(Error::Io { .. })));
+    assert!(matches!(store.backup_to("/"), Err(Error::Io { .. })));
+    let txn = store.write()?;
+    assert!(matches!(store.backup_to(dir.path().join("copy")), Err(Error::WriteInProgress)));
+    assert!(matches!(store.compact_to(dir.path().join("copy")), Err(Error::WriteInProgress)));
+    drop(txn);
+    // Something comes there meanwhile.
+    let path = dir.path().join("late");
+    let late = store.backup_to_with(&path, |_| {
+        fs::create_dir_all(path.join("inside")).unwrap_or_else(|error| panic!("{error}"));
+    });
+    assert!(matches!(late, Err(Error::Io { .. })), "{late:?}");
+    fs::remove_dir_all(path)?;
+
+    assert_eq!(names(dir.path())?, before);
+    assert!(matches!(Store::in_memory().backup_to(dir.path().join("copy")), Err(Error::InMemory)));
+    store.backup_to(dir.path().join("copy"))?;
+    assert_eq!(whole(&dir.path().join("copy"))?, 1);
+    Ok(())
+}
+
+/// Without a name before it, the directory is the current one.
+#[test]
+fn a_copy_to_a_relative_path() -> TestResult {
+    let dir = tempfile::tempdir_in(".")?;
+    let name = dir.path().file_name().ok_or("no name")?;
+    let store = Store::open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 1)?;
+    let mut copy = name.to_owned();
+    copy.push("-copy");
+    let copied = store.backup_to(&copy);
+    let round = whole(copy.as_ref());
+    fs::remove_dir_all(&copy)?;
+    copied?;
+    assert_eq!(round?, 1);
+    Ok(())
+}

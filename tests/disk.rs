@@ -1,0 +1,209 @@
+//! A disk that is full, and one that can't be written to.
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use index_table::{Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(code, unique)]
+struct Blob {
+    #[primary_key]
+    id: u32,
+    code: u32,
+    bytes: Vec<u8>,
+}
+
+fn blob(id: u32) -> Blob {
+    Blob { id, code: !id, bytes: vec![id as u8; 1000] }
+}
+
+fn insert(
+    store: &Store,
+    blobs: &BlobRepository,
+    ids: std::ops::Range<u32>,
+) -> index_table::Result<()> {
+    store.transaction(|txn| ids.clone().try_for_each(|id| blobs.insert(txn, &blob(id))))
+}
+
+fn check(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
+    let txn = store.read()?;
+    let found: Vec<Blob> = blobs.all(&txn).rows().collect::<Result<_, _>>()?;
+    assert!(found.iter().eq((0..rows).map(blob).collect::<Vec<_>>().iter()), "{}", found.len());
+    for id in 0..rows {
+        assert_eq!(blobs.get_by_code(&txn, !id)?.map(|blob| blob.id), Some(id));
+    }
+    Ok(())
+}
+
+/// Writes ten rows at a time until there is no room; how many there are. A reader sees the first ten
+/// all the time, so that no page is used again.
+fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error::Error>> {
+    insert(store, blobs, 0..10)?;
+    let before = store.read()?;
+    let mut rows = 10;
+    let error = loop {
+        match insert(store, blobs, rows..rows + 10) {
+            Ok(()) => rows += 10,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Io { .. }), "{error:?}");
+    check(store, blobs, rows)?;
+    // A large transaction, which writes before its commit.
+    let refused = insert(store, blobs, rows..rows + 20_000);
+    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    check(store, blobs, rows)?;
+    let mut by_hand = store.write()?;
+    let refused = (rows..rows + 10_000).try_for_each(|id| blobs.insert(&mut by_hand, &blob(id)));
+    assert!(refused.and_then(|()| by_hand.commit()).is_err());
+    check(store, blobs, rows)?;
+    assert_eq!(blobs.all(&before).count()?, 10);
+    Ok(rows)
+}
+
+/// A small file system of its own, where the process may mount one.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn new() -> Result<Option<Self>, io::Error> {
+        let disk = Self(tempfile::tempdir()?);
+        if disk.mount(&["-t", "tmpfs", "-o", "size=3m", "tmpfs"])? {
+            return Ok(Some(disk));
+        }
+        eprintln!("not run: this process can't mount a file system");
+        Ok(None)
+    }
+
+    fn mount(&self, options: &[&str]) -> io::Result<bool> {
+        let mut mount = Command::new("mount");
+        let mount = mount.args(options).arg(self.path()).stderr(Stdio::null()).status();
+        Ok(mount.is_ok_and(|status| status.success()))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path()).stderr(Stdio::null()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_works_again() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let store = Store::open(disk.path().join("store"))?;
+    let blobs = BlobRepository::open(&store)?;
+    let rows = fill(&store, &blobs)?;
+    assert!(rows > 100, "{rows}");
+
+    // No room for a copy, and nothing is left of it.
+    for refused in
+        [store.backup_to(disk.path().join("copy")), store.compact_to(disk.path().join("copy"))]
+    {
+        let Err(Error::Io { path, source }) = refused else {
+            return Err(format!("{refused:?}").into());
+        };
+        assert_eq!((path, source.kind()), (disk.path().join("copy"), io::ErrorKind::StorageFull));
+    }
+    assert_eq!(fs::read_dir(disk.path())?.count(), 1);
+
+    // Room, and it goes on without being opened anew.
+    assert!(disk.mount(&["-o", "remount,size=64m"])?);
+    insert(&store, &blobs, rows..rows + 5000)?;
+    check(&store, &blobs, rows + 5000)?;
+    store.backup_to(disk.path().join("copy"))?;
+    drop((store, blobs));
+    for name in ["store", "copy"] {
+        let store = Store::open(disk.path().join(name))?;
+        check(&store, &BlobRepository::open(&store)?, rows + 5000)?;
+    }
+    Ok(())
+}
+
+fn as_other_process() -> Option<PathBuf> {
+    std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
+}
+
+/// A limit on the size of files does the same as a full disk, for any user.
+#[test]
+fn a_file_that_may_not_grow_loses_nothing() -> TestResult {
+    if let Some(path) = as_other_process() {
+        let store = Store::open(&path)?;
+        let blobs = BlobRepository::open(&store)?;
+        let rows = fill(&store, &blobs)?;
+        // In the room that rows leave, it works again.
+        store.transaction(|txn| (5..rows).try_for_each(|id| blobs.delete(txn, id).map(drop)))?;
+        insert(&store, &blobs, 5..rows)?;
+        check(&store, &blobs, rows)?;
+        fs::write(path.join("rows"), rows.to_string())?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let output = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$0\" --exact \"$1\""])
+        .arg(std::env::current_exe()?)
+        .arg("a_file_that_may_not_grow_loses_nothing")
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let rows: u32 = fs::read_to_string(dir.path().join("rows"))?.parse()?;
+    assert!(rows > 100, "{rows}");
+
+    let store = Store::open(dir.path())?;
+    let blobs = BlobRepository::open(&store)?;
+    check(&store, &blobs, rows)?;
+    insert(&store, &blobs, rows..rows + 5000)?;
+    check(&store, &blobs, rows + 5000)
+}
+
+fn refused(path: &Path) {
+    for open in [path.to_owned(), path.join("new")] {
+        let refused = Store::open(&open);
+        assert!(
+            matches!(&refused, Err(Error::ReadOnly { path, .. }) if *path == open),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_that_cant_be_written_to_is_refused() -> TestResult {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir()?;
+    drop(Store::open(dir.path())?);
+    let file = dir.path().join("data.mdb");
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    allow(&file, 0o400)?;
+    allow(dir.path(), 0o500)?;
+    // Some users may do everything.
+    if fs::write(dir.path().join("file"), "").is_err() {
+        refused(dir.path());
+    }
+    allow(dir.path(), 0o700)?;
+    allow(&file, 0o600)?;
+    Store::open(dir.path())?;
+    Ok(())
+}
+
+#[test]
+fn a_file_system_that_cant_be_written_to_is_refused() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    drop(Store::open(disk.path())?);
+    assert!(disk.mount(&["-o", "remount,ro"])?);
+    refused(&disk.path().canonicalize()?);
+    assert!(disk.mount(&["-o", "remount,rw"])?);
+    Store::open(disk.path())?;
+    Ok(())
+}

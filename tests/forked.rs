@@ -1,0 +1,201 @@
+//! A process that was forked from one that has a store open.
+#![cfg(unix)]
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use index_table::{Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+struct Row {
+    #[primary_key]
+    id: u32,
+    note: String,
+}
+
+fn row(id: u32) -> Row {
+    Row { id, note: format!("row {id}") }
+}
+
+/// Forks, runs one of them, and waits for the child; `child` owns all that it is given.
+#[expect(unsafe_code, reason = "there is no safe fork")]
+fn fork<T>(
+    inherited: T,
+    child: impl FnOnce(T) -> TestResult,
+    parent: impl FnOnce(T) -> TestResult,
+) -> TestResult {
+    // SAFETY: the process is there for this test alone, and no other of its threads holds a lock.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let outcome = child(inherited);
+        if let Err(error) = &outcome {
+            println!("in the child: {error}");
+        }
+        // SAFETY: nothing of the test harness runs twice.
+        unsafe { libc::_exit(i32::from(outcome.is_err())) };
+    }
+    assert!(pid > 0);
+    let mut status = 0;
+    // SAFETY: the child is this process's own.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0, "the child failed");
+    parent(inherited)
+}
+
+fn ensure(holds: bool, what: &str) -> TestResult {
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+fn is_forked<T>(result: Result<T, Error>) -> TestResult {
+    match result {
+        Err(Error::Forked { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(_) => Err("a child used its parent's store".into()),
+    }
+}
+
+fn refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResult {
+    is_forked(store.read())?;
+    is_forked(store.write())?;
+    is_forked(store.transaction(|txn| rows.insert(txn, &row(9))))?;
+    is_forked(store.backup_to(path.join("copy")))?;
+    is_forked(store.clear_stale_readers())?;
+    is_forked(Store::open(path))
+}
+
+fn open(path: &Path) -> Result<(Store, RowRepository), Error> {
+    let store = Store::options().max_readers(2).open(path)?;
+    let rows = RowRepository::open(&store)?;
+    Ok((store, rows))
+}
+
+/// A reader that the child inherits, and drops.
+fn with_a_reader(path: &Path) -> TestResult {
+    let (store, rows) = open(path)?;
+    store.transaction(|txn| rows.insert(txn, &row(1)))?;
+    let handles = (store.clone(), rows);
+    // A transaction borrows from its store, and both go to the child.
+    let store: &'static Store = Box::leak(Box::new(store));
+    let held = store.read()?;
+    fork(
+        (handles, held),
+        |((store, rows), held)| {
+            refused(&store, &rows, path)?;
+            ensure(rows.get(&held, 1)?.is_some(), "the snapshot is there")?;
+            drop(held);
+            is_forked(store.read())
+        },
+        |((_, rows), held)| {
+            // Of the two slots, there is one for others.
+            assert!(other_process("readers", path)?.wait()?.success());
+            assert!(rows.get(&held, 1)?.is_some());
+            Ok(())
+        },
+    )
+}
+
+/// What the child opens anew is its own.
+fn opened_anew(path: &Path) -> TestResult {
+    let handles = open(path)?;
+    handles.0.transaction(|txn| handles.1.put(txn, &row(1)))?;
+    fork(
+        handles,
+        |(store, rows)| {
+            refused(&store, &rows, path)?;
+            drop((store, rows));
+            let (store, rows) = open(path)?;
+            ensure(rows.get(&store.read()?, 1)?.is_some(), "the row is there")?;
+            store.transaction(|txn| rows.put(txn, &row(2)))?;
+            Ok(())
+        },
+        |(store, rows)| {
+            assert_eq!(rows.get(&store.read()?, 2)?, Some(row(2)));
+            store.transaction(|txn| rows.put(txn, &row(3)))?;
+            assert!(rows.get(&store.read()?, 3)?.is_some());
+            Ok(())
+        },
+    )
+}
+
+/// A write transaction that the child inherits: it commits nothing, and does not end the parent's.
+fn with_a_writer(path: &Path) -> TestResult {
+    let (store, rows) = open(path)?;
+    let store: &'static Store = Box::leak(Box::new(store));
+    for commit in [true, false] {
+        let mut txn = store.write()?;
+        rows.put(&mut txn, &row(4))?;
+        fork(
+            txn,
+            |mut txn| {
+                rows.put(&mut txn, &row(5))?;
+                if commit {
+                    return is_forked(txn.commit());
+                }
+                drop(txn);
+                Ok(())
+            },
+            |txn| {
+                assert!(rows.get(&store.read()?, 5)?.is_none());
+                // Another process waits for the lock.
+                let mut other = other_process("writer", path)?;
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                assert!(other.try_wait()?.is_none(), "the parent's lock was given back");
+                txn.commit()?;
+                assert!(other.wait()?.success());
+                Ok(())
+            },
+        )?;
+        assert!(rows.get(&store.read()?, 4)?.is_some());
+        assert!(rows.get(&store.read()?, 5)?.is_none());
+    }
+    Ok(())
+}
+
+const NAME: &str = "a_forked_process_is_refused_and_harms_nothing";
+const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
+const PATH: &str = "INDEX_TABLE_OTHER_PROCESS";
+
+fn other_process(role: &str, path: &Path) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["--exact", NAME])
+        .env(ROLE, role)
+        .env(PATH, path)
+        .spawn()
+}
+
+#[test]
+fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
+    if let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(PATH)) {
+        let path = PathBuf::from(path);
+        return match role.as_str() {
+            "reader" => with_a_reader(&path),
+            "anew" => opened_anew(&path),
+            "forker" => with_a_writer(&path),
+            "readers" => {
+                let (store, _rows) = open(&path)?;
+                let _one = store.read()?;
+                let two = store.read();
+                ensure(matches!(two, Err(Error::TooManyReaders { .. })), "a slot was given back")
+            }
+            _ => {
+                let (store, rows) = open(&path)?;
+                Ok(store.transaction(|txn| rows.put(txn, &row(6)))?)
+            }
+        };
+    }
+    for role in ["reader", "anew", "forker"] {
+        let dir = tempfile::tempdir()?;
+        let output = Command::new(std::env::current_exe()?)
+            .args(["--exact", NAME])
+            .env(ROLE, role)
+            .env(PATH, dir.path())
+            .output()?;
+        assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    Ok(())
+}

@@ -1,0 +1,364 @@
+//! A map that is too small: because it is full, or because another process has made the store larger.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+use index_table::{Durability, Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(group)]
+struct Blob {
+    #[primary_key]
+    id: u32,
+    group: u8,
+    bytes: Vec<u8>,
+}
+
+/// The same table with an index more.
+mod indexed {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[index(group)]
+    #[index(group, strategy = "full", name = "whole", allow(redundant))]
+    pub(crate) struct Blob {
+        #[primary_key]
+        id: u32,
+        group: u8,
+        bytes: Vec<u8>,
+    }
+}
+
+const SMALL: usize = 1 << 18;
+
+fn blob(id: u32) -> Blob {
+    Blob { id, group: id as u8, bytes: vec![id as u8; 1000] }
+}
+
+fn small(path: &Path) -> index_table::Result<(Store, BlobRepository)> {
+    let store = Store::options().map_size(SMALL).open(path)?;
+    let blobs = BlobRepository::open(&store)?;
+    Ok((store, blobs))
+}
+
+fn check(store: &Store, blobs: &BlobRepository, ids: std::ops::Range<u32>) -> TestResult {
+    let txn = store.read()?;
+    let rows: Vec<Blob> = blobs.all(&txn).rows().collect::<Result<_, _>>()?;
+    assert!(rows.iter().eq(ids.clone().map(blob).collect::<Vec<_>>().iter()), "{}", rows.len());
+    assert_eq!(blobs.by_group(&txn).count()?, ids.len() as u64);
+    Ok(())
+}
+
+/// What the test of this name does in a process of its own.
+fn in_another_process(name: &str, path: &Path) -> Result<Child, std::io::Error> {
+    Command::new(std::env::current_exe()?)
+        .args(["--exact", name])
+        .env("INDEX_TABLE_OTHER_PROCESS", path)
+        .stdout(Stdio::piped())
+        .spawn()
+}
+
+fn done(child: Child) -> TestResult {
+    let output = child.wait_with_output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+fn as_other_process() -> Option<PathBuf> {
+    std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
+}
+
+#[test]
+fn transactions_let_the_map_grow() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let mut runs = 0;
+    store.transaction(|txn| {
+        runs += 1;
+        (0..3000).try_for_each(|id| blobs.insert(txn, &blob(id)))
+    })?;
+    assert!((4..12).contains(&runs), "it doubles each time: {runs}");
+    check(&store, &blobs, 0..3000)?;
+    // One by one.
+    for id in 3000..6000 {
+        store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
+    }
+    check(&store, &blobs, 0..6000)?;
+    drop(store);
+    let (store, blobs) = small(dir.path())?;
+    check(&store, &blobs, 0..6000)
+}
+
+#[test]
+fn the_map_grows_while_others_read() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| -> index_table::Result<u64> {
+                    let mut before = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        let txn = store.read()?;
+                        let rows = blobs.all(&txn).count()?;
+                        assert_eq!(blobs.by_group(&txn).count()?, rows);
+                        assert!(rows >= before && rows.is_multiple_of(10));
+                        for row in blobs.all(&txn).rev().limit(5).rows() {
+                            let row = row?;
+                            assert_eq!(row, blob(row.id));
+                        }
+                        before = rows;
+                    }
+                    Ok(before)
+                })
+            })
+            .collect();
+        let written = (0..500).try_for_each(|round| {
+            store.transaction(|txn| {
+                (round * 10..(round + 1) * 10).try_for_each(|id| blobs.insert(txn, &blob(id)))
+            })
+        });
+        over.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().unwrap_or_else(|_| panic!("a reader"))?;
+        }
+        written
+    })?;
+    check(&store, &blobs, 0..5000)
+}
+
+#[derive(Debug)]
+struct Own;
+
+impl From<Error> for Own {
+    fn from(_: Error) -> Self {
+        Self
+    }
+}
+
+#[test]
+fn what_a_closure_makes_of_the_error_doesnt_matter() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    store
+        .try_transaction(|txn| -> Result<(), Own> {
+            (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id)))?;
+            Ok(())
+        })
+        .map_err(|Own| "not grown")?;
+    check(&store, &blobs, 0..1000)?;
+    // Not even when it is taken for success.
+    store.transaction(|txn| {
+        (1000..4000).for_each(|id| drop(blobs.insert(txn, &blob(id))));
+        Ok(())
+    })?;
+    check(&store, &blobs, 0..4000)?;
+    // Other errors are not tried again.
+    let mut runs = 0;
+    let refused = store.transaction(|txn| {
+        runs += 1;
+        blobs.insert(txn, &blob(0))
+    });
+    assert!(matches!(refused, Err(Error::DuplicateKey { .. })));
+    assert_eq!(runs, 1);
+    Ok(())
+}
+
+#[test]
+fn opening_a_table_lets_the_map_grow() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    {
+        let (store, blobs) = small(dir.path())?;
+        store.transaction(|txn| (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+    }
+    let store = Store::options().map_size(SMALL).open(dir.path())?;
+    let blobs = indexed::BlobRepository::open(&store)?;
+    assert_eq!(blobs.by_whole(&store.read()?).rows().count(), 1000);
+    Ok(())
+}
+
+#[test]
+fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    {
+        let store = Store::options().map_size(SMALL).max_map_size(SMALL * 3).open(dir.path())?;
+        let blobs = BlobRepository::open(&store)?;
+        store.transaction(|txn| (0..10).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+
+        // A transaction by hand is told what to do.
+        let mut txn = store.write()?;
+        let full = (10..3000).try_for_each(|id| blobs.insert(&mut txn, &blob(id)));
+        let Err(error @ Error::MapFull { map_size: SMALL }) = full else {
+            return Err(format!("{full:?}").into());
+        };
+        for way_out in ["store.transaction(…)", "max_map_size(…)", "`map_size(…)"] {
+            assert!(error.to_string().contains(way_out), "{error}");
+        }
+        assert!(blobs.insert(&mut txn, &blob(10)).is_err());
+        assert!(txn.commit().is_err());
+        check(&store, &blobs, 0..10)?;
+
+        // A closure up to the limit.
+        let full =
+            store.transaction(|txn| (10..3000).try_for_each(|id| blobs.insert(txn, &blob(id))));
+        let limit = SMALL * 3;
+        assert!(matches!(full, Err(Error::MapFull { map_size }) if map_size == limit), "{full:?}");
+        check(&store, &blobs, 0..10)?;
+        store.transaction(|txn| (10..100).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+        check(&store, &blobs, 0..100)?;
+    }
+    let (store, blobs) = small(dir.path())?;
+    store.transaction(|txn| (100..3000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+    check(&store, &blobs, 0..3000)
+}
+
+#[test]
+fn a_reader_in_the_way_is_named_with_its_age() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let held = store.read()?;
+    thread::sleep(Duration::from_millis(100));
+    let blocked =
+        store.transaction(|txn| (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id))));
+    let Err(Error::GrowthBlocked { map_size: SMALL, readers: 1, oldest }) = blocked else {
+        return Err(format!("{blocked:?}").into());
+    };
+    assert!(oldest >= Duration::from_millis(100), "{oldest:?}");
+    assert_eq!(blobs.all(&held).count()?, 0, "the reader goes on");
+    drop(held);
+
+    // One that ends in time is waited for.
+    let held = store.read()?;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(300));
+            drop(held);
+        });
+        store.transaction(|txn| (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id))))
+    })?;
+    check(&store, &blobs, 0..1000)
+}
+
+#[test]
+fn what_another_process_has_grown_is_adopted() -> TestResult {
+    const NAME: &str = "what_another_process_has_grown_is_adopted";
+    if let Some(path) = as_other_process() {
+        let (store, blobs) = small(&path)?;
+        let first = blobs.all(&store.read()?).count()? as u32;
+        store.transaction(|txn| {
+            (first..first + 2000).try_for_each(|id| blobs.insert(txn, &blob(id)))
+        })?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let before = store.read()?;
+    done(in_another_process(NAME, dir.path())?)?;
+    let blocked = store.read().map(drop);
+    assert!(matches!(blocked, Err(Error::GrowthBlocked { readers: 1, .. })), "{blocked:?}");
+    assert_eq!(blobs.all(&before).count()?, 0, "the reader goes on");
+    drop(before);
+    check(&store, &blobs, 0..2000)?;
+
+    done(in_another_process(NAME, dir.path())?)?;
+    let mut txn = store.write()?;
+    blobs.delete(&mut txn, 3999)?;
+    txn.commit()?;
+    check(&store, &blobs, 0..3999)?;
+
+    done(in_another_process(NAME, dir.path())?)?;
+    indexed::BlobRepository::open(&{
+        drop(blobs);
+        store.clone()
+    })?;
+    let blobs = BlobRepository::open(&store)?;
+    check(&store, &blobs, 0..5999)
+}
+
+/// Its own limit doesn't keep a process from reading what is there.
+#[test]
+fn what_another_process_has_grown_is_adopted_beyond_the_limit() -> TestResult {
+    const NAME: &str = "what_another_process_has_grown_is_adopted_beyond_the_limit";
+    if let Some(path) = as_other_process() {
+        let (store, blobs) = small(&path)?;
+        store.transaction(|txn| (0..2000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(SMALL).max_map_size(SMALL).open(dir.path())?;
+    let blobs = BlobRepository::open(&store)?;
+    done(in_another_process(NAME, dir.path())?)?;
+    check(&store, &blobs, 0..2000)?;
+    let full =
+        store.transaction(|txn| (2000..3000).try_for_each(|id| blobs.insert(txn, &blob(id))));
+    assert!(matches!(full, Err(Error::MapFull { .. })), "{full:?}");
+    check(&store, &blobs, 0..2000)
+}
+
+/// Each adopts what the others have grown, and grows itself.
+#[test]
+fn processes_grow_a_store_together() -> TestResult {
+    const NAME: &str = "processes_grow_a_store_together";
+    const ROWS: u32 = 2000;
+    if let Some(path) = as_other_process() {
+        let (store, blobs) = small(&path)?;
+        for _ in 0..ROWS / 10 {
+            store.transaction(|txn| {
+                let next = blobs.all(txn).rev().keys().next().transpose()?.map_or(0, |id| id + 1);
+                (next..next + 10).try_for_each(|id| blobs.insert(txn, &blob(id)))
+            })?;
+            let txn = store.read()?;
+            let last = blobs.all(&txn).rev().rows().next().ok_or("no row")??;
+            assert_eq!(last, blob(last.id));
+        }
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let children: Vec<Child> =
+        (0..3).map(|_| in_another_process(NAME, dir.path())).collect::<Result<_, _>>()?;
+    for child in children {
+        done(child)?;
+    }
+    check(&store, &blobs, 0..3 * ROWS)
+}
+
+/// A process that may map little gets a smaller map than the default, and an error in the end.
+#[cfg(target_os = "linux")]
+#[test]
+fn little_address_space_is_enough() -> TestResult {
+    const NAME: &str = "little_address_space_is_enough";
+    if let Some(path) = as_other_process() {
+        let store = Store::open(&path)?;
+        let blobs = BlobRepository::open(&store)?;
+        store.transaction(|txn| blobs.insert(txn, &blob(0)))?;
+        drop(store);
+        let options = Store::options().map_size(1 << 26);
+        let store = options.durability(Durability::None).open(&path)?;
+        let blobs = BlobRepository::open(&store)?;
+        let huge = |id| Blob { id, group: 0, bytes: vec![0; 1 << 22] };
+        let full = store.transaction(|txn| (1..40).try_for_each(|id| blobs.insert(txn, &huge(id))));
+        assert!(matches!(full, Err(Error::MapFull { .. })), "{full:?}");
+        check(&store, &blobs, 0..1)?;
+        store.transaction(|txn| blobs.insert(txn, &blob(1)))?;
+        return check(&store, &blobs, 0..2);
+    }
+    let dir = tempfile::tempdir()?;
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -v 250000; exec \"$0\" --exact \"$1\""])
+        .arg(std::env::current_exe()?)
+        .arg(NAME)
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    done(child)
+}
