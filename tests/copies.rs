@@ -81,9 +81,9 @@ fn a_copy_is_a_whole_state_while_a_writer_goes_on() -> TestResult {
         let copied = (0..20).try_for_each(|n| -> TestResult {
             let path = dir.path().join(format!("copies/{n}"));
             if n % 2 == 0 {
-                store.backup_to(&path)?
+                store.backup_to(&path)?;
             } else {
-                store.compact_to(&path)?
+                store.compact_to(&path)?;
             }
             rounds.push(whole(&path)?);
             Ok(())

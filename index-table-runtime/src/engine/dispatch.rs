@@ -160,10 +160,6 @@ pub(crate) enum Txn<'s> {
 
 impl<'s> Txn<'s> {
     /// `None`: the table belongs to another kind of engine.
-    #[cfg_attr(
-        not(feature = "memory"),
-        expect(clippy::unnecessary_wraps, reason = "with one engine, no table is of another")
-    )]
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),

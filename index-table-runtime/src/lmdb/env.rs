@@ -1,23 +1,20 @@
 use std::{
-    mem,
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use heed::{
-    AnyTls, CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, MdbError, OnCommit, RoTxn, RwTxn,
-    WithoutTls,
-};
+use heed::{CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, MdbError, OnCommit, RwTxn};
 
 use super::{
-    Database, Env, Layout, Reader, Writer,
+    Database, Env, Layout, Txn, Writer,
     blocks::{Forecast, Scratch},
-    gate::{Gate, Kind, Pass},
+    gate::{Gate, Kind},
     process,
+    txn::Turn,
 };
 use crate::{
     error::{Error, Result},
@@ -99,7 +96,7 @@ impl Engine {
         Ok(())
     }
 
-    fn is_inherited(&self) -> bool {
+    pub(super) fn is_inherited(&self) -> bool {
         process::forks() != self.forks
     }
 
@@ -128,12 +125,12 @@ impl Engine {
 
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
         let (txn, pass) = self.begin(Kind::Reader, Env::read_txn)?;
-        Ok(Txn { inner: Inner::Read(txn, pass), engine: self })
+        Ok(Txn::reading(self, txn, pass))
     }
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
         let (txn, turn) = self.begin_write()?;
-        Ok(Txn { inner: Inner::Write(txn, Scratch::default(), turn), engine: self })
+        Ok(Txn::writing(self, txn, turn))
     }
 
     fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
@@ -290,61 +287,6 @@ impl OnCommit for Tables<'_> {
                     forecast: index.forecast,
                 })
                 .collect(),
-        }
-    }
-}
-
-/// A transaction.
-pub(crate) struct Txn<'s> {
-    inner: Inner<'s>,
-    engine: &'s Engine,
-}
-
-/// What comes first is dropped first: the transaction before its pass through the gate.
-enum Inner<'s> {
-    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
-    Write(RwTxn<'s>, Scratch, Turn<'s>),
-    Over,
-}
-
-/// The turn to write.
-struct Turn<'s> {
-    _pass: Pass<'s>,
-    _lock: MutexGuard<'s, ()>,
-}
-
-impl<'s> Txn<'s> {
-    /// `None`: it is over.
-    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
-        let txn: &RoTxn<'_, AnyTls> = match &self.inner {
-            Inner::Read(txn, _) => txn,
-            Inner::Write(txn, ..) => txn,
-            Inner::Over => return None,
-        };
-        Some(Reader::new(self.engine, txn, tables))
-    }
-
-    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables<'static>) -> Option<Writer<'t, 's>> {
-        match &mut self.inner {
-            Inner::Read(..) | Inner::Over => None,
-            Inner::Write(txn, scratch, _) => Some(Writer::new(self.engine, txn, tables, scratch)),
-        }
-    }
-
-    pub(crate) fn commit(mut self) -> Result<()> {
-        self.engine.refuse_forked()?;
-        match mem::replace(&mut self.inner, Inner::Over) {
-            Inner::Read(..) | Inner::Over => Ok(()),
-            Inner::Write(txn, _, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
-        }
-    }
-}
-
-impl Drop for Txn<'_> {
-    fn drop(&mut self) {
-        if self.engine.is_inherited() {
-            // To end it would end the parent's: its reader slot and its lock are shared memory.
-            mem::forget(mem::replace(&mut self.inner, Inner::Over));
         }
     }
 }

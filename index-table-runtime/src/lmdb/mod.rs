@@ -18,10 +18,12 @@ mod gate;
 mod process;
 mod read;
 mod room;
+mod txn;
 mod write;
 
-pub(crate) use env::{Engine, Tables, Txn};
+pub(crate) use env::{Engine, Tables};
 pub(crate) use read::{Entries, Reader};
+pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
 
 use heed::types::Bytes;

@@ -21,8 +21,10 @@ pub enum Durability {
 }
 
 /// See [`Options::map_size`].
-pub(crate) const DEFAULT_MAP_SIZE: usize =
-    if cfg!(target_pointer_width = "64") { 1 << 40 } else { 1 << 29 };
+pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
+    Some(size) => size,
+    None => 1 << 29,
+};
 
 /// How to open a store; from [`Store::options`].
 #[derive(Debug, Clone, PartialEq, Eq)]

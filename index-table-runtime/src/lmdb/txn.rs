@@ -1,0 +1,71 @@
+//! A transaction of LMDB, with its pass through the gate.
+
+use std::{mem, sync::MutexGuard};
+
+use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
+
+use super::{Reader, Tables, Writer, blocks::Scratch, env::Engine, gate::Pass};
+use crate::error::Result;
+
+/// A transaction.
+pub(crate) struct Txn<'s> {
+    inner: Inner<'s>,
+    engine: &'s Engine,
+}
+
+/// What comes first is dropped first: the transaction before its pass through the gate.
+enum Inner<'s> {
+    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
+    Write(RwTxn<'s>, Scratch, Turn<'s>),
+    Over,
+}
+
+/// The turn to write.
+pub(super) struct Turn<'s> {
+    pub(super) _pass: Pass<'s>,
+    pub(super) _lock: MutexGuard<'s, ()>,
+}
+
+impl<'s> Txn<'s> {
+    pub(super) fn reading(engine: &'s Engine, txn: RoTxn<'s, WithoutTls>, pass: Pass<'s>) -> Self {
+        Self { inner: Inner::Read(txn, pass), engine }
+    }
+
+    pub(super) fn writing(engine: &'s Engine, txn: RwTxn<'s>, turn: Turn<'s>) -> Self {
+        Self { inner: Inner::Write(txn, Scratch::default(), turn), engine }
+    }
+
+    /// `None`: it is over.
+    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
+        let txn: &RoTxn<'_, AnyTls> = match &self.inner {
+            Inner::Read(txn, _) => txn,
+            Inner::Write(txn, ..) => txn,
+            Inner::Over => return None,
+        };
+        Some(Reader::new(self.engine, txn, tables))
+    }
+
+    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables<'static>) -> Option<Writer<'t, 's>> {
+        match &mut self.inner {
+            Inner::Read(..) | Inner::Over => None,
+            Inner::Write(txn, scratch, _) => Some(Writer::new(self.engine, txn, tables, scratch)),
+        }
+    }
+
+    pub(crate) fn commit(mut self) -> Result<()> {
+        self.engine.refuse_forked()?;
+        match mem::replace(&mut self.inner, Inner::Over) {
+            Inner::Read(..) | Inner::Over => Ok(()),
+            Inner::Write(txn, _, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
+        }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if self.engine.is_inherited() {
+            // To end it would end the parent's: its reader slot and its lock are shared memory.
+            mem::forget(mem::replace(&mut self.inner, Inner::Over));
+        }
+    }
+}
