@@ -88,13 +88,13 @@ fn transactions_let_the_map_grow() -> TestResult {
     assert!((4..12).contains(&runs), "it doubles each time: {runs}");
     check(&store, &blobs, 0..3000)?;
     // One by one.
-    for id in 3000..6000 {
+    for id in 3000..4000 {
         store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
     }
-    check(&store, &blobs, 0..6000)?;
+    check(&store, &blobs, 0..4000)?;
     drop(store);
     let (store, blobs) = small(dir.path())?;
-    check(&store, &blobs, 0..6000)
+    check(&store, &blobs, 0..4000)
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn what_another_process_has_grown_is_adopted_beyond_the_limit() -> TestResult {
 #[test]
 fn processes_grow_a_store_together() -> TestResult {
     const NAME: &str = "processes_grow_a_store_together";
-    const ROWS: u32 = 2000;
+    const ROWS: u32 = 1000;
     if let Some(path) = as_other_process() {
         let (store, blobs) = small(&path)?;
         for _ in 0..ROWS / 10 {
