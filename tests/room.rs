@@ -26,6 +26,7 @@ struct Blob {
 mod indexed {
     use super::{Deserialize, IndexTable, Serialize};
 
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
     #[derive(Serialize, Deserialize, IndexTable)]
     #[index(group)]
     #[index(group, strategy = "full", name = "whole", allow(redundant))]
