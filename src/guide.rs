@@ -24,6 +24,10 @@ pub mod own_keys {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
 
+/// Indexes that are not what the rows say: `verify` and `repair`.
+#[doc = include_str!("guide/damage.md")]
+pub mod damage {}
+
 /// Where an index costs more than it saves.
 #[doc = include_str!("guide/what_not_to_index.md")]
 pub mod what_not_to_index {}

@@ -10,7 +10,7 @@ pub use index_table_derive::IndexTable;
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     Advice, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
-    DistinctCounts, DistinctValues, Durability, Entries, Error, FactOrderRows, GetMany,
-    GetManyViews, IndexUsage, Keys, MAX_KEY_LEN, Options, Page, Progress, ReadTxn, Readers, Result,
-    Rows, Scan, Stats, Store, TableUsage, Usage, Views, WriteTxn,
+    DistinctCounts, DistinctValues, Durability, Entries, Error, FactOrderRows, Finding, GetMany,
+    GetManyViews, IndexUsage, Keys, Kind, MAX_KEY_LEN, Options, Page, Progress, ReadTxn, Readers,
+    Repair, Report, Result, Rows, Scan, Stats, Store, TableUsage, Usage, Verify, Views, WriteTxn,
 };

@@ -132,8 +132,14 @@ pub enum Error {
         way_out: &'static str,
     },
 
-    /// The file holds something that this crate would not have written.
-    #[error("table `{table}`, {}, key {key}: {reason}", index.map_or("facts".to_owned(), |index| format!("index `{index}`")))]
+    /// The file holds something that this crate would not have written. The `verify` of the
+    /// repository finds what else is wrong, and `repair` mends it; a row that can't be decoded can
+    /// neither be replaced nor deleted in another way, since its entries are not known.
+    #[error(
+        "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists what is wrong, \
+         and `repair` is the way out",
+        index.map_or("facts".to_owned(), |index| format!("index `{index}`"))
+    )]
     Corrupt {
         /// The table.
         table: &'static str,

@@ -33,6 +33,7 @@ mod trace;
 mod txn;
 mod unique;
 mod usage;
+mod verify;
 
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
@@ -45,3 +46,4 @@ pub use stats::Stats;
 pub use store::{Durability, Options, Progress, Readers, Store};
 pub use txn::{ReadTxn, WriteTxn};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};
+pub use verify::{Finding, Kind, Repair, Report, Verify};

@@ -22,4 +22,5 @@ pub use crate::{
     table::Table,
     txn::{ReadTxn, WriteTxn},
     usage::Usage,
+    verify::{Repair, Verify},
 };

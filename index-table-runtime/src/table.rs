@@ -22,6 +22,7 @@ use crate::{
     txn::{ReadTxn, Scratch, WriteTxn},
     unique,
     usage::{RowWrite, Tally, Usage},
+    verify::{Repair, Verify},
 };
 
 /// Rows of a table that are read back for a test, in each process.
@@ -176,6 +177,16 @@ impl<R: Entity> Table<R> {
         Usage::of(&self.open.usage)
     }
 
+    /// Compares the table's indexes with its rows.
+    pub fn verify<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Verify<'txn, R> {
+        Verify::new(txn.reader(&self.open))
+    }
+
+    /// Makes the table's indexes what its rows say.
+    pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
+        Repair::new(self.writer(txn).map(|(writer, ..)| writer))
+    }
+
     /// Writes a new row.
     ///
     /// # Errors
@@ -263,7 +274,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when the row can't be decoded; errors of the engine.
+    /// [`Error::Corrupt`] when the row can't be decoded, which [`repair`](Table::repair) is for;
+    /// errors of the engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         span!(TRACE, "delete", table = R::TABLE.name);
         let (mut writer, Scratch { old, .. }, tally) = self.writer(txn)?;

@@ -210,6 +210,22 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn verify(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Compares the indexes of the table `{name}` with its rows.\n\n\
+             Cost: one look-up for each entry, and each row is read."
+        ))
+    }
+
+    pub(in super::super) fn repair(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Makes the indexes of the table `{name}` what its rows say.\n\n\
+             Cost: as `verify`, and one write for what is wrong."
+        ))
+    }
+
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);

@@ -61,7 +61,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
     let (v, row) = (&table.visibility, &table.row);
     let (parameters, key) = primary_key(cx);
     let insert_with = insert_with(cx);
-    let [open, insert, put, update, delete, get, all, usage] = [
+    let [open, insert, put, update, delete, get, all, usage, verify, repair] = [
         docs::fixed::open,
         docs::fixed::insert,
         docs::fixed::put,
@@ -70,6 +70,8 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         docs::fixed::get,
         docs::fixed::all,
         docs::fixed::usage,
+        docs::fixed::verify,
+        docs::fixed::repair,
     ]
     .map(|doc| doc(table));
     mixed! {
@@ -137,6 +139,22 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         #usage
         #v fn usage(&self) -> _index_table::Usage {
             self.table.usage()
+        }
+
+        #verify
+        #v fn verify<#txn>(
+            &#txn self,
+            txn: &#txn _index_table::ReadTxn<'_>,
+        ) -> _index_table::Verify<#txn, #row> {
+            self.table.verify(txn)
+        }
+
+        #repair
+        #v fn repair<#txn, 'store>(
+            &#txn self,
+            txn: &#txn mut _index_table::WriteTxn<'store>,
+        ) -> _index_table::Repair<#txn, 'store, #row> {
+            self.table.repair(txn)
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::Path, time::Duration};
 
-use super::{Count, RawEntry, Read, Step, Write};
+use super::{Count, Piece, RawEntry, Read, Step, Write};
 #[cfg(feature = "memory")]
 use crate::{error::Error, memory};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     lmdb,
     maintain::{Change, Sink},
     scan::Query,
-    schema::{IndexSchema, TableSchema},
+    schema::{IndexSchema, Source, TableSchema},
     store::{Copy, Options},
 };
 
@@ -203,9 +203,14 @@ pub(crate) enum Reader<'t> {
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
+    type Pieces = Pieces<'t>;
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         on_engine!(self, reader => reader.fact(primary_key))
+    }
+
+    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        on_engine!(self, reader => reader.entry(index, key, primary_key))
     }
 
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
@@ -223,6 +228,18 @@ impl<'t> Read<'t> for Reader<'t> {
     fn count(self, query: Query) -> Result<Count> {
         on_engine!(self, reader => reader.count(query))
     }
+
+    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
+        match self {
+            Self::Lmdb(reader) => reader.pieces(index, behind).map(Box::new).map(Pieces::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory(reader) => reader.pieces(index, behind).map(Pieces::Memory),
+        }
+    }
+
+    fn stored(self, source: Source) -> Result<u64> {
+        on_engine!(self, reader => reader.stored(source))
+    }
 }
 
 /// [`Read::Entries`] of whichever engine.
@@ -238,6 +255,21 @@ impl<'t> Iterator for Entries<'t> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         on_engine!(self, entries => entries.next())
+    }
+}
+
+/// [`Read::Pieces`] of whichever engine.
+pub(crate) enum Pieces<'t> {
+    Lmdb(Box<lmdb::Pieces<'t>>),
+    #[cfg(feature = "memory")]
+    Memory(memory::Pieces<'t>),
+}
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = Result<Piece<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        on_engine!(self, pieces => pieces.next())
     }
 }
 
@@ -268,6 +300,10 @@ impl Sink for Writer<'_, '_> {
 impl Write for Writer<'_, '_> {
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
         on_engine!(self, writer => writer.insert_fact(primary_key, row))
+    }
+
+    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
+        on_engine!(self, writer => writer.remove_pieces(index, at, all))
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {

@@ -9,13 +9,13 @@
 
 mod dispatch;
 
-pub(crate) use dispatch::{Engine, Entries, Reader, Tables, Txn, Writer};
+pub(crate) use dispatch::{Engine, Entries, Pieces, Reader, Tables, Txn, Writer};
 
 use crate::{
     error::{Boxed, Result},
     maintain::Sink,
     scan::{Position, Query},
-    schema::IndexSchema,
+    schema::{IndexSchema, Source},
 };
 
 /// One entry as an engine gives it back, borrowed from the transaction.
@@ -29,10 +29,32 @@ pub(crate) struct RawEntry<'t> {
     pub(crate) data: &'t [u8],
 }
 
+/// A part of an index as the engine keeps it, with one entry in it or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece<'t> {
+    /// Its place in the order of the pieces: what the engine stores it under.
+    pub(crate) at: &'t [u8],
+    /// What is wrong with it.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// How a [`Piece`] breaks the rules of the engine's layout, whatever the rows say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// In what way.
+    pub(crate) reason: &'static str,
+    /// How many bytes of [`Piece::at`] are the index key, if all pieces of that key are to be
+    /// written anew; `None`: the piece can go by itself.
+    pub(crate) key: Option<usize>,
+}
+
 /// What a scan steps on.
 pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
 
 impl RawEntry<'_> {
+    /// No entry, where one is asked for.
+    pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
+
     /// Its place in the order of the database.
     pub(crate) fn position(&self) -> Position {
         Position { key: self.key.to_vec(), primary_key: self.primary_key.to_vec() }
@@ -43,9 +65,15 @@ impl RawEntry<'_> {
 pub(crate) trait Read<'t>: Copy {
     /// The answer to a scan, entry by entry.
     type Entries: Iterator<Item = Step<'t>>;
+    /// An index, piece by piece.
+    type Pieces: Iterator<Item = Result<Piece<'t>>>;
 
     /// The bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
+
+    /// What the entry with these keys carries. In a unique index that is the entry of its key, if
+    /// it refers to this row.
+    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
     /// The entry with this key in a unique index.
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
@@ -55,6 +83,12 @@ pub(crate) trait Read<'t>: Copy {
 
     /// How many entries the query asks for, up to its limit.
     fn count(self, query: Query) -> Result<Count>;
+
+    /// The pieces of an index behind a place.
+    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Self::Pieces>;
+
+    /// How many facts, or pieces of an index, there are by the engine's own account.
+    fn stored(self, source: Source) -> Result<u64>;
 }
 
 /// The answer to a count, and what it took.
@@ -72,6 +106,10 @@ pub(crate) struct Count {
 pub(crate) trait Write: Sink {
     /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
+
+    /// Removes the piece of an index at this place, or all that begin with these bytes; `false`:
+    /// there was none.
+    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool>;
 
     /// Empties an index.
     fn clear(&mut self, index: usize) -> Result<()>;

@@ -64,7 +64,7 @@ pub(crate) use read::Unescaped;
 pub use read::{DecodeError, KeyReader};
 pub use sequence::Sequence;
 pub use shape::KeyShape;
-pub(crate) use shape::{fits, show_hashed_key, show_key};
+pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
 /// The longest key that LMDB takes, as it is compiled by default.

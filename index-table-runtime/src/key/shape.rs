@@ -296,6 +296,16 @@ pub(crate) fn show_hashed_key<'s>(
     text
 }
 
+/// Whether the bytes are a key of these shapes, and nothing else.
+pub(crate) fn is_readable<'s>(shapes: impl IntoIterator<Item = &'s KeyShape>, key: &[u8]) -> bool {
+    let (unescaped, mut text) = (Unescaped::default(), String::new());
+    let mut reader = KeyReader::new(key, &unescaped);
+    shapes.into_iter().all(|shape| {
+        text.clear();
+        shape.show(&mut reader, &mut text).is_ok()
+    }) && reader.rest().is_empty()
+}
+
 struct Hex<'a>(&'a [u8]);
 
 impl fmt::Debug for Hex<'_> {

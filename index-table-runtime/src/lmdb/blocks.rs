@@ -96,12 +96,12 @@ impl<'t> Block<'t> {
     }
 }
 
-fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bool {
+pub(super) fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bool {
     physical.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.len() == primary_key)
 }
 
 /// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
-fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
+pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
     // Where the length is known to the compiler, two keys are compared without a call.
     if let Ok(primary_key) = <&[u8; 8]>::try_from(primary_key)
         && len == 8

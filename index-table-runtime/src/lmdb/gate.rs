@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_millis(20);
-    const LATE: Duration = Duration::from_secs(60);
+    const LATE: Duration = Duration::from_mins(1);
 
     #[test]
     fn slots_are_given_and_taken_back() {

@@ -12,6 +12,7 @@
 //! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
 
 mod blocks;
+mod check;
 mod copy;
 mod env;
 mod gate;
@@ -21,6 +22,7 @@ mod room;
 mod txn;
 mod write;
 
+pub(crate) use check::Pieces;
 pub(crate) use env::{Engine, Tables};
 pub(crate) use read::{Entries, Reader};
 pub(crate) use txn::Txn;

@@ -3,8 +3,8 @@ use std::ops::Bound;
 use heed::{AnyTls, RoRange, RoRevRange, RoTxn, types::Bytes};
 
 use super::{
-    Database, Layout,
-    blocks::Block,
+    Database, Layout, Pieces,
+    blocks::{self, Block},
     env::{Engine, Index, Tables},
 };
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Reader<'t> {
     engine: &'t Engine,
     txn: &'t RoTxn<'t, AnyTls>,
-    tables: &'t Tables<'t>,
+    pub(super) tables: &'t Tables<'t>,
 }
 
 impl<'t> Reader<'t> {
@@ -40,7 +40,20 @@ impl<'t> Reader<'t> {
         database.get(self.txn, key).map_err(|error| self.engine.error(error))
     }
 
-    fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
+    /// The last entry at this place or before it.
+    pub(super) fn at_or_below(
+        self,
+        database: &Database<'_>,
+        at: &[u8],
+    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        if at.is_empty() || at.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let found = database.get_lower_than_or_equal_to(self.txn, at);
+        found.map_err(|error| self.engine.error(error))
+    }
+
+    pub(super) fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
         let index = self.tables.indexes.get(position);
         index.zip(self.tables.schema.indexes.get(position)).ok_or_else(|| {
             Error::Engine(format!("`{}` has no index {position}", self.tables.schema.name))
@@ -112,7 +125,7 @@ impl<'t> Reader<'t> {
         self.walk_from(query.source, query.reverse, query.bounds, position)
     }
 
-    fn walk_from(
+    pub(super) fn walk_from(
         self,
         source: Source,
         reverse: bool,
@@ -145,7 +158,7 @@ impl<'t> Reader<'t> {
 /// How the parts of an entry that is stored by itself are told from one another: what is the same
 /// for all entries of a scan, looked up once.
 #[derive(Clone, Copy)]
-struct Parts {
+pub(super) struct Parts {
     schema: &'static TableSchema,
     /// `None`: the fact table.
     index: Option<&'static IndexSchema>,
@@ -156,7 +169,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(schema: &'static TableSchema, source: Source) -> Self {
+    pub(super) fn of(schema: &'static TableSchema, source: Source) -> Self {
         let index = schema.index(source);
         let unique = index.is_some_and(IndexSchema::has_one_entry_per_key);
         Self { schema, index, unique, primary_key: schema.fixed_primary_key() }
@@ -164,7 +177,7 @@ impl Parts {
 
     /// `None`: it is [`damaged`](Parts::damaged).
     #[inline]
-    fn entry<'t>(&self, key: &'t [u8], value: &'t [u8]) -> Option<RawEntry<'t>> {
+    pub(super) fn entry<'t>(&self, key: &'t [u8], value: &'t [u8]) -> Option<RawEntry<'t>> {
         let Some(index) = self.index else {
             return Some(RawEntry { key: &[], primary_key: key, data: value });
         };
@@ -204,9 +217,29 @@ fn source_layout(reader: Reader<'_>, source: Source) -> Option<Layout> {
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
+    type Pieces = Pieces<'t>;
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         self.get(&self.tables.facts, primary_key)
+    }
+
+    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        let Index { database, layout, .. } = self.index(index)?.0;
+        let joined = || [key, primary_key].concat();
+        match layout {
+            Layout::Unique => {
+                Ok(self.get(database, key)?.and_then(|value| value.strip_prefix(primary_key)))
+            }
+            Layout::Entries => self.get(database, &joined()),
+            Layout::Blocks { .. } => {
+                let block = self.at_or_below(database, &joined())?;
+                let holds = |(physical, packed): (&[u8], &[u8])| {
+                    blocks::is_block_of(key, primary_key.len(), physical)
+                        && blocks::place(packed, primary_key.len(), primary_key).is_ok()
+                };
+                Ok(block.filter(|block| holds(*block)).map(|_| &[][..]))
+            }
+        }
     }
 
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
@@ -247,13 +280,21 @@ impl<'t> Read<'t> for Reader<'t> {
             }
         }
     }
+
+    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
+        Pieces::new(self, index, behind)
+    }
+
+    fn stored(self, source: Source) -> Result<u64> {
+        self.len(source)
+    }
 }
 
 /// A key and a value as LMDB has them.
 type Physical<'t> = Result<(&'t [u8], &'t [u8]), Boxed>;
 
 /// Steps through physical entries within bounds.
-struct Walk<'t> {
+pub(super) struct Walk<'t> {
     engine: &'t Engine,
     steps: Steps<'t>,
     bounds: Bounds,
@@ -394,13 +435,7 @@ impl<'t> BlockEntries<'t> {
                 from = Some(at);
             } else {
                 // The block that holds the place is the last one at or below it.
-                let found = match at.len() {
-                    1..=MAX_KEY_LEN => reader
-                        .database(source)?
-                        .get_lower_than_or_equal_to(reader.txn, &at)
-                        .map_err(|error| reader.engine.error(error))?,
-                    _ => None,
-                };
+                let found = reader.at_or_below(reader.database(source)?, &at)?;
                 if let Some((physical, packed)) = found
                     && let Some(own) = Block::of(&position.key, primary_key, physical, packed)
                 {

@@ -88,6 +88,27 @@ impl Write for Writer<'_, '_> {
         }
     }
 
+    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
+        let Self { engine, txn, tables, .. } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
+        let failed = |error| engine.error(error);
+        if !all {
+            return database.delete(txn, at).map_err(failed);
+        }
+        let mut removed = false;
+        while let Some((found, _)) =
+            database.get_greater_than_or_equal_to(txn, at).map_err(failed)?
+            && found.starts_with(at)
+        {
+            let found = found.to_vec();
+            if !database.delete(txn, &found).map_err(failed)? {
+                break;
+            }
+            removed = true;
+        }
+        Ok(removed)
+    }
+
     fn clear(&mut self, index: usize) -> Result<()> {
         let Some(index) = self.tables.indexes.get(index) else { return Ok(()) };
         index.database.clear(self.txn).map_err(|error| self.engine.error(error))

@@ -33,7 +33,7 @@ impl Image {
     pub(crate) fn load<R: Entity>(&mut self, row: &R) -> Result<()> {
         self.row.clear();
         row::encode(row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
-        self.load_keys(row)?;
+        self.load_keys(row, None)?;
         self.check_lengths(R::TABLE)
     }
 
@@ -41,16 +41,33 @@ impl Image {
     pub(crate) fn load_stored<R: Entity>(&mut self, row: &R, bytes: &[u8]) -> Result<()> {
         self.row.clear();
         self.row.extend_from_slice(bytes);
-        self.load_keys(row)
+        self.load_keys(row, None)
     }
 
-    fn load_keys<R: Entity>(&mut self, row: &R) -> Result<()> {
+    /// [`load_stored`](Image::load_stored) with the entries of one index alone.
+    pub(crate) fn load_stored_of<R: Entity>(
+        &mut self,
+        row: &R,
+        bytes: &[u8],
+        index: usize,
+    ) -> Result<()> {
+        self.row.clear();
+        self.row.extend_from_slice(bytes);
+        self.load_keys(row, Some(index))
+    }
+
+    /// Takes the keys in all indexes, or in `only` one.
+    fn load_keys<R: Entity>(&mut self, row: &R, only: Option<usize>) -> Result<()> {
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
         self.hashed.clear();
         self.hashed_of.clear();
         for (index, declared) in R::TABLE.indexes.iter().enumerate() {
+            if only.is_some_and(|only| only != index) {
+                self.entries.finish_index();
+                continue;
+            }
             row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
             self.entries.finish_index();
             // Otherwise it does not matter who shares a key.
@@ -127,7 +144,7 @@ impl Image {
 
     /// The keys in the index at this position, sorted, each once.
     #[inline]
-    pub(super) fn keys(&self, index: usize) -> Keys<'_> {
+    pub(crate) fn keys(&self, index: usize) -> Keys<'_> {
         self.entries.keys(index)
     }
 
@@ -139,7 +156,7 @@ impl Image {
 
     /// What each entry in this index carries.
     #[inline]
-    pub(super) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
+    pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
         match declared.strategy {
             Strategy::Normalized => &[],
             Strategy::Partial(_) => self.entries.data(index),
@@ -184,7 +201,7 @@ pub struct EntryBuffer {
 
 /// Keys of one index that are left to go through.
 #[derive(Debug, Clone)]
-pub(super) struct Keys<'a> {
+pub(crate) struct Keys<'a> {
     bytes: &'a [u8],
     keys: &'a [Range<usize>],
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Count, RawEntry, Read, Step, Write},
+    engine::{Count, Piece, RawEntry, Read, Step, Write},
     error::Result,
     key::successor,
     maintain::{Change, Sink},
@@ -129,10 +129,17 @@ impl<'t> Reader<'t> {
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
+    type Pieces = Pieces<'t>;
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         let row = self.map(Source::Facts).and_then(|facts| facts.get(primary_key));
         Ok(row.map(|(_, row)| row.as_slice()))
+    }
+
+    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        let Some(map) = self.map(Source::Index(index)) else { return Ok(None) };
+        let found = map.get(&[key, primary_key].concat());
+        Ok(found.filter(|(len, _)| *len == key.len()).map(|(_, data)| data.as_slice()))
     }
 
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
@@ -178,6 +185,17 @@ impl<'t> Read<'t> for Reader<'t> {
             self.scan(query)?.take(limit).try_fold(0, |count, entry| entry.map(|_| count + 1))?;
         Ok(Count { found, seeks: 1, steps: found })
     }
+
+    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let map = self.map(Source::Index(index));
+        let range = map.map(|map| map.range::<[u8], _>((from, Bound::Unbounded)));
+        Ok(Pieces(range.unwrap_or_default()))
+    }
+
+    fn stored(self, source: Source) -> Result<u64> {
+        Ok(self.map(source).map_or(0, |map| map.len() as u64))
+    }
 }
 
 /// The first place behind an entry, or behind all that begins with a key; unbounded: there is
@@ -212,6 +230,18 @@ impl<'t> Iterator for Entries<'t> {
             if self.reverse { bytes >= self.bounds.start() } else { self.bounds.ends_behind(bytes) }
         };
         next.filter(|(bytes, _)| inside(bytes)).map(|found| Ok(entry(found)))
+    }
+}
+
+/// An index, entry by entry: no two are together, and nothing can be wrong with how they lie.
+#[derive(Debug)]
+pub(crate) struct Pieces<'t>(btree_map::Range<'t, Vec<u8>, (usize, Vec<u8>)>);
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = Result<Piece<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(at, _)| Ok(Piece { at, fault: None }))
     }
 }
 
@@ -283,6 +313,13 @@ impl Write for Writer<'_> {
         }
         self.change(Change::PutFact { primary_key, row })?;
         Ok(true)
+    }
+
+    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
+        let map = self.map(Source::Index(index));
+        let before = map.len();
+        map.retain(|bytes, _| if all { !bytes.starts_with(at) } else { bytes != at });
+        Ok(map.len() < before)
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {

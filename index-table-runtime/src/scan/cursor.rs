@@ -40,8 +40,13 @@ pub struct Page<R> {
 }
 
 impl Cursor {
-    pub(super) const fn new(question: u64, position: Position) -> Self {
+    pub(crate) const fn new(question: u64, position: Position) -> Self {
         Self { question, position }
+    }
+
+    /// What it belongs to, and the place.
+    pub(crate) fn into_parts(self) -> (u64, Position) {
+        (self.question, self.position)
     }
 
     /// The position, if this cursor belongs to the query, which is this [`question`].
@@ -82,13 +87,18 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
         &[u8::from(end.is_some())],
         end.as_deref().unwrap_or_default(),
     ];
-    let hash = parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| add(hash, part));
+    let hash = hash_of(&parts);
     // An index may be declared anew under its old name.
     let fields = index.map_or(&[][..], |index| index.key);
     fields.iter().fold(hash, |hash, field| fnv(add(hash, field.name.as_bytes()), field.form as u8))
 }
 
-/// FNV-1a of a part, with its length before it.
+/// FNV-1a of all parts.
+pub(crate) fn hash_of(parts: &[&[u8]]) -> u64 {
+    parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| add(hash, part))
+}
+
+/// FNV-1a of one more part, with its length before it.
 fn add(hash: u64, part: &[u8]) -> u64 {
     let len = (part.len() as u64).to_be_bytes();
     part.iter().copied().fold(len.into_iter().fold(hash, fnv), fnv)

@@ -13,6 +13,7 @@ mod tests;
 
 pub use bounds::Bounds;
 pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
+pub(crate) use cursor::hash_of;
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub use fact_order::FactOrderRows;

@@ -9,7 +9,10 @@ pub(crate) use catalog::{Comparison, TableRecord};
 
 use crate::{
     error::Error,
-    key::{DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, show_hashed_key, show_key},
+    key::{
+        DecodeError, Each, Key, KeyReader, KeyShape, Unescaped, is_readable, show_hashed_key,
+        show_key,
+    },
 };
 
 /// One table as it is declared.
@@ -184,6 +187,12 @@ impl TableSchema {
     /// A key of `source` as errors show it.
     pub(crate) fn show_key(&self, source: Source, key: &[u8]) -> String {
         self.show_hashed_key(source, key, &[])
+    }
+
+    /// Whether these are keys that an entry of `source` can have.
+    pub(crate) fn can_read(&self, source: Source, key: &[u8], primary_key: &[u8]) -> bool {
+        let fields: &[KeyField] = self.index(source).map_or(&[], |index| index.key);
+        is_readable(shapes(fields), key) && is_readable(shapes(self.primary_key), primary_key)
     }
 
     /// A key of `source` as errors show it, with the values of its hashed fields.

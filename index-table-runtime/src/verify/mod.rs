@@ -1,0 +1,177 @@
+//! Verification and repair: whether the indexes of a table are what its rows say.
+//!
+//! [`walk`] goes through a table and says what is wrong, in bytes, and how it would be mended;
+//! [`Verify`] shows that and [`Repair`] does it. Whether pieces of an index lie as they should is
+//! asked of the engine.
+
+mod compare;
+mod finding;
+mod repair;
+mod walk;
+
+use std::{fmt, iter::FusedIterator};
+
+pub use finding::{Finding, Kind, Report};
+pub use repair::Repair;
+
+use crate::{
+    engine::Reader,
+    entity::Entity,
+    error::{Error, Result},
+    scan::Cursor,
+    trace::span,
+};
+use walk::{Place, Walk};
+
+/// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields what
+/// is wrong. From the `verify` of a repository; see [`Repair`] for what to do about it.
+///
+/// [`run`](Verify::run) goes through everything and gives a [`Report`]. As an iterator, it yields
+/// each [`Finding`] when it is met; it ends after the first error. In between, or with a
+/// [`limit`](Verify::limit), [`rows`](Verify::rows) and [`entries`](Verify::entries) say how much
+/// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
+/// this transaction or a later one, and in another process if need be.
+///
+/// Every index is read as it is stored, and entry by entry with the row that each refers to; then
+/// every row is read, and the entry under each of its keys looked up. What is wrong inside of LMDB's
+/// own pages is not looked for: LMDB itself may fail at it.
+///
+/// Cost: for each entry a look-up, and for each row one for each of its entries; rows are decoded
+/// each time. Memory doesn't grow with the table.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+/// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Redmond".into() }))?;
+///
+/// let report = people.verify(&store.read()?).run()?;
+/// assert!(report.is_clean(), "{report}");
+/// assert_eq!((report.rows, report.entries), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a verification does nothing until it is run"]
+pub struct Verify<'txn, R> {
+    /// `None` once it has failed.
+    walk: Option<Walk<'txn, R>>,
+    /// What the next item is, instead of a finding.
+    failure: Option<Error>,
+    /// Steps that are left.
+    left: Option<u64>,
+}
+
+impl<'txn, R: Entity> Verify<'txn, R> {
+    pub(crate) fn new(reader: Result<Reader<'txn>>) -> Self {
+        let (walk, failure) = match reader {
+            Ok(reader) => (Some(Walk::new(reader, Place::first::<R>())), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { walk, failure, left: None }
+    }
+
+    /// Only what comes behind the place at which another verification of the table stopped. A
+    /// cursor of anything else is [`Error::InvalidCursor`].
+    ///
+    /// The rows may have changed since: what was written behind the place is looked at, and what
+    /// was written before it is not. Counts of entries ([`Kind::WrongCount`]) are compared where one
+    /// verification has gone through the whole index.
+    pub fn after(mut self, cursor: &Cursor) -> Self {
+        if let Some(walk) = self.walk.take() {
+            match Place::of::<R>(cursor.clone()) {
+                Ok(place) => self.walk = Some(walk.at(place)),
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        self
+    }
+
+    /// Ends after this many steps: a row, an entry or a block of entries is one.
+    pub const fn limit(mut self, steps: u64) -> Self {
+        self.left = Some(steps);
+        self
+    }
+
+    /// Goes through the table, or as far as the [`limit`](Verify::limit) says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidCursor`] and errors of the engine. What is wrong with the table is in the
+    /// report.
+    pub fn run(mut self) -> Result<Report> {
+        span!(DEBUG, "verify", table = R::TABLE.name);
+        let mut report = Report::new(R::TABLE);
+        for finding in &mut self {
+            report.add(finding?);
+        }
+        (report.rows, report.entries, report.next) = (self.rows(), self.entries(), self.cursor());
+        Ok(report)
+    }
+
+    /// How many rows have been read so far in the order of the table.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.rows)
+    }
+
+    /// How many entries have been compared with their rows so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.entries)
+    }
+
+    /// Behind what has been looked at so far, for [`after`](Verify::after); `None`: that is
+    /// everything, or it has failed.
+    ///
+    /// It holds keys of the table, and it is not signed, as any [`Cursor`].
+    #[must_use]
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.walk.as_ref()?.place().map(Place::cursor::<R>)
+    }
+}
+
+impl<R: Entity> Iterator for Verify<'_, R> {
+    type Item = Result<Finding>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some(walk) = &mut self.walk else { return self.failure.take().map(Err) };
+            if let Some(found) = walk.next_found() {
+                return Some(Ok(Finding::new(R::TABLE, &found)));
+            }
+            if self.left == Some(0) {
+                return None;
+            }
+            match walk.step() {
+                Ok(true) => self.left = self.left.map(|left| left - 1),
+                Ok(false) => return None,
+                Err(error) => {
+                    self.walk = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl<R: Entity> FusedIterator for Verify<'_, R> {}
+
+impl<R> fmt::Debug for Verify<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verify").finish_non_exhaustive()
+    }
+}

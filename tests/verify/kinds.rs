@@ -1,0 +1,273 @@
+//! Each kind of damage, in each layout.
+
+use index_table::{Kind, Kind::*, Result};
+
+use crate::{INDEXES, counts, filled, in_steps, item, open, raw, raw::Raw};
+
+/// Damages an index, compares what is found with `expected`, and repairs it: then it is as before,
+/// byte for byte.
+fn check(index: &str, expected: &[(Kind, u64)], damage: impl FnOnce(&mut Raw<'_, '_>)) {
+    let dir = filled((1..=6).map(item));
+    let before = raw::dump(dir.path());
+    raw::on(dir.path(), &format!("items.{index}"), damage);
+    mended(&dir, index, expected).expect("a store");
+    assert_eq!(raw::dump(dir.path()), before, "{index}");
+}
+
+fn mended(dir: &tempfile::TempDir, index: &str, expected: &[(Kind, u64)]) -> Result<()> {
+    let (store, items) = open(dir)?;
+    let found = items.verify(&store.read()?).run()?;
+    assert_eq!(counts(&found), expected, "{found}");
+    assert!(found.findings.iter().all(|finding| finding.index == Some(index)), "{found}");
+    assert_eq!(in_steps(&items, &store.read()?, 1)?.findings, found.findings);
+    let mut txn = store.write()?;
+    assert_eq!(items.verify(&txn).run()?, found);
+    let repaired = items.repair(&mut txn).run()?;
+    assert_eq!(repaired.left, 0, "{repaired}");
+    // With damaged blocks, right entries go too, and are missing then.
+    if found.count(Malformed) == 0 {
+        assert_eq!(repaired.counts, found.counts, "{repaired}");
+    }
+    assert!(items.verify(&txn).run()?.is_clean());
+    txn.commit()?;
+    assert!(items.verify(&store.read()?).run()?.is_clean());
+    Ok(())
+}
+
+fn be(id: u16) -> [u8; 2] {
+    id.to_be_bytes()
+}
+
+/// An index whose entries stand for themselves: `(key, primary key, data)` of one, and how another
+/// one is put.
+struct Single {
+    index: &'static str,
+    unique: bool,
+}
+
+const SINGLES: [Single; 6] = [
+    Single { index: "town_name", unique: false },
+    Single { index: "name", unique: false },
+    Single { index: "code", unique: true },
+    Single { index: "coded", unique: true },
+    Single { index: "noted", unique: false },
+    Single { index: "linked", unique: false },
+];
+
+const BLOCKS: [&str; 5] = ["town", "tags", "live", "initial", "once"];
+
+impl Single {
+    /// The key, the primary key and the data of the first entry.
+    fn first(&self, raw: &Raw<'_, '_>) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let (at, value) = raw.entries().remove(0);
+        if self.unique {
+            let (primary_key, data) = value.split_at(2);
+            return (at, primary_key.to_vec(), data.to_vec());
+        }
+        let (key, primary_key) = at.split_at(at.len() - 2);
+        (key.to_vec(), primary_key.to_vec(), value)
+    }
+
+    fn put(&self, raw: &mut Raw<'_, '_>, key: &[u8], primary_key: &[u8], data: &[u8]) {
+        if self.unique {
+            raw.put(key, [primary_key, data].concat());
+        } else {
+            raw.put([key, primary_key].concat(), data);
+        }
+    }
+}
+
+/// Another key that can be decoded.
+fn other_key(index: &str, key: &[u8]) -> Vec<u8> {
+    let mut key = key.to_vec();
+    // Inside of the first string, a number or a hash.
+    let at = usize::from(index == "noted");
+    key[at] = b'q';
+    key
+}
+
+#[test]
+fn every_index_is_in_one_of_the_lists() {
+    let mut all: Vec<&str> = SINGLES.iter().map(|single| single.index).chain(BLOCKS).collect();
+    all.sort_unstable();
+    let mut indexes = INDEXES;
+    indexes.sort_unstable();
+    assert_eq!(all, indexes);
+}
+
+#[test]
+fn an_entry_is_gone() {
+    for index in INDEXES {
+        check(index, &[(Missing, gone(index))], |raw| {
+            let (at, _) = raw.entries().remove(0);
+            raw.delete(at);
+        });
+    }
+}
+
+/// How many rows the first entry of an index is for.
+fn gone(index: &str) -> u64 {
+    let dir = filled((1..=6).map(item));
+    let entries = raw::on(dir.path(), &format!("items.{index}"), |raw| raw.entries());
+    if BLOCKS.contains(&index) { entries[0].1.len() as u64 / 2 } else { 1 }
+}
+
+#[test]
+fn an_entry_leads_nowhere() {
+    for single in SINGLES {
+        check(single.index, &[(Dangling, 1)], |raw| {
+            let (key, _, data) = single.first(raw);
+            single.put(raw, &other_key(single.index, &key), &be(999), &data);
+        });
+    }
+    for index in BLOCKS {
+        check(index, &[(Dangling, 1)], |raw| {
+            let (at, packed) = raw.entries().remove(0);
+            raw.put(at, [&packed[..], &be(999)].concat());
+        });
+        check(index, &[(Dangling, 2)], |raw| {
+            let (at, _) = raw.entries().remove(0);
+            raw.put(other_key(index, &at), [be(998), be(999)].concat());
+        });
+    }
+}
+
+#[test]
+fn an_entry_has_a_key_that_its_row_does_not_have() {
+    for single in SINGLES {
+        check(single.index, &[(Stale, 1)], |raw| {
+            let (key, primary_key, data) = single.first(raw);
+            single.put(raw, &other_key(single.index, &key), &primary_key, &data);
+        });
+    }
+    for index in BLOCKS {
+        check(index, &[(Stale, 1)], |raw| {
+            let (at, packed) = raw.entries().remove(0);
+            raw.put(other_key(index, &at), &packed[..2]);
+        });
+    }
+    // The row of the one key under that of another one.
+    check("code", &[(Missing, 1), (Stale, 1)], |raw| {
+        let entries = raw.entries();
+        raw.put(&entries[0].0, &entries[1].1);
+    });
+    check("coded", &[(Missing, 1), (Stale, 1)], |raw| {
+        let entries = raw.entries();
+        raw.put(&entries[0].0, &entries[1].1);
+    });
+    check("once", &[(Missing, 1), (Stale, 1)], |raw| {
+        let entries = raw.entries();
+        raw.put(&entries[0].0, &entries[1].1);
+    });
+    // A row without a note, and one that is not live.
+    check("noted", &[(Stale, 1)], |raw| raw.put([&[0][..], &be(3)].concat(), b"\x04Rome"));
+    check("live", &[(Stale, 1)], |raw| raw.put([!0, !0, !0, !103], be(3)));
+}
+
+#[test]
+fn an_entry_carries_something_else() {
+    for single in SINGLES {
+        check(single.index, &[(Stale, 1)], |raw| {
+            let (key, primary_key, data) = single.first(raw);
+            single.put(raw, &key, &primary_key, &[&data[..], b"x"].concat());
+        });
+        if single.index != "code" {
+            check(single.index, &[(Stale, 1)], |raw| {
+                let (key, primary_key, mut data) = single.first(raw);
+                *data.last_mut().expect("data") ^= 1;
+                single.put(raw, &key, &primary_key, &data);
+            });
+        }
+    }
+}
+
+#[test]
+fn an_entry_can_not_be_decoded() {
+    for index in ["town_name", "name", "noted", "linked"] {
+        // No primary key, and one without a key before it.
+        check(index, &[(Malformed, 1)], |raw| raw.put([7], b"data"));
+        check(index, &[(Malformed, 1)], |raw| raw.put(be(1), b"data"));
+        check(index, &[(Malformed, 1)], |raw| raw.put([b"q", &be(999)[..]].concat(), b"data"));
+    }
+    // An escape that no encoder writes.
+    check("name", &[(Malformed, 1)], |raw| {
+        raw.put([b"q\x01\x07\0", &be(1)[..]].concat(), b"data");
+    });
+    check("code", &[(Malformed, 1)], |raw| raw.put([7; 3], be(1)));
+    check("coded", &[(Malformed, 1)], |raw| raw.put([7; 5], be(1)));
+    for index in ["code", "coded"] {
+        check(index, &[(Missing, 1), (Malformed, 1)], |raw| {
+            let (at, _) = raw.entries().remove(0);
+            raw.put(at, [0]);
+        });
+    }
+    check("town", &[(Malformed, 1)], |raw| raw.put(b"Oz", be(1)));
+    check("town", &[(Malformed, 1)], |raw| raw.put(b"Oz\0x", be(1)));
+    check("town", &[(Malformed, 1)], |raw| raw.put(b"Oz\0xxx", be(1)));
+    check("town", &[(Malformed, 1)], |raw| raw.put(b"q\x01\x07\0", be(1)));
+    check("live", &[(Malformed, 1)], |raw| raw.put([7; 3], be(1)));
+}
+
+/// `Oz` has the rows 2, 3, 5 and 6 in one block.
+#[test]
+fn a_block_is_not_as_it_should_be() {
+    const OZ: &[u8] = b"Oz\0";
+    let pack = |ids: &[u16]| ids.iter().flat_map(|id| be(*id)).collect::<Vec<u8>>();
+    check("town", &[(Missing, 4), (Malformed, 1)], |raw| {
+        assert_eq!(raw.entries()[0], (OZ.to_vec(), pack(&[2, 3, 5, 6])));
+        raw.put(OZ, []);
+    });
+    check("town", &[(Malformed, 1)], |raw| raw.put(OZ, [&pack(&[2, 3, 5, 6])[..], &[0]].concat()));
+    check("town", &[(Malformed, 1)], |raw| raw.put(OZ, pack(&[2, 2, 3, 5, 6])));
+    // A binary search doesn't find what is not in order.
+    check("town", &[(Missing, 2), (Malformed, 1)], |raw| raw.put(OZ, pack(&[6, 3, 5, 2])));
+    // Blocks that begin with another primary key, are not the first one, or meet.
+    let behind = |id: u16| [OZ, &be(id)].concat();
+    check("town", &[(Malformed, 1)], |raw| {
+        raw.delete(OZ);
+        raw.put(behind(2), pack(&[2, 3, 5, 6]));
+    });
+    check("town", &[(Missing, 1), (Malformed, 1)], |raw| {
+        raw.put(OZ, pack(&[2, 3]));
+        raw.put(behind(6), pack(&[5, 6]));
+    });
+    check("town", &[(Malformed, 1)], |raw| {
+        raw.put(OZ, pack(&[2, 3, 5]));
+        raw.put(behind(5), pack(&[5, 6]));
+    });
+    check("town", &[(Missing, 1), (Malformed, 1)], |raw| {
+        raw.put(OZ, pack(&[2, 6]));
+        raw.put(behind(3), pack(&[3, 5]));
+    });
+    // A damaged block, and in the same index other damage.
+    check("town", &[(Missing, 3), (Dangling, 1), (Malformed, 2)], |raw| {
+        raw.put(OZ, []);
+        raw.put(behind(3), pack(&[3, 999]));
+        raw.put(b"Z", []);
+    });
+}
+
+/// What `docs/FORMAT.md` allows is not damage.
+#[test]
+fn other_fills_of_blocks_are_right() -> Result<()> {
+    let dir = filled((1..=6).map(item));
+    raw::on(dir.path(), "items.town", |raw| {
+        raw.put(b"Oz\0", be(2));
+        raw.put([b"Oz\0", &be(3)[..]].concat(), be(5));
+        raw.put([b"Oz\0", &be(6)[..]].concat(), be(6));
+    });
+    let (store, items) = open(&dir)?;
+    // 3 alone is missing; its place is at the beginning of the second block.
+    let report = items.verify(&store.read()?).run()?;
+    assert_eq!(counts(&report), [(Missing, 1)], "{report}");
+    assert_eq!(
+        report.findings[0].to_string(),
+        "table `items`, index `town`, key \"Oz\", row 3: there is no such entry; `repair` writes it"
+    );
+    store.transaction(|txn| items.repair(txn).run())?;
+    assert!(items.verify(&store.read()?).run()?.is_clean());
+    drop((store, items));
+    let entries = raw::on(dir.path(), "items.town", |raw| raw.entries());
+    assert_eq!(entries.len(), 4, "what is right is left alone: {entries:?}");
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Methods that answer otherwise than when the rows were written: on both engines.
+
+use std::cell::Cell;
+
+use index_table::{Error, IndexTable, Kind, Result, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::counts;
+
+thread_local! {
+    static CHANGED: Cell<bool> = const { Cell::new(false) };
+    static LONG: Cell<bool> = const { Cell::new(false) };
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(computed(group: u64), name = "packed")]
+#[index(computed(group: u64), include = [name], name = "covered")]
+#[index(computed(label: String), unique, name = "once")]
+#[index(name, filter = is_in, name = "filtered")]
+struct Row {
+    #[primary_key]
+    id: u32,
+    name: String,
+}
+
+impl Row {
+    fn group(&self) -> u64 {
+        u64::from(self.id % 10) + u64::from(CHANGED.get())
+    }
+
+    fn label(&self) -> String {
+        if LONG.get() { "x".repeat(600) } else { format!("{} {}", CHANGED.get(), self.id) }
+    }
+
+    fn is_in(&self) -> bool {
+        self.id.is_multiple_of(2) ^ (CHANGED.get() && self.id.is_multiple_of(5))
+    }
+}
+
+/// More than is mended in one go.
+#[test]
+fn changed_methods_are_found_and_mended() -> Result<()> {
+    const ROWS: u32 = 3000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let lmdb = Store::options().map_size(1 << 26).open(dir.path())?;
+    for store in [lmdb, Store::in_memory()] {
+        CHANGED.set(false);
+        let rows = RowRepository::open(&store)?;
+        let row = |id| Row { id, name: format!("row {id}") };
+        store.transaction(|txn| (0..ROWS).try_for_each(|id| rows.insert(txn, &row(id))))?;
+        assert!(rows.verify(&store.read()?).run()?.is_clean());
+
+        CHANGED.set(true);
+        let report = rows.verify(&store.read()?).run()?;
+        let moved = u64::from(ROWS) * 3;
+        let filtered = u64::from(ROWS) / 10;
+        assert_eq!(
+            counts(&report),
+            [(Kind::Missing, moved + filtered), (Kind::Stale, moved + filtered)]
+        );
+        assert_eq!((report.findings.len(), report.left), (1000, 2 * (moved + filtered)));
+        let mut txn = store.write()?;
+        let repaired = rows.repair(&mut txn).run()?;
+        assert_eq!((&repaired.counts, repaired.left), (&report.counts, 0));
+        assert_eq!((repaired.rows, repaired.entries), (report.rows, report.entries));
+        assert!(rows.verify(&txn).run()?.is_clean());
+        assert_eq!(rows.find_by_packed(&txn, 10).count()?, 300);
+        txn.commit()?;
+
+        LONG.set(true);
+        let refused = store.transaction(|txn| rows.repair(txn).run());
+        assert!(matches!(refused, Err(Error::KeyTooLong { index: Some("once"), .. })));
+        LONG.set(false);
+        assert!(rows.verify(&store.read()?).run()?.is_clean(), "nothing of it was committed");
+    }
+    Ok(())
+}
