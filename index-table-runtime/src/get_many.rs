@@ -8,6 +8,7 @@ use crate::{
     error::{Error, Result},
     key::{DecodeError, KeyBuf},
     row,
+    schema::Source,
     stats::{Ledger, Meter, Stats},
     trace::Trace,
 };
@@ -67,9 +68,8 @@ impl<'txn, R: Entity, I: Iterator<Item: Borrow<R::Key>>> GetMany<'txn, R, I> {
         self.meter.fact();
         let row = reader.fact(primary_key).and_then(|bytes| {
             self.meter.bytes(bytes.map_or(0, <[u8]>::len));
-            bytes.map(decode).transpose().map_err(|error| {
-                error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
-            })
+            let corrupt = |error| R::TABLE.corrupt(Source::Facts, primary_key, error);
+            bytes.map(decode).transpose().map_err(corrupt)
         });
         if row.is_err() {
             self.reader = None;

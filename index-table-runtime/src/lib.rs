@@ -19,6 +19,7 @@ mod lmdb;
 mod maintain;
 #[cfg(feature = "memory")]
 mod memory;
+mod opening;
 #[doc(hidden)]
 pub mod private;
 mod row;
@@ -34,6 +35,7 @@ mod txn;
 mod unique;
 mod usage;
 mod verify;
+mod write;
 
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};

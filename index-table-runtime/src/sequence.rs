@@ -44,7 +44,5 @@ fn greatest<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u64> {
     let key = R::Key::decode_owned(&mut reader);
     let key =
         key.and_then(|key| if reader.rest().is_empty() { Ok(key) } else { Err(DecodeError::Long) });
-    let key =
-        key.map_err(|error| error.at(R::TABLE.name, None, R::TABLE.show_primary_key(bytes)))?;
-    Ok(key.number())
+    key.map(|key| key.number()).map_err(|error| R::TABLE.corrupt(Source::Facts, bytes, error))
 }

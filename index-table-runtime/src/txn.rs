@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
 use crate::{
-    engine::{Reader, Txn, Write, Writer},
+    engine::{Read, Reader, Txn, Writer},
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
@@ -200,7 +200,7 @@ impl<'s> WriteTxn<'s> {
 /// Another process may have opened the table with another declaration meanwhile, and maintain
 /// indexes that this one doesn't know.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
-    if writer.record()?.is_some_and(|record| record == table.record) {
+    if writer.reader().record("")?.is_some_and(|record| record == table.record) {
         return Ok(());
     }
     Err(Error::SchemaMismatch {

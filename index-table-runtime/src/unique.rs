@@ -7,7 +7,7 @@ use crate::{
     maintain::{self, Image},
     scan::{Bounds, DANGLING, Query},
     schema::{IndexSchema, Source},
-    table::RowType,
+    write::RowType,
 };
 
 /// Whether the keys that `new` adds to unique indexes are free.
@@ -53,10 +53,8 @@ fn holder_of_values<'t>(
         if primary_key == new.primary_key() {
             continue;
         }
-        let fact = reader.fact(primary_key)?.ok_or_else(|| {
-            let (table, name) = (rows.schema.name, rows.schema.index_name(source));
-            DANGLING.at(table, name, rows.schema.show_key(source, key))
-        })?;
+        let fact =
+            reader.fact(primary_key)?.ok_or_else(|| rows.schema.corrupt(source, key, DANGLING))?;
         values.clear();
         let read = (rows.hashed)(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;

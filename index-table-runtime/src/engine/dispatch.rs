@@ -240,6 +240,14 @@ impl<'t> Read<'t> for Reader<'t> {
     fn stored(self, source: Source) -> Result<u64> {
         on_engine!(self, reader => reader.stored(source))
     }
+
+    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
+        on_engine!(self, reader => reader.record(part))
+    }
+
+    fn recorded_parts(self) -> Result<Vec<String>> {
+        on_engine!(self, reader => reader.recorded_parts())
+    }
 }
 
 /// [`Read::Entries`] of whichever engine.
@@ -310,12 +318,12 @@ impl Write for Writer<'_, '_> {
         on_engine!(self, writer => writer.clear(index))
     }
 
-    fn record(&self) -> Result<Option<Vec<u8>>> {
-        on_engine!(self, writer => writer.record())
+    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.put_record(part, record))
     }
 
-    fn put_record(&mut self, record: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.put_record(record))
+    fn remove_record(&mut self, part: &str) -> Result<()> {
+        on_engine!(self, writer => writer.remove_record(part))
     }
 
     fn sequence(&self) -> Result<Option<&[u8]>> {

@@ -89,6 +89,13 @@ pub(crate) trait Read<'t>: Copy {
 
     /// How many facts, or pieces of an index, there are by the engine's own account.
     fn stored(self, source: Source) -> Result<u64>;
+
+    /// What the catalog has for a part of the table, or under the empty name for the table itself.
+    fn record(self, part: &str) -> Result<Option<&'t [u8]>>;
+
+    /// The parts of the table that the catalog has something for, in the order of their names.
+    #[allow(dead_code, reason = "for the states of indexes and older row types")]
+    fn recorded_parts(self) -> Result<Vec<String>>;
 }
 
 /// The answer to a count, and what it took.
@@ -114,11 +121,12 @@ pub(crate) trait Write: Sink {
     /// Empties an index.
     fn clear(&mut self, index: usize) -> Result<()>;
 
-    /// The table's record in the catalog.
-    fn record(&self) -> Result<Option<Vec<u8>>>;
+    /// Replaces what the catalog has for a part of the table, see [`Read::record`].
+    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()>;
 
-    /// Replaces the table's record in the catalog.
-    fn put_record(&mut self, record: &[u8]) -> Result<()>;
+    /// Removes what the catalog has for a part of the table.
+    #[allow(dead_code, reason = "for the states of indexes and older row types")]
+    fn remove_record(&mut self, part: &str) -> Result<()>;
 
     /// What the table's sequence has in the file.
     fn sequence(&self) -> Result<Option<&[u8]>>;

@@ -107,8 +107,8 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The text, if it is ASCII, which is UTF-8: checking for that takes a fraction of the time, and
-/// for short texts the check is most of the time of a covered scan.
+/// The text, if it is ASCII, which is UTF-8: checking for that takes a fraction of the time that the
+/// check for UTF-8 takes, which for short texts is a quarter of the instructions of a covered entry.
 #[inline]
 pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
     #[expect(unsafe_code, reason = "the standard library has no safe way yet that is stable")]

@@ -35,6 +35,12 @@ use crate::schema::{IndexSchema, Strategy, TableSchema};
 type Env = heed::Env<heed::WithoutTls>;
 type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
+/// What the catalog has a table, or a part of it, under. Names of tables have no dot.
+fn record_name(schema: &TableSchema, part: &str) -> Vec<u8> {
+    let (table, part) = (schema.name.as_bytes(), part.as_bytes());
+    if part.is_empty() { table.to_vec() } else { [table, b".", part].concat() }
+}
+
 /// How the entries of an index are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {

@@ -6,6 +6,7 @@ use super::{
     Database, Layout, Pieces,
     blocks::{self, Block},
     env::{Engine, Index, Tables},
+    record_name,
 };
 use crate::{
     engine::{Count, RawEntry, Read, Step},
@@ -65,10 +66,6 @@ impl<'t> Reader<'t> {
             Source::Facts => Ok(&self.tables.facts),
             Source::Index(position) => self.index(position).map(|(index, _)| &index.database),
         }
-    }
-
-    pub(super) fn record(self) -> Result<Option<&'t [u8]>> {
-        self.get(&self.tables.catalog, self.tables.schema.name.as_bytes())
     }
 
     pub(super) fn sequence(self) -> Result<Option<&'t [u8]>> {
@@ -287,6 +284,20 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn stored(self, source: Source) -> Result<u64> {
         self.len(source)
+    }
+
+    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
+        self.get(&self.tables.catalog, &record_name(self.tables.schema, part))
+    }
+
+    fn recorded_parts(self) -> Result<Vec<String>> {
+        let prefix = [self.tables.schema.name.as_bytes(), b"."].concat();
+        let records = self.tables.catalog.prefix_iter(self.txn, &prefix);
+        let names = records.map_err(|error| self.engine.error(error))?.map(|record| {
+            let (name, _) = record.map_err(|error| self.engine.error(error))?;
+            Ok(String::from_utf8_lossy(name.get(prefix.len()..).unwrap_or_default()).into_owned())
+        });
+        names.collect()
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     Layout, Reader,
     blocks::{self, Scratch},
     env::{Engine, Index, Tables},
+    record_name,
 };
 use crate::{
     engine::Write,
@@ -114,14 +115,16 @@ impl Write for Writer<'_, '_> {
         index.database.clear(self.txn).map_err(|error| self.engine.error(error))
     }
 
-    fn record(&self) -> Result<Option<Vec<u8>>> {
-        Ok(self.reader().record()?.map(<[u8]>::to_vec))
+    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
+        let name = record_name(self.tables.schema, part);
+        let catalog = &self.tables.catalog;
+        catalog.put(self.txn, &name, record).map_err(|error| self.engine.error(error))
     }
 
-    fn put_record(&mut self, record: &[u8]) -> Result<()> {
-        let name = self.tables.schema.name.as_bytes();
+    fn remove_record(&mut self, part: &str) -> Result<()> {
+        let name = record_name(self.tables.schema, part);
         let catalog = &self.tables.catalog;
-        catalog.put(self.txn, name, record).map_err(|error| self.engine.error(error))
+        catalog.delete(self.txn, &name).map(drop).map_err(|error| self.engine.error(error))
     }
 
     fn sequence(&self) -> Result<Option<&[u8]>> {

@@ -88,6 +88,12 @@ impl Tables {
             Source::Index(position) => self.indexes.get(position).map_or("", String::as_str),
         }
     }
+
+    /// What the catalog has the table, or a part of it, under.
+    fn record_name(&self, part: &str) -> Vec<u8> {
+        let table = &self.facts;
+        if part.is_empty() { table.clone() } else { format!("{table}.{part}") }.into_bytes()
+    }
 }
 
 /// A transaction.
@@ -196,6 +202,19 @@ impl<'t> Read<'t> for Reader<'t> {
     fn stored(self, source: Source) -> Result<u64> {
         Ok(self.map(source).map_or(0, |map| map.len() as u64))
     }
+
+    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
+        let record = self.databases.get(CATALOG);
+        let record = record.and_then(|catalog| catalog.get(&self.tables.record_name(part)));
+        Ok(record.map(|(_, record)| record.as_slice()))
+    }
+
+    fn recorded_parts(self) -> Result<Vec<String>> {
+        let Some(catalog) = self.databases.get(CATALOG) else { return Ok(Vec::new()) };
+        let prefix = format!("{}.", self.tables.facts).into_bytes();
+        let names = catalog.keys().filter_map(|name| name.strip_prefix(prefix.as_slice()));
+        Ok(names.map(|part| String::from_utf8_lossy(part).into_owned()).collect())
+    }
 }
 
 /// The first place behind an entry, or behind all that begins with a key; unbounded: there is
@@ -258,20 +277,11 @@ impl Writer<'_> {
     }
 
     fn map(&mut self, source: Source) -> &mut Map {
-        let name = self.tables.name(source);
-        Arc::make_mut(self.databases.entry(name.to_owned()).or_default())
+        self.named(self.tables.name(source))
     }
 
-    /// What a database has for this table.
-    fn by_table(&self, database: &str) -> Option<&[u8]> {
-        let map = self.databases.get(database)?;
-        map.get(self.tables.facts.as_bytes()).map(|(_, value)| value.as_slice())
-    }
-
-    fn put_by_table(&mut self, database: &str, value: &[u8]) {
-        let map = self.databases.entry(database.to_owned()).or_default();
-        let name = self.tables.facts.clone().into_bytes();
-        Arc::make_mut(map).insert(name, (0, value.to_vec()));
+    fn named(&mut self, database: &str) -> &mut Map {
+        Arc::make_mut(self.databases.entry(database.to_owned()).or_default())
     }
 
     fn is_unique(&self, index: usize) -> bool {
@@ -327,21 +337,27 @@ impl Write for Writer<'_> {
         Ok(())
     }
 
-    fn record(&self) -> Result<Option<Vec<u8>>> {
-        Ok(self.by_table(CATALOG).map(<[u8]>::to_vec))
+    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
+        let name = self.tables.record_name(part);
+        self.named(CATALOG).insert(name, (0, record.to_vec()));
+        Ok(())
     }
 
-    fn put_record(&mut self, record: &[u8]) -> Result<()> {
-        self.put_by_table(CATALOG, record);
+    fn remove_record(&mut self, part: &str) -> Result<()> {
+        let name = self.tables.record_name(part);
+        self.named(CATALOG).remove(&name);
         Ok(())
     }
 
     fn sequence(&self) -> Result<Option<&[u8]>> {
-        Ok(self.by_table(SEQUENCES))
+        let sequences = self.databases.get(SEQUENCES);
+        let last = sequences.and_then(|sequences| sequences.get(&self.tables.record_name("")));
+        Ok(last.map(|(_, last)| last.as_slice()))
     }
 
     fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
-        self.put_by_table(SEQUENCES, sequence);
+        let name = self.tables.record_name("");
+        self.named(SEQUENCES).insert(name, (0, sequence.to_vec()));
         Ok(())
     }
 

@@ -397,9 +397,7 @@ impl<'txn> Run<'txn> {
             Err(error) => return Some(Err(error)),
         };
         let decoded = decode(self, reader?, primary_key).and_then(|decoded| {
-            decoded.map_err(|error| {
-                error.at(R::TABLE.name, None, R::TABLE.show_primary_key(primary_key))
-            })
+            decoded.map_err(|error| R::TABLE.corrupt(Source::Facts, primary_key, error))
         });
         if decoded.is_err() {
             self.reader = None;

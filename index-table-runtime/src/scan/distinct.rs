@@ -189,8 +189,7 @@ impl<'txn> Walk<'txn> {
 
     #[cold]
     fn corrupt(&self, entry: RawEntry<'txn>, error: DecodeError) -> Error {
-        let (schema, source) = (self.schema, self.query.source);
-        error.at(schema.name, schema.index_name(source), schema.show_key(source, self.key(entry)))
+        self.schema.corrupt(self.query.source, self.key(entry), error)
     }
 
     /// How many entries have this value.

@@ -113,9 +113,7 @@ impl<'txn> Raw<'txn> {
         row.map_err(|failure| {
             self.running = None;
             match failure {
-                Failure::Decode(error) => {
-                    error.at(self.schema.name, None, self.schema.show_primary_key(primary_key))
-                }
+                Failure::Decode(error) => self.schema.corrupt(Source::Facts, primary_key, error),
                 Failure::Other(error) => error,
             }
         })

@@ -178,7 +178,8 @@ impl TableSchema {
         show_key(shapes(self.primary_key), key)
     }
 
-    /// What an entry of `source` with this key, or a fact, is reported as when it can't be read.
+    /// What an entry of `source` with this key, or the fact with this primary key, is reported as
+    /// when it can't be read.
     #[cold]
     pub(crate) fn corrupt(&self, source: Source, key: &[u8], error: DecodeError) -> Error {
         error.at(self.name, self.index_name(source), self.show_key(source, key))

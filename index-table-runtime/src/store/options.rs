@@ -76,7 +76,8 @@ impl Options {
     }
 
     /// The most tables and indexes together. Default: 64. Each costs every transaction
-    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes a fifth longer.
+    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes 11,400
+    /// instructions instead of 8,300.
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self

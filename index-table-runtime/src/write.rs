@@ -1,0 +1,194 @@
+//! Writing a row: what is compiled once and not for each type of row.
+
+use crate::{
+    engine::{Read, Write, Writer},
+    entity::Entity,
+    error::{Error, Result},
+    key::{DecodeError, Key, KeyBuf},
+    maintain::{self, Change, Image, Sink},
+    row,
+    schema::{Source, TableSchema},
+    unique,
+    usage::{RowWrite, Tally},
+};
+
+/// A type of row, for what is compiled once and not for each: the schema, and functions in the
+/// place of the trait's.
+pub(crate) struct RowType {
+    pub(crate) schema: &'static TableSchema,
+    /// Takes the image of the row with these bytes. The outer error: they are no such row.
+    load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
+    /// Appends the encodings of the fields that an index has as hashes, of the row with these bytes.
+    pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+}
+
+impl RowType {
+    pub(crate) const fn of<R: Entity>() -> Self {
+        Self {
+            schema: R::TABLE,
+            load: |image, bytes| row::decode(bytes).map(|row: R| image.load_stored(&row, bytes)),
+            hashed: |bytes, index, values| {
+                row::decode(bytes).map(|row: R| row.hashed(index, values))
+            },
+        }
+    }
+
+    /// Takes the image of a row that is stored under `primary_key`, which has to be its own.
+    pub(crate) fn load_stored(
+        &self,
+        image: &mut Image,
+        bytes: &[u8],
+        primary_key: &[u8],
+    ) -> Result<()> {
+        (self.load)(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
+        self.check_primary_key(image, primary_key)
+    }
+
+    fn check_primary_key(&self, image: &Image, primary_key: &[u8]) -> Result<()> {
+        if image.primary_key() == primary_key {
+            return Ok(());
+        }
+        let error = DecodeError::Value("the row has another primary key inside");
+        Err(self.corrupt(error, primary_key))
+    }
+
+    /// What a row that can't be decoded is reported as.
+    #[cold]
+    pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
+        self.schema.corrupt(Source::Facts, primary_key, error)
+    }
+
+    #[cold]
+    fn duplicate(&self, new: &Image) -> Error {
+        let key = self.schema.show_primary_key(new.primary_key());
+        Error::DuplicateKey { table: self.schema.name, key }
+    }
+}
+
+/// Whether a row comes back from its bytes with the same keys.
+pub(crate) fn try_back(rows: &RowType, new: &Image, tried: &mut Image) -> Result<()> {
+    let unreadable = |reason: String| Error::Codec { table: rows.schema.name, reason };
+    (rows.load)(tried, new.row()).map_err(|error| {
+        unreadable(format!("it could not be read back from the bytes that serde makes: {error}"))
+    })??;
+    if tried.same_keys(new) {
+        return Ok(());
+    }
+    Err(unreadable("it has other keys when it is read back from the bytes that serde makes".into()))
+}
+
+/// Writes `new` over the row with its primary key, if there is one.
+pub(crate) fn put(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    old: &mut Image,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    let stored = match writer.reader().fact(new.primary_key())? {
+        Some(bytes) if bytes == new.row() => return Ok(()),
+        Some(bytes) => {
+            rows.load_stored(old, bytes, new.primary_key())?;
+            Some(&*old)
+        }
+        None => None,
+    };
+    replace(rows, writer, stored, new, tally)?;
+    tally.row(RowWrite::Put);
+    Ok(())
+}
+
+/// Writes `new` in the place of the row that it was made of.
+pub(crate) fn update(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    old: &Image,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    if old.row() == new.row() {
+        return Ok(());
+    }
+    let moved = old.primary_key() != new.primary_key();
+    if moved && writer.reader().fact(new.primary_key())?.is_some() {
+        return Err(rows.duplicate(new));
+    }
+    replace(rows, writer, Some(old), new, tally)?;
+    tally.row(RowWrite::Update);
+    Ok(())
+}
+
+pub(crate) fn delete(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    primary_key: &[u8],
+    old: &mut Image,
+    tally: &mut Tally,
+) -> Result<bool> {
+    let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
+    rows.load_stored(old, bytes, primary_key)?;
+    writer.change(Change::DeleteFact { primary_key })?;
+    maintain::entry_changes(rows.schema, Some(old), None, &mut tally.counting(writer))?;
+    tally.row(RowWrite::Delete);
+    Ok(true)
+}
+
+/// Writes `new`, after all that can be refused has been checked.
+pub(crate) fn insert(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    if let Err(error) = unique::check(rows, writer, None, new) {
+        // A row that is there already is the plainer reason.
+        let taken = writer.reader().fact(new.primary_key())?.is_some();
+        return Err(if taken { rows.duplicate(new) } else { error });
+    }
+    if !writer.insert_fact(new.primary_key(), new.row())? {
+        return Err(rows.duplicate(new));
+    }
+    maintain::entry_changes(rows.schema, None, Some(new), &mut tally.counting(writer))?;
+    tally.row(RowWrite::Insert);
+    Ok(())
+}
+
+/// Writes `new` in the place of `old`, after all that can be refused has been checked.
+fn replace(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: &Image,
+    tally: &mut Tally,
+) -> Result<()> {
+    if let Some(old) = old
+        && old.same_key_bytes(new)
+    {
+        writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+        return maintain::data_changes(rows.schema, old, new, &mut tally.counting(writer));
+    }
+    unique::check(rows, writer, old, new)?;
+    if let Some(old) = old
+        && old.primary_key() != new.primary_key()
+    {
+        writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
+    }
+    writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+    maintain::entry_changes(rows.schema, old, Some(new), &mut tally.counting(writer))
+}
+
+/// Reads the row with this primary key, and takes its image.
+pub(crate) fn load_by_key<R: Entity>(
+    writer: &Writer<'_, '_>,
+    key: <R::Key as Key>::Arg<'_>,
+    image: &mut Image,
+) -> Result<Option<R>> {
+    let mut primary_key = KeyBuf::new();
+    R::Key::encode(key, &mut primary_key);
+    let Some(bytes) = writer.reader().fact(primary_key.as_bytes())? else { return Ok(None) };
+    let (rows, primary_key) = (&const { RowType::of::<R>() }, primary_key.as_bytes());
+    let row: R = row::decode(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
+    image.load_stored(&row, bytes)?;
+    rows.check_primary_key(image, primary_key)?;
+    Ok(Some(row))
+}
