@@ -175,6 +175,42 @@ fn a_copy_that_fails_leaves_nothing() -> TestResult {
     Ok(())
 }
 
+#[test]
+fn a_backup_is_restored_to_where_nothing_is() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = |name| dir.path().join(name);
+    let store = Store::open(path("store"))?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 1)?;
+    store.compact_to(path("backup"))?;
+    write(&store, &items, 2)?;
+
+    let Err(Error::Io { source, .. }) = Store::restore(path("backup"), path("store")) else {
+        return Err("a store was replaced".into());
+    };
+    assert_eq!(source.kind(), io::ErrorKind::AlreadyExists);
+    let Err(Error::Io { path: missing, source }) = Store::restore(path("nothing"), path("new"))
+    else {
+        return Err("nothing was restored".into());
+    };
+    assert_eq!((missing, source.kind()), (path("nothing/data.mdb"), io::ErrorKind::NotFound));
+    assert!(!path("nothing").exists() && !path("new").exists());
+    fs::create_dir(path("damaged"))?;
+    fs::write(path("damaged/data.mdb"), "no store")?;
+    assert!(matches!(Store::restore(path("damaged"), path("new")), Err(Error::DamagedFile { .. })));
+    assert!(!path("new").exists());
+
+    let mut told: Vec<Progress> = Vec::new();
+    Store::restore_with(path("backup"), path("new"), |progress| told.push(progress))?;
+    let last = told.last().ok_or("no progress")?;
+    assert_eq!((last.copied, last.total), (length(&path("new"))?, length(&path("backup"))?));
+    assert_eq!((whole(&path("new"))?, whole(&path("backup"))?), (1, 1));
+    // One that is in use.
+    Store::restore(path("store"), path("another"))?;
+    assert_eq!(whole(&path("another"))?, 2);
+    Ok(())
+}
+
 /// Without a name before it, the directory is the current one.
 #[test]
 fn a_copy_to_a_relative_path() -> TestResult {

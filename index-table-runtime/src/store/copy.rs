@@ -43,8 +43,8 @@ impl Store {
     /// committed meanwhile. What is free in the file is copied too; [`compact_to`](Store::compact_to)
     /// leaves it out and is slower.
     ///
-    /// The copy is a store. To restore it, open it where it is, or open it and copy it in turn to
-    /// where it is wanted.
+    /// The copy is a store: it can be opened where it is, or [restored](Store::restore) to where it is
+    /// wanted.
     ///
     /// It begins between two writes, for which it waits, and is a read transaction from there on: what
     /// writers free in the meantime is not used again before it is done, and the map can't grow. The
@@ -81,9 +81,7 @@ impl Store {
     /// // The disk is lost, and another one takes its place.
     /// drop(store);
     /// std::fs::remove_dir_all(&shop).unwrap();
-    /// Store::open(&backup)?.backup_to_with(&shop, |done| {
-    ///     println!("{} of {} bytes", done.copied, done.total);
-    /// })?;
+    /// Store::restore(&backup, &shop)?;
     /// let store = Store::open(&shop)?;
     /// let notes = NoteRepository::open(&store)?;
     /// assert!(notes.get(&store.read()?, 1)?.is_some());
@@ -128,6 +126,56 @@ impl Store {
         mut progress: impl FnMut(Progress),
     ) -> Result<()> {
         self.copy(path.as_ref(), Copy::Compact, &mut progress)
+    }
+
+    /// Copies the store in the directory `backup`, which [`backup_to`](Store::backup_to) or
+    /// [`compact_to`](Store::compact_to) has made, to the directory `path`, which must not be there yet.
+    ///
+    /// Any store can be restored in this way, and in use: what is copied is a snapshot. `path` is
+    /// written as by [`backup_to`](Store::backup_to), as a whole or not at all. Nothing is changed in
+    /// `backup`, but that LMDB puts its lock file there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] with the kind `NotFound` when there is no store at `backup`, and what
+    /// [`open`](Store::open) and [`backup_to`](Store::backup_to) fail with.
+    pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+        Self::restore_with(backup, path, |_| ())
+    }
+
+    /// As [`restore`](Store::restore), and tells `progress` now and then how far it has come.
+    ///
+    /// # Errors
+    ///
+    /// As [`restore`](Store::restore).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table::Store;
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// # Store::open(&shop)?.backup_to(&backup)?;
+    /// # std::fs::remove_dir_all(&shop).unwrap();
+    /// Store::restore_with(&backup, &shop, |done| {
+    ///     println!("{} of {} bytes", done.copied, done.total);
+    /// })?;
+    /// let store = Store::open(&shop)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore_with(
+        backup: impl AsRef<Path>,
+        path: impl AsRef<Path>,
+        progress: impl FnMut(Progress),
+    ) -> Result<()> {
+        // Opening would create an empty store there.
+        let file = backup.as_ref().join("data.mdb");
+        if let Err(source) = fs::metadata(&file) {
+            return Err(Error::Io { path: file, source });
+        }
+        Self::open(backup)?.backup_to_with(path, progress)
     }
 
     fn copy(&self, path: &Path, copy: Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
