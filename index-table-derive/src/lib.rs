@@ -99,7 +99,7 @@ use crate::lower::key::LoweredKey;
 /// | `field` | the value of the field |
 /// | `desc(field)` | the value of the field, in descending order: the greatest first, `None` last |
 /// | `each(field)` | one entry for each distinct element of a collection; at most one in an index |
-/// | `computed(method: Type)` | what a method of the struct returns: `fn method(&self) -> Type` |
+/// | `computed(method: Type)` | what a method of the struct returns: `fn method(&self) -> Type`; `Desc<…>` sorts in descending order |
 /// | `hash(field)` | a hash of the value of the field, which may be of any length: for questions by the value alone |
 ///
 /// | option | meaning |

@@ -266,7 +266,8 @@ fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
     let reason = if both("desc", "each") {
         "the elements of a collection are in ascending order; `rev()` reads an index backwards"
     } else if both("desc", "computed") {
-        "what a method returns is in ascending order; `rev()` reads an index backwards"
+        "what a method returns is in ascending order; one that returns `index_table::Desc<…>` sorts \
+         the other way, and `rev()` reads an index backwards"
     } else if both("desc", "hash") {
         "hashes have no order that could be turned round"
     } else if both("each", "hash") {

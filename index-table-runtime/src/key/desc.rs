@@ -12,8 +12,49 @@ use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey, Unescaped}
 /// A key that sorts in descending order of `T`: the greatest value first, `None` last.
 ///
 /// Arguments are those of `T`. What is read is owned, since inverted bytes can't be borrowed.
+///
+/// For a field there is `desc(field)`; a method that is indexed returns it itself.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Desc, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, Serialize, Deserialize, IndexTable)]
+/// #[index(genre, computed(decade: Desc<u16>))]
+/// struct Film {
+///     #[primary_key]
+///     title: String,
+///     genre: String,
+///     year: u16,
+/// }
+///
+/// impl Film {
+///     fn decade(&self) -> Desc<u16> {
+///         Desc(self.year / 10)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// # let store = Store::open(dir.path())?;
+/// let films = FilmRepository::open(&store)?;
+/// store.transaction(|txn| {
+///     for (title, year) in [("Alien", 1979), ("Stalker", 1979), ("Solaris", 1972), ("Dune", 1984)] {
+///         films.insert(txn, &Film { title: title.into(), genre: "SF".into(), year })?;
+///     }
+///     Ok(())
+/// })?;
+/// let txn = store.read()?;
+/// let newest_first = films.find_by_genre(&txn, "SF").keys().collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(newest_first, ["Dune", "Alien", "Solaris", "Stalker"]);
+/// assert_eq!(films.find_by_genre_decade(&txn, "SF", 198).count()?, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Serialize)]
-pub struct Desc<T>(pub(crate) T);
+pub struct Desc<T>(pub T);
 
 impl<T: Key + Debug + Clone + PartialEq + Serialize> Key for Desc<T> {
     type Arg<'a> = T::Arg<'a>;
