@@ -98,7 +98,7 @@ macro_rules! cards {
             use serde::{Deserialize, Serialize};
 
             use super::{Question, Seed, assert_distinct};
-            use crate::{fail, pairs};
+            use crate::{assert_clean, fail, pairs};
 
             #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
             #[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
@@ -250,6 +250,7 @@ macro_rules! cards {
                 txn.commit().map_err(fail)?;
                 let txn = store.read().map_err(fail)?;
                 distinct(&cards, &txn, &model)?;
+                assert_clean(cards.verify(&txn))?;
                 for question in questions {
                     combined(&cards, &txn, &model, question)?;
                 }

@@ -6,7 +6,7 @@ use index_table::{Error, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "docs", repository = Documents)]
@@ -116,7 +116,7 @@ fn compare(documents: &Documents, txn: &ReadTxn<'_>, model: &Model) -> Result<()
         prop_assert!(document.words.iter().any(|word| word == entry.words));
         prop_assert_eq!((&entry.all_words, &entry.links), (&document.words, &document.links));
     }
-    Ok(())
+    assert_clean(documents.verify(txn))
 }
 
 fn run(store: &Store, batches: &[Vec<(Document, u8)>]) -> Result<(), TestCaseError> {

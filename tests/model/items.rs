@@ -6,7 +6,7 @@ use index_table::{__private::IndexEntry, Error, IndexTable, ReadTxn, Result, Sca
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -214,7 +214,8 @@ fn compare(items: &ItemRepository, txn: &ReadTxn<'_>, model: &Model) -> Result<(
         let expected = m.values().find(|item| item.code == code);
         prop_assert_eq!(items.get_by_code(txn, code).map_err(fail)?, expected.cloned());
     }
-    entries(items, txn, m)
+    entries(items, txn, m)?;
+    assert_clean(items.verify(txn))
 }
 
 /// What the entries carry, field by field.

@@ -6,7 +6,7 @@ use index_table::{IndexKey, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
 
 /// Declared in another order than that of the keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IndexKey)]
@@ -163,7 +163,7 @@ fn compare(
         prop_assert_eq!((entry.level, &entry.place), (thing.level, &thing.place));
         prop_assert_eq!(entry.pair, thing.pair.clone());
     }
-    Ok(())
+    assert_clean(things.verify(txn))
 }
 
 fn run(store: &Store, batches: &[Vec<(Thing, u8)>]) -> Result<(), TestCaseError> {

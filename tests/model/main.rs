@@ -2,7 +2,8 @@
 //!
 //! The model is a `BTreeMap` from primary key to row. After each batch of operations everything
 //! that the store answers is compared with what a filter and a sort over the model's rows gives:
-//! every index whole, and questions with prefixes, ranges, limits, both directions and pages.
+//! every index whole, and questions with prefixes, ranges, limits, both directions and pages. And
+//! `verify`, which has another way to the same end, finds nothing.
 
 mod cards;
 mod documents;
@@ -12,7 +13,7 @@ mod kinds;
 mod pairs;
 mod questions;
 
-use index_table::{Result, Store};
+use index_table::{__private::Entity, Result, Store, Verify};
 use proptest::prelude::*;
 
 /// Strings that are easily confused with one another, or with an encoding's own bytes.
@@ -35,6 +36,12 @@ fn on_both_engines(
     let lmdb = Store::options().map_size(1 << 28).open(dir.path()).map_err(fail)?;
     check(&lmdb, true)?;
     check(&Store::in_memory(), false)
+}
+
+fn assert_clean<R: Entity>(verify: Verify<'_, R>) -> Result<(), TestCaseError> {
+    let report = verify.run().map_err(fail)?;
+    prop_assert!(report.is_clean(), "{}", report);
+    Ok(())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

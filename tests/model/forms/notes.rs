@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, pairs, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -93,7 +93,8 @@ fn compare(
             prop_assert_eq!(sizes.count().map_err(fail)?, expected.count() as u64);
         }
     }
-    entries(notes, txn, m)
+    entries(notes, txn, m)?;
+    assert_clean(notes.verify(txn))
 }
 
 /// What the entries carry, field by field.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, pairs, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, text};
 
 type Text = Option<String>;
 
@@ -175,7 +175,7 @@ fn compare(
     prop_assert_eq!(pages.by_newest(txn).rows().count(), m.len());
     let live = m.values().filter(|page| page.is_live()).count();
     prop_assert_eq!(pages.by_only(txn).count().map_err(fail)?, live as u64);
-    Ok(())
+    assert_clean(pages.verify(txn))
 }
 
 fn run(store: &Store, batches: &[Vec<(Page, bool)>]) -> Result<(), TestCaseError> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, pairs, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -198,7 +198,8 @@ fn compare(
             key.0 == 30 && key.1.0 < rank
         });
     }
-    entries(tasks, txn, m)
+    entries(tasks, txn, m)?;
+    assert_clean(tasks.verify(txn))
 }
 
 /// What the entries carry, field by field.

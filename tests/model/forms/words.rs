@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{fail, on_both_engines, pairs, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -137,7 +137,7 @@ fn compare(
         let word = &m[&entry.spelling];
         prop_assert_eq!((entry.live, entry.size), (word.live, word.size));
     }
-    Ok(())
+    assert_clean(words.verify(txn))
 }
 
 fn run(store: &Store, batches: &[Vec<(Word, bool)>]) -> Result<(), TestCaseError> {
