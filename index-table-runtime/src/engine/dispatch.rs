@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::Path, time::Duration};
 
-use super::{Count, Piece, RawEntry, Read, Step, Write};
+use super::{Ascending, Count, Piece, RawEntry, Read, Step, Write};
 #[cfg(feature = "memory")]
 use crate::{error::Error, memory};
 use crate::{
@@ -306,6 +306,10 @@ impl Sink for Writer<'_, '_> {
 }
 
 impl Write for Writer<'_, '_> {
+    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
+        on_engine!(self, writer => writer.append(source, entries))
+    }
+
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
         on_engine!(self, writer => writer.insert_fact(primary_key, row))
     }

@@ -8,12 +8,14 @@
 //! this is compiled once, in this crate, and with one engine built in the `match`es are free.
 
 mod dispatch;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use dispatch::{Engine, Entries, Pieces, Reader, Tables, Txn, Writer};
 
 use crate::{
     error::{Boxed, Result},
-    maintain::Sink,
+    maintain::{Change, Sink},
     scan::{Position, Query},
     schema::{IndexSchema, Source},
 };
@@ -51,9 +53,18 @@ pub(crate) struct Fault {
 /// What a scan steps on.
 pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
 
-impl RawEntry<'_> {
+impl<'t> RawEntry<'t> {
     /// No entry, where one is asked for.
     pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
+
+    /// The change that writes it.
+    pub(crate) const fn put(self, source: Source) -> Change<'t> {
+        let Self { key, primary_key, data } = self;
+        match source {
+            Source::Facts => Change::PutFact { primary_key, row: data },
+            Source::Index(index) => Change::PutEntry { index, key, primary_key, data },
+        }
+    }
 
     /// Its place in the order of the database.
     pub(crate) fn position(&self) -> Position {
@@ -109,8 +120,27 @@ pub(crate) struct Count {
     pub(crate) steps: u64,
 }
 
+/// Entries in the order of their database, one at a time.
+pub(crate) trait Ascending {
+    /// The next entry.
+    fn next(&mut self) -> Result<Option<RawEntry<'_>>>;
+}
+
 /// Writing one table in one transaction.
 pub(crate) trait Write: Sink {
+    /// Writes many entries of an index, or facts, which come in the order of the database; how many
+    /// there were. What it leaves is what the same entries leave one by one, as [`Change`]s, and an
+    /// engine may be quicker about it. Of entries that don't come in order the same holds, without
+    /// the speed.
+    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
+        let mut count = 0;
+        while let Some(entry) = entries.next()? {
+            self.change(entry.put(source))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
 

@@ -23,7 +23,7 @@ use super::Database;
 
 /// Bytes of primary keys in one block: some 64 keys of 8 bytes. `docs/LAYOUT.md` has the
 /// measurement: from 256 to 1024 bytes hardly anything changes.
-const BLOCK: usize = 512;
+pub(super) const BLOCK: usize = 512;
 
 /// The longest primary key that is packed: with longer ones a block has no point.
 pub(super) const LONGEST: usize = 64;

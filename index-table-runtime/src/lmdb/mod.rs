@@ -11,6 +11,7 @@
 //!
 //! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
 
+mod append;
 mod blocks;
 mod check;
 mod copy;

@@ -2,15 +2,16 @@ use heed::{PutFlags, RwTxn};
 
 use super::{
     Layout, Reader,
+    append::{self, Block, Taken},
     blocks::{self, Scratch},
     env::{Engine, Index, Tables},
     record_name,
 };
 use crate::{
-    engine::Write,
+    engine::{Ascending, RawEntry, Write},
     error::Result,
     maintain::{Change, Sink},
-    schema::IndexSchema,
+    schema::{IndexSchema, Source},
 };
 
 /// Writes one table in one transaction.
@@ -71,6 +72,62 @@ impl<'t, 's> Writer<'t, 's> {
             }
         }
     }
+
+    /// Writes an entry, or a fact, behind all that are there; `false`: it is not behind them, and is
+    /// to be written as any other. Primary keys of blocks stay in `block` until it is full.
+    fn append_one(
+        &mut self,
+        source: Source,
+        entry: RawEntry<'_>,
+        block: &mut Block,
+    ) -> heed::Result<bool> {
+        let Self { txn, tables, scratch, .. } = self;
+        let RawEntry { key, primary_key, data } = entry;
+        let Source::Index(index) = source else {
+            return append::append(&tables.facts, txn, primary_key, data);
+        };
+        let Some(Index { database, layout, .. }) = tables.indexes.get(index) else {
+            return Ok(true);
+        };
+        match layout {
+            Layout::Unique => append::append(database, txn, key, scratch.joined(primary_key, data)),
+            Layout::Entries => {
+                append::append(database, txn, scratch.joined(key, primary_key), data)
+            }
+            Layout::Blocks { .. } => match block.add(database, txn, key, primary_key)? {
+                Taken::Yes => Ok(true),
+                Taken::No => {
+                    self.append_block(index, block)?;
+                    Ok(false)
+                }
+                Taken::Behind => {
+                    self.put_block(index, block)?;
+                    Ok(false)
+                }
+            },
+        }
+    }
+
+    /// Writes what is left in the block.
+    fn append_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
+        let Self { txn, tables, .. } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
+        if block.write(database, txn)? { Ok(()) } else { self.put_block(index, block) }
+    }
+
+    /// Writes what is in the block entry by entry.
+    fn put_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
+        let Self { txn, tables, scratch, .. } = self;
+        let Some(Index { database, forecast, layout: Layout::Blocks { primary_key } }) =
+            tables.indexes.get(index)
+        else {
+            return Ok(());
+        };
+        let (key, mut primary_keys) = block.entries(*primary_key);
+        primary_keys.try_for_each(|primary_key| {
+            blocks::insert(database, forecast, txn, key, primary_key, scratch)
+        })
+    }
 }
 
 impl Sink for Writer<'_, '_> {
@@ -80,6 +137,24 @@ impl Sink for Writer<'_, '_> {
 }
 
 impl Write for Writer<'_, '_> {
+    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
+        let (mut count, mut behind, mut block) = (0, true, Block::default());
+        while let Some(entry) = entries.next()? {
+            count += 1;
+            if behind {
+                let appended = self.append_one(source, entry, &mut block);
+                behind = appended.map_err(|error| self.engine.error(error))?;
+            }
+            if !behind {
+                self.change(entry.put(source))?;
+            }
+        }
+        if behind && let Source::Index(index) = source {
+            self.append_block(index, &block).map_err(|error| self.engine.error(error))?;
+        }
+        Ok(count)
+    }
+
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
         let facts = &self.tables.facts;
         match facts.put_with_flags(self.txn, PutFlags::NO_OVERWRITE, primary_key, row) {

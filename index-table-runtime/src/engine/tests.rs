@@ -1,0 +1,130 @@
+//! What many entries leave at once is what they leave one by one.
+
+use std::path::Path;
+
+use proptest::{collection::vec, prelude::*};
+
+use super::{Ascending, Engine, RawEntry, Read, Tables, Txn, Write};
+use crate::{
+    error::Result,
+    maintain::Sink,
+    scan::{Bounds, Query},
+    schema::{IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
+    store::Options,
+};
+
+const fn index(name: &'static str, strategy: Carried, unique: bool) -> IndexSchema {
+    const KEY: &[KeyField] = &[KeyField::new::<u8>("key")];
+    IndexSchema { name, key: KEY, strategy, unique, conditions: &[], findings: &[] }
+}
+
+const TABLE: &TableSchema = &TableSchema {
+    name: "things",
+    version: 1,
+    fields: &[],
+    primary_key: &[KeyField::new::<u16>("id")],
+    indexes: &[
+        index("blocks", Carried::Normalized, false),
+        index("entries", Carried::Partial(&["name"]), false),
+        index("unique", Carried::Normalized, true),
+    ],
+};
+
+const SOURCES: [Source; 4] = [Source::Index(0), Source::Index(1), Source::Index(2), Source::Facts];
+
+/// Key, primary key and data.
+type Entry = ([u8; 1], [u8; 2], Vec<u8>);
+
+struct List<'a>(std::slice::Iter<'a, Entry>, Source);
+
+impl Ascending for List<'_> {
+    fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+        Ok(self.0.next().map(|entry| raw(entry, self.1)))
+    }
+}
+
+/// As an entry of this source can be.
+fn raw<'a>((key, primary_key, data): &'a Entry, source: Source) -> RawEntry<'a> {
+    let key: &[u8] = if source == Source::Facts { &[] } else { key };
+    let data: &[u8] = if source == Source::Index(0) { &[] } else { data };
+    RawEntry { key, primary_key, data }
+}
+
+/// Where the pieces of an index are, and its entries.
+type Dump = (Vec<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>);
+
+fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
+    let reader = txn.reader(tables).expect("a transaction of the same engine");
+    let (mut pieces, mut entries) = (Vec::new(), Vec::new());
+    if let Source::Index(index) = source {
+        for piece in reader.pieces(index, None)? {
+            let piece = piece?;
+            assert_eq!(piece.fault, None);
+            pieces.push(piece.at.to_vec());
+        }
+    }
+    for entry in reader.scan(Query::new(source, Bounds::new()))? {
+        let RawEntry { key, primary_key, data } = entry?;
+        entries.push((key.to_vec(), primary_key.to_vec(), data.to_vec()));
+    }
+    Ok((pieces, entries))
+}
+
+/// What is left in `before` and `entries` behind them, at once or one by one.
+fn written(
+    engine: &Engine,
+    before: &[Entry],
+    entries: &[Entry],
+    at_once: bool,
+) -> Result<Vec<Dump>> {
+    let tables = engine.open_table(TABLE, |_| Ok(()))?;
+    let mut txn = engine.write()?;
+    let mut writer = txn.writer(&tables).expect("a write transaction");
+    for source in SOURCES {
+        for entry in before {
+            writer.change(raw(entry, source).put(source))?;
+        }
+        if at_once {
+            let count = writer.append(source, &mut List(entries.iter(), source))?;
+            assert_eq!(count, entries.len() as u64);
+        } else {
+            entries.iter().try_for_each(|entry| writer.change(raw(entry, source).put(source)))?;
+        }
+    }
+    SOURCES.iter().map(|source| dump(&txn, &tables, *source)).collect()
+}
+
+fn on_disk(path: &Path) -> Result<Engine> {
+    Engine::open(&Options::default().map_size(1 << 24), path)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn at_once_is_one_by_one(
+        before in vec((any::<[u8; 1]>(), any::<[u8; 2]>(), vec(any::<u8>(), 0..9)), 0..40),
+        ids in vec(any::<u16>(), 0..2_000),
+        keys in 1_u8..4,
+        sorted in prop::bool::weighted(0.8),
+        filled in any::<bool>(),
+    ) {
+        let mut entries: Vec<Entry> = ids
+            .into_iter()
+            .map(|id| ([(id % u16::from(keys)) as u8], id.to_be_bytes(), vec![id as u8; 3]))
+            .collect();
+        if sorted {
+            entries.sort();
+        }
+        let before = if filled { before.as_slice() } else { &[] };
+        let directories = [tempfile::tempdir()?, tempfile::tempdir()?];
+        let one_by_one = written(&on_disk(directories[0].path())?, before, &entries, false)?;
+        let at_once = written(&on_disk(directories[1].path())?, before, &entries, true)?;
+        prop_assert_eq!(at_once, one_by_one);
+        #[cfg(feature = "memory")]
+        prop_assert_eq!(
+            written(&Engine::in_memory(), before, &entries, true)?,
+            written(&Engine::in_memory(), before, &entries, false)?
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Entries that come in the order of their database: each goes behind all that are there.
+//!
+//! LMDB needs no search for the place then, and fills its pages, where random order leaves them two
+//! thirds full. It refuses to append what is not behind everything; from there on, entries are
+//! written as any others.
+
+use heed::{MdbError, PutFlags, RwTxn};
+
+use super::{Database, blocks::BLOCK};
+
+/// `false`: there is something behind it, and nothing has changed.
+pub(super) fn append(
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    data: &[u8],
+) -> heed::Result<bool> {
+    match database.put_with_flags(txn, PutFlags::APPEND, key, data) {
+        Ok(()) => Ok(true),
+        Err(heed::Error::Mdb(MdbError::KeyExist)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The block that is being filled.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    /// The index key.
+    key: Vec<u8>,
+    /// What it will be stored under: the key, and from the second block on a primary key.
+    at: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+/// What becomes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It is in the block.
+    Yes,
+    /// It is not behind the ones before it.
+    No,
+    /// Nor is the block behind all that there is: see [`Block::entries`].
+    Behind,
+}
+
+impl Block {
+    /// Adds an entry, and writes the block that is full without it, or was of another key.
+    pub(super) fn add(
+        &mut self,
+        database: &Database<'_>,
+        txn: &mut RwTxn<'_>,
+        key: &[u8],
+        primary_key: &[u8],
+    ) -> heed::Result<Taken> {
+        let len = primary_key.len();
+        if !self.packed.is_empty() && self.key == key {
+            let last = self.packed.len().checked_sub(len).and_then(|at| self.packed.get(at..));
+            match last.unwrap_or_default().cmp(primary_key) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => return Ok(Taken::Yes),
+                std::cmp::Ordering::Greater => return Ok(Taken::No),
+            }
+            if self.packed.len() + len > BLOCK {
+                if !self.write(database, txn)? {
+                    return Ok(Taken::Behind);
+                }
+                self.packed.clear();
+                self.at.truncate(self.key.len());
+                self.at.extend_from_slice(primary_key);
+            }
+            self.packed.extend_from_slice(primary_key);
+            return Ok(Taken::Yes);
+        }
+        if !self.write(database, txn)? {
+            return Ok(Taken::Behind);
+        }
+        for (buffer, bytes) in
+            [(&mut self.key, key), (&mut self.at, key), (&mut self.packed, primary_key)]
+        {
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
+        }
+        Ok(Taken::Yes)
+    }
+
+    /// Writes the block, if there is one. `false`: there is something behind it.
+    pub(super) fn write(&self, database: &Database<'_>, txn: &mut RwTxn<'_>) -> heed::Result<bool> {
+        if self.packed.is_empty() {
+            return Ok(true);
+        }
+        append(database, txn, &self.at, &self.packed)
+    }
+
+    /// The index key, and the primary keys that are not written yet.
+    pub(super) fn entries(&self, primary_key: usize) -> (&[u8], impl Iterator<Item = &[u8]>) {
+        (&self.key, self.packed.chunks(primary_key.max(1)))
+    }
+}

@@ -1,0 +1,260 @@
+//! Records in memory, and their order.
+//!
+//! Records lie one behind the other in segments, so that nothing moves as more of them come.
+//! While they come in ascending order, that is all there is; with the first one that doesn't, each
+//! gets a [`Place`], and those are sorted: by the first eight bytes of the keys, which are in the
+//! place, then among those that share them by the next eight, and so on. So a comparison is one of
+//! two numbers, and records are looked at once for each eight bytes that they share with others.
+
+use super::record::{self, Lengths};
+use crate::error::Result;
+
+/// So few places are sorted by comparing the rest of the keys.
+const FEW: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Arena {
+    segments: Vec<Vec<u8>>,
+    /// The bytes of a new segment.
+    segment: usize,
+    /// The bytes of all segments.
+    held: usize,
+    len: usize,
+    /// Where the records are; empty while they come in ascending order.
+    places: Vec<Place>,
+    order: Order,
+    /// Where the newest record is.
+    newest: u64,
+}
+
+/// In what order the records came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Each behind the one before.
+    Ascending,
+    /// The same, but for some with the same keys.
+    NotDescending,
+    /// Another one.
+    Any,
+}
+
+/// Where a record is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Eight bytes of what it is sorted by.
+    bytes: u64,
+    /// The segment and the place in it. Records that came later are at higher ones.
+    at: u64,
+}
+
+impl Arena {
+    pub(super) fn new(segment: usize) -> Self {
+        Self {
+            segments: Vec::new(),
+            segment,
+            held: 0,
+            len: 0,
+            places: Vec::new(),
+            order: Order::Ascending,
+            newest: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes that it holds, or will if the records have to be sorted.
+    #[inline]
+    pub(super) fn memory(&self) -> usize {
+        self.held + self.len.max(self.places.capacity()) * size_of::<Place>()
+    }
+
+    /// What is in it; it is empty then.
+    pub(super) fn take(&mut self) -> Self {
+        let empty = Self::new(self.segment);
+        std::mem::replace(self, empty)
+    }
+
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+        tail: &[u8],
+    ) -> Result<()> {
+        let (header, record) = Lengths::of(key, primary_key, data, tail)?;
+        self.make_room(record);
+        let last = self.segments.len() - 1;
+        let Some(segment) = self.segments.last_mut() else { return Ok(()) };
+        let at = (last as u64) << 32 | segment.len() as u64;
+        for part in [&header, key, primary_key, data, tail] {
+            segment.extend_from_slice(part);
+        }
+        if self.len > 0 && self.order != Order::Any {
+            match self.sort_key(self.newest).cmp(self.sort_key(at)) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal => self.order = Order::NotDescending,
+                std::cmp::Ordering::Greater => self.place_all(),
+            }
+        }
+        self.len += 1;
+        self.newest = at;
+        if self.order == Order::Any {
+            self.place(at);
+        }
+        Ok(())
+    }
+
+    /// Sees to it that the last segment has room for so many bytes.
+    #[inline]
+    fn make_room(&mut self, bytes: usize) {
+        let full = |segment: &Vec<u8>| segment.capacity() - segment.len() < bytes;
+        if self.segments.last().is_none_or(full) {
+            let segment = Vec::with_capacity(bytes.max(self.segment));
+            self.held += segment.capacity();
+            self.segments.push(segment);
+        }
+    }
+
+    /// Gives a place to all records that are there.
+    #[cold]
+    fn place_all(&mut self) {
+        self.order = Order::Any;
+        self.places.reserve_exact(self.len + self.len / 2);
+        let mut places = std::mem::take(&mut self.places);
+        let mut at = 0;
+        for _ in 0..self.len {
+            let bytes = eight(self.sort_key(at), 0);
+            places.push(Place { bytes, at });
+            at = self.behind(at);
+        }
+        self.places = places;
+    }
+
+    #[inline]
+    fn place(&mut self, at: u64) {
+        if self.places.len() == self.places.capacity() {
+            self.places.reserve_exact(1024.max(self.places.len() / 2));
+        }
+        self.places.push(Place { bytes: eight(self.sort_key(at), 0), at });
+    }
+
+    /// The record here, and what is behind it.
+    #[inline]
+    fn at(&self, at: u64) -> &[u8] {
+        let segment = self.segments.get((at >> 32) as usize);
+        segment.and_then(|segment| segment.get((at as u32) as usize..)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn sort_key(&self, at: u64) -> &[u8] {
+        record::sort_key(self.at(at))
+    }
+
+    /// Where the record that came after this one is.
+    #[inline]
+    fn behind(&self, at: u64) -> u64 {
+        let bytes = self.at(at);
+        let len = Lengths::read(bytes).map_or(bytes.len(), Lengths::record);
+        if len < bytes.len() { at + len as u64 } else { ((at >> 32) + 1) << 32 }
+    }
+
+    /// The least and the greatest keys, if the records came in ascending order and no keys twice.
+    pub(super) fn ascending(&self) -> Option<(&[u8], &[u8])> {
+        let ascending = self.len > 0 && self.order == Order::Ascending;
+        ascending.then(|| (self.sort_key(0), self.sort_key(self.newest)))
+    }
+
+    /// Puts the records in order.
+    pub(super) fn sort(&mut self) {
+        let mut places = std::mem::take(&mut self.places);
+        self.sort_from(&mut places, 0);
+        self.places = places;
+    }
+
+    /// Sorts places whose records have the same bytes up to `depth`, and which have the eight
+    /// bytes from there on, zeros for those that are missing.
+    fn sort_from(&self, places: &mut [Place], depth: usize) {
+        places.sort_unstable_by_key(|place| place.bytes);
+        for same in places.chunk_by_mut(|one, other| one.bytes == other.bytes) {
+            if same.len() < 2 {
+                continue;
+            }
+            if same.len() <= FEW {
+                let rest = |place: &Place| self.sort_key(place.at).get(depth..).unwrap_or_default();
+                same.sort_unstable_by(|one, other| {
+                    rest(one).cmp(rest(other)).then(one.at.cmp(&other.at))
+                });
+                continue;
+            }
+            // Those that end here come first: they are the beginning of the others.
+            let deeper = depth + 8;
+            let mut ended = 0;
+            for at in 0..same.len() {
+                let Some(place) = same.get_mut(at) else { break };
+                let key = self.sort_key(place.at);
+                if key.len() <= deeper {
+                    same.swap(at, ended);
+                    ended += 1;
+                } else {
+                    place.bytes = eight(key, deeper);
+                }
+            }
+            let (ended, others) = same.split_at_mut(ended);
+            ended.sort_unstable_by_key(|place| (self.sort_key(place.at).len(), place.at));
+            self.sort_from(others, deeper);
+        }
+    }
+
+    /// The records, in order if they are sorted.
+    pub(super) fn records(&self) -> Records<'_> {
+        Records { arena: self, given: 0, behind: 0 }
+    }
+}
+
+/// Eight bytes from this place on as a number with their order; zeros for those that are missing.
+#[inline]
+fn eight(key: &[u8], from: usize) -> u64 {
+    let rest = key.get(from..).unwrap_or_default();
+    if let Some(bytes) = rest.first_chunk::<8>() {
+        return u64::from_be_bytes(*bytes);
+    }
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(rest) {
+        *to = *from;
+    }
+    u64::from_be_bytes(bytes)
+}
+
+/// The records of an arena, one after another.
+#[derive(Debug)]
+pub(super) struct Records<'a> {
+    arena: &'a Arena,
+    given: usize,
+    /// Where the next one is, if they came in ascending order.
+    behind: u64,
+}
+
+impl<'a> Records<'a> {
+    /// The next record.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
+        let arena = self.arena;
+        if self.given == arena.len {
+            return None;
+        }
+        let at = match arena.order {
+            Order::Any => arena.places.get(self.given)?.at,
+            Order::Ascending | Order::NotDescending => {
+                let at = self.behind;
+                self.behind = arena.behind(at);
+                at
+            }
+        };
+        self.given += 1;
+        let bytes = arena.at(at);
+        bytes.get(..Lengths::read(bytes)?.record())
+    }
+}

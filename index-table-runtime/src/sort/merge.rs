@@ -1,0 +1,143 @@
+//! Merging sorted records: the least of those that each source stands on is next.
+
+use super::{
+    Reader, Runs,
+    arena::{Arena, Records},
+    record,
+};
+use crate::{
+    engine::{Ascending, RawEntry},
+    error::Result,
+};
+
+/// Where sorted records come from.
+#[derive(Debug)]
+pub(super) enum Source<'a> {
+    Run(Reader<'a>),
+    Memory { records: Records<'a>, record: &'a [u8] },
+}
+
+impl Source<'_> {
+    #[inline]
+    fn record(&self) -> &[u8] {
+        match self {
+            Self::Run(reader) => reader.record(),
+            Self::Memory { record, .. } => record,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        match self {
+            Self::Run(reader) => reader.advance(),
+            Self::Memory { records, record } => {
+                let next = records.next();
+                *record = next.unwrap_or_default();
+                Ok(next.is_some())
+            }
+        }
+    }
+}
+
+/// These runs, and what is in memory, in the order in which they came.
+pub(super) fn sources<'a>(
+    runs: Option<&'a Runs>,
+    first: usize,
+    end: usize,
+    buffer: usize,
+    memory: Option<&'a Arena>,
+) -> Vec<Source<'a>> {
+    let runs = runs.into_iter().flat_map(|runs| (first..end).map(|run| runs.read(run, buffer)));
+    let memory = memory.map(|arena| Source::Memory { records: arena.records(), record: &[] });
+    runs.map(Source::Run).chain(memory).collect()
+}
+
+/// The records of several sources in order.
+#[derive(Debug)]
+pub(crate) struct Merge<'a> {
+    sources: Vec<Source<'a>>,
+    /// The sources that are not at their end: a heap with the least record at its top.
+    heap: Vec<usize>,
+    begun: bool,
+}
+
+impl<'a> Merge<'a> {
+    /// Of records with the same keys, those of earlier sources come first.
+    pub(super) const fn new(sources: Vec<Source<'a>>) -> Self {
+        Self { sources, heap: Vec::new(), begun: false }
+    }
+
+    /// The next record.
+    #[inline]
+    pub(super) fn next_record(&mut self) -> Result<Option<&[u8]>> {
+        if self.begun {
+            self.step()?;
+        } else {
+            self.begin()?;
+        }
+        let top = self.heap.first().and_then(|top| self.sources.get(*top));
+        Ok(top.map(Source::record))
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.begun = true;
+        for (at, source) in self.sources.iter_mut().enumerate() {
+            if source.advance()? {
+                self.heap.push(at);
+            }
+        }
+        for at in (0..self.heap.len() / 2).rev() {
+            self.sift_down(at);
+        }
+        Ok(())
+    }
+
+    /// Steps on in the source whose record was the least.
+    #[inline]
+    fn step(&mut self) -> Result<()> {
+        let Some(top) = self.heap.first() else { return Ok(()) };
+        let Some(source) = self.sources.get_mut(*top) else { return Ok(()) };
+        if !source.advance()? {
+            self.heap.swap_remove(0);
+        }
+        if self.heap.len() > 1 {
+            self.sift_down(0);
+        }
+        Ok(())
+    }
+
+    fn sift_down(&mut self, mut at: usize) {
+        loop {
+            let mut least = at;
+            for child in [2 * at + 1, 2 * at + 2] {
+                if self.is_less(child, least) {
+                    least = child;
+                }
+            }
+            if least == at {
+                return;
+            }
+            self.heap.swap(at, least);
+            at = least;
+        }
+    }
+
+    /// Whether the record at one place of the heap comes before that at another; `false` where
+    /// there is no such place.
+    fn is_less(&self, one: usize, other: usize) -> bool {
+        let (Some(first), Some(second)) = (self.heap.get(one), self.heap.get(other)) else {
+            return false;
+        };
+        let key = |source: usize| {
+            self.sources.get(source).map_or(&[][..], |source| record::sort_key(source.record()))
+        };
+        key(*first).cmp(key(*second)).then(first.cmp(second)).is_lt()
+    }
+}
+
+impl Ascending for Merge<'_> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+        Ok(self.next_record()?.map(record::entry))
+    }
+}

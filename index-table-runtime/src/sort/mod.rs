@@ -1,0 +1,237 @@
+//! External sorting of entries: in memory up to a bound, and in temporary files beyond it.
+//!
+//! A [`Sorter`] takes entries in any order, those of one index or the facts, and gives them back in
+//! the order of the database, index key before primary key. Entries with the same keys stay in the
+//! order in which they came. [`Sorters`] are several with one bound for all of them: when they
+//! hold more than that, the one that holds most writes what it has, sorted, to a file as a run. What
+//! comes out is a merge of the runs and of what is in memory, and can be read more than once.
+//!
+//! What comes in ascending order is neither sorted nor merged anew: it is noticed, and stays as it is.
+
+mod arena;
+mod merge;
+mod record;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use std::{mem, path::Path, sync::Arc};
+
+use crate::error::Result;
+use arena::Arena;
+pub(crate) use merge::Merge;
+use merge::sources;
+use run::{Reader, Runs};
+
+/// Below this, bounds are taken for it: something has to be in memory.
+pub(crate) const LEAST_MEMORY: usize = 64 << 10;
+
+/// The least that is read of a run at a time.
+const LEAST_BUFFER: usize = 4 << 10;
+/// More than this makes reading no faster.
+const LARGEST_BUFFER: usize = 256 << 10;
+
+/// Sorts the entries of several databases, with one bound for all.
+#[derive(Debug)]
+pub(crate) struct Sorters {
+    sorters: Vec<Sorter>,
+    /// The bytes that they may hold together.
+    bound: usize,
+    /// The bytes that they hold.
+    held: usize,
+    /// The bytes for the buffers of a merge.
+    merging: usize,
+}
+
+impl Sorters {
+    /// So many, with `memory` bytes: three quarters for entries, an eighth for merging them, and
+    /// an eighth that the caller has to itself.
+    pub(crate) fn new(count: usize, directory: &Path, memory: usize) -> Self {
+        let memory = memory.max(LEAST_MEMORY);
+        let directory: Arc<Path> = directory.into();
+        let segment = (memory / 64 / count.max(1)).clamp(1 << 10, 1 << 20);
+        let sorters = (0..count).map(|_| Sorter::new(Arc::clone(&directory), segment)).collect();
+        Self { sorters, bound: memory / 4 * 3, held: 0, merging: memory / 8 }
+    }
+
+    /// Takes an entry of the database at this position. `tail` is added to its data.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) of a temporary file.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        database: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+        tail: &[u8],
+    ) -> Result<()> {
+        let Some(sorter) = self.sorters.get_mut(database) else { return Ok(()) };
+        let before = sorter.memory();
+        sorter.push(key, primary_key, data, tail)?;
+        self.held += sorter.memory() - before;
+        if self.held > self.bound { self.spill_largest() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn spill_largest(&mut self) -> Result<()> {
+        let Some(largest) = self.sorters.iter_mut().max_by_key(|sorter| sorter.memory()) else {
+            return Ok(());
+        };
+        largest.spill(self.merging.clamp(LEAST_BUFFER, LARGEST_BUFFER))?;
+        self.held = self.sorters.iter().map(Sorter::memory).sum();
+        Ok(())
+    }
+
+    /// What was taken, in order, for each database.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) of a temporary file.
+    pub(crate) fn finish(self) -> Result<Vec<Sorted>> {
+        self.sorters.into_iter().map(|sorter| sorter.finish(self.merging)).collect()
+    }
+}
+
+/// Sorts the entries of one database.
+#[derive(Debug)]
+pub(crate) struct Sorter {
+    directory: Arc<Path>,
+    arena: Arena,
+    /// What has been written to a file, `None`: nothing yet.
+    runs: Option<Runs>,
+    /// The greatest keys in the runs, one after the other.
+    greatest: Vec<u8>,
+    /// Each entry came behind the one before, and no keys came twice.
+    ascending: bool,
+    len: u64,
+}
+
+impl Sorter {
+    /// `segment`: the bytes that it takes from the allocator at a time.
+    pub(crate) fn new(directory: Arc<Path>, segment: usize) -> Self {
+        let (arena, greatest) = (Arena::new(segment), Vec::new());
+        Self { directory, arena, runs: None, greatest, ascending: true, len: 0 }
+    }
+
+    /// Takes an entry. `tail` is added to its data.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+        tail: &[u8],
+    ) -> Result<()> {
+        self.len += 1;
+        self.arena.push(key, primary_key, data, tail)
+    }
+
+    /// The bytes that it holds.
+    #[inline]
+    pub(crate) fn memory(&self) -> usize {
+        self.arena.memory()
+    }
+
+    /// Writes what it holds to a file.
+    pub(crate) fn spill(&mut self, buffer: usize) -> Result<()> {
+        let mut arena = self.arena.take();
+        self.follow(&arena);
+        arena.sort();
+        let runs = match &mut self.runs {
+            Some(runs) => runs,
+            None => self.runs.insert(Runs::new(Arc::clone(&self.directory))?),
+        };
+        let mut writer = runs.begin(buffer)?;
+        let mut records = arena.records();
+        while let Some(record) = records.next() {
+            writer.add(record)?;
+        }
+        writer.finish()
+    }
+
+    /// Whether what came is still ascending with the entries of another arena behind it.
+    fn follow(&mut self, arena: &Arena) {
+        let Some((first, last)) = arena.ascending() else {
+            self.ascending &= arena.is_empty();
+            return;
+        };
+        self.ascending &= self.runs.is_none() || self.greatest.as_slice() < first;
+        self.greatest.clear();
+        self.greatest.extend_from_slice(last);
+    }
+
+    /// What was taken, in order; `memory`: for the buffers of a merge.
+    pub(crate) fn finish(mut self, memory: usize) -> Result<Sorted> {
+        let mut tail = mem::replace(&mut self.arena, Arena::new(0));
+        self.follow(&tail);
+        tail.sort();
+        let Self { runs, ascending, len, .. } = self;
+        let mut sorted = Sorted { runs, tail, ascending, len, memory };
+        sorted.reduce()?;
+        Ok(sorted)
+    }
+}
+
+/// Entries in order, which can be read any number of times.
+#[derive(Debug)]
+pub(crate) struct Sorted {
+    runs: Option<Runs>,
+    /// What is in memory, and came after what is in the runs.
+    tail: Arena,
+    ascending: bool,
+    len: u64,
+    /// The bytes for the buffers of a merge.
+    memory: usize,
+}
+
+impl Sorted {
+    /// How many entries there are.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether each entry came behind the one before, so that no keys are there twice.
+    pub(crate) const fn came_ascending(&self) -> bool {
+        self.ascending
+    }
+
+    /// Reads the entries from the first one on.
+    pub(crate) fn read(&self) -> Merge<'_> {
+        let runs = self.runs.as_ref().map_or(0, Runs::len);
+        Merge::new(sources(self.runs.as_ref(), 0, runs, self.buffer(runs), Some(&self.tail)))
+    }
+
+    fn buffer(&self, runs: usize) -> usize {
+        (self.memory / (runs + 1)).clamp(LEAST_BUFFER, LARGEST_BUFFER)
+    }
+
+    /// How many runs the memory has buffers for.
+    fn most_runs(&self) -> usize {
+        (self.memory / LEAST_BUFFER).saturating_sub(1).clamp(2, 256)
+    }
+
+    /// Merges runs until there are no more than there are buffers for.
+    fn reduce(&mut self) -> Result<()> {
+        let most = self.most_runs();
+        while let Some(runs) = &self.runs
+            && runs.len() > most
+        {
+            let buffer = self.buffer(most);
+            let mut merged = Runs::new(Arc::clone(runs.directory()))?;
+            for first in (0..runs.len()).step_by(most) {
+                let end = (first + most).min(runs.len());
+                let mut merge = Merge::new(sources(Some(runs), first, end, buffer, None));
+                let mut writer = merged.begin(buffer)?;
+                while let Some(record) = merge.next_record()? {
+                    writer.add(record)?;
+                }
+                writer.finish()?;
+            }
+            self.runs = Some(merged);
+        }
+        Ok(())
+    }
+}

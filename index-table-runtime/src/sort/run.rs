@@ -1,0 +1,174 @@
+//! Runs: sorted records in a temporary file, which no one else sees.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _},
+    ops::Range,
+    path::Path,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::record::{HEADER, Lengths};
+use crate::error::{Error, Result};
+
+/// Runs in one file.
+#[derive(Debug)]
+pub(super) struct Runs {
+    directory: Arc<Path>,
+    file: File,
+    runs: Vec<Range<u64>>,
+}
+
+impl Runs {
+    pub(super) fn new(directory: Arc<Path>) -> Result<Self> {
+        match temporary(&directory) {
+            Ok(file) => Ok(Self { directory, file, runs: Vec::new() }),
+            Err(error) => Err(failed(&directory, error)),
+        }
+    }
+
+    pub(super) const fn directory(&self) -> &Arc<Path> {
+        &self.directory
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Begins another run; `buffer`: the bytes that are written at a time.
+    pub(super) fn begin(&mut self, buffer: usize) -> Result<Writer<'_>> {
+        let Self { directory, file, runs } = self;
+        let start = runs.last().map_or(0, |run| run.end);
+        let mut file = &*file;
+        file.seek(SeekFrom::Start(start)).map_err(|error| failed(directory, error))?;
+        let to = BufWriter::with_capacity(buffer, file);
+        Ok(Writer { directory, to, runs, run: start..start })
+    }
+
+    /// Reads a run; `buffer`: the bytes that are read at a time.
+    pub(super) fn read(&self, run: usize, buffer: usize) -> Reader<'_> {
+        let left = self.runs.get(run).cloned().unwrap_or_default();
+        Reader { runs: self, left, buffer, bytes: Vec::new(), at: 0, record: 0 }
+    }
+}
+
+#[cold]
+fn failed(directory: &Path, source: io::Error) -> Error {
+    Error::Io { path: directory.to_owned(), source }
+}
+
+/// A new file that is gone when it is closed, and when the process dies.
+fn temporary(directory: &Path) -> io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!(".index-table-{}-{number}.tmp", process::id()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        #[cfg(windows)]
+        {
+            /// `FILE_FLAG_DELETE_ON_CLOSE`
+            const DELETE_ON_CLOSE: u32 = 0x0400_0000;
+            std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, DELETE_ON_CLOSE);
+        }
+        match options.open(&path) {
+            Ok(file) => {
+                #[cfg(unix)]
+                std::fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            // Of a process with the same number, in another container or killed in between.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes a run.
+pub(super) struct Writer<'a> {
+    directory: &'a Path,
+    to: BufWriter<&'a File>,
+    runs: &'a mut Vec<Range<u64>>,
+    run: Range<u64>,
+}
+
+impl Writer<'_> {
+    #[inline]
+    pub(super) fn add(&mut self, record: &[u8]) -> Result<()> {
+        self.run.end += record.len() as u64;
+        self.to.write_all(record).map_err(|error| failed(self.directory, error))
+    }
+
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.to.flush().map_err(|error| failed(self.directory, error))?;
+        self.runs.push(self.run);
+        Ok(())
+    }
+}
+
+/// Reads a run, record by record.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    runs: &'a Runs,
+    /// What has not been read.
+    left: Range<u64>,
+    /// The bytes to read at a time.
+    buffer: usize,
+    bytes: Vec<u8>,
+    /// Where the record is in `bytes`, and its length.
+    at: usize,
+    record: usize,
+}
+
+impl Reader<'_> {
+    /// The record that it stands on, and what is behind it.
+    #[inline]
+    pub(super) fn record(&self) -> &[u8] {
+        self.bytes.get(self.at..self.at + self.record).unwrap_or_default()
+    }
+
+    /// Steps to the next record; `false`: there is none.
+    #[inline]
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        self.at += self.record;
+        self.record = 0;
+        if self.bytes.len() < self.at + HEADER && !self.fill(HEADER)? {
+            return Ok(false);
+        }
+        let lengths = self.bytes.get(self.at..).and_then(Lengths::read);
+        let record = lengths.map_or(HEADER, Lengths::record);
+        if self.bytes.len() < self.at + record && !self.fill(record)? {
+            return Err(failed(&self.runs.directory, io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.record = record;
+        Ok(true)
+    }
+
+    /// Reads on until there are so many bytes; `false`: there are fewer.
+    #[cold]
+    fn fill(&mut self, bytes: usize) -> Result<bool> {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        let start = self.bytes.len();
+        let left = usize::try_from(self.left.end - self.left.start).unwrap_or(usize::MAX);
+        let wanted = self.buffer.max(bytes).saturating_sub(start).min(left);
+        if start + wanted < bytes {
+            return Ok(false);
+        }
+        self.bytes.reserve_exact(wanted);
+        self.bytes.resize(start + wanted, 0);
+        let mut file = &self.runs.file;
+        let read = file
+            .seek(SeekFrom::Start(self.left.start))
+            .and_then(|_| file.read_exact(self.bytes.get_mut(start..).unwrap_or_default()));
+        read.map_err(|error| failed(&self.runs.directory, error))?;
+        self.left.start += wanted as u64;
+        Ok(true)
+    }
+}
