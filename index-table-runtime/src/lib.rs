@@ -10,6 +10,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod catalog;
 mod engine;
 mod entity;
 mod error;
@@ -39,6 +40,7 @@ mod usage;
 mod verify;
 mod write;
 
+pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
 pub use key::{Desc, MAX_KEY_LEN};
@@ -46,6 +48,7 @@ pub use scan::{
     Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
     DistinctValues, Entries, FactOrderRows, Keys, Page, Rows, Scan, Views,
 };
+pub use schema::{Duplicate, Duplicates};
 pub use stats::Stats;
 pub use store::{Durability, Options, Progress, Readers, Store};
 pub use txn::{ReadTxn, WriteTxn};

@@ -1,13 +1,13 @@
 //! Opening a table: what the file has is compared with the declaration, and made what it says.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     engine::{Read, Write, Writer},
     error::{Error, Result},
     maintain::{self, Image},
     scan::{Bounds, Position, Query},
-    schema::{Comparison, Source, TableRecord, TableSchema},
+    schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
     store::{OpenTable, Store},
     trace::span,
     unique,
@@ -37,9 +37,19 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
     let declared = TableRecord::of(rows.schema, |index| writer.layout(index));
     let record = declared.encode(table)?;
     let build = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
-        match TableRecord::decode(table, &stored)?.compare(&declared, table)? {
+        let file = TableRecord::decode(table, &stored)?;
+        let retired: Vec<_> =
+            states(table, writer)?.into_values().filter_map(StateRecord::retired).collect();
+        match file.compare(&declared, &retired, table)? {
             Comparison::Same => return Ok(stored),
-            Comparison::Build(indexes) => indexes,
+            Comparison::Build(indexes) => {
+                for retired in file.retired(&declared) {
+                    let name = retired.index.name.clone();
+                    let state = StateRecord::Retired(retired).encode(table)?;
+                    writer.put_record(&name, &state)?;
+                }
+                indexes
+            }
         }
     } else {
         refuse_foreign_rows(rows.schema, writer)?;
@@ -47,10 +57,31 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
     };
     for &index in &build {
         writer.clear(index)?;
+        if let Some(index) = rows.schema.indexes.get(index) {
+            writer.remove_record(index.name)?;
+        }
     }
     build_indexes(rows, writer, &build)?;
     writer.put_record("", &record)?;
     Ok(record)
+}
+
+/// The states of the table's indexes that the catalog has, by their names.
+fn states(table: &'static str, writer: &Writer<'_, '_>) -> Result<BTreeMap<String, StateRecord>> {
+    let reader = writer.reader();
+    let parts = reader.recorded_parts()?.into_iter().filter(|part| is_index(part));
+    let states = parts.map(|index| {
+        let state = reader.record(&index)?.and_then(StateRecord::decode);
+        match state {
+            Some(state) => Ok((index, state)),
+            None => Err(Error::SchemaMismatch {
+                table,
+                difference: format!("the state of its index `{index}` can't be read"),
+                way_out: "open it with the release of index-table that wrote it, or a later one",
+            }),
+        }
+    });
+    states.collect()
 }
 
 /// A table that the catalog doesn't have should be empty.

@@ -316,6 +316,6 @@ impl<R> Clone for Table<R> {
 
 impl<R> fmt::Debug for Table<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Table").field(&self.open.name).finish()
+        f.debug_tuple("Table").field(&self.open.schema.name).finish()
     }
 }

@@ -82,17 +82,17 @@ impl<'s> ReadTxn<'s> {
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
         self.check(table)?;
-        self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.name })
+        self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.schema.name })
     }
 
     /// An engine's handles are good for the transactions of its store that began later.
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
         if self.store != table.store {
-            return Err(Error::WrongStore { table: table.name });
+            return Err(Error::WrongStore { table: table.schema.name });
         }
         if self.opened < table.opened {
-            return Err(Error::SnapshotTooOld { table: table.name });
+            return Err(Error::SnapshotTooOld { table: table.schema.name });
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl<'s> WriteTxn<'s> {
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Tally)> {
         let Self { read, scratch, written, .. } = self;
         read.check(table)?;
-        let wrong_store = || Error::WrongStore { table: table.name };
+        let wrong_store = || Error::WrongStore { table: table.schema.name };
         let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
         let known = written.iter().position(|written| written.opened == table.opened);
         if known.is_none() {
@@ -204,7 +204,7 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
         return Ok(());
     }
     Err(Error::SchemaMismatch {
-        table: table.name,
+        table: table.schema.name,
         difference: "another process has opened it with another declaration since".to_owned(),
         way_out: "all processes that write to it must declare it alike; restart this one with the \
                   declaration that is in use",

@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::Path, time::Duration};
 
-use super::{Ascending, Count, Piece, RawEntry, Read, Step, Write};
+use super::{Ascending, Count, Piece, RawEntry, Read, Records, Step, Write};
 #[cfg(feature = "memory")]
 use crate::{error::Error, memory};
 use crate::{
@@ -122,6 +122,39 @@ impl Engine {
             Self::Lmdb(engine) => engine.grow(full_at),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Ok(false),
+        }
+    }
+
+    /// Whether the catalog can be read without a turn to write.
+    pub(crate) fn has_catalog(&self) -> bool {
+        match self {
+            Self::Lmdb(engine) => engine.has_catalog(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => true,
+        }
+    }
+
+    /// All that the catalog has.
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        match self {
+            Self::Lmdb(engine) => engine.catalog(),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => Ok(engine.catalog()),
+        }
+    }
+
+    /// Removes the indexes that `choose` names as the catalog does, with their records; the answer is
+    /// their names. It may be asked more than once.
+    ///
+    /// No table that is open may have one of them, nor be opened until this is done.
+    pub(crate) fn drop_indexes(
+        &self,
+        choose: impl FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>> {
+        match self {
+            Self::Lmdb(engine) => engine.drop_indexes(choose),
+            #[cfg(feature = "memory")]
+            Self::Memory(engine) => Ok(engine.drop_indexes(choose)),
         }
     }
 

@@ -20,6 +20,10 @@ use crate::{
     schema::{IndexSchema, Source},
 };
 
+/// Records of the catalog by their names, in order: a table's has its name, what belongs to a part of
+/// it has `{table}.{part}`.
+pub(crate) type Records = Vec<(String, Vec<u8>)>;
+
 /// One entry as an engine gives it back, borrowed from the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawEntry<'t> {
@@ -105,7 +109,6 @@ pub(crate) trait Read<'t>: Copy {
     fn record(self, part: &str) -> Result<Option<&'t [u8]>>;
 
     /// The parts of the table that the catalog has something for, in the order of their names.
-    #[allow(dead_code, reason = "for the states of indexes and older row types")]
     fn recorded_parts(self) -> Result<Vec<String>>;
 }
 
@@ -155,7 +158,6 @@ pub(crate) trait Write: Sink {
     fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()>;
 
     /// Removes what the catalog has for a part of the table.
-    #[allow(dead_code, reason = "for the states of indexes and older row types")]
     fn remove_record(&mut self, part: &str) -> Result<()>;
 
     /// What the table's sequence has in the file.

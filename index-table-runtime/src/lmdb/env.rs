@@ -1,7 +1,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::{
-        Mutex, PoisonError,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -12,6 +12,7 @@ use heed::{CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, MdbError, OnCom
 use super::{
     Database, Env, Layout, Txn, Writer,
     blocks::{Forecast, Scratch},
+    catalog,
     gate::{Gate, Kind},
     process,
     txn::Turn,
@@ -22,7 +23,7 @@ use crate::{
     store::{DEFAULT_MAP_SIZE, Durability, Options},
 };
 
-const CATALOG: &str = ".catalog";
+pub(super) const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
 
 /// Longer than it takes to unmap a directory.
@@ -42,6 +43,8 @@ pub(crate) struct Engine {
     pub(super) max_map_size: usize,
     /// The map's size when the write transaction was told that it is full; 0 when it was not.
     pub(super) full_at: AtomicUsize,
+    /// The handle to the catalog, once this process has one.
+    pub(super) catalog: OnceLock<Database<'static>>,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
     writing: Mutex<()>,
 }
@@ -71,6 +74,12 @@ impl Engine {
         })?;
         check_length(&env, &path)?;
         let max_readers = env.max_readers();
+        let catalog = OnceLock::new();
+        match catalog::find(&env) {
+            Ok(Some(found)) => _ = catalog.set(found),
+            Ok(None) => {}
+            Err(error) => return Err(damaged(&path, error.to_string())),
+        }
         let engine = Self {
             path,
             forks: process::forks(),
@@ -80,6 +89,7 @@ impl Engine {
             map_size: AtomicUsize::new(env.info().map_size),
             max_map_size: options.max_map_size,
             full_at: AtomicUsize::new(0),
+            catalog,
             writing: Mutex::default(),
             env,
         };
@@ -133,7 +143,7 @@ impl Engine {
         Ok(Txn::writing(self, txn, turn))
     }
 
-    fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
+    pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
         let lock = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,13 +159,7 @@ impl Engine {
         schema: &'static TableSchema,
         mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>> {
-        loop {
-            let (opened, full_at) = self.try_open_table(schema, &mut prepare)?;
-            match full_at {
-                Some(full_at) if opened.is_err() && self.grow(full_at)? => {}
-                _ => return opened,
-            }
-        }
+        self.growing(|| self.try_open_table(schema, &mut prepare))
     }
 
     /// The table, or what it failed with and whether that is for the end of the map.
@@ -189,7 +193,10 @@ impl Engine {
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
         let opened = match opened {
-            Ok(CommitOrAbort::Commit(tables)) => Ok(tables),
+            Ok(CommitOrAbort::Commit(tables)) => {
+                let _ = self.catalog.set(tables.catalog);
+                Ok(tables)
+            }
             Ok(CommitOrAbort::Abort(())) => Err(Error::Engine("the table was not opened".into())),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),
@@ -235,7 +242,7 @@ impl Engine {
 }
 
 /// An error inside a closure that heed runs: heed's own, or this crate's on its way out.
-enum Failure {
+pub(super) enum Failure {
     Heed(heed::Error),
     Other(Error),
 }

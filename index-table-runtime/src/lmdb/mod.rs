@@ -1,6 +1,6 @@
 //! The LMDB engine: the only folder that names `heed`.
 //!
-//! Databases: `.catalog` (table name → its record), `.sequences` (table name → its last number),
+//! Databases: `.catalog` (table name → its record, `{table}.{index}` → the state of an index), `.sequences` (table name → its last number),
 //! `{table}` (primary key → row) and `{table}.{index}` for each index. An index is laid out in one of three ways:
 //!
 //! | [`Layout`] | for | physical entry |
@@ -13,6 +13,7 @@
 
 mod append;
 mod blocks;
+mod catalog;
 mod check;
 mod copy;
 mod env;

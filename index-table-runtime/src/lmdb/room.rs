@@ -61,6 +61,21 @@ impl Engine {
         Ok(true)
     }
 
+    /// Runs `attempt` until it has room. It answers with what it came to, and with the size of the map
+    /// if it met the end of it.
+    pub(super) fn growing<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<(Result<T>, Option<usize>)>,
+    ) -> Result<T> {
+        loop {
+            let (outcome, full_at) = attempt()?;
+            match full_at {
+                Some(full_at) if outcome.is_err() && self.grow(full_at)? => {}
+                _ => return outcome,
+            }
+        }
+    }
+
     /// Maps what another process has written.
     fn adopt(&self) -> Result<()> {
         let Some(closed) = self.close()? else { return Ok(()) };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Count, Piece, RawEntry, Read, Step, Write},
+    engine::{Count, Piece, RawEntry, Read, Records, Step, Write},
     error::Result,
     key::successor,
     maintain::{Change, Sink},
@@ -50,6 +50,27 @@ impl Engine {
         Txn { databases: Arc::clone(&self.committed()), writing: Some((self, guard)) }
     }
 
+    pub(crate) fn catalog(&self) -> Records {
+        records(&self.committed())
+    }
+
+    pub(crate) fn drop_indexes(
+        &self,
+        mut choose: impl FnMut(&Records) -> Vec<String>,
+    ) -> Vec<String> {
+        let mut txn = self.write();
+        let dropped = choose(&records(&txn.databases));
+        let databases = Arc::make_mut(&mut txn.databases);
+        for name in &dropped {
+            databases.remove(name);
+            if let Some(catalog) = databases.get_mut(CATALOG) {
+                Arc::make_mut(catalog).remove(name.as_bytes());
+            }
+        }
+        txn.commit();
+        dropped
+    }
+
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
@@ -71,6 +92,13 @@ impl Engine {
         txn.commit();
         Ok(tables)
     }
+}
+
+/// All that the catalog has.
+fn records(databases: &Databases) -> Records {
+    let records = databases.get(CATALOG).into_iter().flat_map(|catalog| catalog.iter());
+    let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
+    records.map(|(name, (_, record))| (text(name), record.clone())).collect()
 }
 
 /// The names of one table's databases.

@@ -1,11 +1,11 @@
 //! The catalog: what each table in the file was declared as when it was last opened for writing.
 //!
-//! An index that the catalog doesn't list holds nothing that counts: it is emptied before it is
+//! An index that a table's record doesn't list holds nothing that counts: it is emptied before it is
 //! used. Forms and options are names and not flags, so that later releases can add to them.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, IndexSchema, KeyField, KeyForm, Strategy, TableSchema};
+use super::{Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema};
 use crate::{
     error::{Error, Result},
     key::fits,
@@ -17,37 +17,37 @@ const FORMAT: u32 = 1;
 /// One table in the catalog; postcard's bytes of this struct are its value there.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TableRecord {
-    format: u32,
-    version: u32,
+    pub(crate) format: u32,
+    pub(crate) version: u32,
     /// Name and declared type.
-    fields: Vec<(String, String)>,
-    primary_key: Vec<KeyFieldRecord>,
-    indexes: Vec<IndexRecord>,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) primary_key: Vec<KeyFieldRecord>,
+    pub(crate) indexes: Vec<IndexRecord>,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct KeyFieldRecord {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeyFieldRecord {
     /// Of the field or the method.
-    name: String,
+    pub(crate) name: String,
     /// The name of its [`KeyShape`](crate::key::KeyShape).
-    shape: String,
+    pub(crate) shape: String,
     /// How it comes from the row: `field`, `each`, `desc`, `computed` or `hash`.
-    form: String,
+    pub(crate) form: String,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct IndexRecord {
-    name: String,
-    key: Vec<KeyFieldRecord>,
-    strategy: StrategyRecord,
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IndexRecord {
+    pub(crate) name: String,
+    pub(crate) key: Vec<KeyFieldRecord>,
+    pub(crate) strategy: StrategyRecord,
     /// `unique`, `sparse` and `filter=method`, in this order, as far as they are given.
-    options: Vec<String>,
+    pub(crate) options: Vec<String>,
     /// How the engine lays the entries out.
-    layout: String,
+    pub(crate) layout: String,
 }
 
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-enum StrategyRecord {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum StrategyRecord {
     Normalized,
     Partial(Vec<String>),
     Full,
@@ -100,35 +100,53 @@ impl TableRecord {
     }
 
     pub(crate) fn decode(table: &'static str, bytes: &[u8]) -> Result<Self> {
-        let mismatch = |difference| {
-            Err(Error::SchemaMismatch {
-                table,
-                difference,
-                way_out: "open it with the release of index-table that wrote it, or a later one",
-            })
-        };
+        Self::read(bytes).map_err(|difference| Error::SchemaMismatch {
+            table,
+            difference,
+            way_out: "open it with the release of index-table that wrote it, or a later one",
+        })
+    }
+
+    /// # Errors
+    ///
+    /// Why it can't be read.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
+        const UNREADABLE: &str = "its catalog record can't be read";
         // The format comes first, so that a later one is recognized whatever follows.
         match postcard::take_from_bytes::<u32>(bytes) {
             Ok((FORMAT, _)) => {}
             Ok((format, _)) => {
-                return mismatch(format!(
+                return Err(format!(
                     "the file has format {format}, this release reads format {FORMAT}"
                 ));
             }
-            Err(_) => return mismatch("its catalog record can't be read".to_owned()),
+            Err(_) => return Err(UNREADABLE.to_owned()),
         }
         match postcard::take_from_bytes(bytes) {
             Ok((record, [])) => Ok(record),
-            _ => mismatch("its catalog record can't be read".to_owned()),
+            _ => Err(UNREADABLE.to_owned()),
         }
     }
 
-    /// Compares the record in the file (`self`) with the code's.
+    /// The indexes that `declared` has no more, as they are kept on record.
+    pub(crate) fn retired<'a>(&'a self, declared: &'a Self) -> impl Iterator<Item = Retired> + 'a {
+        let gone = |index: &&IndexRecord| declared.indexes.iter().all(|it| it.name != index.name);
+        let version = self.version;
+        self.indexes.iter().filter(gone).map(move |index| Retired { version, index: index.clone() })
+    }
+
+    /// Compares the record in the file (`self`) with the code's; `retired` are the indexes that were
+    /// declared before.
     ///
     /// # Errors
     ///
     /// [`Error::SchemaMismatch`] when the rows in the file aren't what the code would read.
-    pub(crate) fn compare(&self, declared: &Self, table: &'static str) -> Result<Comparison> {
+    pub(crate) fn compare(
+        &self,
+        declared: &Self,
+        retired: &[Retired],
+        table: &'static str,
+    ) -> Result<Comparison> {
         let mismatch =
             |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
         if !all_fit(&self.primary_key, &declared.primary_key) {
@@ -160,7 +178,9 @@ impl TableRecord {
         // The field's type has the name that it had, so its variants are others: numbers in rows
         // would be read as these.
         for field in declared.indexes.iter().flat_map(|index| &index.key) {
-            let stored = self.indexes.iter().flat_map(|index| &index.key);
+            let retired = retired.iter().filter(|retired| retired.version == self.version);
+            let stored = self.indexes.iter().chain(retired.map(|retired| &retired.index));
+            let stored = stored.flat_map(|index| &index.key);
             let mut stored =
                 stored.filter(|stored| stored.name == field.name && stored.form == field.form);
             if let Some(stored) = stored.find(|stored| is_other_enum(&stored.shape, &field.shape)) {

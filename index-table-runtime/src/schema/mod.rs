@@ -2,10 +2,13 @@
 //! that doesn't know the row type.
 
 mod catalog;
+mod state;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use catalog::{Comparison, TableRecord};
+pub(crate) use catalog::{Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord};
+pub use state::{Duplicate, Duplicates};
+pub(crate) use state::{Retired, StateRecord, is_index};
 
 use crate::{
     error::Error,

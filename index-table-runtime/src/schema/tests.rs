@@ -1,6 +1,15 @@
-//! The words that the catalog has for forms and conditions.
+//! The words that the catalog has for forms and conditions, and the states of indexes.
 
-use super::{Condition, FieldSchema, IndexSchema, KeyField, Strategy, TableRecord, TableSchema};
+use super::{
+    Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
+    KeyFieldRecord, Retired, StateRecord, Strategy, StrategyRecord, TableRecord, TableSchema,
+    is_index, state::Building,
+};
+
+#[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
+#[path = "../key/tests/format.rs"]
+mod format;
+use format::{documented, hex};
 
 static TABLE: TableSchema = TableSchema {
     name: "films",
@@ -37,4 +46,58 @@ fn forms_and_conditions_are_recorded_by_name() {
         b"\x06unique",
     ];
     assert_eq!(record, expected.concat());
+}
+
+/// The vectors of `docs/FORMAT.md`. They never change: files hold these bytes.
+#[test]
+fn states_are_as_they_are_documented() {
+    let building = |behind, rows| {
+        StateRecord::Building(Building {
+            behind,
+            rows,
+            of: 1000,
+            duplicates: Duplicates::default(),
+        })
+    };
+    let [key, holder, row] = ["\"a@x\"", "1", "2"].map(str::to_owned);
+    let duplicates = Duplicates { count: 1, first: vec![Duplicate { key, holder, row }] };
+    let [town, text, field] = ["town", "text", "field"].map(str::to_owned);
+    let index = IndexRecord {
+        name: town.clone(),
+        key: vec![KeyFieldRecord { name: town, shape: text, form: field }],
+        strategy: StrategyRecord::Normalized,
+        options: Vec::new(),
+        layout: "blocks".to_owned(),
+    };
+    let states = [
+        building(None, 0),
+        building(Some(vec![2, 3]), 513),
+        StateRecord::Violated(duplicates),
+        StateRecord::Retired(Retired { version: 1, index }),
+    ];
+    let documented = documented("### States of indexes");
+    let documented: Vec<_> = documented.iter().filter_map(|row| row.split('`').nth(1)).collect();
+    assert_eq!(documented.len(), states.len());
+    for (state, documented) in states.into_iter().zip(documented) {
+        let bytes = state.encode("films").unwrap();
+        assert_eq!(hex(&bytes), documented, "{state:?}");
+        assert_eq!(StateRecord::decode(&bytes), Some(state));
+        assert_eq!(StateRecord::decode(&[&bytes, &[0][..]].concat()), None);
+        assert_eq!(StateRecord::decode(&bytes[..bytes.len() - 1]), None);
+    }
+    assert_eq!(StateRecord::decode(&[3]), None);
+}
+
+#[test]
+fn the_first_duplicates_are_listed_and_all_are_counted() {
+    let mut duplicates = Duplicates::default();
+    let duplicate = || Duplicate { key: "k".into(), holder: "1".into(), row: "2".into() };
+    (0..150).for_each(|_| duplicates.add(duplicate));
+    assert_eq!((duplicates.count, duplicates.first.len()), (150, 100));
+}
+
+#[test]
+fn numbers_are_versions_and_no_indexes() {
+    assert!(is_index("town") && is_index("_1") && is_index("été"));
+    assert!(!is_index("1") && !is_index("12"));
 }

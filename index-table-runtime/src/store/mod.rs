@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    engine::{self, Engine, Tables},
+    engine::{self, Engine, Records, Tables},
     error::{Error, Result},
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, WriteTxn},
@@ -78,15 +78,18 @@ pub(crate) struct Inner {
     pub(crate) id: u64,
     /// The thread that holds the write transaction.
     writer: Mutex<Option<ThreadId>>,
-    /// The tables that have been opened, and how they were declared.
+    /// The tables that have been opened, and how they were declared. No transaction is waited for
+    /// while it is locked: the thread that has it may be waiting for this.
     tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
+    /// Held while a table is opened, so that it is opened once.
+    opening: Mutex<()>,
     /// How many tables have been opened.
     opened: AtomicU64,
 }
 
 /// A table in use: what its repositories share.
 pub(crate) struct OpenTable {
-    pub(crate) name: &'static str,
+    pub(crate) schema: &'static TableSchema,
     pub(crate) tables: Tables,
     /// The [`Inner::id`] of its store.
     pub(crate) store: u64,
@@ -230,8 +233,8 @@ impl Inner {
     fn new(engine: Engine) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (writer, tables, opened) = (Mutex::default(), Mutex::default(), AtomicU64::new(0));
-        Self { engine, id, writer, tables, opened }
+        let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { engine, id, writer, tables, opening, opened: AtomicU64::new(0) }
     }
 
     /// Opens a table, or gives it again while a repository of it is in use. One with another
@@ -242,24 +245,17 @@ impl Inner {
         open: impl FnOnce(&Engine) -> Result<(Tables, Vec<u8>)>,
     ) -> Result<Arc<OpenTable>> {
         let declared = TableRecord::of(schema, |_| "");
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((other, used)) = tables.get(schema.name)
-            && let Some(used) = used.upgrade()
-        {
-            if *other == declared {
-                return Ok(used);
-            }
-            return Err(Error::SchemaMismatch {
-                table: schema.name,
-                difference: "this process uses it with another declaration".to_owned(),
-                way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
-                          other's repositories first",
-            });
+        if let Some(used) = self.used(schema, &declared)? {
+            return Ok(used);
         }
         self.refuse_nested_write()?;
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = self.used(schema, &declared)? {
+            return Ok(used);
+        }
         let (opened, record) = open(&self.engine)?;
         let table = Arc::new(OpenTable {
-            name: schema.name,
+            schema,
             tables: opened,
             record,
             tried: AtomicU64::new(0),
@@ -267,8 +263,56 @@ impl Inner {
             store: self.id,
             opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
         });
-        tables.insert(schema.name, (declared, Arc::downgrade(&table)));
+        self.tables().insert(schema.name, (declared, Arc::downgrade(&table)));
         Ok(table)
+    }
+
+    /// The table, if a repository of it is in use.
+    fn used(
+        &self,
+        schema: &'static TableSchema,
+        declared: &TableRecord,
+    ) -> Result<Option<Arc<OpenTable>>> {
+        let tables = self.tables();
+        let Some((other, used)) = tables.get(schema.name) else { return Ok(None) };
+        let Some(used) = used.upgrade() else { return Ok(None) };
+        if other == declared {
+            return Ok(Some(used));
+        }
+        Err(Error::SchemaMismatch {
+            table: schema.name,
+            difference: "this process uses it with another declaration".to_owned(),
+            way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
+                      other's repositories first",
+        })
+    }
+
+    fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All that the catalog has.
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        if !self.engine.has_catalog() {
+            self.refuse_nested_write()?;
+        }
+        self.engine.catalog()
+    }
+
+    /// Drops the indexes that `choose` names: of all records, those that no open table has, of which it
+    /// is told the table and the index.
+    pub(crate) fn drop_indexes(
+        &self,
+        mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
+    ) -> Result<Vec<String>> {
+        self.refuse_nested_write()?;
+        // Nothing is opened meanwhile.
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_in_use = |table: &str, index: &str| {
+            let used = self.tables().get(table).and_then(|(_, used)| used.upgrade());
+            used.is_some_and(|used| used.schema.indexes.iter().any(|own| own.name == index))
+        };
+        self.engine.drop_indexes(|records| choose(records, &is_in_use))
     }
 
     /// LMDB would let the thread wait for itself.

@@ -7,6 +7,7 @@ mod show;
 mod tests;
 
 pub(crate) use counters::{ReadCounters, RowWrite, TableCounters, Tally};
+pub(crate) use show::lines;
 
 use serde::Serialize;
 

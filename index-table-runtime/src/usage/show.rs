@@ -35,7 +35,7 @@ impl fmt::Display for Usage {
 }
 
 /// Writes lines whose columns are aligned: the first `names` ones to the left, figures to the right.
-fn lines<const N: usize>(
+pub(crate) fn lines<const N: usize>(
     f: &mut fmt::Formatter<'_>,
     names: usize,
     table: &[[String; N]],
@@ -48,7 +48,10 @@ fn lines<const N: usize>(
     }
     for line in table {
         for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
-            if column < names {
+            if column + 1 == N && column < names {
+                // Nothing is behind it.
+                write!(f, "  {cell}")?;
+            } else if column < names {
                 write!(f, "  {cell:<width$}")?;
             } else {
                 write!(f, "  {cell:>width$}")?;

@@ -1,0 +1,98 @@
+//! The catalog as text.
+
+use std::fmt;
+
+use super::{Catalog, CatalogKey, CatalogTable, IndexState};
+use crate::{
+    schema::{Duplicate, Duplicates},
+    usage::lines,
+};
+
+impl fmt::Display for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, table) in self.tables.iter().enumerate() {
+            if position > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{table}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for CatalogTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = &self.unreadable {
+            return writeln!(f, "table `{}`: {reason}", self.name);
+        }
+        writeln!(f, "table `{}`, version {}", self.name, self.version)?;
+        let fields = self.fields.iter().map(|(name, declared)| format!("{name}: {declared}"));
+        writeln!(f, "  rows: {}", listed(fields))?;
+        writeln!(f, "  primary key: {}", keys(&self.primary_key))?;
+        if self.indexes.is_empty() {
+            return Ok(());
+        }
+        writeln!(f)?;
+        let names = ["index", "key", "strategy", "include", "options", "layout", "state"];
+        let mut table = vec![names.map(str::to_owned)];
+        table.extend(self.indexes.iter().map(|index| {
+            let (name, strategy) = (index.name.clone(), index.strategy.to_owned());
+            let [include, options] =
+                [&index.include, &index.options].map(|words| listed(words.iter().cloned()));
+            let (layout, state) = (index.layout.clone(), index.state.to_string());
+            [name, keys(&index.key), strategy, include, options, layout, state]
+        }));
+        lines(f, names.len(), &table)?;
+        for index in &self.indexes {
+            let (IndexState::Violated(duplicates) | IndexState::Building { duplicates, .. }) =
+                &index.state
+            else {
+                continue;
+            };
+            for duplicate in &duplicates.first {
+                writeln!(f, "  index `{}`: {duplicate}", index.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for IndexState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Readable => f.write_str("readable"),
+            Self::Building { rows, of, duplicates } => {
+                write!(f, "building, {rows} of {of} rows")?;
+                if duplicates.count > 0 { write!(f, ", {duplicates}") } else { Ok(()) }
+            }
+            Self::Violated(duplicates) => write!(f, "violated, {duplicates}"),
+            Self::Retired => f.write_str("retired"),
+        }
+    }
+}
+
+impl fmt::Display for Duplicates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = if self.count == 1 { "duplicate" } else { "duplicates" };
+        write!(f, "{} {rows}", self.count)
+    }
+}
+
+impl fmt::Display for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, holder, row } = self;
+        write!(f, "the row {row} has the key {key}, which the row {holder} has already")
+    }
+}
+
+/// Fields of a key as they are declared, with their shapes.
+fn keys(fields: &[CatalogKey]) -> String {
+    listed(fields.iter().map(|CatalogKey { name, shape, form }| match form.as_str() {
+        "field" => format!("{name}: {shape}"),
+        form => format!("{form}({name}): {shape}"),
+    }))
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
