@@ -6,6 +6,8 @@ pub mod guide;
 pub use index_table_derive::IndexKey;
 /// Generates the repository of a struct; see the [attributes](crate#attributes).
 pub use index_table_derive::IndexTable;
+/// Keeps the struct of an older version of a table's rows, so that they can be read.
+pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
@@ -13,5 +15,6 @@ pub use index_table_runtime::{
     CombinedViews, Cursor, Desc, Distinct, DistinctCounts, DistinctValues, DroppedIndex, Duplicate,
     Duplicates, Durability, Entries, Error, FactOrderRows, Finding, GetMany, GetManyViews,
     IndexState, IndexUsage, Keys, Kind, MAX_KEY_LEN, Options, Page, Progress, ReadTxn, Readers,
-    Repair, Report, Result, Rows, Scan, Stats, Store, TableUsage, Usage, Verify, Views, WriteTxn,
+    Repair, Report, Result, RowProgress, Rows, Scan, Stats, Store, TableUsage, Upgrade, Upgraded,
+    Usage, Verify, Views, WriteTxn,
 };

@@ -62,6 +62,7 @@ use crate::lower::key::LoweredKey;
 /// |---|---|---|
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
 /// | `version = N` | the version of the struct, from 1 on | 1 |
+/// | `previous = Type` | the struct of the version before, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`, for which this one has a `From` | none |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `view`, `view = Ident` | the struct's borrowed twin, and its name | none; the struct's name and `View` |
 /// | `crate = path` | where the crate `index-table` is found | `::index_table` |
@@ -201,6 +202,76 @@ use crate::lower::key::LoweredKey;
 #[proc_macro_derive(IndexTable, attributes(table, primary_key, index))]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()
+}
+
+/// Keeps the struct that rows of a table had in an older version, so that they can be read.
+///
+/// The struct has named fields, no generic parameters, and implements serde's `Deserialize`. It stays
+/// as it was when the rows were written, in the order, the names and the types of its fields; types of
+/// its own inside of it have to stay as well. A `From` turns it into the struct of the next version,
+/// which names it as its `previous`; that one is the table itself, or another older version.
+///
+/// ```text
+/// #[derive(Deserialize, RowVersion)]
+/// struct CustomerV1 {
+///     id: u64,
+///     name: String,
+/// }
+///
+/// #[derive(Deserialize, RowVersion)]
+/// #[table(version = 2, previous = CustomerV1)]
+/// struct CustomerV2 {
+///     id: u64,
+///     first_name: String,
+///     last_name: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[table(version = 3, previous = CustomerV2)]
+/// #[index(last_name)]
+/// struct Customer { … }
+///
+/// impl From<CustomerV1> for CustomerV2 { … }
+/// impl From<CustomerV2> for Customer { … }
+/// ```
+///
+/// A struct with `#[derive(IndexTable)]` can be a `previous` as it is. This derive generates less:
+/// the struct has no indexes and no repository.
+///
+/// # `#[table(…)]`, on the struct
+///
+/// | option | meaning | default |
+/// |---|---|---|
+/// | `version = N` | the version that the struct was | 1 |
+/// | `previous = Type` | the struct of the version before, for which this one has a `From` | none |
+/// | `crate = path` | where the crate `index-table` is found | `::index_table` |
+///
+/// `#[primary_key]` may stay on fields, and means nothing here.
+///
+/// # Errors
+///
+/// All mistakes are reported at once, each at the word that is wrong. The serde attributes that the
+/// rows of a table can't have are mistakes here too; see [`IndexTable`](macro@IndexTable).
+#[proc_macro_derive(RowVersion, attributes(table, primary_key, index))]
+pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    derive_version(input.into()).into()
+}
+
+fn derive_version(input: TokenStream) -> TokenStream {
+    let input: DeriveInput = match syn::parse2(input) {
+        Ok(input) => input,
+        Err(error) => return error.into_compile_error(),
+    };
+    let errors = Diagnostics::new();
+    let generated = if input.generics.params.is_empty() {
+        expand::version::expand(&lower::version::lower(&input, &errors))
+    } else {
+        // Nothing that could be generated would be sound.
+        drop(lower::version::lower(&input, &errors));
+        TokenStream::new()
+    };
+    let errors = errors.finish().map(Error::into_compile_error);
+    quote!(#errors #generated)
 }
 
 /// Makes a type a key: one that a field of a primary key, of an index or of `each(…)` may have.

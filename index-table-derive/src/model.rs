@@ -19,6 +19,8 @@ pub(crate) struct Table {
     pub(crate) repository: Ident,
     pub(crate) name: String,
     pub(crate) version: u32,
+    /// The struct of the version before, if the code has it.
+    pub(crate) previous: Option<Path>,
     /// In order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
     /// Never empty.
@@ -29,6 +31,23 @@ pub(crate) struct Table {
     /// The methods that ask, in the order in which they are generated.
     pub(crate) queries: Vec<Query>,
 }
+
+/// A struct that rows of a table had in an older version.
+pub(crate) struct RowVersion {
+    /// The path of the crate that generated code goes through.
+    pub(crate) krate: Path,
+    /// The struct itself.
+    pub(crate) row: Ident,
+    pub(crate) version: u32,
+    /// The struct of the version before, if the code has it.
+    pub(crate) previous: Option<Path>,
+    /// In order of declaration.
+    pub(crate) fields: Vec<Rc<Field>>,
+}
+
+/// What is wrong with the number of a `previous`.
+pub(crate) const NOT_BELOW: &str = "the struct of `previous` has a `version` that is not below \
+                                    that of this one";
 
 /// A field of the struct.
 pub(crate) struct Field {

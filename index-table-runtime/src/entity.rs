@@ -1,6 +1,6 @@
 //! What the derive implements: a row and its index entries, seen from the runtime.
 
-use std::fmt;
+use std::{fmt, marker::PhantomData};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -10,7 +10,7 @@ use crate::{
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
     row,
-    schema::{Source, Strategy, TableSchema},
+    schema::{RowSchema, Source, Strategy, TableSchema},
 };
 
 /// A row type with `#[derive(IndexTable)]`.
@@ -54,7 +54,86 @@ pub trait Entity: Serialize + DeserializeOwned {
         let _ = (index, entry, values);
         Ok(())
     }
+
+    /// Reads a row of a version before this one, without the version in front, and converts it.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such row.
+    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+        let _ = body;
+        Err(DecodeError::Version { found: version, expected: Self::TABLE.version })
+    }
 }
+
+/// A struct that rows of a table have, or had: with `#[derive(IndexTable)]` or
+/// `#[derive(RowVersion)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no version of a row",
+    label = "is no version of a row",
+    note = "put `#[derive(RowVersion)]` on the struct, with `#[table(version = …)]` as it was"
+)]
+pub trait RowVersion: DeserializeOwned {
+    /// What its rows are.
+    const ROW: &'static RowSchema;
+
+    /// Reads a row of a version before this one, without the version in front, and converts it.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such row.
+    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+        let _ = body;
+        Err(DecodeError::Version { found: version, expected: Self::ROW.version })
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: Entity> RowVersion for R {
+    const ROW: &'static RowSchema = &RowSchema {
+        version: R::TABLE.version,
+        fields: R::TABLE.fields,
+        previous: R::TABLE.previous,
+    };
+
+    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+        <R as Entity>::older(version, body)
+    }
+}
+
+/// A struct that rows of the version before, `Previous`, are converted into.
+#[diagnostic::on_unimplemented(
+    message = "rows of `{Previous}` can't be converted into `{Self}`",
+    label = "is the previous version of `{Self}`, which has no `From` for it",
+    note = "write `impl From<{Previous}> for {Self}`"
+)]
+pub trait Follows<Previous> {}
+
+#[diagnostic::do_not_recommend]
+impl<Old, New: From<Old>> Follows<Old> for New {}
+
+/// Compiles if `Old` is a version of a row.
+pub const fn assert_version<Old: RowVersion>() {}
+
+/// Compiles if rows of `Old` can be converted into `New`.
+pub const fn assert_follows<Old, New: Follows<Old>>() {}
+
+/// The number of a version, for types that are one and, by [`NoVersion`], for others.
+#[derive(Debug)]
+pub struct VersionOf<T>(PhantomData<T>);
+
+impl<T: RowVersion> VersionOf<T> {
+    /// The number.
+    pub const NUMBER: u32 = T::ROW.version;
+}
+
+/// What is said of a type that is no version of a row: that nothing more is wrong with it.
+pub trait NoVersion {
+    /// In the place of [`VersionOf::NUMBER`], which goes before it where there is one.
+    const NUMBER: u32 = 0;
+}
+
+impl<T> NoVersion for VersionOf<T> {}
 
 /// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
 /// itself for the fact table.
@@ -115,7 +194,7 @@ pub(crate) enum Form {
     /// The row: they are facts.
     Fact,
     /// The row, in the fact's bytes.
-    FullEntry { version: u32 },
+    FullEntry,
     /// Included fields or nothing.
     Entry,
 }
@@ -124,7 +203,7 @@ impl Form {
     pub(crate) fn of(schema: &TableSchema, source: Source) -> Self {
         match schema.index(source).map(|index| index.strategy) {
             None => Self::Fact,
-            Some(Strategy::Full) => Self::FullEntry { version: schema.version },
+            Some(Strategy::Full) => Self::FullEntry,
             Some(Strategy::Normalized | Strategy::Partial(_)) => Self::Entry,
         }
     }
@@ -141,13 +220,13 @@ pub struct EntryReader<'txn> {
 
 impl<'txn> EntryReader<'txn> {
     #[inline]
-    pub(crate) fn new(
+    pub(crate) fn new<R: Entity>(
         entry: RawEntry<'txn>,
         form: Form,
         unescaped: &'txn Unescaped,
     ) -> Result<Self, DecodeError> {
         let data = match form {
-            Form::FullEntry { version } => row::body(entry.data, version)?,
+            Form::FullEntry => row::current_body::<R>(entry.data, unescaped)?,
             Form::Fact | Form::Entry => entry.data,
         };
         Ok(Self {

@@ -151,6 +151,42 @@ pub enum Error {
         reason: String,
     },
 
+    /// A row has a later version than the code. Another process has opened the table with a later
+    /// declaration since, or the row is damaged.
+    #[error(
+        "table `{table}`, {}, key {key}: the row has version {version}, and this program reads \
+         versions up to {known}; restart it with the declaration that is in use",
+        index.map_or("facts".to_owned(), |index| format!("index `{index}`"))
+    )]
+    NewerRow {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table.
+        index: Option<&'static str>,
+        /// The key.
+        key: String,
+        /// The version of the row.
+        version: u32,
+        /// The version of `#[table(version = …)]`.
+        known: u32,
+    },
+
+    /// A row of an older version does not come out of the `From` of a later one as it has to.
+    #[error(
+        "table `{table}`: the row {key} has version {version}, and can't be converted: {reason}; \
+         the `From` of a later version has to be corrected"
+    )]
+    Conversion {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+        /// The version of the row.
+        version: u32,
+        /// What is wrong.
+        reason: String,
+    },
+
     /// A row can't be encoded.
     #[error("a row of table `{table}` can't be encoded: {reason}")]
     Codec {
@@ -342,7 +378,7 @@ impl Error {
 /// Why a row or an included field can't be written. The write that met it says for which table.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct EncodeError(#[from] postcard::Error);
+pub struct EncodeError(#[from] pub(crate) postcard::Error);
 
 impl EncodeError {
     pub(crate) fn of(self, table: &'static str) -> Error {
@@ -352,7 +388,12 @@ impl EncodeError {
 
 impl DecodeError {
     pub(crate) fn at(self, table: &'static str, index: Option<&'static str>, key: String) -> Error {
-        Error::Corrupt { table, index, key, reason: self.to_string() }
+        match self {
+            Self::Version { found, expected } if found > expected => {
+                Error::NewerRow { table, index, key, version: found, known: expected }
+            }
+            error => Error::Corrupt { table, index, key, reason: error.to_string() },
+        }
     }
 }
 

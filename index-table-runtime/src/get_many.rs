@@ -121,7 +121,8 @@ impl<'txn, R: Viewed, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetManyVie
     type Item = Result<Option<R::View<'txn>>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.rows.decode_next(row::view::<R>)
+        let kept = &self.rows.meter.session().unescaped;
+        self.rows.decode_next(|bytes| row::view::<R>(bytes, kept))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

@@ -23,6 +23,7 @@ mod memory;
 mod opening;
 #[doc(hidden)]
 pub mod private;
+mod progress;
 mod row;
 mod scan;
 mod schema;
@@ -36,14 +37,17 @@ mod table;
 mod trace;
 mod txn;
 mod unique;
+mod upgrade;
 mod usage;
 mod verify;
+mod versions;
 mod write;
 
 pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
 pub use key::{Desc, MAX_KEY_LEN};
+pub use progress::RowProgress;
 pub use scan::{
     Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
     DistinctValues, Entries, FactOrderRows, Keys, Page, Rows, Scan, Views,
@@ -52,5 +56,6 @@ pub use schema::{Duplicate, Duplicates};
 pub use stats::Stats;
 pub use store::{Durability, Options, Progress, Readers, Store};
 pub use txn::{ReadTxn, WriteTxn};
+pub use upgrade::{Upgrade, Upgraded};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};
 pub use verify::{Finding, Kind, Repair, Report, Verify};

@@ -10,7 +10,7 @@ use crate::{
     schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
     store::{OpenTable, Store},
     trace::span,
-    unique,
+    unique, versions,
     write::RowType,
 };
 
@@ -40,9 +40,12 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
         let file = TableRecord::decode(table, &stored)?;
         let retired: Vec<_> =
             states(table, writer)?.into_values().filter_map(StateRecord::retired).collect();
-        match file.compare(&declared, &retired, table)? {
+        let comparison = file.compare(&declared, &retired, rows.schema)?;
+        versions::check(rows.schema, writer.reader())?;
+        match comparison {
             Comparison::Same => return Ok(stored),
             Comparison::Build(indexes) => {
+                versions::keep(table, &file, &declared, writer)?;
                 for retired in file.retired(&declared) {
                     let name = retired.index.name.clone();
                     let state = StateRecord::Retired(retired).encode(table)?;

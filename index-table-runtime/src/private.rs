@@ -4,7 +4,10 @@ pub use core::result::Result::Ok;
 pub use serde;
 
 pub use crate::{
-    entity::{Entity, EntryReader, IndexEntry, RowReader, Viewed, Within},
+    entity::{
+        Entity, EntryReader, Follows, IndexEntry, NoVersion, RowReader, RowVersion, VersionOf,
+        Viewed, Within, assert_follows, assert_version,
+    },
     error::{EncodeError, Result},
     get_many::GetMany,
     key::{
@@ -13,14 +16,17 @@ pub use crate::{
         assert_enum_value, assert_key, assert_key_value,
     },
     maintain::EntryBuffer,
+    row::older,
     scan::{Bounds, Distinct, Scan},
     schema::{
-        Condition, FieldSchema, IndexSchema, KeyField, KeyForm, Source, Strategy, TableSchema,
+        Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,
+        TableSchema,
     },
     serialize::StructFields,
     store::Store,
     table::Table,
     txn::{ReadTxn, WriteTxn},
+    upgrade::Upgrade,
     usage::Usage,
     verify::{Repair, Verify},
 };

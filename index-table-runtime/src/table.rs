@@ -19,6 +19,7 @@ use crate::{
     store::{OpenTable, Store},
     trace::span,
     txn::{ReadTxn, Scratch, WriteTxn},
+    upgrade::Upgrade,
     usage::{Tally, Usage},
     verify::{Repair, Verify},
     write::{self, RowType},
@@ -69,7 +70,7 @@ impl<R: Entity> Table<R> {
     where
         R: Viewed,
     {
-        self.fact(txn, key, row::view::<R>)
+        self.fact(txn, key, |bytes| row::view::<R>(bytes, &txn.session.unescaped))
     }
 
     /// What `decode` makes of the row with this primary key.
@@ -114,7 +115,8 @@ impl<R: Entity> Table<R> {
     where
         R: Viewed,
     {
-        self.fact_by::<E, R::View<'txn>>(txn, key, row::view::<R>)
+        let kept = &txn.session.unescaped;
+        self.fact_by::<E, R::View<'txn>>(txn, key, |bytes| row::view::<R>(bytes, kept))
     }
 
     /// What `decode` makes of the row with this key in the unique index of `E`.
@@ -182,6 +184,11 @@ impl<R: Entity> Table<R> {
         Repair::new(self.writer(txn).map(|(writer, ..)| writer))
     }
 
+    /// Writes rows of older versions in the current one.
+    pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a, R> {
+        Upgrade::new(store, &self.open, Self::ROWS)
+    }
+
     /// Writes a new row.
     ///
     /// # Errors
@@ -231,7 +238,7 @@ impl<R: Entity> Table<R> {
     }
 
     /// Writes a row, over the one with the same primary key if there is one. A row that is in the
-    /// table byte for byte is not written again.
+    /// table byte for byte, and so in the same version, is not written again.
     ///
     /// # Errors
     ///

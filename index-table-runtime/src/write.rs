@@ -8,6 +8,7 @@ use crate::{
     maintain::{self, Change, Image, Sink},
     row,
     schema::{Source, TableSchema},
+    txn::Scratch,
     unique,
     usage::{RowWrite, Tally},
 };
@@ -48,8 +49,28 @@ impl RowType {
         if image.primary_key() == primary_key {
             return Ok(());
         }
-        let error = DecodeError::Value("the row has another primary key inside");
-        Err(self.corrupt(error, primary_key))
+        Err(self.other_primary_key(image, primary_key))
+    }
+
+    #[cold]
+    fn other_primary_key(&self, image: &Image, primary_key: &[u8]) -> Error {
+        match row::version(image.row()) {
+            Ok(version) if version != self.schema.version => {
+                let becomes = self.schema.show_primary_key(image.primary_key());
+                let reason = format!("it becomes one with the primary key {becomes}");
+                self.conversion(version, primary_key, reason)
+            }
+            _ => {
+                let error = DecodeError::Value("the row has another primary key inside");
+                self.corrupt(error, primary_key)
+            }
+        }
+    }
+
+    #[cold]
+    fn conversion(&self, version: u32, primary_key: &[u8], reason: String) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
+        Error::Conversion { table: self.schema.name, key, version, reason }
     }
 
     /// What a row that can't be decoded is reported as.
@@ -175,6 +196,26 @@ fn replace(
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
     maintain::entry_changes(rows.schema, old, Some(new), &mut tally.counting(writer))
+}
+
+/// Writes the row with this primary key, which is stored as `bytes` of an older version, as
+/// `renewed`: the same in the current one.
+pub(crate) fn upgrade(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    Scratch { old, new, .. }: &mut Scratch,
+    tally: &mut Tally,
+    (primary_key, bytes, renewed): (&[u8], &[u8], &[u8]),
+) -> Result<()> {
+    rows.load_stored(old, bytes, primary_key)?;
+    rows.load_stored(new, renewed, primary_key)?;
+    // Entries were made of another conversion of the row.
+    if !old.same_keys(new) {
+        let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
+        let reason = "it has other keys each time, or when it is read back".to_owned();
+        return Err(rows.conversion(version, primary_key, reason));
+    }
+    replace(rows, writer, Some(old), new, tally)
 }
 
 /// Reads the row with this primary key, and takes its image.

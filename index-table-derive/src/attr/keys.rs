@@ -7,6 +7,7 @@ use crate::diagnostics::{listed, suggestion};
 pub(crate) enum TableKey {
     Name,
     Version,
+    Previous,
     Repository,
     View,
     Crate,
@@ -76,6 +77,7 @@ const fn key<K>(id: K, name: &'static str, form: Form, usage: &'static str) -> K
 pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Name, "name", Form::Value, "name = \"customers\""),
     key(TableKey::Version, "version", Form::Value, "version = 1"),
+    key(TableKey::Previous, "previous", Form::Value, "previous = CustomerV1"),
     key(TableKey::Repository, "repository", Form::Value, "repository = Customers"),
     key(TableKey::View, "view", Form::Flag, "view = CustomerView"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),

@@ -1,4 +1,5 @@
-//! `#[table(name = "…", version = N, repository = Ident, view = Ident, crate = path)]`
+//! `#[table(name = "…", version = N, previous = Type, repository = Ident, view = Ident,
+//! crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
@@ -13,6 +14,7 @@ use crate::diagnostics::Diagnostics;
 pub(crate) struct TableAttr {
     pub(crate) name: Option<Setting<LitStr>>,
     pub(crate) version: Option<Setting<LitInt>>,
+    pub(crate) previous: Option<Setting<Path>>,
     pub(crate) repository: Option<Setting<Ident>>,
     /// With its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
@@ -42,18 +44,18 @@ impl TableAttr {
                 let version = value(input, "a whole number from 1 on", key.usage)?;
                 set(&mut self.version, &word, version)
             }
+            TableKey::Previous => {
+                let previous = path(input, "the name of a struct", key.usage)?;
+                set(&mut self.previous, &word, previous)
+            }
             TableKey::Repository => {
                 let repository = value(input, IDENTIFIER, key.usage)?;
                 set(&mut self.repository, &word, repository)
             }
             TableKey::View => self.view(input, &word, key.usage),
             TableKey::Crate => {
-                let at = input.span();
-                let path = Path::parse_mod_style(input).map_err(|_| {
-                    let message = format!("expected a path without quotes: `{}`", key.usage);
-                    syn::Error::new(at, message)
-                })?;
-                set(&mut self.krate, &word, path)
+                let krate = path(input, "a path", key.usage)?;
+                set(&mut self.krate, &word, krate)
             }
         }
     }
@@ -72,4 +74,11 @@ impl TableAttr {
             }
         }
     }
+}
+
+/// Reads a path, or says on the token that is there how the key is written.
+fn path(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Result<Path> {
+    let at = input.span();
+    Path::parse_mod_style(input)
+        .map_err(|_| syn::Error::new(at, format!("expected {what} without quotes: `{usage}`")))
 }

@@ -226,6 +226,15 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn upgrade(table: &Table) -> TokenStream {
+        let Table { name, version, .. } = table;
+        doc(&format!(
+            "Writes the rows of the table `{name}` that have an older version in version {version}, \
+             in transactions of its own.\n\n\
+             Cost: each row is read, and those are written."
+        ))
+    }
+
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);

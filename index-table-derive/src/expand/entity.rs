@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, hashed, requirements};
+use super::{Context, at, hashed, requirements, version};
 use crate::model::{Field, Index, KeyPart, Strategy};
 use crate::names;
 
@@ -19,7 +19,7 @@ use crate::names;
 /// }
 /// ```
 ///
-/// and, if there are hashed fields, to what reads them.
+/// and, if there are hashed fields or a previous version, to what reads them.
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
@@ -30,6 +30,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     });
     let entries = entries(cx);
     let hashed = hashed::methods(cx);
+    let older = version::older(cx.table.previous.as_ref());
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
@@ -44,6 +45,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 
             #entries
             #hashed
+            #older
         }
     }
 }
@@ -69,6 +71,7 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 ///     name: "customers",
 ///     version: 1,
 ///     fields: &[_index_table::FieldSchema { name: "id", declared: "u64" }],
+///     previous: ::core::option::Option::None,
 ///     primary_key: &[_index_table::KeyField::new::<u64>("id")],
 ///     indexes: &[…],
 /// }
@@ -76,10 +79,8 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 fn schema(cx: &Context<'_>) -> TokenStream {
     let table = cx.table;
     let (name, version) = (&table.name, Literal::u32_unsuffixed(table.version));
-    let fields = table.fields.iter().map(|field| {
-        let Field { name, declared, .. } = &**field;
-        mixed!(_index_table::FieldSchema { name: #name, declared: #declared })
-    });
+    let fields = table.fields.iter().map(|field| version::schema_of_field(field));
+    let previous = version::previous(table.previous.as_ref());
     let primary_key = table.primary_key.iter().map(|field| plain_key_field(cx, field));
     let indexes = table.indexes.iter().map(|index| index_schema(cx, index));
     mixed! {
@@ -87,6 +88,7 @@ fn schema(cx: &Context<'_>) -> TokenStream {
             name: #name,
             version: #version,
             fields: &[#(#fields),*],
+            previous: #previous,
             primary_key: &[#(#primary_key),*],
             indexes: &[#(#indexes),*],
         }

@@ -24,6 +24,7 @@ mod lints;
 mod queries;
 mod repository;
 mod requirements;
+pub(crate) mod version;
 mod view;
 
 use std::rc::Rc;
@@ -78,6 +79,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
     let methods = repository::implementation(&cx);
     let assertions = requirements::assertions(&cx);
+    let previous = version::assertions(&table.row, table.version, table.previous.as_ref());
     let lints = lints::warnings(table);
     let allow = allow();
     mixed! {
@@ -90,6 +92,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
         const _: () = {
             use #private as _index_table;
             #assertions
+            #previous
             #entity
             #view_reader
             #(#readers)*

@@ -60,7 +60,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
     let (table, txn) = (cx.table, &cx.txn);
     let (v, row) = (&table.visibility, &table.row);
     let (parameters, key) = primary_key(cx);
-    let insert_with = insert_with(cx);
+    let (insert_with, upgrade) = (insert_with(cx), upgrade(cx));
     let [open, insert, put, update, delete, get, all, usage, verify, repair] = [
         docs::fixed::open,
         docs::fixed::insert,
@@ -156,6 +156,8 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
         ) -> _index_table::Repair<#txn, 'store, #row> {
             self.table.repair(txn)
         }
+
+        #upgrade
     }
 }
 
@@ -193,4 +195,29 @@ fn insert_with(cx: &Context<'_>) -> TokenStream {
             self.table.insert_with(txn, row)
         }
     }
+}
+
+/// Expands to the method that writes rows of older versions anew, if there can be some:
+///
+/// ```text
+/// fn upgrade<'a>(
+///     &'a self,
+///     store: &'a _index_table::Store,
+/// ) -> _index_table::Upgrade<'a, Customer> {
+///     self.table.upgrade(store)
+/// }
+/// ```
+fn upgrade(cx: &Context<'_>) -> Option<TokenStream> {
+    cx.table.previous.as_ref()?;
+    let (v, row, a) = (&cx.table.visibility, &cx.table.row, &cx.bounds);
+    let doc = docs::fixed::upgrade(cx.table);
+    Some(mixed! {
+        #doc
+        #v fn upgrade<#a>(
+            &#a self,
+            store: &#a _index_table::Store,
+        ) -> _index_table::Upgrade<#a, #row> {
+            self.table.upgrade(store)
+        }
+    })
 }

@@ -9,6 +9,7 @@ mod index;
 pub(crate) mod key;
 mod lint;
 mod serde;
+pub(crate) mod version;
 mod view;
 
 use std::rc::Rc;
@@ -66,7 +67,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
         Some(ident) => ident.value.clone(),
         None => names::repository(&input.ident),
     };
-    let fields = declared_fields(input, errors);
+    let fields = declared_fields(input, "IndexTable", errors);
     if let Some(table) = table(input, &attributes, fields, &krate, &repository, errors) {
         return Lowered::Table(Box::new(table));
     }
@@ -83,7 +84,8 @@ fn table(
     errors: &Diagnostics,
 ) -> Option<Table> {
     let name = table_name(&attributes.table, &input.ident, errors);
-    let version = version(&attributes.table, errors);
+    let version = version::number(&attributes.table, errors);
+    let previous = version::previous(&attributes.table, &input.ident, version, errors);
     let fields = fields?;
     let primary_key = primary_key(&input.ident, &fields, errors);
 
@@ -123,6 +125,7 @@ fn table(
         repository,
         name,
         version,
+        previous,
         fields: fields.into_iter().map(|declared| declared.field).collect(),
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
@@ -132,14 +135,20 @@ fn table(
 }
 
 /// The fields of a struct with named fields and without parameters, and nothing else.
-fn declared_fields<'a>(input: &'a DeriveInput, errors: &Diagnostics) -> Option<Vec<Declared<'a>>> {
+fn declared_fields<'a>(
+    input: &'a DeriveInput,
+    derive: &str,
+    errors: &Diagnostics,
+) -> Option<Vec<Declared<'a>>> {
     let row = &input.ident;
     let generic = input.generics.params.first().is_some();
     if generic {
         errors.error_on(
             &input.generics,
-            "a row is stored, so its type has one form and owns what it holds: `IndexTable` \
-             cannot be derived for a struct with type, const or lifetime parameters",
+            format!(
+                "a row is stored, so its type has one form and owns what it holds: `{derive}` \
+                 cannot be derived for a struct with type, const or lifetime parameters"
+            ),
         );
     }
     let shape = match &input.data {
@@ -155,10 +164,8 @@ fn declared_fields<'a>(input: &'a DeriveInput, errors: &Diagnostics) -> Option<V
         Data::Enum(_) => "a row has the same fields each time, so not for an enum",
         Data::Union(_) => "a row has all of its fields, so not for a union",
     };
-    errors.error(
-        row.span(),
-        format!("`IndexTable` is derived for structs with named fields: {shape}"),
-    );
+    errors
+        .error(row.span(), format!("`{derive}` is derived for structs with named fields: {shape}"));
     None
 }
 
@@ -212,19 +219,6 @@ fn too_long(what: &str, name: &str) -> String {
          with `name = \"…\"`",
         name.len()
     )
-}
-
-fn version(table: &TableAttr, errors: &Diagnostics) -> u32 {
-    const FIRST: u32 = 1;
-    let Some(version) = &table.version else { return FIRST };
-    match version.value.base10_parse() {
-        Ok(version) if version >= FIRST => version,
-        _ => {
-            let message = format!("a version is a whole number from {FIRST} to {}", u32::MAX);
-            errors.error(version.value.span(), message);
-            FIRST
-        }
-    }
 }
 
 /// The fields of the primary key; the first field that could be one if there is a mistake.

@@ -70,8 +70,8 @@ impl<'a> KeyReader<'a> {
     }
 }
 
-/// Strings that could not be borrowed from a page because they are escaped there, kept until
-/// the transaction ends: chunks that double in size and never move.
+/// What could not be borrowed from a page, kept until the transaction ends: strings that are escaped
+/// there, and what is made of rows of older versions. Chunks that double in size and never move.
 #[derive(Debug, Default)]
 pub(crate) struct Unescaped {
     len: Cell<usize>,
@@ -82,7 +82,7 @@ pub(crate) struct Unescaped {
 type Chunk = Box<[OnceCell<Vec<u8>>]>;
 
 impl Unescaped {
-    fn keep(&self, bytes: Vec<u8>) -> &[u8] {
+    pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
         // String number n (from 1) is in chunk log2(n), which has room for 2^chunk strings.
         let number = self.len.get() + 1;
         self.len.set(number);

@@ -464,7 +464,8 @@ impl<'txn, R: Viewed> Iterator for CombinedViews<'txn, R> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.run.decode_next::<R, _>(|run, reader, primary_key| {
-            look_up(run, reader, primary_key, row::view::<R>)
+            let kept = &run.meter.session().unescaped;
+            look_up(run, reader, primary_key, |bytes| row::view::<R>(bytes, kept))
         })
     }
 }

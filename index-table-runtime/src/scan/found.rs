@@ -32,7 +32,7 @@ pub(super) type ValuesOf = fn(usize, Place<'_>, &mut KeyBuf) -> Result<(), Decod
 pub(super) enum Place<'a> {
     Fact(&'a [u8]),
     /// An entry that carries them.
-    Entry(EntryReader<'a>),
+    Entry(RawEntry<'a>, Form),
 }
 
 /// Appends the encodings of the fields that the index at this position has as hashes.
@@ -43,7 +43,10 @@ pub(super) fn values_of<R: Entity>(
 ) -> Result<(), DecodeError> {
     match place {
         Place::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
-        Place::Entry(entry) => R::hashed_in_entry(index, entry, values),
+        Place::Entry(entry, form) => {
+            let unescaped = Unescaped::default();
+            R::hashed_in_entry(index, EntryReader::new::<R>(entry, form, &unescaped)?, values)
+        }
     }
 }
 
@@ -135,7 +138,7 @@ pub(crate) fn row_by<'txn>(
     let Some(entry) = reader.unique(index, key)? else { return Ok(None) };
     meter.step();
     let row = match Form::of(schema, source) {
-        Form::Fact | Form::FullEntry { .. } => entry.data,
+        Form::Fact | Form::FullEntry => entry.data,
         Form::Entry => {
             meter.fact();
             let fact = reader.fact(entry.primary_key)?;
@@ -183,10 +186,8 @@ impl<'txn> Check<'txn> {
     fn has_values(&mut self, entry: RawEntry<'txn>, meter: &mut Meter<'txn>) -> Result<bool> {
         self.values.clear();
         let read = if self.carried {
-            let unescaped = Unescaped::default();
-            EntryReader::new(entry, self.form, &unescaped).and_then(|entry| {
-                (self.asked.of_row)(self.index, Place::Entry(entry), &mut self.values)
-            })
+            let place = Place::Entry(entry, self.form);
+            (self.asked.of_row)(self.index, place, &mut self.values)
         } else {
             meter.fact();
             self.fact = self.reader.fact(entry.primary_key)?;

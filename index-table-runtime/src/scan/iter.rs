@@ -99,7 +99,7 @@ impl<'txn> Raw<'txn> {
 
     /// Whether the entries carry their rows.
     const fn carries_rows(&self) -> bool {
-        matches!(self.form, Form::Fact | Form::FullEntry { .. })
+        matches!(self.form, Form::Fact | Form::FullEntry)
     }
 
     /// Whether an entry's row has been read when the entry comes.
@@ -266,7 +266,9 @@ iterator! {
 iterator! {
     /// The views of a scan's rows; see [`Scan::views`](crate::Scan::views). Ends after the first
     /// error.
-    Views, <E::Row as Viewed>::View<'txn>, Raw::row_bytes, row::view::<E::Row>, where Viewed
+    Views, <E::Row as Viewed>::View<'txn>, |raw, entry| {
+        Ok((raw.row_bytes(entry)?, raw.unescaped()))
+    }, |(bytes, kept)| row::view::<E::Row>(bytes, kept), where Viewed
 }
 
 iterator! {
@@ -274,7 +276,7 @@ iterator! {
     /// error.
     Entries, E, |raw, entry| {
         raw.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
-        Ok(EntryReader::new(entry, raw.form, raw.unescaped())?)
+        Ok(EntryReader::new::<E::Row>(entry, raw.form, raw.unescaped())?)
     }, E::decode
 }
 

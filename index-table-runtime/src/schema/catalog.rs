@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema};
+use super::{
+    Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema,
+    versions::{VersionRecord, first_difference, names_and_types},
+};
 use crate::{
     error::{Error, Result},
     key::fits,
@@ -69,11 +72,7 @@ impl TableRecord {
         Self {
             format: FORMAT,
             version: schema.version,
-            fields: schema
-                .fields
-                .iter()
-                .map(|field| (field.name.to_owned(), field.declared.to_owned()))
-                .collect(),
+            fields: names_and_types(schema.fields),
             primary_key: key_fields(schema.primary_key),
             indexes: schema
                 .indexes
@@ -145,8 +144,9 @@ impl TableRecord {
         &self,
         declared: &Self,
         retired: &[Retired],
-        table: &'static str,
+        schema: &TableSchema,
     ) -> Result<Comparison> {
+        let table = schema.name;
         let mismatch =
             |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
         if !all_fit(&self.primary_key, &declared.primary_key) {
@@ -160,19 +160,26 @@ impl TableRecord {
                  and copy the rows",
             );
         }
-        if self.version != declared.version {
+        if self.version > declared.version {
             return mismatch(
                 format!(
                     "its rows have version {} in the file and {} in the code",
                     self.version, declared.version
                 ),
-                "declare the version that the file has, or copy the rows into a table of another name",
+                "open it with the release of the program that declares the version of the file, or \
+                 a later one",
             );
+        }
+        if self.version < declared.version {
+            schema.check_older(self.version, &self.fields)?;
+            // Their keys and fields are made of other rows now.
+            return Ok(Comparison::Build((0..declared.indexes.len()).collect()));
         }
         if let Some(difference) = first_difference(&self.fields, &declared.fields) {
             return mismatch(
                 difference,
-                "declare the fields as the file has them, or copy the rows into a table of another name",
+                "declare the fields as the file has them, or give the struct the next `version`, and \
+                 the one that the file has as its `previous`",
             );
         }
         // The field's type has the name that it had, so its variants are others: numbers in rows
@@ -201,6 +208,15 @@ impl TableRecord {
         let build =
             build.filter(|(_, index)| !self.indexes.iter().any(|stored| stored.fits(index)));
         Ok(Comparison::Build(build.map(|(position, _)| position).collect()))
+    }
+}
+
+impl TableRecord {
+    /// The part of the catalog that the version of `self` gets where `declared` has a newer one,
+    /// so that rows of it are still read as what they are.
+    pub(crate) fn outdated_by(&self, declared: &Self) -> Option<(u32, VersionRecord)> {
+        (self.version < declared.version)
+            .then(|| (self.version, VersionRecord { fields: self.fields.clone() }))
     }
 }
 
@@ -262,21 +278,4 @@ fn show_fields(fields: &[KeyFieldRecord]) -> String {
     let fields: Vec<_> =
         fields.iter().map(|field| format!("{}: {}", field.name, field.shape)).collect();
     fields.join(", ")
-}
-
-fn first_difference(file: &[(String, String)], code: &[(String, String)]) -> Option<String> {
-    let show = |field: Option<&(String, String)>| {
-        field.map_or("none".to_owned(), |(name, declared)| format!("`{name}: {declared}`"))
-    };
-    (0..file.len().max(code.len()))
-        .map(|position| (position, file.get(position), code.get(position)))
-        .find(|(_, file, code)| file != code)
-        .map(|(position, file, code)| {
-            format!(
-                "field {} of its rows is {} in the file and {} in the code",
-                position + 1,
-                show(file),
-                show(code)
-            )
-        })
 }

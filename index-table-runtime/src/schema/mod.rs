@@ -5,10 +5,12 @@ mod catalog;
 mod state;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub(crate) use catalog::{Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord};
 pub use state::{Duplicate, Duplicates};
 pub(crate) use state::{Retired, StateRecord, is_index};
+pub(crate) use versions::{VersionRecord, version_of};
 
 use crate::{
     error::Error,
@@ -27,14 +29,27 @@ pub struct TableSchema {
     pub version: u32,
     /// All fields of the struct in order of declaration.
     pub fields: &'static [FieldSchema],
+    /// `#[table(previous = …)]`.
+    pub previous: Option<&'static RowSchema>,
     /// The fields of the primary key.
     pub primary_key: &'static [KeyField],
     /// The indexes in order of declaration.
     pub indexes: &'static [IndexSchema],
 }
 
+/// One version of the rows of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct RowSchema {
+    /// Its number.
+    pub version: u32,
+    /// All fields of the struct in order of declaration.
+    pub fields: &'static [FieldSchema],
+    /// The version before it that the code knows.
+    pub previous: Option<&'static RowSchema>,
+}
+
 /// One field of the struct.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct FieldSchema {
     /// Its name.
     pub name: &'static str,

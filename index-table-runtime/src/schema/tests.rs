@@ -15,6 +15,7 @@ static TABLE: TableSchema = TableSchema {
     name: "films",
     version: 1,
     fields: &[FieldSchema { name: "year", declared: "Option<u16>" }],
+    previous: None,
     primary_key: &[KeyField::new::<u16>("id")],
     indexes: &[IndexSchema {
         name: "all",

@@ -18,6 +18,7 @@ fn reasons(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> {
         name: "films",
         version: 1,
         fields: &[FieldSchema { name: "id", declared: "u16" }],
+        previous: None,
         primary_key: &[],
         indexes: Box::leak(Box::new([index])),
     };

@@ -29,6 +29,8 @@ pub enum Kind {
     UndecodableRow,
     /// A row is stored under another primary key than it has.
     WrongPrimaryKey,
+    /// A row of an older version has another primary key once it is converted.
+    WrongConversion,
     /// Two rows have the same key in a unique index.
     Duplicate,
     /// LMDB's count of a table or an index is another one than what is in it.
@@ -91,6 +93,7 @@ impl fmt::Display for Finding {
             Kind::UndecodableRow | Kind::WrongPrimaryKey => {
                 "`put` can't replace it; `repair` deletes it if told `delete_unreadable_rows`"
             }
+            Kind::WrongConversion => "the `From` of a later version has to keep it",
             Kind::Duplicate => "change or delete one of the two rows, then `repair`",
             Kind::WrongCount if self.index.is_some() => "`repair` builds the index anew",
             Kind::WrongCount => "copy the rows to another table",

@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData};
 
 use super::{
-    finding::{Report, unreadable},
+    finding::{Kind, Report, unreadable},
     walk::{self, Fix, Found, Place, Stage, Walk},
 };
 use crate::{
@@ -207,6 +207,8 @@ fn delete_unreadable<R: Entity>(writer: &mut Writer<'_, '_>, report: &mut Report
             let fact = fact?;
             if let Err((kind, reason)) =
                 walk::load::<R>(&mut image, fact.primary_key, fact.data, None)
+                // It is not the row that is wrong.
+                && kind != Kind::WrongConversion
             {
                 batch.push(unreadable(kind, fact.primary_key, reason, Fix::Delete));
             }

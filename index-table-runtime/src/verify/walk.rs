@@ -409,7 +409,13 @@ pub(super) fn load<R: Entity>(
         return Ok(());
     }
     let key = R::TABLE.show_primary_key(image.primary_key());
-    Err((Kind::WrongPrimaryKey, format!("the row has the primary key {key} inside")))
+    match row::version(bytes) {
+        Ok(version) if version != R::TABLE.version => Err((
+            Kind::WrongConversion,
+            format!("from version {version} it is converted into one with the primary key {key}"),
+        )),
+        _ => Err((Kind::WrongPrimaryKey, format!("the row has the primary key {key} inside"))),
+    }
 }
 
 /// The primary key of another row that has this key of a unique index too, as the index has it.

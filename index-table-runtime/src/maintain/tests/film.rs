@@ -64,6 +64,7 @@ impl Entity for Film {
             field("codes", "Vec<u8>"),
             field("rating", "f32"),
         ],
+        previous: None,
         primary_key: &[KeyField::new::<String>("country"), KeyField::new::<u16>("id")],
         indexes: &[
             index(

@@ -48,6 +48,7 @@ impl Entity for Customer {
             FieldSchema { name: "phone", declared: "String" },
             FieldSchema { name: "email", declared: "String" },
         ],
+        previous: None,
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[
             index("town", &[KeyField::new::<String>("town")], Carried::Normalized, false),

@@ -121,6 +121,7 @@ impl Entity for Word {
             FieldSchema { name: "word", declared: "String" },
             FieldSchema { name: "other", declared: "String" },
         ],
+        previous: None,
         primary_key: &[KeyField::new::<String>("word")],
         indexes: &[IndexSchema {
             name: "other",

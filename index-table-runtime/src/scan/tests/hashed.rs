@@ -49,6 +49,7 @@ impl Entity for Link {
             FieldSchema { name: "url", declared: "String" },
             FieldSchema { name: "tag", declared: "u8" },
         ],
+        previous: None,
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[
             index("packed", &[URL], Carried::Normalized, false),

@@ -1,0 +1,97 @@
+//! The versions of a row: that of a table, and what `#[derive(RowVersion)]` is written on.
+
+use syn::spanned::Spanned as _;
+use syn::{DeriveInput, Ident, Path, parse_quote};
+
+use super::{declared_fields, serde};
+use crate::attr;
+use crate::attr::keys::{TABLE_KEYS, TableKey};
+use crate::attr::table::TableAttr;
+use crate::diagnostics::Diagnostics;
+use crate::model::RowVersion;
+
+/// The version of a struct that has none.
+const FIRST: u32 = 1;
+
+/// Checks a struct that is an older version. Without fields if it can't be one.
+pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
+    let attributes = attr::on_struct(&input.attrs, errors);
+    let table = &attributes.table;
+    for attribute in input.attrs.iter().filter(|it| it.path().is_ident("index")) {
+        errors.error_on(
+            attribute.path(),
+            "an older version has no indexes: those of the table are on the struct with \
+             `#[derive(IndexTable)]`",
+        );
+    }
+    let given = [
+        (TableKey::Name, table.name.as_ref().map(|setting| setting.key)),
+        (TableKey::Repository, table.repository.as_ref().map(|setting| setting.key)),
+        (TableKey::View, table.view.as_ref().map(|setting| setting.key)),
+    ];
+    for (id, span) in given {
+        if let Some(span) = span
+            && let Some(key) = TABLE_KEYS.iter().find(|key| key.id == id)
+        {
+            let message = format!(
+                "an older version has no `{}`: that of the table is on the struct with \
+                 `#[derive(IndexTable)]`",
+                key.name
+            );
+            errors.error(span, message);
+        }
+    }
+    let version = number(table, errors);
+    let previous = previous(table, &input.ident, version, errors);
+    let fields = declared_fields(input, "RowVersion", errors).unwrap_or_default();
+    serde::check(&attributes.serde, &fields, &mut [], false, errors);
+    RowVersion {
+        krate: table.krate.as_ref().map_or(parse_quote!(::index_table), |path| path.value.clone()),
+        row: input.ident.clone(),
+        version,
+        previous,
+        fields: fields.into_iter().map(|declared| declared.field).collect(),
+    }
+}
+
+/// The number in `#[table(version = N)]`.
+pub(super) fn number(table: &TableAttr, errors: &Diagnostics) -> u32 {
+    let Some(version) = &table.version else { return FIRST };
+    match version.value.base10_parse() {
+        Ok(version) if version >= FIRST => version,
+        _ => {
+            let message = format!("a version is a whole number from {FIRST} to {}", u32::MAX);
+            errors.error(version.value.span(), message);
+            FIRST
+        }
+    }
+}
+
+/// The struct in `#[table(previous = …)]`, if there is one that can be.
+pub(super) fn previous(
+    table: &TableAttr,
+    row: &Ident,
+    version: u32,
+    errors: &Diagnostics,
+) -> Option<Path> {
+    let previous = table.previous.as_ref()?;
+    if previous.value.is_ident(row) {
+        errors.error(
+            previous.value.span(),
+            "a struct is not its own previous version: keep the struct as it was under another name",
+        );
+        return None;
+    }
+    if version <= FIRST {
+        errors.error(
+            previous.key,
+            format!(
+                "version {FIRST} is the first one; with a `previous`, the struct has a higher one: \
+                 `version = {}`",
+                FIRST + 1
+            ),
+        );
+        return None;
+    }
+    Some(previous.value.clone())
+}

@@ -1,0 +1,255 @@
+//! What a file has of versions, and what the code knows of them.
+
+use std::path::Path;
+
+use index_table::Error;
+
+use crate::{TestResult, store};
+
+/// A module with the table `notes`, its versions before and their conversions.
+macro_rules! notes {
+    ($(
+        $name:ident {
+            $(older $version:literal $(($before:ident))? $old:ident { $($old_field:ident: $old_type:ty),* })*
+            now $number:literal $(($last:ident))? { $($field:ident: $type:ty),* }
+        }
+    )*) => {$(
+        mod $name {
+            #![allow(dead_code, reason = "some are only declared")]
+
+            $(
+                #[derive(Default, serde::Deserialize, index_table::RowVersion)]
+                #[table(version = $version $(, previous = $before)?)]
+                pub(crate) struct $old {
+                    id: u32,
+                    $($old_field: $old_type,)*
+                }
+
+                $(impl From<$before> for $old {
+                    fn from(old: $before) -> Self {
+                        Self { id: old.id, ..Self::default() }
+                    }
+                })?
+            )*
+
+            #[derive(Debug, Default, serde::Serialize, serde::Deserialize, index_table::IndexTable)]
+            #[table(name = "notes", version = $number $(, previous = $last)?)]
+            #[index(text)]
+            pub(crate) struct Note {
+                #[primary_key]
+                pub(crate) id: u32,
+                $(pub(crate) $field: $type,)*
+            }
+
+            $(impl From<$last> for Note {
+                fn from(old: $last) -> Self {
+                    Self { id: old.id, ..Self::default() }
+                }
+            })?
+        }
+    )*};
+}
+
+notes! {
+    first { now 1 { text: String } }
+    second { older 1 One { text: String } now 2 (One) { text: String, stars: u8 } }
+    third {
+        older 1 One { text: String }
+        older 2 (One) Two { text: String, stars: u8 }
+        now 3 (Two) { stars: u8, text: String }
+    }
+    // Without the first version.
+    from_second { older 2 Two { text: String, stars: u8 } now 3 (Two) { stars: u8, text: String } }
+    // Without any, and without the second one.
+    alone { now 3 { stars: u8, text: String } }
+    skipping { older 1 One { text: String } now 3 (One) { stars: u8, text: String } }
+    // Older versions that are not what the file has.
+    other_first { older 1 One { body: String } now 2 (One) { text: String, stars: u8 } }
+    other_type {
+        older 1 One { text: String }
+        older 2 (One) Two { text: String, stars: u16 }
+        now 3 (Two) { stars: u8, text: String }
+    }
+    other_now { older 1 One { text: String } now 2 (One) { text: String, stars: u16 } }
+    far { older 1 One { text: String } now 300 (One) { text: String, stars: u8 } }
+}
+
+/// Opens the table as this module declares it; the message if that is refused.
+macro_rules! open {
+    ($path:expr, $name:ident) => {{
+        let store = store($path)?;
+        match $name::NoteRepository::open(&store) {
+            Ok(notes) => {
+                let report = notes.verify(&store.read()?).run()?;
+                assert!(report.is_clean(), "{report}");
+                None
+            }
+            Err(error @ Error::SchemaMismatch { table: "notes", .. }) => Some(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }};
+}
+
+/// As this module declares it, a row.
+macro_rules! insert {
+    ($path:expr, $name:ident, $($field:ident: $value:expr),*) => {{
+        let store = store($path)?;
+        let notes = $name::NoteRepository::open(&store)?;
+        store.transaction(|txn| notes.insert(txn, &$name::Note { $($field: $value),* }))?
+    }};
+}
+
+/// A table with a row of the first version and one of the second.
+fn two_versions(path: &Path) -> TestResult {
+    insert!(path, first, id: 1, text: "a".into());
+    insert!(path, second, id: 2, text: "b".into(), stars: 5);
+    Ok(())
+}
+
+#[test]
+fn a_chain_leads_from_the_file_to_the_code() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    two_versions(dir.path())?;
+    assert_eq!(open!(dir.path(), second), None);
+    assert_eq!(open!(dir.path(), third), None);
+    let refused = open!(dir.path(), second).ok_or("it opens")?;
+    assert!(
+        refused.contains("version 3 in the file and 2 in the code; open it with the release"),
+        "{refused}"
+    );
+    assert_eq!(open!(dir.path(), third), None);
+
+    // Over a version in between, which the file never had.
+    let dir = tempfile::tempdir()?;
+    insert!(dir.path(), first, id: 1, text: "a".into());
+    assert_eq!(open!(dir.path(), third), None);
+    let dir = tempfile::tempdir()?;
+    insert!(dir.path(), first, id: 1, text: "a".into());
+    assert_eq!(open!(dir.path(), skipping), None);
+    // A version with more than one byte.
+    let dir = tempfile::tempdir()?;
+    insert!(dir.path(), first, id: 1, text: "a".into());
+    assert_eq!(open!(dir.path(), far), None);
+    insert!(dir.path(), far, id: 2, text: "b".into(), stars: 1);
+    assert_eq!(open!(dir.path(), far), None);
+    Ok(())
+}
+
+#[test]
+fn a_chain_that_is_cut_is_refused_before_an_upgrade() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    two_versions(dir.path())?;
+    for (version, refused) in [
+        (1, open!(dir.path(), from_second)),
+        (2, open!(dir.path(), alone)),
+        (2, open!(dir.path(), skipping)),
+    ] {
+        let refused = refused.ok_or("it opens")?;
+        let reason = format!(
+            "it may have rows of version {version}, and from version 3 no `previous` leads there"
+        );
+        assert!(refused.contains(&reason) && refused.contains("run `upgrade` with"), "{refused}");
+    }
+    {
+        let store = store(dir.path())?;
+        let notes = second::NoteRepository::open(&store)?;
+        notes.upgrade(&store).run()?;
+    }
+    let refused = open!(dir.path(), alone).ok_or("it opens")?;
+    assert!(refused.contains("rows of version 2"), "{refused}");
+    assert_eq!(open!(dir.path(), from_second), None);
+    let refused = open!(dir.path(), alone).ok_or("it opens")?;
+    assert!(refused.contains("rows of version 2"), "{refused}");
+    {
+        let store = store(dir.path())?;
+        let notes = from_second::NoteRepository::open(&store)?;
+        assert_eq!(notes.upgrade(&store).run()?.upgraded, 2);
+    }
+    assert_eq!(open!(dir.path(), alone), None);
+    assert_eq!(open!(dir.path(), third), None);
+    Ok(())
+}
+
+#[test]
+fn an_older_struct_is_compared_with_the_file() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    insert!(dir.path(), first, id: 1, text: "a".into());
+    let refused = open!(dir.path(), other_first).ok_or("it opens")?;
+    assert!(
+        refused.contains(
+            "in version 1, field 2 of its rows is `text: String` in the file and `body: String` in \
+             the code; declare the struct of that version as it was"
+        ),
+        "{refused}"
+    );
+    assert_eq!(open!(dir.path(), second), None);
+    let refused = open!(dir.path(), other_first).ok_or("it opens")?;
+    assert!(refused.contains("in version 1, field 2"), "{refused}");
+    let refused = open!(dir.path(), other_type).ok_or("it opens")?;
+    assert!(refused.contains("in version 2, field 3 of its rows is `stars: u8` in"), "{refused}");
+    let refused = open!(dir.path(), other_now).ok_or("it opens")?;
+    assert!(refused.contains("or give the struct the next `version`"), "{refused}");
+    assert_eq!(open!(dir.path(), third), None);
+    Ok(())
+}
+
+/// A refusal leaves the file as it is.
+#[test]
+fn what_is_refused_changes_nothing() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    two_versions(dir.path())?;
+    let file = dir.path().join("data.mdb");
+    let before = std::fs::read(&file)?;
+    open!(dir.path(), alone).ok_or("it opens")?;
+    open!(dir.path(), other_type).ok_or("it opens")?;
+    open!(dir.path(), first).ok_or("it opens")?;
+    assert!(std::fs::read(&file)? == before);
+    Ok(())
+}
+
+/// In one process, whoever shares a table reads the same versions.
+#[test]
+fn a_table_in_use_is_not_shared_with_another_chain() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    insert!(dir.path(), first, id: 1, text: "a".into());
+    let store = store(dir.path())?;
+    let notes = third::NoteRepository::open(&store)?;
+    let refused = alone::NoteRepository::open(&store).map(drop).err().ok_or("it opens")?;
+    assert!(refused.to_string().contains("uses it with another declaration"), "{refused}");
+    drop(notes);
+    Ok(())
+}
+
+/// What the catalog has while there may be rows of older versions: see `docs/FORMAT.md`.
+#[test]
+fn the_catalog_has_older_versions() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    two_versions(dir.path())?;
+    assert_eq!(open!(dir.path(), third), None);
+    let parts = |expected: &[(&str, &[u8])]| -> TestResult {
+        crate::golden::raw(dir.path(), ".catalog", |catalog, txn| {
+            let parts = catalog.prefix_iter(txn, b"notes.")?.collect::<heed::Result<Vec<_>>>()?;
+            let expected = expected.iter().map(|(name, fields)| (name.as_bytes(), *fields));
+            assert_eq!(parts, expected.collect::<Vec<_>>());
+            Ok(())
+        })
+    };
+    parts(&[
+        ("notes.1", b"\x02\x02id\x03u32\x04text\x06String"),
+        ("notes.2", b"\x03\x02id\x03u32\x04text\x06String\x05stars\x02u8"),
+    ])?;
+    {
+        let store = store(dir.path())?;
+        let notes = third::NoteRepository::open(&store)?;
+        notes.upgrade(&store).run()?;
+    }
+    parts(&[])?;
+
+    // One that can't be read.
+    crate::golden::raw(dir.path(), ".catalog", |catalog, txn| {
+        catalog.put(txn, b"notes.2", b"\x07")
+    })?;
+    let refused = open!(dir.path(), third).ok_or("it opens")?;
+    assert!(refused.contains("the catalog's record of its version 2 can't be read"), "{refused}");
+    Ok(())
+}

@@ -1,0 +1,160 @@
+//! Random operations on rows of three versions against a model, with an upgrade at any time.
+
+use std::collections::BTreeMap;
+
+use index_table::{Error, Store};
+use proptest::prelude::*;
+
+use crate::{
+    Customer, CustomerRepository, Customers1, Customers2, customer, customer1, customer2, store,
+};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Insert(u32),
+    Put(u32),
+    /// The row as it is.
+    PutAgain(u32),
+    Update(u32, u32),
+    Touch(u32),
+    Delete(u32),
+    Upgrade,
+    Reopen,
+}
+
+const IDS: u32 = 24;
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        3 => (0..IDS).prop_map(Operation::Insert),
+        3 => (0..IDS).prop_map(Operation::Put),
+        3 => (0..IDS).prop_map(Operation::PutAgain),
+        3 => (0..IDS, 0..IDS).prop_map(|(id, like)| Operation::Update(id, like)),
+        2 => (0..IDS).prop_map(Operation::Touch),
+        3 => (0..IDS).prop_map(Operation::Delete),
+        1 => Just(Operation::Upgrade),
+        1 => Just(Operation::Reopen),
+    ]
+}
+
+/// Another row with this id: one that has the fields of `like` but for those that are unique.
+fn changed(id: u32, like: u32) -> Customer {
+    let Customer { email, url, .. } = customer(id, 3);
+    Customer { id, email, url, nick: None, ..customer(like, 3) }
+}
+
+type Model = BTreeMap<u32, Customer>;
+
+fn begin(store: &Store, first: &[u32], second: &[u32]) -> index_table::Result<Model> {
+    let mut model = Model::new();
+    let customers = Customers1::open(store)?;
+    store.transaction(|txn| first.iter().try_for_each(|&id| customers.put(txn, &customer1(id))))?;
+    drop(customers);
+    model.extend(first.iter().map(|&id| (id, customer(id, 1))));
+    let customers = Customers2::open(store)?;
+    store
+        .transaction(|txn| second.iter().try_for_each(|&id| customers.put(txn, &customer2(id))))?;
+    model.extend(second.iter().map(|&id| (id, customer(id, 2))));
+    Ok(model)
+}
+
+fn run(
+    store: &Store,
+    customers: &CustomerRepository,
+    model: &mut Model,
+    operation: &Operation,
+) -> index_table::Result<()> {
+    let mut txn = store.write()?;
+    match *operation {
+        Operation::Insert(id) => match customers.insert(&mut txn, &customer(id, 3)) {
+            Err(Error::DuplicateKey { .. }) => assert!(model.contains_key(&id)),
+            inserted => {
+                inserted?;
+                assert!(model.insert(id, customer(id, 3)).is_none());
+            }
+        },
+        Operation::Put(id) => {
+            customers.put(&mut txn, &customer(id, 3))?;
+            model.insert(id, customer(id, 3));
+        }
+        Operation::PutAgain(id) => {
+            if let Some(row) = model.get(&id) {
+                customers.put(&mut txn, row)?;
+            }
+        }
+        Operation::Update(id, like) => {
+            let there = customers.update(&mut txn, id, |row| *row = changed(id, like))?;
+            assert_eq!(there, model.contains_key(&id));
+            if there {
+                model.insert(id, changed(id, like));
+            }
+        }
+        Operation::Touch(id) => {
+            assert_eq!(customers.update(&mut txn, id, |_| {})?, model.contains_key(&id));
+        }
+        Operation::Delete(id) => {
+            assert_eq!(customers.delete(&mut txn, id)?, model.remove(&id).is_some());
+        }
+        Operation::Upgrade => {
+            drop(txn);
+            customers.upgrade(store).batch_bytes(300).run()?;
+            return Ok(());
+        }
+        Operation::Reopen => {}
+    }
+    txn.commit()
+}
+
+fn check(customers: &CustomerRepository, store: &Store, model: &Model) -> index_table::Result<()> {
+    let txn = store.read()?;
+    let rows = customers.all(&txn).rows().collect::<Result<Vec<_>, _>>()?;
+    assert!(rows.iter().eq(model.values()));
+    let views = customers.all(&txn).views().collect::<Result<Vec<_>, _>>()?;
+    assert!(views.iter().map(|view| view.email).eq(rows.iter().map(|row| row.email.as_str())));
+    for entry in customers.by_last_name(&txn).entries() {
+        let entry = entry?;
+        assert_eq!(entry.url, model[&entry.id].url);
+    }
+    let report = customers.verify(&txn).run()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+fn try_all(
+    store: &Store,
+    (first, second): (&[u32], &[u32]),
+    operations: &[Operation],
+) -> index_table::Result<()> {
+    let mut model = begin(store, first, second)?;
+    let mut customers = CustomerRepository::open(store)?;
+    for operation in operations {
+        if matches!(operation, Operation::Reopen) {
+            drop(customers);
+            customers = CustomerRepository::open(store)?;
+        }
+        run(store, &customers, &mut model, operation)?;
+        check(&customers, store, &model)?;
+    }
+    customers.upgrade(store).run()?;
+    check(&customers, store, &model)?;
+    assert_eq!(customers.upgrade(store).run()?.rows, 0);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn versions_are_mixed_and_nobody_notices(
+        first in prop::collection::vec(0..IDS, 0..20),
+        second in prop::collection::vec(0..IDS, 0..20),
+        operations in prop::collection::vec(operation(), 1..40),
+    ) {
+        let dir = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let lmdb = store(dir.path()).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        for store in [lmdb, Store::in_memory()] {
+            try_all(&store, (&first, &second), &operations)
+                .map_err(|error| TestCaseError::fail(error.to_string()))?;
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `upgrade`: all rows in the current version.
+
+use std::{
+    cell::RefCell,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+};
+
+use index_table::{Durability, Error, Store};
+
+use crate::{
+    Customer, CustomerRepository, TestResult, customer, expected, fill, is_clean, on_both_engines,
+};
+
+#[test]
+fn all_rows_get_the_current_version() -> TestResult {
+    on_both_engines(|store| {
+        let customers = fill(store, 100)?;
+        let told = RefCell::new(Vec::new());
+        let upgrade = customers.upgrade(store).batch_bytes(1000);
+        let done = upgrade.progress(|at| told.borrow_mut().push(at)).run()?;
+        assert_eq!((done.rows, done.upgraded), (100, 67));
+        let told = told.into_inner();
+        assert!(told.len() > 5, "each batch tells: {}", told.len());
+        assert!(told.is_sorted_by_key(|at| at.rows) && told.iter().all(|at| at.total == 100));
+        let last = told.last().ok_or("none")?;
+        assert_eq!((last.rows, last.left), (100, Some(std::time::Duration::ZERO)));
+        let txn = store.read()?;
+        assert_eq!(customers.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, expected(100));
+        drop(txn);
+        is_clean(&customers, store)?;
+        // There is nothing left to read.
+        let again = customers.upgrade(store).run()?;
+        assert_eq!((again.rows, again.upgraded), (0, 0));
+        Ok(())
+    })
+}
+
+#[test]
+fn an_empty_table_is_upgraded() -> TestResult {
+    on_both_engines(|store| {
+        let customers = fill(store, 0)?;
+        let done = customers.upgrade(store).batch_bytes(0).run()?;
+        assert_eq!((done.rows, done.upgraded), (0, 0));
+        Ok(())
+    })
+}
+
+/// Where nothing has to be written, a transaction is not longer for it.
+#[test]
+fn rows_that_are_done_are_passed_over() -> TestResult {
+    on_both_engines(|store| {
+        let customers = fill(store, 60)?;
+        store.transaction(|txn| (0..59).try_for_each(|id| customers.put(txn, &customer(id, 3))))?;
+        let mut batches = 0;
+        let upgrade = customers.upgrade(store).batch_bytes(100).progress(|_| batches += 1);
+        let done = upgrade.run()?;
+        assert_eq!((done.rows, done.upgraded), (60, 0));
+        assert!(batches > 5, "{batches}");
+        Ok(())
+    })
+}
+
+#[test]
+fn others_write_between_two_batches() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().durability(Durability::None).map_size(1 << 26).open(dir.path())?;
+    let customers = fill(&store, 600)?;
+    let (over, written) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| -> TestResult {
+        let writer = scope.spawn(|| -> index_table::Result<()> {
+            while !over.load(Relaxed) {
+                let at = written.fetch_add(1, Relaxed);
+                store.transaction(|txn| {
+                    customers.put(txn, &customer(10_000 + at, 3))?;
+                    customers.update(txn, (at * 7) % 600, |row| row.age += 1).map(drop)
+                })?;
+            }
+            Ok(())
+        });
+        let done = customers.upgrade(&store).batch_bytes(500).run();
+        over.store(true, Relaxed);
+        writer.join().map_err(|_| "the writer panicked")??;
+        let done = done?;
+        assert!(done.rows >= 600 && done.upgraded <= 400, "{done:?}");
+        Ok(())
+    })?;
+    assert!(written.load(Relaxed) > 20, "{written:?}");
+    is_clean(&customers, &store)?;
+    assert_eq!(customers.upgrade(&store).run()?.rows, 0);
+    Ok(())
+}
+
+#[test]
+fn the_map_grows_while_rows_do() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(1 << 20).open(dir.path())?;
+    let customers = fill(&store, 1200)?;
+    assert_eq!(customers.upgrade(&store).run()?.upgraded, 800);
+    is_clean(&customers, &store)
+}
+
+#[test]
+fn misuse_is_an_error() -> TestResult {
+    on_both_engines(|store| {
+        let customers = fill(store, 9)?;
+        let txn = store.write()?;
+        assert!(matches!(customers.upgrade(store).run(), Err(Error::WriteInProgress)));
+        drop(txn);
+        let other = Store::in_memory();
+        let refused = customers.upgrade(&other).run();
+        assert!(matches!(refused, Err(Error::WrongStore { table: "customers" })), "{refused:?}");
+        Ok(())
+    })
+}
+
+/// A row that can't be read ends it, and what was committed before remains.
+#[test]
+fn a_damaged_row_is_named_and_left() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    drop(fill(&crate::store(dir.path())?, 90)?);
+    crate::golden::raw(dir.path(), "customers", |database, txn| {
+        let mut row = database.get(txn, &[0, 0, 0, 60])?.unwrap_or_default().to_vec();
+        row.truncate(20);
+        database.put(txn, &[0, 0, 0, 60], &row)
+    })?;
+    let store = crate::store(dir.path())?;
+    let customers = CustomerRepository::open(&store)?;
+    for _ in 0..2 {
+        let failed = customers.upgrade(&store).batch_bytes(1).run();
+        let Err(Error::Corrupt { table: "customers", index: None, key, .. }) = failed else {
+            return Err(format!("{failed:?}").into());
+        };
+        assert_eq!(key, "60");
+    }
+    store.transaction(|txn| customers.repair(txn).delete_unreadable_rows().run().map(drop))?;
+    // 20 + 19 in front of it are done.
+    assert_eq!(customers.upgrade(&store).run()?.upgraded, 19);
+    let mut rows = expected(90);
+    rows.remove(60);
+    assert_eq!(customers.all(&store.read()?).rows().collect::<Result<Vec<Customer>, _>>()?, rows);
+    is_clean(&customers, &store)
+}
