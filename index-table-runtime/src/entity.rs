@@ -101,35 +101,41 @@ impl<R: Entity> RowVersion for R {
     }
 }
 
-/// A struct that rows of the version before, `Previous`, are converted into.
+/// A struct whose rows are converted into those of the next version, `Next`.
 #[diagnostic::on_unimplemented(
-    message = "rows of `{Previous}` can't be converted into `{Self}`",
-    label = "is the previous version of `{Self}`, which has no `From` for it",
-    note = "write `impl From<{Previous}> for {Self}`"
+    message = "rows of `{Self}` can't be converted into `{Next}`",
+    label = "the next version, `{Next}`, has no `From` for it",
+    note = "write `impl From<{Self}> for {Next}`"
 )]
-pub trait Follows<Previous> {}
+pub trait Precedes<Next> {
+    /// Converts a row.
+    fn convert(self) -> Next;
+}
 
 #[diagnostic::do_not_recommend]
-impl<Old, New: From<Old>> Follows<Old> for New {}
+impl<Old, Next: From<Old>> Precedes<Next> for Old {
+    fn convert(self) -> Next {
+        self.into()
+    }
+}
 
-/// Compiles if `Old` is a version of a row.
-pub const fn assert_version<Old: RowVersion>() {}
-
-/// Compiles if rows of `Old` can be converted into `New`.
-pub const fn assert_follows<Old, New: Follows<Old>>() {}
-
-/// The number of a version, for types that are one and, by [`NoVersion`], for others.
+/// A version, for types that are one and, by [`NoVersion`], for others.
 #[derive(Debug)]
 pub struct VersionOf<T>(PhantomData<T>);
 
 impl<T: RowVersion> VersionOf<T> {
-    /// The number.
+    /// What its rows are.
+    pub const ROW: Option<&'static RowSchema> = Some(T::ROW);
+    /// Its number.
     pub const NUMBER: u32 = T::ROW.version;
 }
 
-/// What is said of a type that is no version of a row: that nothing more is wrong with it.
+/// What is said of a type that is no version of a row: that nothing more is wrong with it. What
+/// [`VersionOf`] says itself goes before it.
 pub trait NoVersion {
-    /// In the place of [`VersionOf::NUMBER`], which goes before it where there is one.
+    /// In the place of [`VersionOf::ROW`].
+    const ROW: Option<&'static RowSchema> = None;
+    /// In the place of [`VersionOf::NUMBER`].
     const NUMBER: u32 = 0;
 }
 

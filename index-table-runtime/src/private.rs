@@ -5,8 +5,8 @@ pub use serde;
 
 pub use crate::{
     entity::{
-        Entity, EntryReader, Follows, IndexEntry, NoVersion, RowReader, RowVersion, VersionOf,
-        Viewed, Within, assert_follows, assert_version,
+        Entity, EntryReader, IndexEntry, NoVersion, Precedes, RowReader, RowVersion, VersionOf,
+        Viewed, Within,
     },
     error::{EncodeError, Result},
     get_many::GetMany,

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    entity::{Entity, RowReader, RowVersion, Viewed},
+    entity::{Entity, Precedes, RowReader, RowVersion, Viewed},
     error::EncodeError,
     key::{DecodeError, Unescaped},
 };
@@ -95,12 +95,12 @@ fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, Decode
 /// # Errors
 ///
 /// [`DecodeError`] when the bytes are no such row.
-pub fn older<Old: RowVersion, New: From<Old>>(
+pub fn older<Old: RowVersion + Precedes<New>, New>(
     version: u32,
     body: &[u8],
 ) -> Result<New, DecodeError> {
     let old = if version == Old::ROW.version { whole(body) } else { Old::older(version, body) };
-    old.map(New::from)
+    old.map(Old::convert)
 }
 
 /// Reads a whole struct.

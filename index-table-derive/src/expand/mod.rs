@@ -79,7 +79,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
     let methods = repository::implementation(&cx);
     let assertions = requirements::assertions(&cx);
-    let previous = version::assertions(&table.row, table.version, table.previous.as_ref());
+    let previous = version::assertions(table.version, table.previous.as_ref());
     let lints = lints::warnings(table);
     let allow = allow();
     mixed! {

@@ -9,7 +9,7 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, version};
+use super::{Context, at};
 use crate::model::{Index, KeyPart, NEVER_ABSENT, Table};
 use crate::types::{DataType, Requirement};
 
@@ -41,8 +41,7 @@ fn of(table: &Table) -> Vec<Required<'_>> {
     required
 }
 
-/// Expands to `where for<'any> Kind: _index_table::Key` and what is required of the previous
-/// version, or to nothing.
+/// Expands to `where for<'any> Kind: _index_table::Key`, or to nothing.
 pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream {
     let conditions = of(cx.table).into_iter().map(|Required { ty, requirement, .. }| {
         let (written, span) = (ty.written(), at(ty.span()));
@@ -51,9 +50,7 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
             Requirement::Each => quote_spanned!(span=> for<'any> #written: #private::Each),
         }
     });
-    let table = cx.table;
-    let previous = version::conditions(&table.row, table.previous.as_ref(), private);
-    let conditions: Vec<_> = conditions.chain(previous).collect();
+    let conditions: Vec<_> = conditions.collect();
     if conditions.is_empty() { TokenStream::new() } else { mixed!(where #(#conditions),*) }
 }
 
