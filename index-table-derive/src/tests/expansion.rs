@@ -1,6 +1,6 @@
 //! One snapshot for each thing that changes what is generated.
 
-use super::{expanded, expanded_key};
+use super::{expanded, expanded_key, expanded_version};
 
 macro_rules! snapshots {
     ($expanded:ident: $($(#[doc = $doc:literal])* $name:ident: $input:literal;)*) => {$(
@@ -299,6 +299,52 @@ struct Row<'a, T: Clone, const N: usize> where T: Copy {
 
     viewed_beside_its_error: "
 #[table(view)]
+enum Shape {
+    Circle { radius: u32 },
+}
+";
+}
+
+snapshots! {
+    expanded:
+
+    previous: "
+#[table(version = 3, previous = older::Customer)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+}
+";
+
+    previous_beside_its_error: "
+#[table(version = 1, previous = CustomerV1)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+}
+";
+}
+
+snapshots! {
+    expanded_version:
+
+    version_of_a_row: "
+#[table(version = 2, previous = CustomerV1, crate = crate::renamed)]
+struct CustomerV2 {
+    #[primary_key]
+    id: u64,
+    r#type: Option<std::string::String>,
+}
+";
+
+    first_version_of_a_row: "
+struct CustomerV1 {
+    id: u64,
+}
+";
+
+    version_beside_its_error: "
+#[index(town)]
 enum Shape {
     Circle { radius: u32 },
 }

@@ -6,7 +6,7 @@ mod lints;
 
 use quote::quote;
 
-use crate::{derive, derive_key};
+use crate::{derive, derive_key, derive_version};
 
 /// The input and its expansion, as they are kept in a snapshot.
 fn expanded(input: &str) -> String {
@@ -18,6 +18,13 @@ fn expanded(input: &str) -> String {
 /// As [`expanded`], of `#[derive(IndexKey)]`.
 fn expanded_key(input: &str) -> String {
     let output = derive_key(input.parse().expect("the input has tokens"));
+    let file = syn::parse2(quote!(#output)).expect("the expansion has items");
+    format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
+}
+
+/// As [`expanded`], of `#[derive(RowVersion)]`.
+fn expanded_version(input: &str) -> String {
+    let output = derive_version(input.parse().expect("the input has tokens"));
     let file = syn::parse2(quote!(#output)).expect("the expansion has items");
     format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
 }

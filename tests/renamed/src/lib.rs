@@ -25,6 +25,24 @@ pub mod shop {
     #[derive(::std::fmt::Debug)]
     pub struct Box;
 
+    /// An order as it was.
+    #[derive(::std::fmt::Debug, ::records::Deserialize, ::tables::RowVersion)]
+    #[serde(crate = "::records")]
+    #[table(version = 2, crate = ::tables)]
+    pub struct Older {
+        row: u32,
+        number: ::std::string::String,
+        total: f64,
+    }
+
+    impl ::std::convert::From<Older> for Order {
+        fn from(Older { row, number, total }: Older) -> Self {
+            let (town, labels) = (::std::string::String::new(), ::std::vec::Vec::new());
+            let note = ::std::option::Option::None;
+            Self { row, number, total, town, txn: 0, r#type: false, note, labels }
+        }
+    }
+
     /// An order.
     #[derive(
         ::std::fmt::Debug,
@@ -35,7 +53,7 @@ pub mod shop {
         ::tables::IndexTable,
     )]
     #[serde(crate = "::records")]
-    #[table(name = "orders", version = 3, repository = Orders, crate = crate::reexported::tables)]
+    #[table(name = "orders", version = 3, previous = Older, repository = Orders, crate = crate::reexported::tables)]
     #[index(town, include = [total, note])]
     #[index(each(labels), strategy = "full")]
     #[index(number, unique)]

@@ -37,6 +37,39 @@ pub struct Kept {
     skipped: ::std::vec::Vec<u8>,
 }
 
+/// As it was.
+#[derive(::serde::Deserialize, ::index_table::RowVersion)]
+pub struct Oldest {
+    id: u8,
+}
+
+/// As it was then.
+#[derive(::serde::Deserialize, ::index_table::RowVersion)]
+#[table(version = 2, previous = self::Oldest)]
+pub struct Older {
+    id: u8,
+}
+
+/// As it is.
+#[derive(::serde::Serialize, ::serde::Deserialize, ::index_table::IndexTable)]
+#[table(version = 3, previous = Older, view)]
+pub struct Newest {
+    #[primary_key]
+    id: u8,
+}
+
+impl ::core::convert::From<Oldest> for Older {
+    fn from(Oldest { id }: Oldest) -> Self {
+        Self { id }
+    }
+}
+
+impl ::core::convert::From<Older> for Newest {
+    fn from(Older { id }: Older) -> Self {
+        Self { id }
+    }
+}
+
 fn made() -> ::std::string::String {
     ::std::string::String::new()
 }

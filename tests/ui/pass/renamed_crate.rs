@@ -7,9 +7,21 @@ mod vendor {
     pub use index_table as tables;
 }
 
+#[derive(Deserialize, vendor::tables::RowVersion)]
+#[table(crate = crate::vendor::tables)]
+struct Older {
+    id: u64,
+}
+
+impl From<Older> for Customer {
+    fn from(Older { id }: Older) -> Self {
+        Self { id, town: String::new() }
+    }
+}
+
 // What `::index_table` means is nothing to the derive.
 #[derive(Serialize, Deserialize, vendor::tables::IndexTable)]
-#[table(crate = crate::vendor::tables, repository = Customers, view = Borrowed, version = 2)]
+#[table(crate = crate::vendor::tables, repository = Customers, view = Borrowed, version = 2, previous = Older)]
 #[index(town, name = "home")]
 struct Customer {
     #[primary_key]
