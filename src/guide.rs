@@ -24,6 +24,10 @@ pub mod own_keys {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
 
+/// A struct that changes, and the rows that it has written.
+#[doc = include_str!("guide/versions.md")]
+pub mod versions {}
+
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}

@@ -22,6 +22,7 @@ const TABLE: &TableSchema = &TableSchema {
     name: "things",
     version: 1,
     fields: &[],
+    previous: None,
     primary_key: &[KeyField::new::<u16>("id")],
     indexes: &[
         index("blocks", Carried::Normalized, false),

@@ -144,6 +144,31 @@ fn the_record_in_the_catalog() {
 }
 
 #[test]
+fn the_record_of_an_older_version() {
+    let newer = TableRecord::of(
+        &TableSchema {
+            name: "customers",
+            version: 2,
+            fields: &[],
+            previous: None,
+            primary_key: &[],
+            indexes: &[],
+        },
+        layout,
+    );
+    let record = TableRecord::of(Customer::TABLE, layout);
+    let (version, older) = record.outdated_by(&newer).unwrap();
+    let row = format!(
+        "| `.catalog` | `{}` | `{}` |",
+        hex(format!("customers.{version}").as_bytes()),
+        hex(&older.encode("customers").unwrap())
+    );
+    assert_eq!(documented("### Older versions"), [row]);
+    assert_eq!(newer.outdated_by(&record), None);
+    assert_eq!(record.outdated_by(&record), None);
+}
+
+#[test]
 fn a_record_of_another_format_is_refused() {
     let refused = |bytes: &[u8]| match TableRecord::decode("customers", bytes) {
         Err(Error::SchemaMismatch { table: "customers", difference, .. }) => difference,
