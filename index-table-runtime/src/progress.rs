@@ -17,10 +17,9 @@ impl RowProgress {
     pub(crate) fn new(rows: u64, total: u64, begun: Instant) -> Self {
         // Rows that were written meanwhile may be behind, or be counted no more.
         let total = total.max(rows);
-        let pace = (rows > 0).then(|| begun.elapsed().as_secs_f64() / rows as f64);
-        let left = pace.and_then(|pace| {
-            Duration::try_from_secs_f64(pace * total.saturating_sub(rows) as f64).ok()
-        });
+        let rest = begun.elapsed().as_nanos().checked_mul(u128::from(total - rows));
+        let rest = rest.and_then(|rest| rest.checked_div(u128::from(rows)));
+        let left = rest.and_then(|rest| u64::try_from(rest).ok()).map(Duration::from_nanos);
         Self { rows, total, left }
     }
 }

@@ -23,7 +23,7 @@ fn rows_come_in_the_current_version() -> TestResult {
             assert_eq!(customers.get_by_email(&txn, &row.email)?.as_ref(), Some(row));
             assert_eq!(customers.get_by_once(&txn, &row.url)?.as_ref(), Some(row));
             let linked = customers.find_by_linked(&txn, &row.url);
-            assert_eq!(linked.rows().collect::<Result<Vec<_>, _>>()?, [row.clone()]);
+            assert_eq!(linked.rows().collect::<Result<Vec<_>, _>>()?, std::slice::from_ref(row));
         }
         let page = customers.by_last_name(&txn).page(25)?;
         let next =

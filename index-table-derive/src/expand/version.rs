@@ -57,10 +57,10 @@ pub(super) fn schema_of_field(Field { name, declared, .. }: &Field) -> TokenStre
 
 /// Expands to `_index_table::VersionOf::<CustomerV1>::ROW` or `None`.
 pub(super) fn previous(previous: Option<&Path>) -> TokenStream {
-    match previous {
-        Some(previous) => mixed!(_index_table::VersionOf::<#previous>::ROW),
-        None => mixed!(::core::option::Option::None),
-    }
+    previous.map_or_else(
+        || mixed!(::core::option::Option::None),
+        |previous| mixed!(_index_table::VersionOf::<#previous>::ROW),
+    )
 }
 
 /// Expands to what reads rows of older versions, if there are some:
