@@ -88,7 +88,8 @@ use crate::lower::key::LoweredKey;
 /// function of its `default`, or by its type's.
 ///
 /// A view reads the fields one after another, in the order of declaration, so the row's serde traits
-/// have to be derived ones.
+/// have to be derived ones. Of a row of an older version it borrows from what the row is converted to,
+/// which the transaction keeps.
 ///
 /// # `#[index(fields, options)]`, on the struct
 ///
@@ -146,7 +147,8 @@ use crate::lower::key::LoweredKey;
 /// # What is generated
 ///
 /// For the repository: `open`, `insert`, `insert_with`, `put`, `update`, `delete`, `get`, `get_many`,
-/// `all`, `usage`, and `get_view` if there is a view. For an index over `a` and `b`:
+/// `all`, `usage`, `get_view` if there is a view, and `upgrade` if there is a previous version. For an
+/// index over `a` and `b`:
 ///
 /// | method | answers with |
 /// |---|---|

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use crate::{CustomerRepository, TestResult, expected, fill, is_clean, store};
@@ -18,6 +19,8 @@ fn upgrade(path: &Path) -> TestResult {
         let mut out = std::io::stdout().lock();
         // Nobody may be there to read it.
         let _ = writeln!(out, "{}", at.rows).and_then(|()| out.flush());
+        // So that it is killed before it is done.
+        std::thread::sleep(Duration::from_millis(2));
     };
     customers.upgrade(&store).batch_bytes(400).progress(told).run()?;
     Ok(())
@@ -61,7 +64,8 @@ fn an_upgrade_goes_on_after_a_kill() -> TestResult {
             }
             Ok(())
         })?;
-        assert!(older < left && older > 0, "{older} of {left}");
+        assert!(older < left || older == 0, "{older} of {left}");
+        assert!(older > 0 || round > 0, "it is killed in the middle at first");
         left = older;
     }
     let store = store(dir.path())?;

@@ -19,8 +19,18 @@ pub enum DecodeError {
     /// A row or an included field that postcard can't read.
     #[error("{0}")]
     Row(postcard::Error),
-    /// A row of another version of the struct.
-    #[error("the row has version {found}, the code reads version {expected}")]
+    /// A row of a version that the code doesn't know.
+    #[error(
+        "the row has version {found}, {}",
+        if found > expected {
+            format!(
+                "the code reads versions up to {expected}: a later release has written it, or it is \
+                 damaged"
+            )
+        } else {
+            format!("and no `previous` leads there from version {expected}")
+        }
+    )]
     Version {
         /// The version in the file.
         found: u32,

@@ -134,7 +134,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
     /// the fact table for each row as well, the same that compares the values of hashed fields. Each
-    /// row is decoded into owned values.
+    /// row is decoded into owned values; one of an older version is converted as well.
     pub fn rows(self) -> Rows<'txn, E> {
         Rows::new(self.into_raw())
     }
@@ -144,6 +144,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows); no allocation where the view
     /// has only numbers, borrowed strings and borrowed bytes.
+    ///
+    /// A row of an older version can't be borrowed: it is converted and encoded in the current one, into
+    /// memory that is kept until the transaction ends.
     ///
     /// # Examples
     ///
@@ -191,7 +194,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// compare the values of fields that are hashed and not in the entries.
     ///
     /// Cost: one seek and one step for each entry; no allocation where the entry struct has only
-    /// numbers and borrowed strings.
+    /// numbers and borrowed strings. Of a row of an older version, an entry of a full index is made as
+    /// its [view](Scan::views) is.
     pub fn entries(self) -> Entries<'txn, E> {
         Entries::new(self.into_raw())
     }

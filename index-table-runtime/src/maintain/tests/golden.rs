@@ -192,7 +192,13 @@ fn a_row_of_another_version_is_refused() {
     let refused = |bytes: &[u8]| row::decode::<Customer>(bytes).unwrap_err().to_string();
     let mut other = image.row().to_vec();
     other[0] = 2;
-    assert_eq!(refused(&other), "the row has version 2, the code reads version 1");
+    assert_eq!(
+        refused(&other),
+        "the row has version 2, the code reads versions up to 1: a later release has written it, or \
+         it is damaged"
+    );
+    other[0] = 0;
+    assert_eq!(refused(&other), "the row has version 0, and no `previous` leads there from version 1");
     assert_eq!(refused(&[image.row(), &[0]].concat()), "there are bytes left over");
     for len in 0..image.row().len() {
         assert!(row::decode::<Customer>(&image.row()[..len]).is_err(), "{len}");
