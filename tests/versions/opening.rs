@@ -240,8 +240,19 @@ fn the_catalog_has_older_versions() -> TestResult {
     ])?;
     {
         let store = store(dir.path())?;
+        let catalog = store.catalog()?;
+        assert_eq!(
+            (catalog.tables[0].version, &*catalog.tables[0].older_versions),
+            (3, &[1, 2][..])
+        );
+        let text = catalog.to_string();
+        assert!(
+            text.starts_with("table `notes`, version 3\n  rows of older versions: 1, 2\n"),
+            "{text}"
+        );
         let notes = third::NoteRepository::open(&store)?;
         notes.upgrade(&store).run()?;
+        assert!(store.catalog()?.tables[0].older_versions.is_empty());
     }
     parts(&[])?;
 

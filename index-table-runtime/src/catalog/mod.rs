@@ -9,7 +9,8 @@ use crate::{
     engine::Records,
     error::Result,
     schema::{
-        Duplicates, IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord, TableRecord, is_index,
+        Duplicates, IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord, TableRecord,
+        is_index, version_of,
     },
     store::Store,
 };
@@ -37,6 +38,8 @@ pub struct CatalogTable {
     pub format: u32,
     /// The version of its rows.
     pub version: u32,
+    /// The older ones of which there may be rows, until an [`Upgrade`](crate::Upgrade).
+    pub older_versions: Vec<u32>,
     /// The fields of its rows in order, with their types as they are written in the struct.
     pub fields: Vec<(String, String)>,
     /// The fields of its primary key.
@@ -245,9 +248,16 @@ impl Catalog {
 
 impl CatalogTable {
     fn named(name: &str) -> Self {
-        let (fields, primary_key, indexes) = (Vec::new(), Vec::new(), Vec::new());
-        let name = name.to_owned();
-        Self { name, unreadable: None, format: 0, version: 0, fields, primary_key, indexes }
+        Self {
+            name: name.to_owned(),
+            unreadable: None,
+            format: 0,
+            version: 0,
+            older_versions: Vec::new(),
+            fields: Vec::new(),
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+        }
     }
 
     fn of(name: &str, record: TableRecord, records: &Records) -> Self {
@@ -261,15 +271,20 @@ impl CatalogTable {
             CatalogIndex::of(index, state)
         });
         let mut indexes: Vec<_> = declared.collect();
-        let parts = records.iter().filter_map(|(part, state)| {
-            let index = part.strip_prefix(name)?.strip_prefix('.')?;
-            is_index(index).then(|| StateRecord::decode(state))?
+        let parts = records.iter().filter_map(|(part, record)| {
+            Some((part.strip_prefix(name)?.strip_prefix('.')?, record))
         });
-        let retired = parts.filter_map(StateRecord::retired);
+        let mut older_versions: Vec<_> =
+            parts.clone().filter_map(|(part, _)| version_of(part)).collect();
+        older_versions.sort_unstable();
+        let states = parts.filter(|(part, _)| is_index(part));
+        let states = states.filter_map(|(_, state)| StateRecord::decode(state));
+        let retired = states.filter_map(StateRecord::retired);
         indexes.extend(retired.map(|retired| CatalogIndex::of(retired.index, IndexState::Retired)));
         Self {
             format: record.format,
             version: record.version,
+            older_versions,
             fields: record.fields,
             primary_key: record.primary_key.into_iter().map(CatalogKey::of).collect(),
             indexes,

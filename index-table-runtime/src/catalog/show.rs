@@ -26,6 +26,10 @@ impl fmt::Display for CatalogTable {
             return writeln!(f, "table `{}`: {reason}", self.name);
         }
         writeln!(f, "table `{}`, version {}", self.name, self.version)?;
+        if !self.older_versions.is_empty() {
+            let versions = self.older_versions.iter().map(ToString::to_string);
+            writeln!(f, "  rows of older versions: {}", listed(versions))?;
+        }
         let fields = self.fields.iter().map(|(name, declared)| format!("{name}: {declared}"));
         writeln!(f, "  rows: {}", listed(fields))?;
         writeln!(f, "  primary key: {}", keys(&self.primary_key))?;

@@ -198,7 +198,10 @@ fn a_row_of_another_version_is_refused() {
          it is damaged"
     );
     other[0] = 0;
-    assert_eq!(refused(&other), "the row has version 0, and no `previous` leads there from version 1");
+    assert_eq!(
+        refused(&other),
+        "the row has version 0, and no `previous` leads there from version 1"
+    );
     assert_eq!(refused(&[image.row(), &[0]].concat()), "there are bytes left over");
     for len in 0..image.row().len() {
         assert!(row::decode::<Customer>(&image.row()[..len]).is_err(), "{len}");
