@@ -4,7 +4,10 @@ use std::{
     time::Duration,
 };
 
-use crate::key::{DecodeError, MAX_KEY_LEN};
+use crate::{
+    catalog::IndexState,
+    key::{DecodeError, MAX_KEY_LEN},
+};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -346,6 +349,17 @@ pub enum Error {
     /// The store is in memory, and has no file to copy.
     #[error("a store in memory has no file to copy")]
     InMemory,
+
+    /// The index can't be asked: it is being built, or rows stand in its way.
+    #[error("index `{index}` of table `{table}` can't be asked: {}", state.reason())]
+    IndexNotReadable {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+        /// How far its build is, or what stands in its way.
+        state: IndexState,
+    },
 
     /// The operating system refused.
     #[error("{path}: {source}", path = path.display())]

@@ -10,6 +10,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod build;
 mod catalog;
 mod engine;
 mod entity;
@@ -38,11 +39,13 @@ mod trace;
 mod txn;
 mod unique;
 mod upgrade;
+mod upkeep;
 mod usage;
 mod verify;
 mod versions;
 mod write;
 
+pub use build::{Build, BuildReport, BuiltIndex};
 pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};

@@ -3,47 +3,70 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
+    build::{self, Build},
+    catalog::IndexState,
     engine::{Read, Write, Writer},
     error::{Error, Result},
-    maintain::{self, Image},
-    scan::{Bounds, Position, Query},
+    scan::{Bounds, Query},
     schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
-    store::{OpenTable, Store},
+    store::{Declared, OpenTable, Store},
     trace::span,
-    unique, versions,
+    versions,
     write::RowType,
 };
 
-/// Rows read at a time while an index is built.
-const BUILD_BATCH: u64 = 1024;
+/// A table with no more rows than this is small: its indexes are built in the transaction in which they are
+/// declared, so that they are there or nothing has changed. That takes a fraction of a second, for which
+/// other writers, and those that open tables, wait.
+const SMALL: u64 = 4_096;
 
-pub(crate) fn open(store: &Store, rows: &RowType) -> Result<Arc<OpenTable>> {
+/// Opens a table with all indexes built.
+pub(crate) fn open(store: &Store, rows: &'static RowType) -> Result<Arc<OpenTable>> {
+    let table = declare(store, rows, true)?;
+    let counter = store.inner.opened();
+    if !table.is_all_readable(counter) {
+        let report = Build::new(store, &table, rows).run()?;
+        if let Some(index) = report.indexes.into_iter().find(|it| it.state != IndexState::Readable)
+        {
+            let (table, index, state) = (report.table, index.name, index.state);
+            return Err(Error::IndexNotReadable { table, index, state });
+        }
+    }
+    Ok(table)
+}
+
+/// Opens a table whose indexes may have to be built yet.
+pub(crate) fn open_online(store: &Store, rows: &'static RowType) -> Result<Arc<OpenTable>> {
+    declare(store, rows, false)
+}
+
+fn declare(store: &Store, rows: &'static RowType, build_small: bool) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows.schema, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
-        let mut record = Vec::new();
+        let mut declared = Declared::default();
         let tables = engine.open_table(rows.schema, |writer| {
-            record = prepare(rows, writer)?;
+            declared = prepare(rows, writer, build_small)?;
             Ok(())
         })?;
-        Ok((tables, record))
+        Ok((tables, declared))
     })
 }
 
-/// Compares the table in the file with its declaration, and builds what has to be built.
-///
-/// Returns the table's record.
-fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
-    let table = rows.schema.name;
-    let declared = TableRecord::of(rows.schema, |index| writer.layout(index));
+/// Compares the table in the file with its declaration, and builds what has to be built, or declares
+/// that it has to be.
+fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
+    let (schema, table) = (rows.schema, rows.schema.name);
+    let declared = TableRecord::of(schema, |index| writer.layout(index));
     let record = declared.encode(table)?;
-    let build = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
+    let states = states(table, writer)?;
+    let position = |name: &str| schema.indexes.iter().position(|index| index.name == name);
+    let (stored, new) = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
         let file = TableRecord::decode(table, &stored)?;
-        let retired: Vec<_> =
-            states(table, writer)?.into_values().filter_map(StateRecord::retired).collect();
-        let comparison = file.compare(&declared, &retired, rows.schema)?;
-        versions::check(rows.schema, writer.reader())?;
+        let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
+        let comparison = file.compare(&declared, &retired, schema)?;
+        versions::check(schema, writer.reader())?;
         match comparison {
-            Comparison::Same => return Ok(stored),
+            Comparison::Same => (Some(stored), Vec::new()),
             Comparison::Build(indexes) => {
                 versions::keep(table, &file, &declared, writer)?;
                 for retired in file.retired(&declared) {
@@ -51,22 +74,35 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>) -> Result<Vec<u8>> {
                     let state = StateRecord::Retired(retired).encode(table)?;
                     writer.put_record(&name, &state)?;
                 }
-                indexes
+                (None, indexes)
             }
         }
     } else {
-        refuse_foreign_rows(rows.schema, writer)?;
-        (0..rows.schema.indexes.len()).collect()
+        refuse_foreign_rows(schema, writer)?;
+        (None, (0..schema.indexes.len()).collect())
     };
-    for &index in &build {
-        writer.clear(index)?;
-        if let Some(index) = rows.schema.indexes.get(index) {
-            writer.remove_record(index.name)?;
+    let unfinished: Vec<usize> = states
+        .keys()
+        .filter_map(|name| position(name))
+        .filter(|index| !new.contains(index))
+        .collect();
+
+    let count = writer.reader().stored(Source::Facts)?;
+    let mut readable = vec![true; schema.indexes.len()];
+    if count == 0 || (build_small && count <= SMALL) {
+        build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;
+    } else {
+        build::declare(rows, writer, &new, count)?;
+        for index in new.into_iter().chain(unfinished) {
+            if let Some(readable) = readable.get_mut(index) {
+                *readable = false;
+            }
         }
     }
-    build_indexes(rows, writer, &build)?;
-    writer.put_record("", &record)?;
-    Ok(record)
+    if stored.as_ref() != Some(&record) {
+        writer.put_record("", &record)?;
+    }
+    Ok(Declared { record, readable })
 }
 
 /// The states of the table's indexes that the catalog has, by their names.
@@ -77,11 +113,7 @@ fn states(table: &'static str, writer: &Writer<'_, '_>) -> Result<BTreeMap<Strin
         let state = reader.record(&index)?.and_then(StateRecord::decode);
         match state {
             Some(state) => Ok((index, state)),
-            None => Err(Error::SchemaMismatch {
-                table,
-                difference: format!("the state of its index `{index}` can't be read"),
-                way_out: "open it with the release of index-table that wrote it, or a later one",
-            }),
+            None => Err(StateRecord::unreadable(table, &index)),
         }
     });
     states.collect()
@@ -98,36 +130,4 @@ fn refuse_foreign_rows(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<
         difference: "its database has entries that index-table did not write".to_owned(),
         way_out: "declare another `#[table(name = …)]`",
     })
-}
-
-/// Adds every row's entries to these indexes, which are empty.
-fn build_indexes(rows: &RowType, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
-    if indexes.is_empty() {
-        return Ok(());
-    }
-    span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
-    let mut position = None;
-    loop {
-        // A batch at a time: what is borrowed from a page doesn't outlive a write.
-        let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        let facts = Query::new(Source::Facts, Bounds::new());
-        let query = Query { limit: Some(BUILD_BATCH), position: position.take(), ..facts };
-        for fact in writer.reader().scan(query)?.take(BUILD_BATCH as usize) {
-            let fact = fact?;
-            batch.push((fact.primary_key.to_vec(), fact.data.to_vec()));
-        }
-        let mut image = Image::default();
-        for (primary_key, bytes) in &batch {
-            rows.load_stored(&mut image, bytes, primary_key)?;
-            image.check_lengths(rows.schema)?;
-            unique::check(rows, writer, None, &image)?;
-            for &index in indexes {
-                if let Some(declared) = rows.schema.indexes.get(index) {
-                    maintain::add_entries(declared, index, &image, writer)?;
-                }
-            }
-        }
-        let Some((primary_key, _)) = batch.pop() else { return Ok(()) };
-        position = Some(Position { key: Vec::new(), primary_key });
-    }
 }

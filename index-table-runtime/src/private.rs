@@ -4,6 +4,7 @@ pub use core::result::Result::Ok;
 pub use serde;
 
 pub use crate::{
+    build::Build,
     entity::{
         Entity, EntryReader, IndexEntry, NoVersion, Precedes, RowReader, RowVersion, VersionOf,
         Viewed, Within,

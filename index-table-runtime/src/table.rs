@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    build::Build,
     engine::{Read, Writer},
     entity::{Entity, IndexEntry, Viewed},
     error::{Error, Result},
@@ -18,9 +19,9 @@ use crate::{
     stats::Ledger,
     store::{OpenTable, Store},
     trace::span,
-    txn::{ReadTxn, Scratch, WriteTxn},
+    txn::{ReadTxn, Scratch, WriteTxn, Written},
     upgrade::Upgrade,
-    usage::{Tally, Usage},
+    usage::Usage,
     verify::{Repair, Verify},
     write::{self, RowType},
 };
@@ -39,13 +40,30 @@ impl<R: Entity> Table<R> {
     const ROWS: &'static RowType = &RowType::of::<R>();
 
     /// Creates the table if it is not there, compares it with its declaration, and builds the
-    /// indexes that are new or declared in another way, all in one write transaction.
+    /// indexes that are new or declared in another way: of a small table in one write transaction, of
+    /// a large one step by step.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then.
+    /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then, but that
+    /// indexes of a large table may be declared and not be readable.
     pub fn open(store: &Store) -> Result<Self> {
         Ok(Self { open: opening::open(store, Self::ROWS)?, row: PhantomData })
+    }
+
+    /// Creates the table if it is not there, and compares it with its declaration. Indexes that are new
+    /// or declared in another way are left to [`build`](Table::build).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`] and errors of the engine; nothing has changed then.
+    pub fn open_online(store: &Store) -> Result<Self> {
+        Ok(Self { open: opening::open_online(store, Self::ROWS)?, row: PhantomData })
+    }
+
+    /// Builds the indexes that are not readable yet.
+    pub fn build<'t>(&'t self, store: &'t Store) -> Build<'t> {
+        Build::new(store, &self.open, Self::ROWS)
     }
 
     /// The row with this primary key.
@@ -129,7 +147,7 @@ impl<R: Entity> Table<R> {
         if key.is_hashed() {
             return self.scan::<E>(txn, key).one(decode);
         }
-        let (reader, key) = (txn.reader(&self.open)?, key.start());
+        let (reader, key) = (txn.reader_of(&self.open, E::SOURCE)?, key.start());
         let Some(bytes) = scan::row_by(reader, R::TABLE, self.ledger(txn), E::SOURCE, key)? else {
             return Ok(None);
         };
@@ -142,7 +160,7 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
     ) -> Scan<'txn, E> {
-        Scan::new(txn.reader(&self.open), self.ledger(txn), bounds)
+        Scan::new(txn.reader_of(&self.open, E::SOURCE), self.ledger(txn), bounds)
     }
 
     /// The rows with these primary keys.
@@ -164,7 +182,7 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         leading: Bounds,
     ) -> Distinct<'txn, V> {
-        let reader = txn.reader(&self.open);
+        let reader = txn.reader_of(&self.open, E::SOURCE);
         Distinct::new(reader, R::TABLE, self.ledger(txn), E::SOURCE, leading)
     }
 
@@ -176,12 +194,15 @@ impl<R: Entity> Table<R> {
 
     /// Compares the table's indexes with its rows.
     pub fn verify<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Verify<'txn, R> {
-        Verify::new(txn.reader(&self.open))
+        let reader = txn.reader(&self.open);
+        Verify::new(reader.and_then(|reader| Ok((reader, txn.unreadable(&self.open)?))))
     }
 
     /// Makes the table's indexes what its rows say.
     pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
-        Repair::new(self.writer(txn).map(|(writer, ..)| writer))
+        let skipped = txn.unreadable(&self.open);
+        let writer = skipped.and_then(|skipped| Ok((self.writer(txn)?.0, skipped)));
+        Repair::new(writer, Self::ROWS)
     }
 
     /// Writes rows of older versions in the current one.
@@ -197,9 +218,9 @@ impl<R: Entity> Table<R> {
     /// [`Error::Codec`]: nothing has changed then. [`Error::MapFull`] and errors of the engine.
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "insert", table = R::TABLE.name);
-        let (mut writer, Scratch { new, tried, .. }, tally) = self.writer(txn)?;
+        let (mut writer, Scratch { new, tried, .. }, written) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
-        write::insert(Self::ROWS, &mut writer, new, tally)
+        write::insert(Self::ROWS, &mut writer, new, written)
     }
 
     /// Writes a new row, which `row` makes for the next number of the table's [`sequence`].
@@ -217,7 +238,7 @@ impl<R: Entity> Table<R> {
         R::Key: Sequence,
     {
         span!(TRACE, "insert", table = R::TABLE.name);
-        let (mut writer, Scratch { new, tried, .. }, tally) = self.writer(txn)?;
+        let (mut writer, Scratch { new, tried, .. }, written) = self.writer(txn)?;
         let last = sequence::last::<R>(&writer)?;
         let exhausted = || Error::SequenceExhausted { table: R::TABLE.name, last };
         let number = last.checked_add(1).ok_or_else(exhausted)?;
@@ -232,7 +253,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        write::insert(Self::ROWS, &mut writer, new, tally)?;
+        write::insert(Self::ROWS, &mut writer, new, written)?;
         sequence::keep(&mut writer, number)?;
         Ok(key)
     }
@@ -246,9 +267,9 @@ impl<R: Entity> Table<R> {
     /// then. [`Error::MapFull`] and errors of the engine.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "put", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, tally) = self.writer(txn)?;
+        let (mut writer, Scratch { old, new, tried }, written) = self.writer(txn)?;
         self.load_new(row, new, tried)?;
-        write::put(Self::ROWS, &mut writer, old, new, tally)
+        write::put(Self::ROWS, &mut writer, old, new, written)
     }
 
     /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
@@ -264,11 +285,11 @@ impl<R: Entity> Table<R> {
         change: impl FnOnce(&mut R),
     ) -> Result<bool> {
         span!(TRACE, "update", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, tally) = self.writer(txn)?;
+        let (mut writer, Scratch { old, new, tried }, written) = self.writer(txn)?;
         let Some(mut row) = write::load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
         change(&mut row);
         self.load_new(&row, new, tried)?;
-        write::update(Self::ROWS, &mut writer, old, new, tally)?;
+        write::update(Self::ROWS, &mut writer, old, new, written)?;
         Ok(true)
     }
 
@@ -280,10 +301,10 @@ impl<R: Entity> Table<R> {
     /// errors of the engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         span!(TRACE, "delete", table = R::TABLE.name);
-        let (mut writer, Scratch { old, .. }, tally) = self.writer(txn)?;
+        let (mut writer, Scratch { old, .. }, written) = self.writer(txn)?;
         let mut primary_key = KeyBuf::new();
         R::Key::encode(key, &mut primary_key);
-        write::delete(Self::ROWS, &mut writer, primary_key.as_bytes(), old, tally)
+        write::delete(Self::ROWS, &mut writer, primary_key.as_bytes(), old, written)
     }
 
     /// Takes the image of a row that is to be written, and tries whether it can be read back.
@@ -306,7 +327,7 @@ impl<R: Entity> Table<R> {
     fn writer<'t, 's>(
         &'t self,
         txn: &'t mut WriteTxn<'s>,
-    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Tally)> {
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
         txn.writer(&self.open)
     }
 

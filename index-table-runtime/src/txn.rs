@@ -1,13 +1,15 @@
-use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Deref, rc::Rc, sync::Arc};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
+    schema::Source,
     stats::{Stats, Total},
     store::{OpenTable, WriterGuard},
     trace::span,
+    upkeep::Upkeep,
     usage::{TableCounters, Tally},
 };
 
@@ -21,7 +23,7 @@ use crate::{
 /// ```
 pub struct ReadTxn<'s> {
     engine: Txn<'s>,
-    /// The store's id, and how many tables were open when the transaction began.
+    /// The store's id, and its counter of tables and indexes before the transaction began.
     store: u64,
     opened: u64,
     pub(crate) session: Session,
@@ -85,6 +87,28 @@ impl<'s> ReadTxn<'s> {
         self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.schema.name })
     }
 
+    /// As [`reader`](ReadTxn::reader), for who is going to ask this index.
+    #[inline]
+    pub(crate) fn reader_of<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        source: Source,
+    ) -> Result<Reader<'t>> {
+        let reader = self.reader(table)?;
+        if let Source::Index(index) = source
+            && !table.is_readable(index, self.opened)
+        {
+            table.check_readable(reader, index)?;
+        }
+        Ok(reader)
+    }
+
+    /// The positions of the table's indexes that can't be asked in this snapshot.
+    pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Rc<[usize]>> {
+        let states = table.unreadable(self.reader(table)?, self.opened)?;
+        Ok(states.into_iter().map(|(index, _)| index).collect())
+    }
+
     /// An engine's handles are good for the transactions of its store that began later.
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
@@ -144,10 +168,12 @@ pub(crate) struct Scratch {
 }
 
 /// A table that the transaction writes.
-struct Written {
+pub(crate) struct Written {
     /// The [`OpenTable::opened`] of the table.
     opened: u64,
-    tally: Tally,
+    pub(crate) tally: Tally,
+    /// `None`: all indexes are kept up as they are declared.
+    pub(crate) upkeep: Option<Upkeep>,
     usage: Arc<TableCounters>,
 }
 
@@ -179,7 +205,7 @@ impl<'s> WriteTxn<'s> {
     pub(crate) fn writer<'t>(
         &'t mut self,
         table: &'t OpenTable,
-    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Tally)> {
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
         let Self { read, scratch, written, .. } = self;
         read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
@@ -189,11 +215,11 @@ impl<'s> WriteTxn<'s> {
             check_record(&writer, table)?;
             let usage = Arc::clone(&table.usage);
             let tally = Tally::new(usage.schema);
-            written.push(Written { opened: table.opened, tally, usage });
+            let upkeep = Upkeep::of(table, writer.reader(), read.opened)?;
+            written.push(Written { opened: table.opened, tally, upkeep, usage });
         }
         let at = known.unwrap_or(written.len() - 1);
-        let tally = written.get_mut(at).map(|written| &mut written.tally);
-        Ok((writer, scratch, tally.ok_or_else(wrong_store)?))
+        Ok((writer, scratch, written.get_mut(at).ok_or_else(wrong_store)?))
     }
 }
 

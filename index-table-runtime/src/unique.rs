@@ -1,12 +1,13 @@
 //! Whether the keys of unique indexes are free: the last thing that can refuse a write.
 
 use crate::{
-    engine::{Read, Writer},
+    engine::{Read, Reader, Writer},
     error::{Error, Result},
     key::KeyBuf,
     maintain::{self, Image},
     scan::{Bounds, DANGLING, Query},
     schema::{IndexSchema, Source},
+    upkeep::Upkeep,
     write::RowType,
 };
 
@@ -14,39 +15,64 @@ use crate::{
 pub(crate) fn check(
     rows: &RowType,
     writer: &Writer<'_, '_>,
+    upkeep: Option<&Upkeep>,
     old: Option<&Image>,
     new: &Image,
 ) -> Result<()> {
     maintain::unique_keys(rows.schema, old, new, |index, key| {
-        let source = Source::Index(index);
-        let holder = if rows.schema.index(source).is_some_and(IndexSchema::is_hashed) {
-            holder_of_values(rows, writer, index, key, new)?
-        } else {
-            writer.reader().unique(index, key)?.map(|entry| entry.primary_key)
-        };
-        match holder {
-            // A row doesn't stand in its own way.
-            Some(holder) if holder != new.primary_key() => Err(Error::UniqueViolation {
-                table: rows.schema.name,
-                index: rows.schema.index_name(source).unwrap_or_default(),
-                key: rows.schema.show_hashed_key(source, key, new.hashed(index)),
-                holder: rows.schema.show_primary_key(holder),
-            }),
-            _ => Ok(()),
+        if upkeep.is_some_and(|upkeep| !upkeep.keeps(index)) {
+            return Ok(());
+        }
+        match holder(rows, writer.reader(), index, key, new)? {
+            Some(holder) => Err(violation(rows, index, key, holder, new)),
+            None => Ok(()),
         }
     })
+}
+
+/// The primary key of another row than `new` that has this key of a unique index.
+pub(crate) fn holder<'t>(
+    rows: &RowType,
+    reader: Reader<'t>,
+    index: usize,
+    key: &[u8],
+    new: &Image,
+) -> Result<Option<&'t [u8]>> {
+    if rows.schema.index(Source::Index(index)).is_some_and(IndexSchema::is_hashed) {
+        return holder_of_values(rows, reader, index, key, new);
+    }
+    let holder = reader.unique(index, key)?.map(|entry| entry.primary_key);
+    // A row doesn't stand in its own way.
+    Ok(holder.filter(|holder| *holder != new.primary_key()))
+}
+
+#[cold]
+pub(crate) fn violation(
+    rows: &RowType,
+    index: usize,
+    key: &[u8],
+    holder: &[u8],
+    new: &Image,
+) -> Error {
+    let source = Source::Index(index);
+    Error::UniqueViolation {
+        table: rows.schema.name,
+        index: rows.schema.index_name(source).unwrap_or_default(),
+        key: rows.schema.show_hashed_key(source, key, new.hashed(index)),
+        holder: rows.schema.show_primary_key(holder),
+    }
 }
 
 /// The primary key of another row than `new` with this key and the same values of the fields that
 /// are hashed in it.
 fn holder_of_values<'t>(
     rows: &RowType,
-    writer: &'t Writer<'_, '_>,
+    reader: Reader<'t>,
     index: usize,
     key: &[u8],
     new: &Image,
 ) -> Result<Option<&'t [u8]>> {
-    let (reader, source) = (writer.reader(), Source::Index(index));
+    let source = Source::Index(index);
     let mut values = KeyBuf::new();
     for entry in reader.scan(Query::new(source, Bounds::beginning_with(key)))? {
         let primary_key = entry?.primary_key;

@@ -206,13 +206,13 @@ impl Work<'_> {
 
     fn next_batch(&self, behind: Option<&[u8]>) -> Result<Batch> {
         self.store.transaction(|txn| {
-            let (mut writer, scratch, tally) = txn.writer(self.table)?;
+            let (mut writer, scratch, written) = txn.writer(self.table)?;
             let batch = self.read(writer.reader(), behind)?;
             for (primary_key, bytes) in &batch.older {
                 let renewed = (self.renew)(bytes);
                 let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
                 let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
-                write::upgrade(self.rows, &mut writer, scratch, tally, row)?;
+                write::upgrade(self.rows, &mut writer, scratch, written, row)?;
             }
             // Nobody writes rows of older versions: a table has the current one in its record, with
             // which each writer compares its own.

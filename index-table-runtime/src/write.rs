@@ -8,9 +8,9 @@ use crate::{
     maintain::{self, Change, Image, Sink},
     row,
     schema::{Source, TableSchema},
-    txn::Scratch,
+    txn::{Scratch, Written},
     unique,
-    usage::{RowWrite, Tally},
+    usage::RowWrite,
 };
 
 /// A type of row, for what is compiled once and not for each: the schema, and functions in the
@@ -104,7 +104,7 @@ pub(crate) fn put(
     writer: &mut Writer<'_, '_>,
     old: &mut Image,
     new: &Image,
-    tally: &mut Tally,
+    written: &mut Written,
 ) -> Result<()> {
     let stored = match writer.reader().fact(new.primary_key())? {
         Some(bytes) if bytes == new.row() => return Ok(()),
@@ -114,8 +114,8 @@ pub(crate) fn put(
         }
         None => None,
     };
-    replace(rows, writer, stored, new, tally)?;
-    tally.row(RowWrite::Put);
+    replace(rows, writer, stored, new, written)?;
+    written.tally.row(RowWrite::Put);
     Ok(())
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn update(
     writer: &mut Writer<'_, '_>,
     old: &Image,
     new: &Image,
-    tally: &mut Tally,
+    written: &mut Written,
 ) -> Result<()> {
     if old.row() == new.row() {
         return Ok(());
@@ -134,8 +134,8 @@ pub(crate) fn update(
     if moved && writer.reader().fact(new.primary_key())?.is_some() {
         return Err(rows.duplicate(new));
     }
-    replace(rows, writer, Some(old), new, tally)?;
-    tally.row(RowWrite::Update);
+    replace(rows, writer, Some(old), new, written)?;
+    written.tally.row(RowWrite::Update);
     Ok(())
 }
 
@@ -144,13 +144,13 @@ pub(crate) fn delete(
     writer: &mut Writer<'_, '_>,
     primary_key: &[u8],
     old: &mut Image,
-    tally: &mut Tally,
+    written: &mut Written,
 ) -> Result<bool> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
     rows.load_stored(old, bytes, primary_key)?;
     writer.change(Change::DeleteFact { primary_key })?;
-    maintain::entry_changes(rows.schema, Some(old), None, &mut tally.counting(writer))?;
-    tally.row(RowWrite::Delete);
+    send(rows, writer, Some(old), None, written)?;
+    written.tally.row(RowWrite::Delete);
     Ok(true)
 }
 
@@ -159,9 +159,9 @@ pub(crate) fn insert(
     rows: &RowType,
     writer: &mut Writer<'_, '_>,
     new: &Image,
-    tally: &mut Tally,
+    written: &mut Written,
 ) -> Result<()> {
-    if let Err(error) = unique::check(rows, writer, None, new) {
+    if let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new) {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
         return Err(if taken { rows.duplicate(new) } else { error });
@@ -169,8 +169,8 @@ pub(crate) fn insert(
     if !writer.insert_fact(new.primary_key(), new.row())? {
         return Err(rows.duplicate(new));
     }
-    maintain::entry_changes(rows.schema, None, Some(new), &mut tally.counting(writer))?;
-    tally.row(RowWrite::Insert);
+    send(rows, writer, None, Some(new), written)?;
+    written.tally.row(RowWrite::Insert);
     Ok(())
 }
 
@@ -180,22 +180,48 @@ fn replace(
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: &Image,
-    tally: &mut Tally,
+    written: &mut Written,
 ) -> Result<()> {
     if let Some(old) = old
         && old.same_key_bytes(new)
     {
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-        return maintain::data_changes(rows.schema, old, new, &mut tally.counting(writer));
+        let Written { tally, upkeep, .. } = written;
+        let counting = tally.counting(writer);
+        return match upkeep {
+            None => maintain::data_changes(rows.schema, old, new, &mut { counting }),
+            Some(upkeep) => {
+                let filter = &mut upkeep.filter(counting, Some(old.primary_key()));
+                maintain::data_changes(rows.schema, old, new, filter)
+            }
+        };
     }
-    unique::check(rows, writer, old, new)?;
+    unique::check(rows, writer, written.upkeep.as_ref(), old, new)?;
     if let Some(old) = old
         && old.primary_key() != new.primary_key()
     {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-    maintain::entry_changes(rows.schema, old, Some(new), &mut tally.counting(writer))
+    send(rows, writer, old, Some(new), written)
+}
+
+/// Sends the changes of all entries from `old` to `new` to the indexes, as far as they are kept up.
+fn send(
+    rows: &RowType,
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: Option<&Image>,
+    Written { tally, upkeep, .. }: &mut Written,
+) -> Result<()> {
+    let mut counting = tally.counting(writer);
+    match upkeep {
+        None => maintain::entry_changes(rows.schema, old, new, &mut counting),
+        Some(upkeep) => {
+            let mut filter = upkeep.filter(counting, old.map(Image::primary_key));
+            maintain::entry_changes(rows.schema, old, new, &mut filter)
+        }
+    }
 }
 
 /// Writes the row with this primary key, which is stored as `bytes` of an older version, as
@@ -204,7 +230,7 @@ pub(crate) fn upgrade(
     rows: &RowType,
     writer: &mut Writer<'_, '_>,
     Scratch { old, new, .. }: &mut Scratch,
-    tally: &mut Tally,
+    written: &mut Written,
     (primary_key, bytes, renewed): (&[u8], &[u8], &[u8]),
 ) -> Result<()> {
     rows.load_stored(old, bytes, primary_key)?;
@@ -215,7 +241,7 @@ pub(crate) fn upgrade(
         let reason = "it has other keys each time, or when it is read back".to_owned();
         return Err(rows.conversion(version, primary_key, reason));
     }
-    replace(rows, writer, Some(old), new, tally)
+    replace(rows, writer, Some(old), new, written)
 }
 
 /// Reads the row with this primary key, and takes its image.

@@ -110,8 +110,29 @@ pub(super) mod fixed {
         let name = &table.name;
         doc(&format!(
             "Opens the table `{name}`, and creates what is missing of it and of its indexes.\n\n\
-             Cost: one transaction; an index that is new is built from all rows.\n\n\
+             Cost: one transaction; an index that is new is built from all rows, of a large table in \
+             steps between which others write.\n\n\
+             # Errors\n\nIf the store holds another schema under this name, if rows have the same \
+             key in a unique index that is new, or if the store cannot be read."
+        ))
+    }
+
+    pub(in super::super) fn open_online(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Opens the table `{name}` at once: indexes that are new are kept up from now on, and \
+             cannot be asked before `build` has built them.\n\n\
+             Cost: one transaction.\n\n\
              # Errors\n\nIf the store holds another schema under this name, or cannot be read."
+        ))
+    }
+
+    pub(in super::super) fn build(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Builds the indexes of the table `{name}` that are not readable yet, in steps between \
+             which others write.\n\n\
+             Cost: one look at each row, and one write for each entry."
         ))
     }
 

@@ -39,7 +39,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 /// ```
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
-    let fixed = fixed(cx);
+    let (opening, fixed) = (opening(cx), fixed(cx));
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let get_many = get_many::method(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
@@ -47,10 +47,37 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     mixed! {
         #[automatically_derived]
         impl #repository #conditions {
+            #opening
             #fixed
             #get_view
             #get_many
             #(#queries)*
+        }
+    }
+}
+
+/// Expands to the methods that open the table and build its indexes.
+fn opening(cx: &Context<'_>) -> TokenStream {
+    let (table, v) = (cx.table, &cx.table.visibility);
+    let [open, open_online, build] =
+        [docs::fixed::open, docs::fixed::open_online, docs::fixed::build].map(|doc| doc(table));
+    mixed! {
+        #open
+        #v fn open(store: &_index_table::Store) -> _index_table::Result<Self> {
+            _index_table::Ok(Self { table: _index_table::Table::open(store)? })
+        }
+
+        #open_online
+        #v fn open_online(store: &_index_table::Store) -> _index_table::Result<Self> {
+            _index_table::Ok(Self { table: _index_table::Table::open_online(store)? })
+        }
+
+        #build
+        #v fn build<'build>(
+            &'build self,
+            store: &'build _index_table::Store,
+        ) -> _index_table::Build<'build> {
+            self.table.build(store)
         }
     }
 }
@@ -61,8 +88,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
     let (v, row) = (&table.visibility, &table.row);
     let (parameters, key) = primary_key(cx);
     let (insert_with, upgrade) = (insert_with(cx), upgrade(cx));
-    let [open, insert, put, update, delete, get, all, usage, verify, repair] = [
-        docs::fixed::open,
+    let [insert, put, update, delete, get, all, usage, verify, repair] = [
         docs::fixed::insert,
         docs::fixed::put,
         docs::fixed::update,
@@ -75,11 +101,6 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
     ]
     .map(|doc| doc(table));
     mixed! {
-        #open
-        #v fn open(store: &_index_table::Store) -> _index_table::Result<Self> {
-            _index_table::Ok(Self { table: _index_table::Table::open(store)? })
-        }
-
         #insert
         #v fn insert(
             &self,

@@ -75,6 +75,31 @@ impl fmt::Display for IndexState {
     }
 }
 
+impl IndexState {
+    /// Why it can't be asked, and what to do about it.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Building { rows, of, .. } => format!(
+                "it is being built, and {rows} of {of} rows are done; the repository's `build` goes on \
+                 with it, and `open` does until it is done"
+            ),
+            Self::Violated(duplicates) => {
+                let first = duplicates.first.first();
+                let first = first.map_or(String::new(), |first| format!(" ({first})"));
+                format!(
+                    "it is unique, and {duplicates} stood in the way of its build{first}; `Store::catalog` lists \
+                     them, `open_online` opens the table so that they can be changed, and `build` of \
+                     the repository tries again"
+                )
+            }
+            Self::Readable => {
+                "it was not readable, and is now; begin another transaction".to_owned()
+            }
+            Self::Retired => "it is not declared any more".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Duplicates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = if self.count == 1 { "duplicate" } else { "duplicates" };

@@ -8,8 +8,8 @@ mod tests;
 mod versions;
 
 pub(crate) use catalog::{Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord};
+pub(crate) use state::{Building, LISTED, Retired, StateRecord, is_index};
 pub use state::{Duplicate, Duplicates};
-pub(crate) use state::{Retired, StateRecord, is_index};
 pub(crate) use versions::{VersionRecord, version_of};
 
 use crate::{

@@ -42,7 +42,7 @@ pub(crate) struct Retired {
 }
 
 /// How many duplicates are listed.
-const LISTED: usize = 100;
+pub(crate) const LISTED: usize = 100;
 
 /// Rows whose key in a unique index another row has already.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,10 +66,10 @@ pub struct Duplicate {
     pub row: String,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "builds come to it"))]
 impl Duplicates {
-    pub(crate) fn add(&mut self, duplicate: impl FnOnce() -> Duplicate) {
-        self.count += 1;
+    /// Adds so many, of which one is described.
+    pub(crate) fn add(&mut self, count: u64, duplicate: impl FnOnce() -> Duplicate) {
+        self.count += count;
         if self.first.len() < LISTED {
             self.first.push(duplicate());
         }
@@ -85,6 +85,16 @@ pub(crate) fn is_index(part: &str) -> bool {
 impl StateRecord {
     pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {
         postcard::to_stdvec(self).map_err(|error| Error::Codec { table, reason: error.to_string() })
+    }
+
+    /// What opening a table whose index has a damaged state fails with.
+    #[cold]
+    pub(crate) fn unreadable(table: &'static str, index: &str) -> Error {
+        Error::SchemaMismatch {
+            table,
+            difference: format!("the state of its index `{index}` can't be read"),
+            way_out: "open it with the release of index-table that wrote it, or a later one",
+        }
     }
 
     /// `None`: it is damaged.

@@ -3,7 +3,7 @@
 use super::{
     Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
     KeyFieldRecord, Retired, StateRecord, Strategy, StrategyRecord, TableRecord, TableSchema,
-    is_index, state::Building,
+    is_index,
 };
 
 #[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
@@ -93,7 +93,7 @@ fn states_are_as_they_are_documented() {
 fn the_first_duplicates_are_listed_and_all_are_counted() {
     let mut duplicates = Duplicates::default();
     let duplicate = || Duplicate { key: "k".into(), holder: "1".into(), row: "2".into() };
-    (0..150).for_each(|_| duplicates.add(duplicate));
+    (0..150).for_each(|_| duplicates.add(1, duplicate));
     assert_eq!((duplicates.count, duplicates.first.len()), (150, 100));
 }
 

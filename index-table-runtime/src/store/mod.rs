@@ -1,5 +1,6 @@
 mod copy;
 mod options;
+mod readable;
 mod readers;
 mod shared;
 
@@ -26,6 +27,7 @@ pub(crate) use copy::Copy;
 pub use copy::Progress;
 pub(crate) use options::DEFAULT_MAP_SIZE;
 pub use options::{Durability, Options};
+use readable::Readable;
 pub use readers::Readers;
 
 /// A directory with an LMDB environment: the tables and their indexes.
@@ -83,8 +85,17 @@ pub(crate) struct Inner {
     tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
     /// Held while a table is opened, so that it is opened once.
     opening: Mutex<()>,
-    /// How many tables have been opened.
-    opened: AtomicU64,
+    /// How many tables have been opened, and how often an index has become readable since.
+    opened: Arc<AtomicU64>,
+}
+
+/// What opening a table has made of its declaration.
+#[derive(Default)]
+pub(crate) struct Declared {
+    /// Its record in the catalog.
+    pub(crate) record: Vec<u8>,
+    /// For each index, whether it can be asked.
+    pub(crate) readable: Vec<bool>,
 }
 
 /// A table in use: what its repositories share.
@@ -97,6 +108,7 @@ pub(crate) struct OpenTable {
     pub(crate) opened: u64,
     /// Its record in the catalog.
     pub(crate) record: Vec<u8>,
+    readable: Readable,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
     /// What it is used for. Transactions that write it keep it too, until they are committed.
@@ -234,7 +246,7 @@ impl Inner {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { engine, id, writer, tables, opening, opened: AtomicU64::new(0) }
+        Self { engine, id, writer, tables, opening, opened: Arc::default() }
     }
 
     /// Opens a table, or gives it again while a repository of it is in use. One with another
@@ -242,7 +254,7 @@ impl Inner {
     pub(crate) fn open_once(
         &self,
         schema: &'static TableSchema,
-        open: impl FnOnce(&Engine) -> Result<(Tables, Vec<u8>)>,
+        open: impl FnOnce(&Engine) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
         let declared = TableRecord::of(schema, |_| "");
         if let Some(used) = self.used(schema, &declared)? {
@@ -253,11 +265,12 @@ impl Inner {
         if let Some(used) = self.used(schema, &declared)? {
             return Ok(used);
         }
-        let (opened, record) = open(&self.engine)?;
+        let (opened, Declared { record, readable }) = open(&self.engine)?;
         let table = Arc::new(OpenTable {
             schema,
             tables: opened,
             record,
+            readable: Readable::new(&readable, &self.opened),
             tried: AtomicU64::new(0),
             usage: Arc::new(TableCounters::new(schema)),
             store: self.id,
@@ -290,6 +303,11 @@ impl Inner {
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What transactions know that begin now.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
     }
 
     /// All that the catalog has.
@@ -329,7 +347,7 @@ impl Inner {
         begin: impl FnOnce(&'s Engine) -> Result<engine::Txn<'s>>,
     ) -> Result<ReadTxn<'s>> {
         // Before the transaction, so that it knows all the tables that were open by then.
-        let opened = self.opened.load(Ordering::Acquire);
+        let opened = self.opened();
         Ok(ReadTxn::new(begin(&self.engine)?, self.id, opened))
     }
 

@@ -127,6 +127,12 @@ pub(crate) struct Counting<'a, S> {
     sink: &'a mut S,
 }
 
+impl<S> Counting<'_, S> {
+    pub(crate) fn sink(&self) -> &S {
+        self.sink
+    }
+}
+
 impl<S: Sink> Sink for Counting<'_, S> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
         if let Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. } = change

@@ -6,7 +6,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use counters::{ReadCounters, RowWrite, TableCounters, Tally};
+pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
 pub(crate) use show::lines;
 
 use serde::Serialize;

@@ -9,7 +9,7 @@ mod finding;
 mod repair;
 mod walk;
 
-use std::{fmt, iter::FusedIterator};
+use std::{fmt, iter::FusedIterator, rc::Rc};
 
 pub use finding::{Finding, Kind, Report};
 pub use repair::Repair;
@@ -32,7 +32,8 @@ use walk::{Place, Walk};
 /// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
 /// this transaction or a later one, and in another process if need be.
 ///
-/// Every index is read as it is stored, and entry by entry with the row that each refers to; then
+/// An index that is not readable, since it is being built or was violated, is passed over. Every other
+/// index is read as it is stored, and entry by entry with the row that each refers to; then
 /// every row is read, and the entry under each of its keys looked up. What is wrong inside of LMDB's
 /// own pages is not looked for: LMDB itself may fail at it.
 ///
@@ -76,9 +77,10 @@ pub struct Verify<'txn, R> {
 }
 
 impl<'txn, R: Entity> Verify<'txn, R> {
-    pub(crate) fn new(reader: Result<Reader<'txn>>) -> Self {
+    /// `reader`: with the indexes that are not readable.
+    pub(crate) fn new(reader: Result<(Reader<'txn>, Rc<[usize]>)>) -> Self {
         let (walk, failure) = match reader {
-            Ok(reader) => (Some(Walk::new(reader, Place::first::<R>())), None),
+            Ok((reader, skipped)) => (Some(Walk::new(reader, skipped, Place::first::<R>())), None),
             Err(error) => (None, Some(error)),
         };
         Self { walk, failure, left: None }

@@ -1,10 +1,11 @@
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, rc::Rc};
 
 use super::{
     finding::{Kind, Report, unreadable},
     walk::{self, Fix, Found, Place, Stage, Walk},
 };
 use crate::{
+    build,
     engine::{Read, Reader, Write, Writer},
     entity::Entity,
     error::{Error, Result},
@@ -13,6 +14,7 @@ use crate::{
     scan::{Bounds, Position, Query},
     schema::{IndexSchema, Source},
     trace::span,
+    write::RowType,
 };
 
 /// What is found before it is mended: no more than this, and no more bytes. What is borrowed from a
@@ -29,6 +31,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// stored under another primary key than it has, is reported and left with its entries, unless
 /// [`delete_unreadable_rows`](Repair::delete_unreadable_rows) is said; so are two rows with the same
 /// key in a unique index, of which it is not known which is the right one.
+///
+/// An index that is not readable is passed over: the repository's `build` makes it of the rows.
 ///
 /// Where a block is damaged, the right entries of its key are removed with it and written anew; the
 /// report counts them as [`Missing`](crate::Kind::Missing) ones. Those of rows that can't be decoded
@@ -80,14 +84,19 @@ const BATCH_BYTES: usize = 1 << 20;
 /// ```
 #[must_use = "a repair does nothing until `run`"]
 pub struct Repair<'t, 's, R> {
-    writer: Result<Writer<'t, 's>>,
+    writer: Result<(Writer<'t, 's>, Rc<[usize]>)>,
+    rows: &'static RowType,
     delete_unreadable: bool,
     row: PhantomData<fn() -> R>,
 }
 
 impl<'t, 's, R: Entity> Repair<'t, 's, R> {
-    pub(crate) const fn new(writer: Result<Writer<'t, 's>>) -> Self {
-        Self { writer, delete_unreadable: false, row: PhantomData }
+    /// `writer`: with the indexes that are not readable.
+    pub(crate) const fn new(
+        writer: Result<(Writer<'t, 's>, Rc<[usize]>)>,
+        rows: &'static RowType,
+    ) -> Self {
+        Self { writer, rows, delete_unreadable: false, row: PhantomData }
     }
 
     /// Deletes the rows that can't be decoded, and those that are stored under another primary key
@@ -110,14 +119,18 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// errors of the engine. The transaction is to be dropped then.
     pub fn run(self) -> Result<Report> {
         span!(DEBUG, "repair", table = R::TABLE.name);
-        let mut writer = self.writer?;
+        let (mut writer, skipped) = self.writer?;
         let mut report = Report::new(R::TABLE);
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
+            if !report.is_clean() {
+                // Nobody knows what the rows had in them.
+                build::begin_anew(self.rows, &mut writer, &skipped)?;
+            }
         }
         let mut next = Some(Place::first::<R>());
         while let Some(place) = next {
-            let batch = Batch::gather::<R>(writer.reader(), place, &mut report)?;
+            let batch = Batch::gather::<R>(writer.reader(), &skipped, place, &mut report)?;
             let mut removed = false;
             for found in &batch.found {
                 removed |= mend::<R>(&mut writer, found)?;
@@ -142,9 +155,14 @@ struct Batch {
 impl Batch {
     /// Goes on until there is enough, or the stage ends: what it leaves behind has to be mended
     /// before the next one begins.
-    fn gather<R: Entity>(reader: Reader<'_>, place: Place, report: &mut Report) -> Result<Self> {
+    fn gather<R: Entity>(
+        reader: Reader<'_>,
+        skipped: &Rc<[usize]>,
+        place: Place,
+        report: &mut Report,
+    ) -> Result<Self> {
         let mut stage = place.stage;
-        let mut walk = Walk::<R>::new(reader, place);
+        let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
             while let Some(next) = walk.next_found() {

@@ -5,7 +5,7 @@
 //! missing, and each thing that is wrong is met once: entries say whether they are right, rows
 //! whether their entries are there.
 
-use std::{collections::VecDeque, marker::PhantomData};
+use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
 
 use super::{
     compare::{self, Difference},
@@ -130,13 +130,20 @@ pub(super) struct Walk<'t, R> {
     other: Image,
     pub(super) rows: u64,
     pub(super) entries: u64,
+    /// The indexes that are not readable.
+    skipped: Rc<[usize]>,
     row: PhantomData<fn() -> R>,
 }
 
 impl<'t, R: Entity> Walk<'t, R> {
-    pub(super) fn new(reader: Reader<'t>, Place { stage, behind }: Place) -> Self {
+    pub(super) fn new(
+        reader: Reader<'t>,
+        skipped: Rc<[usize]>,
+        Place { stage, behind }: Place,
+    ) -> Self {
         Self {
             reader,
+            skipped,
             stage,
             running: None,
             behind,
@@ -155,7 +162,7 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     /// The same from another place on.
     pub(super) fn at(self, place: Place) -> Self {
-        Self::new(self.reader, place)
+        Self::new(self.reader, self.skipped, place)
     }
 
     /// What has been found and not been taken yet.
@@ -177,6 +184,12 @@ impl<'t, R: Entity> Walk<'t, R> {
     pub(super) fn step(&mut self) -> Result<bool> {
         if self.over {
             return Ok(false);
+        }
+        if let Stage::Pieces(index) | Stage::Entries(index) = self.stage
+            && self.skipped.contains(&index)
+        {
+            self.next_stage();
+            return Ok(true);
         }
         let running = match self.running.take() {
             Some(running) => running,
@@ -242,6 +255,11 @@ impl<'t, R: Entity> Walk<'t, R> {
                 self.report(Kind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
             }
         }
+        self.next_stage();
+        Ok(())
+    }
+
+    fn next_stage(&mut self) {
         let next = match self.stage {
             Stage::Pieces(index) => Some(Stage::Entries(index)),
             Stage::Entries(index) if index + 1 < R::TABLE.indexes.len() => {
@@ -255,7 +273,6 @@ impl<'t, R: Entity> Walk<'t, R> {
             Some(stage) => self.stage = stage,
             None => self.over = true,
         }
-        Ok(())
     }
 
     /// Whether an entry is before one of its key that has been seen, and so in a block that was
@@ -333,6 +350,9 @@ impl<'t, R: Entity> Walk<'t, R> {
             }
         }
         for (index, declared) in R::TABLE.indexes.iter().enumerate() {
+            if self.skipped.contains(&index) {
+                continue;
+            }
             for key in self.image.keys(index) {
                 let own = self.reader.entry(index, key, fact.primary_key)?;
                 let alone = declared.has_one_entry_per_key();

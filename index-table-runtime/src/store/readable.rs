@@ -1,0 +1,94 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use super::OpenTable;
+use crate::{
+    catalog::IndexState,
+    engine::{Read, Reader},
+    error::{Error, Result},
+    schema::{Source, StateRecord},
+};
+
+/// Which indexes of a table can be asked, and by which transactions.
+///
+/// A transaction knows the store's counter from before it began. An index that becomes readable raises
+/// it, and a transaction that knows less is asked what its own snapshot says.
+pub(super) struct Readable {
+    /// For each index, the least counter of transactions that find it readable; none does with
+    /// `u64::MAX`.
+    from: Box<[AtomicU64]>,
+    /// The counter of the store.
+    counter: Arc<AtomicU64>,
+}
+
+impl Readable {
+    pub(super) fn new(readable: &[bool], counter: &Arc<AtomicU64>) -> Self {
+        let from = readable.iter().map(|readable| if *readable { 0 } else { u64::MAX });
+        Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
+    }
+}
+
+impl OpenTable {
+    /// Whether the transactions that know this counter find the index readable; `false`: they have to
+    /// look.
+    #[inline]
+    pub(crate) fn is_readable(&self, index: usize, opened: u64) -> bool {
+        self.readable.from.get(index).is_none_or(|from| from.load(Ordering::Relaxed) <= opened)
+    }
+
+    /// Whether all indexes are.
+    pub(crate) fn is_all_readable(&self, opened: u64) -> bool {
+        (0..self.readable.from.len()).all(|index| self.is_readable(index, opened))
+    }
+
+    /// An index is readable in all snapshots from now on.
+    pub(crate) fn became_readable(&self, index: usize) {
+        let now = self.readable.counter.fetch_add(1, Ordering::AcqRel) + 1;
+        if let Some(from) = self.readable.from.get(index) {
+            from.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The states of the indexes that are not readable in this snapshot, by their positions.
+    pub(crate) fn unreadable(
+        &self,
+        reader: Reader<'_>,
+        opened: u64,
+    ) -> Result<Vec<(usize, StateRecord)>> {
+        let mut states = Vec::new();
+        for index in 0..self.schema.indexes.len() {
+            if !self.is_readable(index, opened)
+                && let Some(state) = self.state(reader, index)?
+            {
+                states.push((index, state));
+            }
+        }
+        Ok(states)
+    }
+
+    /// What the snapshot has for the index; `None`: it is readable.
+    pub(crate) fn state(&self, reader: Reader<'_>, index: usize) -> Result<Option<StateRecord>> {
+        let Some(declared) = self.schema.indexes.get(index) else { return Ok(None) };
+        let Some(state) = reader.record(declared.name)? else { return Ok(None) };
+        StateRecord::decode(state)
+            .map(Some)
+            .ok_or_else(|| StateRecord::unreadable(self.schema.name, declared.name))
+    }
+
+    /// Whether the index can be asked in this snapshot, whose transaction can't tell.
+    #[cold]
+    pub(crate) fn check_readable(&self, reader: Reader<'_>, index: usize) -> Result<()> {
+        let Some(state) = self.state(reader, index)? else {
+            // Another process has built it, and later snapshots have that too.
+            self.became_readable(index);
+            return Ok(());
+        };
+        Err(Error::IndexNotReadable {
+            table: self.schema.name,
+            index: self.schema.index_name(Source::Index(index)).unwrap_or_default(),
+            state: IndexState::of(state),
+        })
+    }
+}

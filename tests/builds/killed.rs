@@ -1,0 +1,99 @@
+//! A process that is killed while it builds.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use index_table::{IndexState, Store};
+
+use crate::{TestResult, after, assert_clean, fill, item, unreadable};
+
+const ROWS: u32 = 3000;
+
+fn store(path: &Path) -> index_table::Result<Store> {
+    Store::options().map_size(1 << 26).durability(index_table::Durability::None).open(path)
+}
+
+/// What the child does: it builds in small steps, and says so after each.
+fn build(path: &Path) -> index_table::Result<()> {
+    let store = store(path)?;
+    let items = after::ItemRepository::open_online(&store)?;
+    let told = |progress: index_table::RowProgress| println!("rows {}", progress.rows);
+    items.build(&store).batch_bytes(4000).progress(told).run().map(drop)
+}
+
+#[test]
+fn a_build_is_continued_where_it_was_killed() -> TestResult {
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        build(Path::new(&path))?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    fill(&store(dir.path())?, (0..ROWS).map(|id| item(id, id)))?;
+    for steps in [1, 3, 2] {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "killed::a_build_is_continued_where_it_was_killed", "--nocapture"])
+            .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        let told = lines.map_while(Result::ok).filter(|line| line.contains("rows ")).take(steps);
+        assert_eq!(told.count(), steps);
+        child.kill()?;
+        child.wait()?;
+
+        let store = store(dir.path())?;
+        let items = after::ItemRepository::open_online(&store)?;
+        let states = unreadable(&store)?;
+        assert_eq!(states.len(), 11);
+        let IndexState::Building { rows, .. } = states[0].1 else { return Err("building".into()) };
+        assert!(rows > 0 && rows < u64::from(ROWS), "{rows}");
+        // Rows are written and deleted on both sides of the place.
+        store.transaction(|txn| {
+            for id in [steps as u32, ROWS - steps as u32] {
+                items.update(txn, id, |row| row.town = "Bonn".into())?;
+                items.delete(txn, id + 100)?;
+            }
+            Ok(())
+        })?;
+        assert_clean(&items, &store.read()?)?;
+    }
+    let store = store(dir.path())?;
+    let items = after::ItemRepository::open_online(&store)?;
+    let report = items.build(&store).run()?;
+    assert!(report.is_readable() && report.rows < u64::from(ROWS), "{report}");
+    assert_clean(&items, &store.read()?)?;
+    assert_eq!(items.find_by_town(&store.read()?, "Bonn").count()?, 6);
+    Ok(())
+}
+
+/// Another process finishes what this one has open.
+#[test]
+fn another_process_builds() -> TestResult {
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        build(Path::new(&path))?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = store(dir.path())?;
+    fill(&store, (0..ROWS).map(|id| item(id, id)))?;
+    let items = after::ItemRepository::open_online(&store)?;
+    let before = store.read()?;
+    assert!(items.by_code(&before).count().is_err());
+    let child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "killed::another_process_builds"])
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    for _ in 0..2 {
+        assert!(items.by_code(&before).count().is_err());
+        assert_eq!(items.by_code(&store.read()?).count()?, u64::from(ROWS));
+    }
+    drop(before);
+    store.transaction(|txn| items.insert(txn, &item(ROWS, ROWS)))?;
+    assert_clean(&items, &store.read()?)?;
+    assert!(items.build(&store).run()?.indexes.is_empty());
+    Ok(())
+}

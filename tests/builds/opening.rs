@@ -1,0 +1,160 @@
+//! What `open` makes of indexes that have to be built.
+
+use std::thread;
+
+use index_table::{Durability, Error, IndexState, Store};
+
+use crate::{TestResult, after, assert_clean, before, fill, item, on_both, plain, unreadable};
+
+/// More rows than are built in the transaction in which an index is declared.
+const MANY: u32 = 4_200;
+
+#[test]
+fn a_large_table_is_built_step_by_step() -> TestResult {
+    on_both((0..MANY).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open(store)?;
+        assert_eq!(unreadable(store)?, []);
+        let txn = store.read()?;
+        assert_eq!(items.by_code(&txn).count()?, u64::from(MANY));
+        assert_eq!(items.find_by_tags(&txn, "all").count()?, u64::from(MANY));
+        Ok(())
+    })
+}
+
+#[test]
+fn duplicates_in_a_small_table_change_nothing() -> TestResult {
+    on_both((0..100).map(|id| item(id, id / 2)), |store| {
+        let refused = after::ItemRepository::open(store).map(drop);
+        assert!(
+            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
+            "{refused:?}"
+        );
+        assert_eq!(unreadable(store)?, []);
+        assert_eq!(before::ItemRepository::open(store)?.all(&store.read()?).count()?, 100);
+        Ok(())
+    })
+}
+
+#[test]
+fn duplicates_in_a_large_table_are_on_record() -> TestResult {
+    on_both((0..MANY).map(|id| item(id, id.max(1))), |store| {
+        for _ in 0..2 {
+            let refused = after::ItemRepository::open(store).map(drop);
+            let Err(Error::IndexNotReadable {
+                index: "code", state: IndexState::Violated(_), ..
+            }) = &refused
+            else {
+                return Err(format!("{refused:?}").into());
+            };
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("`Store::catalog` lists them, `open_online` opens"), "{text}");
+        }
+        assert_eq!(unreadable(store)?.len(), 3, "of `code`, `coded` and `once`");
+        {
+            let items = after::ItemRepository::open_online(store)?;
+            assert_eq!(items.by_town(&store.read()?).count()?, u64::from(MANY));
+            store.transaction(|txn| items.delete(txn, 0))?;
+        }
+        let items = after::ItemRepository::open(store)?;
+        assert_clean(&items, &store.read()?)?;
+        Ok(())
+    })
+}
+
+/// Both take part, and other tables and writers are not held up.
+#[test]
+fn threads_open_a_large_table_at_the_same_time() -> TestResult {
+    on_both((0..MANY).map(|id| item(id, id)), |store| {
+        thread::scope(|scope| {
+            let open = || {
+                let items = after::ItemRepository::open(store)?;
+                items.by_code(&store.read()?).count()?;
+                store.transaction(|txn| items.insert_with_next(txn))?;
+                assert_eq!(items.verify(&store.read()?).limit(500).run()?.counts.len(), 0);
+                Ok::<_, Error>(())
+            };
+            let threads: Vec<_> = (0..3).map(|_| scope.spawn(open)).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| panic!()))
+        })?;
+        Ok(())
+    })
+}
+
+impl after::ItemRepository {
+    /// A row behind all others.
+    fn insert_with_next(&self, txn: &mut index_table::WriteTxn<'_>) -> index_table::Result<()> {
+        self.insert_with(txn, |id| item(id, id + 1_000_000)).map(drop)
+    }
+}
+
+/// Writers go on while another thread builds, and see to their own rows.
+#[test]
+fn writers_go_on_during_a_build() -> TestResult {
+    on_both((0..MANY).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        let (report, written) = thread::scope(|scope| {
+            let build = scope.spawn(|| items.build(store).batch_bytes(20_000).run());
+            let mut written = 0_u32;
+            while !build.is_finished() {
+                let row = item(MANY + written, MANY + written);
+                store.transaction(|txn| {
+                    items.insert(txn, &row)?;
+                    items.delete(txn, written)?;
+                    items.update(txn, MANY / 2 + written, |row| row.name.push('!')).map(drop)
+                })?;
+                written += 1;
+            }
+            Ok::<_, Error>((build.join().unwrap_or_else(|_| panic!())?, written))
+        })?;
+        assert!(report.is_readable(), "{report}");
+        assert!(written > 1, "writers waited for the whole build");
+        assert_clean(&items, &store.read()?)?;
+        assert_eq!(items.by_code(&store.read()?).count()?, u64::from(MANY));
+        Ok(())
+    })
+}
+
+/// A thread that writes can open what is open, whoever else is about to open something.
+#[test]
+fn a_thread_that_writes_is_not_waited_for() -> TestResult {
+    let store = Store::in_memory();
+    fill(&store, (0..3).map(|id| item(id, id)))?;
+    let items = before::ItemRepository::open(&store)?;
+    let txn = store.write()?;
+    thread::scope(|scope| {
+        let other = scope.spawn(|| other::OtherRepository::open(&store).map(drop));
+        thread::sleep(std::time::Duration::from_millis(50));
+        before::ItemRepository::open(&store)?;
+        assert!(matches!(other::OtherRepository::open(&store), Err(Error::WriteInProgress)));
+        drop(txn);
+        other.join().unwrap_or_else(|_| panic!())
+    })?;
+    assert_eq!(items.all(&store.read()?).count()?, 3);
+    Ok(())
+}
+
+mod other {
+    #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]
+    pub(crate) struct Other {
+        #[primary_key]
+        id: u32,
+    }
+}
+
+/// The map is full in the middle of a step.
+#[test]
+fn a_build_lets_the_map_grow() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(1 << 20).durability(Durability::None).open(dir.path())?;
+    let items = before::ItemRepository::open(&store)?;
+    for ids in (0..MANY).collect::<Vec<_>>().chunks(500) {
+        store.transaction(|txn| {
+            ids.iter().try_for_each(|id| items.put(txn, &plain(item(*id, *id))))
+        })?;
+    }
+    drop(items);
+    let items = after::ItemRepository::open_online(&store)?;
+    items.build(&store).run()?;
+    assert_clean(&items, &store.read()?)?;
+    Ok(())
+}

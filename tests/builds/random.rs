@@ -1,0 +1,187 @@
+//! Writers at random between the steps of builds that are begun and left at random, against a model.
+
+use std::collections::BTreeMap;
+
+use index_table::{Error, IndexState, Store};
+use proptest::{prelude::*, sample::Index};
+
+use crate::{after, assert_clean, fill, item};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    /// The row and the number of its unique keys.
+    Insert(u32, u32),
+    Put(u32, u32),
+    /// Takes another number, or another primary key.
+    Renumber(u32, u32),
+    Move(u32, u32),
+    Rename(u32),
+    Delete(u32),
+    /// Steps of a build, of so many bytes.
+    Build(u64, usize),
+    /// The store is closed and opened.
+    Reopen,
+}
+
+fn operation(ids: u32) -> impl Strategy<Value = Operation> {
+    // Numbers above the ids are hardly ever taken.
+    let (id, number) = (0..ids, 0..ids * 3);
+    prop_oneof![
+        3 => (id.clone(), number.clone()).prop_map(|(id, number)| Operation::Insert(id, number)),
+        3 => (id.clone(), number.clone()).prop_map(|(id, number)| Operation::Put(id, number)),
+        2 => (id.clone(), number).prop_map(|(id, number)| Operation::Renumber(id, number)),
+        2 => (id.clone(), id.clone()).prop_map(|(id, to)| Operation::Move(id, to)),
+        2 => id.clone().prop_map(Operation::Rename),
+        3 => id.prop_map(Operation::Delete),
+        2 => (1..3_u64, 1..2000_usize).prop_map(|(steps, bytes)| Operation::Build(steps, bytes)),
+        1 => Just(Operation::Reopen),
+    ]
+}
+
+/// The rows of the table, whose numbers are those of `numbers`.
+type Model = BTreeMap<u32, after::Item>;
+
+/// Does the same to the table and to the model, as far as the table allows it.
+fn apply(
+    store: &Store,
+    items: &after::ItemRepository,
+    model: &mut Model,
+    operation: &Operation,
+) -> index_table::Result<()> {
+    let rewrite = |id: u32, change: &dyn Fn(&mut after::Item)| {
+        let row = store.transaction(|txn| {
+            items.update(txn, id, change)?;
+            Ok(())
+        });
+        row.map(|()| {
+            model.get(&id).cloned().map(|mut row| {
+                change(&mut row);
+                row
+            })
+        })
+    };
+    let outcome = match *operation {
+        Operation::Insert(id, number) => {
+            let row = item(id, number);
+            store.transaction(|txn| items.insert(txn, &row)).map(|()| Some(row))
+        }
+        Operation::Put(id, number) => {
+            let row = item(id, number);
+            store.transaction(|txn| items.put(txn, &row)).map(|()| Some(row))
+        }
+        Operation::Renumber(id, number) => {
+            let other = item(id, number);
+            rewrite(id, &|row| {
+                row.code = other.code;
+                row.note.clone_from(&other.note);
+                row.url.clone_from(&other.url);
+            })
+        }
+        Operation::Move(id, to) => rewrite(id, &|row| row.id = to).inspect(|row| {
+            if row.is_some() {
+                model.remove(&id);
+            }
+        }),
+        Operation::Rename(id) => rewrite(id, &|row| row.name.push('x')),
+        Operation::Delete(id) => {
+            store.transaction(|txn| items.delete(txn, id))?;
+            model.remove(&id);
+            Ok(None)
+        }
+        Operation::Build(steps, bytes) => {
+            items.build(store).batch_bytes(bytes).limit(steps).run()?;
+            Ok(None)
+        }
+        Operation::Reopen => Ok(None),
+    };
+    match outcome {
+        Ok(row) => model.extend(row.map(|row| (row.id, row))),
+        Err(Error::DuplicateKey { .. } | Error::UniqueViolation { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Gives every row a number of its own.
+fn mend(
+    store: &Store,
+    items: &after::ItemRepository,
+    model: &mut Model,
+) -> index_table::Result<()> {
+    for (id, row) in model {
+        let other = item(*id, 1_000_000 + *id);
+        let change = |row: &mut after::Item| {
+            row.code = other.code;
+            row.note.clone_from(&other.note);
+            row.url.clone_from(&other.url);
+        };
+        change(row);
+        store.transaction(|txn| items.update(txn, *id, change))?;
+    }
+    Ok(())
+}
+
+fn run(
+    open: &dyn Fn() -> index_table::Result<Store>,
+    numbers: &[u32],
+    operations: &[Operation],
+    mended: &Index,
+) -> index_table::Result<()> {
+    let rows = numbers.iter().zip(0..).map(|(number, id)| item(id, *number));
+    let mut model: Model = rows.clone().map(|row| (row.id, row)).collect();
+    let mut store = open()?;
+    fill(&store, rows)?;
+    let mut items = after::ItemRepository::open_online(&store)?;
+    let mended = mended.index(operations.len());
+    for (position, operation) in operations.iter().enumerate() {
+        if position == mended {
+            mend(&store, &items, &mut model)?;
+        }
+        if matches!(operation, Operation::Reopen) {
+            drop((items, store));
+            store = open()?;
+            items = after::ItemRepository::open_online(&store)?;
+        }
+        apply(&store, &items, &mut model, operation)?;
+        // What can be asked is right at any time.
+        assert_clean(&items, &store.read()?)?;
+    }
+    let report = items.build(&store).batch_bytes(300).run()?;
+    assert!(report.is_done(), "{report}");
+    if !report.is_readable() {
+        let violated = |state: &IndexState| matches!(state, IndexState::Violated(_));
+        assert!(report.indexes.iter().any(|index| violated(&index.state)), "{report}");
+        mend(&store, &items, &mut model)?;
+        let report = items.build(&store).run()?;
+        assert!(report.is_readable(), "{report}");
+    }
+    let txn = store.read()?;
+    assert_clean(&items, &txn)?;
+    let rows: Vec<_> = items.all(&txn).rows().collect::<Result<_, _>>()?;
+    assert!(rows.iter().eq(model.values()), "{rows:?}\n{model:?}");
+    let entries = items.verify(&txn).run()?.entries;
+    let of = |row: &after::Item| {
+        let (notes, live) = (u64::from(row.note.is_some()), u64::from(row.live));
+        8 + notes + live + row.tags.len() as u64
+    };
+    assert_eq!(entries, model.values().map(of).sum::<u64>());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn writers_and_builds_at_random(
+        numbers in prop::collection::vec(0..60_u32, 0..40),
+        operations in prop::collection::vec(operation(40), 1..60),
+        mended: Index,
+    ) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Store::options().map_size(1 << 24).durability(index_table::Durability::None);
+        let fail = |error: Error| TestCaseError::fail(error.to_string());
+        run(&|| options.open(dir.path()), &numbers, &operations, &mended).map_err(fail)?;
+        let memory = Store::in_memory();
+        run(&|| Ok(memory.clone()), &numbers, &operations, &mended).map_err(fail)?;
+    }
+}

@@ -1,0 +1,180 @@
+//! Who can ask an index, and when.
+
+use index_table::{Error, IndexState, Store};
+
+use crate::{TestResult, after, assert_clean, fill, item, on_both, unreadable};
+
+fn refused<T: std::fmt::Debug>(asked: index_table::Result<T>) -> String {
+    match asked {
+        Err(error @ Error::IndexNotReadable { table: "items", .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_way_to_an_index_is_refused_until_it_is_built() -> TestResult {
+    on_both((0..200).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        let ask = |txn: &index_table::ReadTxn<'_>| {
+            vec![
+                items.find_by_town(txn, "Oz").rows().collect::<Result<Vec<_>, _>>().map(|_| ()),
+                items.find_by_town(txn, "Oz").rows_in_fact_order().next().transpose().map(drop),
+                items.find_by_town(txn, "Oz").count().map(drop),
+                items.find_by_town(txn, "Oz").exists().map(drop),
+                items.find_by_town(txn, "Oz").page(3).map(drop),
+                items.by_name(txn).entries().next().transpose().map(drop),
+                items.by_live(txn).keys().next().transpose().map(drop),
+                items.get_by_code(txn, 100).map(drop),
+                items.get_by_once(txn, "https://example.com/1").map(drop),
+                items.distinct_town(txn).values().next().transpose().map(drop),
+                items.distinct_town(txn).counts().next().transpose().map(drop),
+                items.find_by_town(txn, "Oz").and(items.find_by_tags(txn, "a")).count().map(drop),
+                items
+                    .find_by_id(txn, 1)
+                    .or(items.find_by_town(txn, "Oz"))
+                    .keys()
+                    .next()
+                    .transpose()
+                    .map(drop),
+            ]
+        };
+        let before = store.read()?;
+        for asked in ask(&before) {
+            let text = refused(asked);
+            assert!(
+                text.contains("can't be asked: it is being built, and 0 of 200 rows are done"),
+                "{text}"
+            );
+            assert!(text.contains("`build` goes on with it"), "{text}");
+        }
+        assert!(items.get(&before, 3)?.is_some());
+        assert_eq!(items.all(&before).count()?, 200);
+        assert_eq!(items.find_by_id_range(&before, 1..5).rows().count(), 4);
+        items.build(store).batch_bytes(1000).limit(3).run()?;
+        let between = store.read()?;
+        assert!(!refused(items.find_by_town(&between, "Oz").count()).contains(" 0 of 200"));
+        let report = items.build(store).run()?;
+        assert!(report.is_readable());
+
+        // A snapshot has what was there then, whatever has been built since.
+        for txn in [&before, &between] {
+            ask(txn).into_iter().for_each(|asked| drop(refused(asked)));
+            assert_clean(&items, txn)?;
+        }
+        let now = store.read()?;
+        for asked in ask(&now) {
+            asked?;
+        }
+        assert_eq!(items.find_by_town(&now, "Oz").count()?, 68);
+        assert_clean(&items, &now)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_write_transaction_is_asked_alike() -> TestResult {
+    on_both((0..50).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        let mut txn = store.write()?;
+        items.insert(&mut txn, &item(60, 60))?;
+        refused(items.find_by_town(&txn, "Oz").count());
+        assert!(matches!(items.build(store).run(), Err(Error::WriteInProgress)));
+        txn.commit()?;
+        items.build(store).run()?;
+        let mut txn = store.write()?;
+        items.insert(&mut txn, &item(61, 61))?;
+        assert_eq!(items.by_code(&txn).count()?, 52);
+        Ok(())
+    })
+}
+
+#[test]
+fn an_empty_table_has_nothing_to_build() -> TestResult {
+    on_both([], |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        assert_eq!(unreadable(store)?, []);
+        assert_eq!(items.by_town(&store.read()?).count()?, 0);
+        let report = items.build(store).run()?;
+        assert_eq!((report.steps, report.rows, report.indexes.len()), (0, 0, 0));
+        Ok(())
+    })
+}
+
+#[test]
+fn progress_and_report_say_how_far_it_is() -> TestResult {
+    on_both((0..300).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        let mut told = Vec::new();
+        let report = items.build(store).batch_bytes(2000).progress(|it| told.push(it)).run()?;
+        assert_eq!((report.rows, report.steps), (300, told.len() as u64));
+        assert_eq!(report.indexes.len(), 11);
+        assert!(told.len() > 5 && told.is_sorted_by_key(|it| it.rows));
+        assert!(told.iter().all(|it| it.total == 300 && it.left.is_some()));
+        assert_eq!(told.last().map(|it| it.rows), Some(300));
+        assert!(report.to_string().contains("  index `town`: readable\n"), "{report}");
+        Ok(())
+    })
+}
+
+#[test]
+fn all_at_once_leaves_the_same() -> TestResult {
+    on_both((0..3000).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        items.build(store).batch_bytes(10_000).limit(2).run()?;
+        let report = items.build(store).exclusive().run()?;
+        assert_eq!((report.rows, report.steps, report.is_readable()), (3000, 1, true));
+        assert_clean(&items, &store.read()?)?;
+        assert_eq!(items.by_town(&store.read()?).count()?, 3000);
+        Ok(())
+    })
+}
+
+/// Indexes that were declared one after another are built together from where the first one is.
+#[test]
+fn indexes_of_different_times_come_together() -> TestResult {
+    mod first {
+        use index_table::IndexTable;
+        use serde::{Deserialize, Serialize};
+
+        #[derive(Serialize, Deserialize, IndexTable)]
+        #[table(name = "items")]
+        #[index(town)]
+        pub(crate) struct Item {
+            #[primary_key]
+            id: u32,
+            town: String,
+            name: String,
+            code: u64,
+            tags: Vec<String>,
+            note: Option<String>,
+            url: String,
+            live: bool,
+        }
+    }
+    on_both((0..400).map(|id| item(id, id)), |store| {
+        let items = first::ItemRepository::open_online(store)?;
+        items.build(store).batch_bytes(5_000).limit(2).run()?;
+        let [(_, IndexState::Building { rows, .. })] = &unreadable(store)?[..] else {
+            return Err("one index".into());
+        };
+        let rows = *rows;
+        drop(items);
+        let items = after::ItemRepository::open_online(store)?;
+        assert_eq!(unreadable(store)?.len(), 11);
+        let report = items.build(store).batch_bytes(3_000).run()?;
+        assert!(report.is_readable());
+        assert_eq!(report.rows, 400, "{rows} rows of the first index are not read again");
+        assert_clean(&items, &store.read()?)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn usage_counts_what_is_written() -> TestResult {
+    let store = Store::in_memory();
+    fill(&store, (0..10).map(|id| item(id, id)))?;
+    let items = after::ItemRepository::open_online(&store)?;
+    store.transaction(|txn| items.insert(txn, &item(20, 20)))?;
+    assert_eq!(items.usage().indexes[0].written, 1);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Rows with the same key in a unique index that is being built.
+
+use index_table::{Error, IndexState, Store};
+
+use crate::{TestResult, after, assert_clean, item, on_both, unreadable};
+
+/// The rows 0 to 99, of which each tenth has the keys of the one before it.
+fn doubles() -> impl Iterator<Item = after::Item> + Clone {
+    (0..100).map(|id| item(id, if id % 10 == 0 && id > 0 { id - 1 } else { id }))
+}
+
+fn violated(store: &Store) -> index_table::Result<Vec<(String, u64)>> {
+    let states = unreadable(store)?.into_iter();
+    Ok(states
+        .filter_map(|(name, state)| match state {
+            IndexState::Violated(duplicates) => Some((name, duplicates.count)),
+            _ => None,
+        })
+        .collect())
+}
+
+#[test]
+fn all_duplicates_are_listed_and_can_be_mended() -> TestResult {
+    for exclusive in [false, true] {
+        on_both(doubles(), |store| {
+            let items = after::ItemRepository::open_online(store)?;
+            let build = || {
+                let build = items.build(store).batch_bytes(700);
+                if exclusive { build.exclusive().run() } else { build.run() }
+            };
+            let report = build()?;
+            assert!(report.is_done() && !report.is_readable(), "{report}");
+            // The other indexes are not held up.
+            let names = ["code", "coded", "once"].map(str::to_owned);
+            let counts = violated(store)?;
+            assert!(counts.iter().map(|(name, _)| name).eq(&names), "{counts:?}");
+            assert_eq!(counts.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [9, 6, 9]);
+            assert_eq!(items.find_by_town(&store.read()?, "Oz").count()?, 34);
+
+            let refused = items.get_by_code(&store.read()?, 100);
+            let Err(Error::IndexNotReadable { index: "code", state, .. }) = &refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            let IndexState::Violated(duplicates) = state else { return Err("violated".into()) };
+            let first = &duplicates.first[0];
+            let first = [&first.key, &first.holder, &first.row].map(String::as_str);
+            assert_eq!(first, ["109", "9", "10"]);
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains("9 duplicates stood in the way"), "{text}");
+            assert!(
+                text.contains("(the row 10 has the key 109, which the row 9 has already)"),
+                "{text}"
+            );
+            assert!(store.catalog()?.to_string().contains("violated, 9 duplicates"));
+
+            // What is violated is neither kept up nor in the way.
+            store.transaction(|txn| {
+                items.insert(txn, &after::Item { town: "Bonn".into(), ..item(200, 5) })
+            })?;
+            store.transaction(|txn| items.delete(txn, 200))?;
+            assert_clean(&items, &store.read()?)?;
+            for id in (10..100).step_by(10) {
+                let other = item(id, 1000 + id);
+                store.transaction(|txn| items.put(txn, &other))?;
+            }
+            assert!(build()?.is_readable());
+            assert_clean(&items, &store.read()?)?;
+            assert_eq!(items.get_by_code(&store.read()?, 1110)?.map(|row| row.id), Some(10));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// A writer meets those that are in the index already, and the build those that it has not been at.
+#[test]
+fn writers_are_refused_what_is_in_the_index() -> TestResult {
+    on_both((0..100).map(|id| item(id, id)), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        items.build(store).batch_bytes(2000).limit(1).run()?;
+        let refused = store.transaction(|txn| items.insert(txn, &item(500, 3)));
+        assert!(
+            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
+            "{refused:?}"
+        );
+        // Nobody knows yet that the row 90 has these keys.
+        store.transaction(|txn| items.insert(txn, &item(501, 90)))?;
+        let refused = store.transaction(|txn| items.insert(txn, &item(502, 90)));
+        assert!(
+            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
+            "{refused:?}"
+        );
+        // The row 90 is changed, moved and changed back: the entries are another row's all the time.
+        store.transaction(|txn| items.update(txn, 90, |row| row.name.push('x')))?;
+        store.transaction(|txn| items.update(txn, 90, |row| row.id = 600))?;
+        store.transaction(|txn| items.update(txn, 600, |row| row.id = 90))?;
+        let report = items.build(store).batch_bytes(2000).run()?;
+        assert!(!report.is_readable(), "{report}");
+        assert!(violated(store)?.contains(&("code".to_owned(), 1)));
+        store.transaction(|txn| items.delete(txn, 501))?;
+        assert!(items.build(store).run()?.is_readable());
+        assert_clean(&items, &store.read()?)?;
+        assert_eq!(items.get_by_code(&store.read()?, 190)?.map(|row| row.id), Some(90));
+        Ok(())
+    })
+}
+
+/// Mended before the build comes to it, a duplicate was none.
+#[test]
+fn duplicates_that_are_mended_in_time_are_none() -> TestResult {
+    on_both(doubles(), |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        items.build(store).batch_bytes(100).limit(1).run()?;
+        for id in (10..100).step_by(10) {
+            store.transaction(|txn| items.put(txn, &item(id, 1000 + id)))?;
+        }
+        let report = items.build(store).batch_bytes(2000).run()?;
+        assert!(report.is_readable(), "{report}");
+        assert_clean(&items, &store.read()?)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn more_duplicates_than_are_listed_are_counted() -> TestResult {
+    for exclusive in [false, true] {
+        on_both((0..400).map(|id| item(id, 7)), |store| {
+            let items = after::ItemRepository::open_online(store)?;
+            let build = items.build(store);
+            let report = if exclusive { build.exclusive().run()? } else { build.run()? };
+            let code = report.indexes.iter().find(|index| index.name == "code");
+            let Some(IndexState::Violated(duplicates)) = code.map(|code| &code.state) else {
+                return Err(format!("{report}").into());
+            };
+            assert_eq!((duplicates.count, duplicates.first.len()), (399, 100));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
