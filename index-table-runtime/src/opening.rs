@@ -56,17 +56,16 @@ fn declare(store: &Store, rows: &'static RowType, build_small: bool) -> Result<A
 /// that it has to be.
 fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
-    let declared = TableRecord::of(schema, |index| writer.layout(index));
-    let record = declared.encode(table)?;
-    let states = states(table, writer)?;
-    let position = |name: &str| schema.indexes.iter().position(|index| index.name == name);
-    let (stored, new) = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
+    let mut declared = TableRecord::of(schema, |index| writer.layout(index));
+    let (new, unfinished) = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
         let file = TableRecord::decode(table, &stored)?;
+        declared.changes = file.changes;
+        let states = states(table, writer)?;
         let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
         let comparison = file.compare(&declared, &retired, schema)?;
         versions::check(schema, writer.reader())?;
-        match comparison {
-            Comparison::Same => (Some(stored), Vec::new()),
+        let new = match comparison {
+            Comparison::Same => Vec::new(),
             Comparison::Build(indexes) => {
                 versions::keep(table, &file, &declared, writer)?;
                 for retired in file.retired(&declared) {
@@ -74,18 +73,18 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
                     let state = StateRecord::Retired(retired).encode(table)?;
                     writer.put_record(&name, &state)?;
                 }
-                (None, indexes)
+                declared.changes = file.changes.wrapping_add(1).max(1);
+                indexes
             }
-        }
+        };
+        let position = |name: &String| schema.indexes.iter().position(|index| index.name == *name);
+        let unfinished = states.keys().filter_map(position).filter(|index| !new.contains(index));
+        let unfinished: Vec<_> = unfinished.collect();
+        (new, unfinished)
     } else {
         refuse_foreign_rows(schema, writer)?;
-        (None, (0..schema.indexes.len()).collect())
+        ((0..schema.indexes.len()).collect(), Vec::new())
     };
-    let unfinished: Vec<usize> = states
-        .keys()
-        .filter_map(|name| position(name))
-        .filter(|index| !new.contains(index))
-        .collect();
 
     let count = writer.reader().stored(Source::Facts)?;
     let mut readable = vec![true; schema.indexes.len()];
@@ -99,7 +98,8 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
             }
         }
     }
-    if stored.as_ref() != Some(&record) {
+    let record = declared.encode(table)?;
+    if writer.reader().record("")? != Some(record.as_slice()) {
         writer.put_record("", &record)?;
     }
     Ok(Declared { record, readable })

@@ -6,9 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use index_table::{IndexState, Store};
+use index_table::{Error, IndexState, Store};
 
-use crate::{TestResult, after, assert_clean, fill, item, unreadable};
+use crate::{TestResult, after, assert_clean, before, fill, item, unreadable};
 
 const ROWS: u32 = 3000;
 
@@ -66,6 +66,41 @@ fn a_build_is_continued_where_it_was_killed() -> TestResult {
     assert!(report.is_readable() && report.rows < u64::from(ROWS), "{report}");
     assert_clean(&items, &store.read()?)?;
     assert_eq!(items.find_by_town(&store.read()?, "Bonn").count()?, 6);
+    Ok(())
+}
+
+/// Other processes declare the table in another way, and as before: what this one knows of the states of
+/// its indexes is not true any more.
+#[test]
+fn a_table_that_is_declared_otherwise_and_back() -> TestResult {
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        let store = store(Path::new(&path))?;
+        drop(before::ItemRepository::open(&store)?);
+        after::ItemRepository::open_online(&store)?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = store(dir.path())?;
+    let items = after::ItemRepository::open(&store)?;
+    store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
+    let child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "killed::a_table_that_is_declared_otherwise_and_back"])
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    for refused in [
+        store.transaction(|txn| items.insert(txn, &item(2, 1))),
+        items.build(&store).run().map(drop),
+    ] {
+        let Err(Error::SchemaMismatch { table: "items", difference, .. }) = &refused else {
+            return Err(format!("{refused:?}").into());
+        };
+        assert!(difference.contains("another declaration since"), "{difference}");
+    }
+    drop(items);
+    let items = after::ItemRepository::open(&store)?;
+    store.transaction(|txn| items.insert(txn, &item(2, 2)))?;
+    assert_clean(&items, &store.read()?)?;
     Ok(())
 }
 

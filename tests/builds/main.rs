@@ -93,6 +93,7 @@ fn plain(row: after::Item) -> before::Item {
 }
 
 /// Writes rows while there are no indexes.
+#[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
 fn fill(store: &Store, rows: impl IntoIterator<Item = after::Item> + Clone) -> Result<()> {
     let items = before::ItemRepository::open(store)?;
     store
@@ -100,6 +101,7 @@ fn fill(store: &Store, rows: impl IntoIterator<Item = after::Item> + Clone) -> R
 }
 
 /// All kinds of stores, each with these rows and no indexes.
+#[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
 fn on_both(
     rows: impl IntoIterator<Item = after::Item> + Clone,
     check: impl Fn(&Store) -> TestResult,

@@ -125,7 +125,7 @@ fn run(
     open: &dyn Fn() -> index_table::Result<Store>,
     numbers: &[u32],
     operations: &[Operation],
-    mended: &Index,
+    mended: Index,
 ) -> index_table::Result<()> {
     let rows = numbers.iter().zip(0..).map(|(number, id)| item(id, *number));
     let mut model: Model = rows.clone().map(|row| (row.id, row)).collect();
@@ -180,8 +180,8 @@ proptest! {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Store::options().map_size(1 << 24).durability(index_table::Durability::None);
         let fail = |error: Error| TestCaseError::fail(error.to_string());
-        run(&|| options.open(dir.path()), &numbers, &operations, &mended).map_err(fail)?;
+        run(&|| options.open(dir.path()), &numbers, &operations, mended).map_err(fail)?;
         let memory = Store::in_memory();
-        run(&|| Ok(memory.clone()), &numbers, &operations, &mended).map_err(fail)?;
+        run(&|| Ok(memory.clone()), &numbers, &operations, mended).map_err(fail)?;
     }
 }

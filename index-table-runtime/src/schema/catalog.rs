@@ -26,6 +26,11 @@ pub(crate) struct TableRecord {
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) primary_key: Vec<KeyFieldRecord>,
     pub(crate) indexes: Vec<IndexRecord>,
+    /// How often it has been replaced by another one. A process that has the table open notices so that
+    /// it was declared otherwise meanwhile, even if it is declared as before now: indexes may be being
+    /// built that this process knows as built. Behind the struct in the file, unless it is 0.
+    #[serde(skip)]
+    pub(crate) changes: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,11 +96,17 @@ impl TableRecord {
                     layout: layout(index).to_owned(),
                 })
                 .collect(),
+            changes: 0,
         }
     }
 
     pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {
-        postcard::to_stdvec(self).map_err(|error| Error::Codec { table, reason: error.to_string() })
+        let failed = |error: postcard::Error| Error::Codec { table, reason: error.to_string() };
+        let record = postcard::to_stdvec(self).map_err(failed)?;
+        match self.changes {
+            0 => Ok(record),
+            changes => postcard::to_extend(&changes, record).map_err(failed),
+        }
     }
 
     pub(crate) fn decode(table: &'static str, bytes: &[u8]) -> Result<Self> {
@@ -121,8 +132,13 @@ impl TableRecord {
             }
             Err(_) => return Err(UNREADABLE.to_owned()),
         }
-        match postcard::take_from_bytes(bytes) {
-            Ok((record, [])) => Ok(record),
+        let (record, changes): (Self, _) =
+            postcard::take_from_bytes(bytes).map_err(|_| UNREADABLE.to_owned())?;
+        if changes.is_empty() {
+            return Ok(record);
+        }
+        match postcard::take_from_bytes(changes) {
+            Ok((changes @ 1.., [])) => Ok(Self { changes, ..record }),
             _ => Err(UNREADABLE.to_owned()),
         }
     }

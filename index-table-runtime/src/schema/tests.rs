@@ -102,3 +102,18 @@ fn numbers_are_versions_and_no_indexes() {
     assert!(is_index("town") && is_index("_1") && is_index("été"));
     assert!(!is_index("1") && !is_index("12"));
 }
+
+/// What a record has behind it, if it is not the first one of its table.
+#[test]
+fn a_record_that_was_replaced_says_how_often() {
+    let mut record = TableRecord::of(&TABLE, |_| "unique");
+    let first = record.encode("films").unwrap();
+    assert_eq!(TableRecord::read(&first).as_ref(), Ok(&record));
+    record.changes = 300;
+    let later = record.encode("films").unwrap();
+    assert_eq!(later, [&first[..], &[0xAC, 0x02]].concat());
+    assert_eq!(TableRecord::read(&later).as_ref(), Ok(&record));
+    for left_over in [&[0][..], &[1, 0], &[0xAC]] {
+        assert!(TableRecord::read(&[&first, left_over].concat()).is_err());
+    }
+}
