@@ -9,8 +9,9 @@ pub use index_table_derive::IndexTable;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Advice, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
+    Advice, BulkLoad, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
     DistinctCounts, DistinctValues, Durability, Entries, Error, FactOrderRows, Finding, GetMany,
-    GetManyViews, IndexUsage, Keys, Kind, MAX_KEY_LEN, Options, Page, Progress, ReadTxn, Readers,
-    Repair, Report, Result, Rows, Scan, Stats, Store, TableUsage, Usage, Verify, Views, WriteTxn,
+    GetManyViews, IndexUsage, Keys, Kind, LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate,
+    Options, Page, Progress, ReadTxn, Readers, Repair, Report, Result, Rows, Scan, Stats, Store,
+    TableUsage, Usage, Verify, Views, WriteTxn,
 };

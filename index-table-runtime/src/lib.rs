@@ -10,6 +10,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
+mod bulk;
 mod engine;
 mod entity;
 mod error;
@@ -27,7 +28,6 @@ mod scan;
 mod schema;
 mod sequence;
 mod serialize;
-#[cfg_attr(not(test), expect(dead_code, reason = "the loader comes next"))]
 mod sort;
 mod stats;
 mod store;
@@ -39,6 +39,7 @@ mod usage;
 mod verify;
 mod write;
 
+pub use bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
 pub use key::{Desc, MAX_KEY_LEN};

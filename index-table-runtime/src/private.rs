@@ -4,6 +4,7 @@ pub use core::result::Result::Ok;
 pub use serde;
 
 pub use crate::{
+    bulk::BulkLoad,
     entity::{Entity, EntryReader, IndexEntry, RowReader, Viewed, Within},
     error::{EncodeError, Result},
     get_many::GetMany,

@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Deref, path::PathBuf, sync::Arc};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
@@ -174,6 +174,16 @@ impl<'s> WriteTxn<'s> {
             usage.add(tally);
         }
         Ok(())
+    }
+
+    /// The [`Inner::id`](crate::store::Inner::id) of its store.
+    pub(crate) fn store(&self) -> u64 {
+        self.read.store
+    }
+
+    /// Where temporary files go by default.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.guard.store().engine.directory()
     }
 
     pub(crate) fn writer<'t>(

@@ -1,8 +1,8 @@
 //! Whether the keys of unique indexes are free: the last thing that can refuse a write.
 
 use crate::{
-    engine::{Read, Writer},
-    error::{Error, Result},
+    engine::{Read, Reader, Writer},
+    error::Result,
     key::KeyBuf,
     maintain::{self, Image},
     scan::{Bounds, DANGLING, Query},
@@ -18,39 +18,47 @@ pub(crate) fn check(
     new: &Image,
 ) -> Result<()> {
     maintain::unique_keys(rows.schema, old, new, |index, key| {
-        let source = Source::Index(index);
-        let holder = if rows.schema.index(source).is_some_and(IndexSchema::is_hashed) {
-            holder_of_values(rows, writer, index, key, new)?
-        } else {
-            writer.reader().unique(index, key)?.map(|entry| entry.primary_key)
-        };
-        match holder {
+        let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
+        match holder(rows, writer.reader(), index, key, primary_key, hashed)? {
             // A row doesn't stand in its own way.
-            Some(holder) if holder != new.primary_key() => Err(Error::UniqueViolation {
-                table: rows.schema.name,
-                index: rows.schema.index_name(source).unwrap_or_default(),
-                key: rows.schema.show_hashed_key(source, key, new.hashed(index)),
-                holder: rows.schema.show_primary_key(holder),
-            }),
+            Some(holder) if holder != primary_key => Err(rows.taken(index, key, hashed, holder)),
             _ => Ok(()),
         }
     })
 }
 
-/// The primary key of another row than `new` with this key and the same values of the fields that
+/// The primary key of the row that has a key in a unique index, with the same values of the fields that
+/// are hashed in it. That may be `own`, unless there are such fields.
+#[inline]
+pub(crate) fn holder<'t>(
+    rows: &RowType,
+    reader: Reader<'t>,
+    index: usize,
+    key: &[u8],
+    own: &[u8],
+    hashed: &[u8],
+) -> Result<Option<&'t [u8]>> {
+    if rows.schema.index(Source::Index(index)).is_some_and(IndexSchema::is_hashed) {
+        return holder_of_values(rows, reader, index, key, own, hashed);
+    }
+    Ok(reader.unique(index, key)?.map(|entry| entry.primary_key))
+}
+
+/// The primary key of another row than `own` with this key and the same values of the fields that
 /// are hashed in it.
 fn holder_of_values<'t>(
     rows: &RowType,
-    writer: &'t Writer<'_, '_>,
+    reader: Reader<'t>,
     index: usize,
     key: &[u8],
-    new: &Image,
+    own: &[u8],
+    hashed: &[u8],
 ) -> Result<Option<&'t [u8]>> {
-    let (reader, source) = (writer.reader(), Source::Index(index));
+    let source = Source::Index(index);
     let mut values = KeyBuf::new();
     for entry in reader.scan(Query::new(source, Bounds::beginning_with(key)))? {
         let primary_key = entry?.primary_key;
-        if primary_key == new.primary_key() {
+        if primary_key == own {
             continue;
         }
         let fact =
@@ -58,7 +66,7 @@ fn holder_of_values<'t>(
         values.clear();
         let read = (rows.hashed)(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;
-        if values.as_bytes() == new.hashed(index) {
+        if values.as_bytes() == hashed {
             return Ok(Some(primary_key));
         }
     }

@@ -225,8 +225,8 @@ impl Sorted {
                 let end = (first + most).min(runs.len());
                 let mut merge = Merge::new(sources(Some(runs), first, end, buffer, None));
                 let mut writer = merged.begin(buffer)?;
-                while let Some(record) = merge.next_record()? {
-                    writer.add(record)?;
+                while merge.advance()? {
+                    writer.add(merge.record())?;
                 }
                 writer.finish()?;
             }
