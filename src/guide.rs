@@ -24,6 +24,10 @@ pub mod own_keys {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
 
+/// Filling a table from a file or another table.
+#[doc = include_str!("guide/bulk_loading.md")]
+pub mod bulk_loading {}
+
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}

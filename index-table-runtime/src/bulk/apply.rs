@@ -68,11 +68,7 @@ fn replace_facts(
     let mut count = Replaced::default();
     let mut facts = Kept::new(&gathered.facts, &decision.left_out, teller);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
-        let stored = match decision.may_have(primary_key) {
-            true => writer.reader().fact(primary_key)?,
-            false => None,
-        };
-        match stored {
+        match decision.stored(writer.reader(), primary_key)? {
             Some(stored) if stored == row => continue,
             Some(stored) => {
                 rows.load_stored(old, stored, primary_key)?;

@@ -30,9 +30,16 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// Whether the table may have a row with this primary key.
-    pub(super) fn may_have(&self, primary_key: &[u8]) -> bool {
-        self.greatest.as_deref().is_some_and(|greatest| primary_key <= greatest)
+    /// The row with this primary key in the table. What is above all that are there is not looked up.
+    pub(super) fn stored<'t>(
+        &self,
+        reader: Reader<'t>,
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        match &self.greatest {
+            Some(greatest) if primary_key <= greatest.as_slice() => reader.fact(primary_key),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -162,13 +169,12 @@ impl First {
 
     /// Notes that another row has the key too.
     fn shares(&mut self, other: u64, notes: &mut Notes) -> Result<()> {
-        let key = match self.key {
-            Some(key) => key,
-            None => {
-                let key = notes.next_key();
-                notes.add_key(self.row, key)?;
-                *self.key.insert(key)
-            }
+        let key = if let Some(key) = self.key {
+            key
+        } else {
+            let key = notes.next_key();
+            notes.add_key(self.row, key)?;
+            *self.key.insert(key)
         };
         notes.add_key(other, key)
     }
@@ -184,19 +190,15 @@ impl Deciding<'_, '_> {
         let (mut facts, mut first, mut any) = (gathered.facts.read(), First::default(), false);
         while let Some(fact) = facts.next()? {
             let (primary_key, row) = (fact.entry.primary_key, fact.number);
-            let stored = match decision.may_have(primary_key) {
-                true => reader.fact(primary_key)?,
-                false => None,
-            };
+            let stored = decision.stored(*reader, primary_key)?;
             let known = any && first.primary_key == primary_key;
             match gathered.on_duplicate {
                 OnDuplicate::Fail if known || stored.is_some() => {
                     return Err(rows.duplicate(primary_key));
                 }
-                OnDuplicate::Fail => {}
                 OnDuplicate::Skip if stored.is_some() => decision.left_out.insert(row),
                 OnDuplicate::Skip if known => first.shares(row, common)?,
-                OnDuplicate::Skip => {}
+                OnDuplicate::Fail | OnDuplicate::Skip => {}
                 OnDuplicate::Replace => {
                     if known {
                         decision.left_out.insert(first.row);
@@ -294,7 +296,9 @@ fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
             if keys.iter().any(|key| taken.contains(*key)) {
                 decision.left_out.insert(row);
             } else {
-                keys.iter().for_each(|key| taken.insert(*key));
+                for key in keys.iter() {
+                    taken.insert(*key);
+                }
             }
         }
         keys.clear();
