@@ -27,6 +27,9 @@ pub mod transactions {}
 /// A struct that changes, and the rows that it has written.
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}
+/// Filling a table from a file or another table.
+#[doc = include_str!("guide/bulk_loading.md")]
+pub mod bulk_loading {}
 
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]

@@ -11,10 +11,11 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Advice, Build, BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable,
-    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct, DistinctCounts,
-    DistinctValues, DroppedIndex, Duplicate, Duplicates, Durability, Entries, Error, FactOrderRows,
-    Finding, GetMany, GetManyViews, IndexState, IndexUsage, Keys, Kind, MAX_KEY_LEN, Options, Page,
-    Progress, ReadTxn, Readers, Repair, Report, Result, RowProgress, Rows, Scan, Stats, Store,
-    TableUsage, Upgrade, Upgraded, Usage, Verify, Views, WriteTxn,
+    Advice, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
+    CatalogTable, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
+    DistinctCounts, DistinctValues, DroppedIndex, Duplicate, Duplicates, Durability, Entries,
+    Error, FactOrderRows, Finding, GetMany, GetManyViews, IndexState, IndexUsage, Keys, Kind,
+    LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page, Progress, ReadTxn, Readers,
+    Repair, Report, Result, RowProgress, Rows, Scan, Stats, Store, TableUsage, Upgrade, Upgraded,
+    Usage, Verify, Views, WriteTxn,
 };

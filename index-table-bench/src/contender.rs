@@ -42,6 +42,10 @@ pub type Outcome<T = ()> = Result<T, Failure>;
 pub trait Contender {
     /// Inserts the rows in one transaction.
     fn insert(&mut self, rows: &[Customer]) -> Outcome;
+    /// Loads the rows into an empty table by a way of the library's own, all or nothing.
+    fn bulk_load(&mut self, _rows: &[Customer]) -> Outcome {
+        Err(Failure::Lacks)
+    }
     /// Inserts each row in a transaction of its own.
     fn insert_one_by_one(&mut self, rows: &[Customer]) -> Outcome;
     /// Rows by primary key.
@@ -103,6 +107,7 @@ pub fn apply(contender: &mut dyn Contender, operation: &Operation) -> Outcome<An
     let out = &mut answer;
     match operation {
         Operation::Insert(rows) => contender.insert(rows)?,
+        Operation::BulkLoad(rows) => contender.bulk_load(rows)?,
         Operation::InsertOneByOne(rows) => contender.insert_one_by_one(rows)?,
         Operation::Get(ids) => contender.get(ids, out)?,
         Operation::GetOneByOne(ids) => contender.get_one_by_one(ids, out)?,

@@ -9,6 +9,10 @@ pub enum Measure {
     Load,
     /// The same on a disk.
     LoadToDisk,
+    /// All rows by what the library has for loading many, for a row.
+    BulkLoad,
+    /// The same on a disk.
+    BulkLoadToDisk,
     /// Rows in transactions of their own, on a disk.
     InsertOneByOne,
     /// The same in memory.
@@ -41,6 +45,8 @@ pub enum Measure {
     Reopen,
     /// Bytes of the files after the load, for a row.
     Space,
+    /// The same after [`Measure::BulkLoad`].
+    BulkSpace,
     /// Allocations for an entry of [`Measure::EntriesOfTown`], without those of the query.
     Allocations,
 }

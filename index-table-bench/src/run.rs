@@ -48,6 +48,7 @@ pub struct Directories {
 fn measure(operation: &Operation) -> Measure {
     match operation {
         Operation::Insert(_) => Measure::Insert,
+        Operation::BulkLoad(_) => Measure::BulkLoad,
         Operation::InsertOneByOne(_) => Measure::InsertOneByOne,
         Operation::Get(_) => Measure::Get,
         Operation::GetOneByOne(_) => Measure::GetOneByOne,
@@ -66,7 +67,9 @@ fn measure(operation: &Operation) -> Measure {
 /// By how much to divide: rows that were found, or operations.
 fn units(operation: &Operation, answer: &Answer) -> usize {
     match operation {
-        Operation::Insert(rows) | Operation::InsertOneByOne(rows) => rows.len(),
+        Operation::Insert(rows) | Operation::BulkLoad(rows) | Operation::InsertOneByOne(rows) => {
+            rows.len()
+        }
         Operation::Get(ids) | Operation::GetOneByOne(ids) | Operation::Delete(ids) => ids.len(),
         Operation::GetByEmail(emails) => emails.len(),
         Operation::Page(places) => places.len(),
@@ -128,6 +131,7 @@ impl<'k> Field<'k> {
         };
         let workload = Workload::new(SEED, rows);
         let load = Operation::Insert(workload.rows().to_vec());
+        let bulk = Operation::BulkLoad(workload.rows().to_vec());
         let mut open: Vec<Option<(PathBuf, Box<dyn Contender>)>> = Vec::new();
         open.resize_with(kinds.len(), || None);
         for round in 0..plan.loads {
@@ -139,16 +143,27 @@ impl<'k> Field<'k> {
                     drop(contender);
                     fs::remove_dir_all(path).map_err(|error| error.to_string())?;
                 }
-                let path = directory.join(format!("{rows}-{round}-{place}"));
-                let mut contender = (kind.open)(&path).map_err(|failure| say(kind, failure))?;
+                let opened = directory.join(format!("{rows}-{round}-{place}"));
+                let mut contender = (kind.open)(&opened).map_err(|failure| say(kind, failure))?;
                 let sample = sample(kind, &mut *contender, &load)?;
                 contender.settle().map_err(|failure| say(kind, failure))?;
-                let space = files(&path).map_err(|error| error.to_string())? as f64 / rows as f64;
+                let space = files(&opened).map_err(|error| error.to_string())? as f64 / rows as f64;
                 rounds.entry((measure, place)).or_default().push(sample.nanoseconds);
                 if medium == Medium::Memory {
                     rounds.entry((Measure::Space, place)).or_default().push(Some(space));
                 }
-                open[place] = Some((path, contender));
+                let path = directory.join(format!("{rows}-{round}-{place}-bulk"));
+                let [time, space] = bulk_load(kind, &path, (&workload, &bulk), &mut *contender)?;
+                let measures = match medium {
+                    Medium::Memory => [Some(Measure::BulkLoad), Some(Measure::BulkSpace)],
+                    Medium::Disk => [Some(Measure::BulkLoadToDisk), None],
+                };
+                for (measure, figure) in measures.into_iter().zip([time, space]) {
+                    if let Some(measure) = measure {
+                        rounds.entry((measure, place)).or_default().push(figure);
+                    }
+                }
+                open[place] = Some((opened, contender));
             }
         }
         Ok(Self { kinds, medium, workload, open: open.into_iter().flatten().collect() })
@@ -252,6 +267,34 @@ impl<'k> Field<'k> {
         }
         Ok(())
     }
+}
+
+/// Loads the rows into a new directory at once, and compares the answers with those of a contender of
+/// the same kind that has inserted them. Time and space, if it can.
+fn bulk_load(
+    kind: &Kind,
+    path: &Path,
+    (workload, load): (&Workload, &Operation),
+    inserted: &mut dyn Contender,
+) -> Result<[Option<f64>; 2], String> {
+    let mut contender = (kind.open)(path).map_err(|failure| say(kind, failure))?;
+    let sample = sample(kind, &mut *contender, load)?;
+    let mut space = None;
+    if sample.answer.is_some() {
+        contender.settle().map_err(|failure| say(kind, failure))?;
+        let bytes = files(path).map_err(|error| error.to_string())?;
+        space = Some(bytes as f64 / workload.rows().len() as f64);
+        for question in workload.check() {
+            let answer =
+                |of: &mut dyn Contender| apply(of, &question).map_err(|failure| say(kind, failure));
+            if answer(&mut *contender)? != answer(&mut *inserted)? {
+                return Err(format!("{} answers otherwise after a bulk load", kind.name));
+            }
+        }
+    }
+    drop(contender);
+    fs::remove_dir_all(path).map_err(|error| error.to_string())?;
+    Ok([sample.nanoseconds, space])
 }
 
 struct Sample {

@@ -59,6 +59,8 @@ pub struct Place {
 pub enum Operation {
     /// All in one transaction.
     Insert(Vec<Customer>),
+    /// All at once into an empty table, by what the library has for that.
+    BulkLoad(Vec<Customer>),
     /// Each in its own.
     InsertOneByOne(Vec<Customer>),
     /// Rows by primary key.

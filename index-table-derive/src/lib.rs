@@ -146,9 +146,9 @@ use crate::lower::key::LoweredKey;
 ///
 /// # What is generated
 ///
-/// For the repository: `open`, `insert`, `insert_with`, `put`, `update`, `delete`, `get`, `get_many`,
-/// `all`, `usage`, `get_view` if there is a view, and `upgrade` if there is a previous version. For an
-/// index over `a` and `b`:
+/// For the repository: `open`, `insert`, `insert_with`, `bulk_load`, `bulk_load_in`, `put`, `update`,
+/// `delete`, `get`, `get_many`, `all`, `usage`, `get_view` if there is a view, and `upgrade` if there is
+/// a previous version. For an index over `a` and `b`:
 ///
 /// | method | answers with |
 /// |---|---|

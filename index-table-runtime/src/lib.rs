@@ -11,6 +11,7 @@
 )]
 
 mod build;
+mod bulk;
 mod catalog;
 mod engine;
 mod entity;
@@ -30,7 +31,6 @@ mod scan;
 mod schema;
 mod sequence;
 mod serialize;
-#[cfg_attr(not(test), expect(dead_code, reason = "the loader comes next"))]
 mod sort;
 mod stats;
 mod store;
@@ -46,6 +46,7 @@ mod versions;
 mod write;
 
 pub use build::{Build, BuildReport, BuiltIndex};
+pub use bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate};
 pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};

@@ -5,6 +5,7 @@ pub use serde;
 
 pub use crate::{
     build::Build,
+    bulk::BulkLoad,
     entity::{
         Entity, EntryReader, IndexEntry, NoVersion, Precedes, RowReader, RowVersion, VersionOf,
         Viewed, Within,

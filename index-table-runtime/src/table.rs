@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     build::Build,
+    bulk::{self, BulkLoad, LoadReport},
     engine::{Read, Writer},
     entity::{Entity, IndexEntry, Viewed},
     error::{Error, Result},
@@ -210,6 +211,24 @@ impl<R: Entity> Table<R> {
         Upgrade::new(store, &self.open, Self::ROWS)
     }
 
+    /// Loads many rows in a transaction of its own.
+    pub fn bulk_load<'a, I: IntoIterator>(
+        &'a self,
+        store: &'a Store,
+        rows: I,
+    ) -> BulkLoad<'a, 'a, R, I::IntoIter> {
+        BulkLoad::new(self, bulk::Target::Store(store), rows.into_iter())
+    }
+
+    /// Loads many rows.
+    pub fn bulk_load_in<'a, 's, I: IntoIterator>(
+        &'a self,
+        txn: &'a mut WriteTxn<'s>,
+        rows: I,
+    ) -> BulkLoad<'a, 's, R, I::IntoIter> {
+        BulkLoad::new(self, bulk::Target::Txn(txn), rows.into_iter())
+    }
+
     /// Writes a new row.
     ///
     /// # Errors
@@ -313,7 +332,7 @@ impl<R: Entity> Table<R> {
     /// inside, which may need a format that describes itself just the same. That would be noticed
     /// when the row is read, which is too late. It is mostly a matter of types, so in a release
     /// build the first rows will do; with debug assertions every row is tried.
-    fn load_new(&self, row: &R, new: &mut Image, tried: &mut Image) -> Result<()> {
+    pub(crate) fn load_new(&self, row: &R, new: &mut Image, tried: &mut Image) -> Result<()> {
         new.load(row)?;
         if !cfg!(debug_assertions) {
             if self.open.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
@@ -322,6 +341,25 @@ impl<R: Entity> Table<R> {
             self.open.tried.fetch_add(1, Ordering::Relaxed);
         }
         write::try_back(Self::ROWS, new, tried)
+    }
+
+    /// Whether the store of this number is the table's.
+    pub(crate) fn check_store(&self, store: u64) -> Result<()> {
+        if store == self.open.store {
+            return Ok(());
+        }
+        Err(Error::WrongStore { table: R::TABLE.name })
+    }
+
+    /// Writes the rows of a load.
+    pub(crate) fn load_gathered(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        gathered: &bulk::Gathered,
+        teller: &mut bulk::Teller<'_>,
+    ) -> Result<LoadReport> {
+        let (mut writer, Scratch { old, new, .. }, written) = self.writer(txn)?;
+        bulk::apply(Self::ROWS, &mut writer, [old, new], gathered, written, teller)
     }
 
     fn writer<'t, 's>(

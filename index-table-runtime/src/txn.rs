@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, ops::Deref, rc::Rc, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
@@ -200,6 +200,16 @@ impl<'s> WriteTxn<'s> {
             usage.add(tally);
         }
         Ok(())
+    }
+
+    /// The [`Inner::id`](crate::store::Inner::id) of its store.
+    pub(crate) fn store(&self) -> u64 {
+        self.read.store
+    }
+
+    /// Where temporary files go by default.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.guard.store().engine.directory()
     }
 
     pub(crate) fn writer<'t>(

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{Read, Reader, Writer},
-    error::{Error, Result},
+    error::Result,
     key::KeyBuf,
     maintain::{self, Image},
     scan::{Bounds, DANGLING, Query},
@@ -23,60 +23,48 @@ pub(crate) fn check(
         if upkeep.is_some_and(|upkeep| !upkeep.keeps(index)) {
             return Ok(());
         }
-        match holder(rows, writer.reader(), index, key, new)? {
-            Some(holder) => Err(violation(rows, index, key, holder, new)),
+        let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
+        match holder(rows, writer.reader(), index, key, primary_key, hashed)? {
+            Some(holder) => Err(rows.taken(index, key, hashed, holder)),
             None => Ok(()),
         }
     })
 }
 
-/// The primary key of another row than `new` that has this key of a unique index.
+/// The primary key of another row than `own` that has this key of a unique index, and the same values
+/// of the fields that are hashed in it.
+#[inline]
 pub(crate) fn holder<'t>(
     rows: &RowType,
     reader: Reader<'t>,
     index: usize,
     key: &[u8],
-    new: &Image,
+    own: &[u8],
+    hashed: &[u8],
 ) -> Result<Option<&'t [u8]>> {
     if rows.schema.index(Source::Index(index)).is_some_and(IndexSchema::is_hashed) {
-        return holder_of_values(rows, reader, index, key, new);
+        return holder_of_values(rows, reader, index, key, own, hashed);
     }
     let holder = reader.unique(index, key)?.map(|entry| entry.primary_key);
     // A row doesn't stand in its own way.
-    Ok(holder.filter(|holder| *holder != new.primary_key()))
+    Ok(holder.filter(|holder| *holder != own))
 }
 
-#[cold]
-pub(crate) fn violation(
-    rows: &RowType,
-    index: usize,
-    key: &[u8],
-    holder: &[u8],
-    new: &Image,
-) -> Error {
-    let source = Source::Index(index);
-    Error::UniqueViolation {
-        table: rows.schema.name,
-        index: rows.schema.index_name(source).unwrap_or_default(),
-        key: rows.schema.show_hashed_key(source, key, new.hashed(index)),
-        holder: rows.schema.show_primary_key(holder),
-    }
-}
-
-/// The primary key of another row than `new` with this key and the same values of the fields that
+/// The primary key of another row than `own` with this key and the same values of the fields that
 /// are hashed in it.
 fn holder_of_values<'t>(
     rows: &RowType,
     reader: Reader<'t>,
     index: usize,
     key: &[u8],
-    new: &Image,
+    own: &[u8],
+    hashed: &[u8],
 ) -> Result<Option<&'t [u8]>> {
     let source = Source::Index(index);
     let mut values = KeyBuf::new();
     for entry in reader.scan(Query::new(source, Bounds::beginning_with(key)))? {
         let primary_key = entry?.primary_key;
-        if primary_key == new.primary_key() {
+        if primary_key == own {
             continue;
         }
         let fact =
@@ -84,7 +72,7 @@ fn holder_of_values<'t>(
         values.clear();
         let read = (rows.hashed)(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;
-        if values.as_bytes() == new.hashed(index) {
+        if values.as_bytes() == hashed {
             return Ok(Some(primary_key));
         }
     }

@@ -57,6 +57,11 @@ impl Upkeep {
         self.kept(index) != Kept::Not
     }
 
+    /// Whether an index is kept up as it is declared.
+    pub(crate) fn is_up(&self, index: usize) -> bool {
+        self.kept(index) == Kept::Up
+    }
+
     /// A sink that hands on what is to be done to the indexes when a row is written, which was stored
     /// under the primary key `old` before.
     pub(crate) fn filter<'a, 't, 's>(

@@ -79,10 +79,24 @@ impl RowType {
         self.schema.corrupt(Source::Facts, primary_key, error)
     }
 
+    /// What a second row with this primary key is.
     #[cold]
-    fn duplicate(&self, new: &Image) -> Error {
-        let key = self.schema.show_primary_key(new.primary_key());
+    pub(crate) fn duplicate(&self, primary_key: &[u8]) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
         Error::DuplicateKey { table: self.schema.name, key }
+    }
+
+    /// What a row is whose key in a unique index another one has; `hashed`: the values of its hashed
+    /// fields.
+    #[cold]
+    pub(crate) fn taken(&self, index: usize, key: &[u8], hashed: &[u8], holder: &[u8]) -> Error {
+        let source = Source::Index(index);
+        Error::UniqueViolation {
+            table: self.schema.name,
+            index: self.schema.index_name(source).unwrap_or_default(),
+            key: self.schema.show_hashed_key(source, key, hashed),
+            holder: self.schema.show_primary_key(holder),
+        }
     }
 }
 
@@ -132,7 +146,7 @@ pub(crate) fn update(
     }
     let moved = old.primary_key() != new.primary_key();
     if moved && writer.reader().fact(new.primary_key())?.is_some() {
-        return Err(rows.duplicate(new));
+        return Err(rows.duplicate(new.primary_key()));
     }
     replace(rows, writer, Some(old), new, written)?;
     written.tally.row(RowWrite::Update);
@@ -164,10 +178,10 @@ pub(crate) fn insert(
     if let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new) {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
-        return Err(if taken { rows.duplicate(new) } else { error });
+        return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
     }
     if !writer.insert_fact(new.primary_key(), new.row())? {
-        return Err(rows.duplicate(new));
+        return Err(rows.duplicate(new.primary_key()));
     }
     send(rows, writer, None, Some(new), written)?;
     written.tally.row(RowWrite::Insert);

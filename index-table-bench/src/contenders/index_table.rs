@@ -29,6 +29,11 @@ impl Contender for IndexTable {
         Ok(())
     }
 
+    fn bulk_load(&mut self, rows: &[Customer]) -> Outcome {
+        self.customers.bulk_load(&self.store, rows).run()?;
+        Ok(())
+    }
+
     fn insert_one_by_one(&mut self, rows: &[Customer]) -> Outcome {
         for row in rows {
             self.store.transaction(|txn| self.customers.insert(txn, row))?;

@@ -78,6 +78,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          {SEED}.\n\n\
          | operation | how |\n|---|---|\n\
          | load | all rows in one transaction, in the order of their numbers |\n\
+         | bulk load | the same rows, by what the library has for loading many at once |\n\
          | durable inserts | rows in transactions of their own, each synced to disk |\n\
          | point get | random rows by number, by email; in one read transaction, as all questions, \
          and by number in a transaction each |\n\

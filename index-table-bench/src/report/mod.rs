@@ -50,9 +50,11 @@ impl Measured {
 }
 
 /// What is in the tables and over the plots: a measure, its name, what it is counted in.
-const MEASURES: [(Measure, &str, Unit); 19] = [
+const MEASURES: [(Measure, &str, Unit); 22] = [
     (Measure::Load, "load, one transaction", Unit::Time),
     (Measure::LoadToDisk, "load, one transaction, to disk", Unit::Time),
+    (Measure::BulkLoad, "bulk load", Unit::Time),
+    (Measure::BulkLoadToDisk, "bulk load, to disk", Unit::Time),
     (Measure::InsertOneByOne, "durable inserts, to disk", Unit::Time),
     (Measure::InsertOneByOneInMemory, "inserts, a transaction each", Unit::Time),
     (Measure::Insert, "inserts, one transaction", Unit::Time),
@@ -69,6 +71,7 @@ const MEASURES: [(Measure, &str, Unit); 19] = [
     (Measure::Delete, "delete", Unit::Time),
     (Measure::Reopen, "reopen and get", Unit::Time),
     (Measure::Space, "space, a row", Unit::Bytes),
+    (Measure::BulkSpace, "space after a bulk load, a row", Unit::Bytes),
     (Measure::Allocations, "allocations, a covered entry", Unit::Count),
 ];
 

@@ -239,6 +239,22 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn bulk_load(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Loads many rows into the table `{name}`, sorted and in one transaction of its own, once \
+             `run` is called; the iterator yields rows or references to them.\n\n\
+             Cost: less than half that of single inserts in one transaction."
+        ))
+    }
+
+    pub(in super::super) fn bulk_load_in(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Loads many rows into the table `{name}` as part of a transaction, as `bulk_load` does."
+        ))
+    }
+
     pub(in super::super) fn repair(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(

@@ -25,7 +25,7 @@ pub(super) fn method(cx: &Context<'_>) -> TokenStream {
     let (v, row, txn) = (&cx.table.visibility, &cx.table.row, &cx.txn);
     let doc = docs::fixed::get_many(cx.table);
     let key = entity::key_type(cx);
-    let keys = type_parameter(&mixed!(#row #key));
+    let keys = type_parameter("Keys", &mixed!(#row #key));
     mixed! {
         #doc
         #v fn get_many<#txn, #keys>(
@@ -42,9 +42,9 @@ pub(super) fn method(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// A name for the parameter that is not one of the user's types.
-fn type_parameter(types: &TokenStream) -> Ident {
-    let mut name = Ident::new("Keys", Span::mixed_site());
+/// A name for a parameter that is not one of the user's types.
+pub(super) fn type_parameter(name: &str, types: &TokenStream) -> Ident {
+    let mut name = Ident::new(name, Span::mixed_site());
     while requirements::names(types.clone(), &name) {
         name = format_ident!("{name}_");
     }

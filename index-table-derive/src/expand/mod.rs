@@ -13,6 +13,7 @@ macro_rules! mixed {
     };
 }
 
+mod bulk_load;
 mod distinct;
 mod docs;
 mod entity;

@@ -4,7 +4,8 @@ use proc_macro2::TokenStream;
 use quote::quote_spanned;
 
 use super::{
-    Context, allow_on_struct, at, docs, get_many, primary_key, queries, requirements, view,
+    Context, allow_on_struct, at, bulk_load, docs, get_many, primary_key, queries, requirements,
+    view,
 };
 use crate::types::Numbers;
 
@@ -42,6 +43,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let (opening, fixed) = (opening(cx), fixed(cx));
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let get_many = get_many::method(cx);
+    let bulk_load = bulk_load::methods(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
@@ -51,6 +53,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #fixed
             #get_view
             #get_many
+            #bulk_load
             #(#queries)*
         }
     }

@@ -141,7 +141,8 @@ fn add_unique(
     };
     if taken {
         let image = image(rows, writer, primary_key)?;
-        let holder = unique::holder(rows, writer.reader(), index, key, &image)?;
+        let hashed = image.hashed(index);
+        let holder = unique::holder(rows, writer.reader(), index, key, primary_key, hashed)?;
         if let Some(holder) = holder {
             return on_duplicate(Met { image: &image, index, key, holder, count: 1 });
         }

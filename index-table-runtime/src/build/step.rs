@@ -117,8 +117,9 @@ pub(crate) fn at_once(
         record(rows, writer, index, None)?;
     }
     if !indexes.is_empty() {
-        let mut refuse =
-            |met: Met<'_>| Err(unique::violation(rows, met.index, met.key, met.holder, met.image));
+        let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
+            Err(rows.taken(index, key, image.hashed(index), holder))
+        };
         rows::add(rows, writer, indexes, Range::default(), memory, &mut refuse)?;
     }
     Ok(())

@@ -1,6 +1,10 @@
 //! Which engine it is: each type here is one variant for each engine, and each method a `match`.
 
-use std::{fs::File, path::Path, time::Duration};
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use super::{Ascending, Count, Piece, RawEntry, Read, Records, Step, Write};
 #[cfg(feature = "memory")]
@@ -59,6 +63,15 @@ impl Engine {
             Self::Lmdb(engine) => engine.write().map(Txn::Lmdb),
             #[cfg(feature = "memory")]
             Self::Memory(engine) => Ok(Txn::Memory(engine.write())),
+        }
+    }
+
+    /// Where temporary files go by default.
+    pub(crate) fn directory(&self) -> PathBuf {
+        match self {
+            Self::Lmdb(engine) => engine.directory().to_owned(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => std::env::temp_dir(),
         }
     }
 

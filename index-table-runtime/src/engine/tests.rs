@@ -45,7 +45,7 @@ impl Ascending for List<'_> {
 }
 
 /// As an entry of this source can be.
-fn raw<'a>((key, primary_key, data): &'a Entry, source: Source) -> RawEntry<'a> {
+fn raw((key, primary_key, data): &Entry, source: Source) -> RawEntry<'_> {
     let key: &[u8] = if source == Source::Facts { &[] } else { key };
     let data: &[u8] = if source == Source::Index(0) { &[] } else { data };
     RawEntry { key, primary_key, data }

@@ -133,6 +133,11 @@ impl Engine {
         }
     }
 
+    /// The directory of its files.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.path
+    }
+
     pub(crate) fn read(&self) -> Result<Txn<'_>> {
         let (txn, pass) = self.begin(Kind::Reader, Env::read_txn)?;
         Ok(Txn::reading(self, txn, pass))

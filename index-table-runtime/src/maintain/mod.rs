@@ -157,6 +157,24 @@ pub(crate) fn add_entries(
     Ok(())
 }
 
+/// Sends the removal of the entries that `old` has and `new` does not to the sink.
+pub(crate) fn removed_entries(
+    schema: &TableSchema,
+    old: &Image,
+    new: &Image,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let primary_key = old.primary_key();
+    for index in 0..schema.indexes.len() {
+        for step in (Steps { old: old.keys(index), new: new.keys(index) }) {
+            if let Step::Remove(key) = step {
+                sink.change(Change::DeleteEntry { index, key, primary_key })?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn remove_entries(index: usize, old: &Image, sink: &mut impl Sink) -> Result<()> {
     let primary_key = old.primary_key();
     for key in old.keys(index) {

@@ -67,16 +67,28 @@ impl<'a> Merge<'a> {
         Self { sources, heap: Vec::new(), begun: false }
     }
 
-    /// The next record.
+    /// Steps to the next record; `false`: there is none.
     #[inline]
-    pub(super) fn next_record(&mut self) -> Result<Option<&[u8]>> {
+    pub(crate) fn advance(&mut self) -> Result<bool> {
         if self.begun {
             self.step()?;
         } else {
             self.begin()?;
         }
+        Ok(!self.heap.is_empty())
+    }
+
+    /// The record that it stands on.
+    #[inline]
+    pub(super) fn record(&self) -> &[u8] {
         let top = self.heap.first().and_then(|top| self.sources.get(*top));
-        Ok(top.map(Source::record))
+        top.map_or(&[], Source::record)
+    }
+
+    /// The entry that it stands on.
+    #[inline]
+    pub(crate) fn entry(&self) -> RawEntry<'_> {
+        record::entry(self.record())
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -138,6 +150,6 @@ impl<'a> Merge<'a> {
 impl Ascending for Merge<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
-        Ok(self.next_record()?.map(record::entry))
+        Ok(if Self::advance(self)? { Some(self.entry()) } else { None })
     }
 }

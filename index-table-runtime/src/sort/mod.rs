@@ -34,7 +34,7 @@ const LARGEST_BUFFER: usize = 256 << 10;
 /// Sorts the entries of several databases, with one bound for all.
 #[derive(Debug)]
 pub(crate) struct Sorters {
-    sorters: Vec<Sorter>,
+    each: Vec<Sorter>,
     /// The bytes that they may hold together.
     bound: usize,
     /// The bytes that they hold.
@@ -50,8 +50,8 @@ impl Sorters {
         let memory = memory.max(LEAST_MEMORY);
         let directory: Arc<Path> = directory.into();
         let segment = (memory / 64 / count.max(1)).clamp(1 << 10, 1 << 20);
-        let sorters = (0..count).map(|_| Sorter::new(Arc::clone(&directory), segment)).collect();
-        Self { sorters, bound: memory / 4 * 3, held: 0, merging: memory / 8 }
+        let each = (0..count).map(|_| Sorter::new(Arc::clone(&directory), segment)).collect();
+        Self { each, bound: memory / 4 * 3, held: 0, merging: memory / 8 }
     }
 
     /// Takes an entry of the database at this position. `tail` is added to its data.
@@ -68,7 +68,7 @@ impl Sorters {
         data: &[u8],
         tail: &[u8],
     ) -> Result<()> {
-        let Some(sorter) = self.sorters.get_mut(database) else { return Ok(()) };
+        let Some(sorter) = self.each.get_mut(database) else { return Ok(()) };
         let before = sorter.memory();
         sorter.push(key, primary_key, data, tail)?;
         self.held += sorter.memory() - before;
@@ -77,11 +77,11 @@ impl Sorters {
 
     #[cold]
     fn spill_largest(&mut self) -> Result<()> {
-        let Some(largest) = self.sorters.iter_mut().max_by_key(|sorter| sorter.memory()) else {
+        let Some(largest) = self.each.iter_mut().max_by_key(|sorter| sorter.memory()) else {
             return Ok(());
         };
         largest.spill(self.merging.clamp(LEAST_BUFFER, LARGEST_BUFFER))?;
-        self.held = self.sorters.iter().map(Sorter::memory).sum();
+        self.held = self.each.iter().map(Sorter::memory).sum();
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Sorters {
     ///
     /// [`Error::Io`](crate::Error::Io) of a temporary file.
     pub(crate) fn finish(self) -> Result<Vec<Sorted>> {
-        self.sorters.into_iter().map(|sorter| sorter.finish(self.merging)).collect()
+        self.each.into_iter().map(|sorter| sorter.finish(self.merging)).collect()
     }
 }
 
@@ -225,8 +225,8 @@ impl Sorted {
                 let end = (first + most).min(runs.len());
                 let mut merge = Merge::new(sources(Some(runs), first, end, buffer, None));
                 let mut writer = merged.begin(buffer)?;
-                while let Some(record) = merge.next_record()? {
-                    writer.add(record)?;
+                while merge.advance()? {
+                    writer.add(merge.record())?;
                 }
                 writer.finish()?;
             }

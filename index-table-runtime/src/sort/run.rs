@@ -20,13 +20,14 @@ use crate::error::{Error, Result};
 pub(super) struct Runs {
     directory: Arc<Path>,
     file: File,
-    runs: Vec<Range<u64>>,
+    /// Where each run is.
+    places: Vec<Range<u64>>,
 }
 
 impl Runs {
     pub(super) fn new(directory: Arc<Path>) -> Result<Self> {
         match temporary(&directory) {
-            Ok(file) => Ok(Self { directory, file, runs: Vec::new() }),
+            Ok(file) => Ok(Self { directory, file, places: Vec::new() }),
             Err(error) => Err(failed(&directory, error)),
         }
     }
@@ -36,22 +37,22 @@ impl Runs {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.runs.len()
+        self.places.len()
     }
 
     /// Begins another run; `buffer`: the bytes that are written at a time.
     pub(super) fn begin(&mut self, buffer: usize) -> Result<Writer<'_>> {
-        let Self { directory, file, runs } = self;
-        let start = runs.last().map_or(0, |run| run.end);
+        let Self { directory, file, places } = self;
+        let start = places.last().map_or(0, |run| run.end);
         let mut file = &*file;
         file.seek(SeekFrom::Start(start)).map_err(|error| failed(directory, error))?;
         let to = BufWriter::with_capacity(buffer, file);
-        Ok(Writer { directory, to, runs, run: start..start })
+        Ok(Writer { directory, to, places, run: start..start })
     }
 
     /// Reads a run; `buffer`: the bytes that are read at a time.
     pub(super) fn read(&self, run: usize, buffer: usize) -> Reader<'_> {
-        let left = self.runs.get(run).cloned().unwrap_or_default();
+        let left = self.places.get(run).cloned().unwrap_or_default();
         Reader { runs: self, left, buffer, bytes: Vec::new(), at: 0, record: 0 }
     }
 }
@@ -94,7 +95,7 @@ fn temporary(directory: &Path) -> io::Result<File> {
 pub(super) struct Writer<'a> {
     directory: &'a Path,
     to: BufWriter<&'a File>,
-    runs: &'a mut Vec<Range<u64>>,
+    places: &'a mut Vec<Range<u64>>,
     run: Range<u64>,
 }
 
@@ -107,7 +108,7 @@ impl Writer<'_> {
 
     pub(super) fn finish(mut self) -> Result<()> {
         self.to.flush().map_err(|error| failed(self.directory, error))?;
-        self.runs.push(self.run);
+        self.places.push(self.run);
         Ok(())
     }
 }

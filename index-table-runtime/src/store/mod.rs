@@ -364,6 +364,10 @@ impl<'s> WriterGuard<'s> {
         *inner.writer() = Some(thread::current().id());
         Self(inner)
     }
+
+    pub(crate) const fn store(&self) -> &'s Inner {
+        self.0
+    }
 }
 
 impl Drop for WriterGuard<'_> {

@@ -116,6 +116,19 @@ impl Tally {
         }
     }
 
+    pub(crate) fn rows(&mut self, kind: RowWrite, count: u64) {
+        if let Some(counted) = self.writes.get_mut(kind as usize) {
+            *counted += count;
+        }
+    }
+
+    /// So many entries of an index.
+    pub(crate) fn entries(&mut self, index: usize, count: u64) {
+        if let Some(counted) = self.written.get_mut(index) {
+            *counted += count;
+        }
+    }
+
     /// A sink that counts the entries that go into another one.
     pub(crate) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
         Counting { tally: self, sink }

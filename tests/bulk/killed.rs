@@ -1,0 +1,43 @@
+//! A load whose process dies leaves nothing.
+
+use std::{env, error::Error, process::Command};
+
+use crate::{all, item, open};
+
+/// Where the child works, and whether it dies while it writes.
+const CHILD: &str = "INDEX_TABLE_BULK_CHILD";
+
+#[test]
+fn leaves_nothing() -> Result<(), Box<dyn Error>> {
+    if let Ok(child) = env::var(CHILD) {
+        let (path, writing) = child.split_at(child.len() - 1);
+        let (store, items) = open(path.as_ref())?;
+        let load = items.bulk_load(&store, (0..40_000).map(item)).memory(1 << 20);
+        load.progress(|progress| {
+            let dies =
+                if writing == "w" { progress.written > 50_000 } else { progress.read > 20_000 };
+            if dies {
+                std::process::abort();
+            }
+        })
+        .run()?;
+        return Ok(());
+    }
+    for dies in ["r", "w"] {
+        let directory = tempfile::tempdir()?;
+        let (store, items) = open(directory.path())?;
+        store.transaction(|txn| items.insert(txn, &item(7)))?;
+        drop((store, items));
+        let files = || std::fs::read_dir(directory.path()).map(Iterator::count);
+        let before = files()?;
+        let child = Command::new(env::current_exe()?)
+            .args(["killed::leaves_nothing", "--exact", "--nocapture"])
+            .env(CHILD, format!("{}{dies}", directory.path().display()))
+            .output()?;
+        assert!(!child.status.success(), "{child:?}");
+        assert_eq!(files()?, before);
+        let (store, items) = open(directory.path())?;
+        assert_eq!(all(&items, &store.read()?)?, [item(7)]);
+    }
+    Ok(())
+}

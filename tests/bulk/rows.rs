@@ -1,0 +1,173 @@
+//! What a program meets: errors, reports, growth, sequences and counters.
+
+use std::error::Error as StdError;
+
+use index_table::{Durability, Error, LoadProgress, OnDuplicate, Result, Store};
+
+use crate::{Item, ItemRepository, all, item, open};
+
+type TestResult = Result<(), Box<dyn StdError>>;
+
+fn store() -> Result<(Store, ItemRepository)> {
+    let store = Store::in_memory();
+    let items = ItemRepository::open(&store)?;
+    Ok((store, items))
+}
+
+#[test]
+fn takes_rows_references_and_results() -> TestResult {
+    let (store, items) = store()?;
+    items.bulk_load(&store, vec![item(1)]).run()?;
+    items.bulk_load(&store, &[item(2)]).run()?;
+    let rows = [3, 4].map(|id| Ok::<_, Box<dyn StdError>>(item(id)));
+    assert_eq!(items.bulk_load(&store, rows).try_run()?.written, 2);
+    let rows = [Ok(item(5)), Err("no such row")].map(|row| row.map_err(Box::from));
+    let error: Result<_, Box<dyn StdError>> = items.bulk_load(&store, rows).try_run();
+    assert_eq!(error.map_err(|error| error.to_string()), Err("no such row".to_owned()));
+    assert_eq!(items.all(&store.read()?).count()?, 4);
+    Ok(())
+}
+
+#[test]
+fn names_what_is_there_already() -> TestResult {
+    let (store, items) = store()?;
+    store.transaction(|txn| items.insert(txn, &item(1)))?;
+    let refused = |rows: &[Item]| items.bulk_load(&store, rows).run().map_err(|it| it.to_string());
+    let starts = |rows: &[Item], expected: &str| {
+        let error = refused(rows).expect_err("it is there");
+        assert!(error.starts_with(expected), "{error}");
+    };
+    starts(&[item(3), item(1)], "table `items` has a row with primary key 1 already");
+    starts(&[item(3), item(2), item(3)], "table `items` has a row with primary key 3 already");
+    let code = |id, code| Item { code, ..item(id) };
+    starts(&[code(2, 9), code(3, 9)], "unique index `code` of table `items` has the key 9 already");
+    starts(&[code(2, item(1).code)], "unique index `code` of table `items` has the key 265443");
+    let url = Item { url: item(1).url, ..item(2) };
+    starts(&[url], "unique index `once` of table `items` has the key \"https://example.com/1\"");
+    // Names another row of the load, or of the table, as the holder.
+    let error = refused(&[code(3, 9), code(2, 9)]).expect_err("the same code");
+    assert!(error.contains("for the row with primary key 2"), "{error}");
+    assert_eq!(all(&items, &store.read()?)?, [item(1)]);
+    Ok(())
+}
+
+#[test]
+fn refuses_rows_that_do_not_fit_whatever_the_policy() -> TestResult {
+    let (store, items) = store()?;
+    let long = Item { name: "x".repeat(600), ..item(2) };
+    for policy in [OnDuplicate::Fail, OnDuplicate::Skip, OnDuplicate::Replace] {
+        let load = items.bulk_load(&store, [item(1), long.clone()]).on_duplicate(policy);
+        assert!(matches!(load.run(), Err(Error::KeyTooLong { index: Some("town_name"), .. })));
+        assert_eq!(items.all(&store.read()?).count()?, 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_exchange_their_keys() -> TestResult {
+    let (store, items) = store()?;
+    let code = |id, code| Item { code, ..item(id) };
+    items.bulk_load(&store, [code(1, 1), code(2, 2), code(3, 3)]).run()?;
+    let replace =
+        |rows: &[Item]| items.bulk_load(&store, rows).on_duplicate(OnDuplicate::Replace).run();
+    let report = replace(&[code(1, 2), code(2, 1), code(3, 3)])?;
+    assert_eq!((report.written, report.replaced, report.skipped), (3, 2, 0));
+    assert_eq!(all(&items, &store.read()?)?, [code(1, 2), code(2, 1), code(3, 3)]);
+    // Not if the other one keeps it.
+    let error = replace(&[code(1, 3), code(2, 7)]).expect_err("3 is taken");
+    assert!(matches!(error, Error::UniqueViolation { index: "code", holder, .. } if holder == "3"));
+    assert_eq!(items.get_by_code(&store.read()?, 7)?, None);
+    Ok(())
+}
+
+#[test]
+fn what_stays_is_not_written() -> TestResult {
+    let (store, items) = store()?;
+    let rows: Vec<Item> = (0..100).map(item).collect();
+    items.bulk_load(&store, &rows).run()?;
+    let before = items.usage();
+    let counted = |usage: &index_table::Usage| -> Vec<u64> {
+        usage.indexes.iter().map(|index| index.written).collect()
+    };
+    let mut changed = rows.clone();
+    changed[7].town = "Elsewhere".to_owned();
+    let load = items.bulk_load(&store, &changed).on_duplicate(OnDuplicate::Replace);
+    let report = load.run()?;
+    assert_eq!((report.written, report.replaced), (100, 1));
+    let after = items.usage();
+    let written: Vec<u64> = counted(&after)
+        .iter()
+        .zip(counted(&before))
+        .map(|(after, before)| after - before)
+        .collect();
+    // One entry goes and one comes in `town` and `town_name`; `name` and `noted` carry the town,
+    // which the row 7 has no note for.
+    assert_eq!(written, [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!((before.rows.inserts, after.rows.inserts, after.rows.puts), (100, 100, 1));
+    Ok(())
+}
+
+#[test]
+fn tells_its_progress() -> TestResult {
+    let (store, items) = store()?;
+    let mut told: Vec<LoadProgress> = Vec::new();
+    let load = items.bulk_load(&store, (0..10_000).map(item));
+    load.progress(|progress| told.push(progress)).run()?;
+    assert!(told.is_sorted_by_key(|it| (it.read, it.written)));
+    assert_eq!((told[0].read, told[0].written, told[0].to_write), (4096, 0, 0));
+    let last = told[told.len() - 1];
+    assert_eq!(last.read, 10_000);
+    assert!(last.to_write - last.written < 4096);
+    Ok(())
+}
+
+#[test]
+fn the_map_grows() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let options = Store::options().map_size(1 << 20).durability(Durability::None);
+    let store = options.open(directory.path())?;
+    let items = ItemRepository::open(&store)?;
+    let load = items.bulk_load(&store, (0..5_000).map(item)).memory(1 << 20);
+    assert_eq!(load.run()?.written, 5_000);
+    assert_eq!(all(&items, &store.read()?)?, (0..5_000).map(item).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[test]
+fn a_transaction_that_is_dropped_has_loaded_nothing() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let (store, items) = open(directory.path())?;
+    let mut txn = store.write()?;
+    items.bulk_load_in(&mut txn, (0..100).map(item)).run()?;
+    // It reads what it has loaded.
+    assert_eq!(all(&items, &txn)?.len(), 100);
+    drop(txn);
+    assert_eq!(items.all(&store.read()?).count()?, 0);
+    Ok(())
+}
+
+#[test]
+fn others_write_while_rows_are_read() -> TestResult {
+    let (store, items) = store()?;
+    let rows = (0..10).map(|id| {
+        let other = item(100 + id);
+        store.transaction(|txn| items.insert(txn, &other)).map(|()| item(id))
+    });
+    let written = items.bulk_load(&store, rows).try_run::<_, Error>()?.written;
+    assert_eq!((written, items.all(&store.read()?).count()?), (10, 20));
+    Ok(())
+}
+
+#[test]
+fn refuses_another_store() -> TestResult {
+    let ((store, _), (_, others)) = (store()?, store()?);
+    let mut asked = false;
+    let rows = std::iter::from_fn(|| {
+        asked = true;
+        Some(item(1))
+    });
+    let error = others.bulk_load(&store, rows).run().expect_err("another store");
+    assert!(matches!(error, Error::WrongStore { table: "items" }));
+    assert!(!asked);
+    Ok(())
+}

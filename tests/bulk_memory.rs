@@ -1,0 +1,96 @@
+//! What a bulk load allocates is bounded, however many rows there are.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    error::Error,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use index_table::{Durability, IndexTable, OnDuplicate, Store};
+use serde::{Deserialize, Serialize};
+
+/// Knows how much is allocated, and how much was at most. What LMDB allocates is not in it.
+struct Peak;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+fn allocated(bytes: usize) {
+    let now = NOW.fetch_add(bytes, Relaxed) + bytes;
+    MOST.fetch_max(now, Relaxed);
+}
+
+#[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
+// SAFETY: all of it is the system's allocator. `realloc` is the default one, which has both at once.
+unsafe impl GlobalAlloc for Peak {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        allocated(layout.size());
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Peak = Peak;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(town)]
+#[index(town, name, include = [phone])]
+#[index(email, unique)]
+#[index(name, strategy = "full")]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    name: String,
+    phone: String,
+    email: String,
+}
+
+/// Different for all numbers, in no order.
+fn customer(number: u64) -> Customer {
+    let id = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Customer {
+        id,
+        town: format!("Town {}", id % 50),
+        name: format!("Name {}", id % 4999),
+        phone: format!("555-{:07}", id % 10_000_000),
+        email: format!("{id}@example.com"),
+    }
+}
+
+const MEMORY: usize = 1 << 20;
+
+/// The most that was allocated for a load of so many rows, each `times`.
+fn peak(rows: u64, times: u64, policy: OnDuplicate) -> Result<usize, Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let store = Store::options().durability(Durability::None).open(directory.path())?;
+    let customers = CustomerRepository::open(&store)?;
+    let all = (0..times).flat_map(|_| 0..rows).map(customer);
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let report = customers.bulk_load(&store, all).memory(MEMORY).on_duplicate(policy).run()?;
+    let most = MOST.load(Relaxed) - before;
+    assert_eq!((report.written, report.read), (rows, rows * times));
+    assert_eq!(customers.by_email(&store.read()?).count()?, rows);
+    Ok(most)
+}
+
+#[test]
+fn is_bounded() -> Result<(), Box<dyn Error>> {
+    // Some 300 bytes a row: once what fits, and ten times as much.
+    for rows in [3_000, 30_000] {
+        let most = peak(rows, 1, OnDuplicate::Fail)?;
+        assert!(most <= MEMORY, "{most} bytes for {rows} rows");
+    }
+    // Which rows are left out is found out within the same bound.
+    for policy in [OnDuplicate::Skip, OnDuplicate::Replace] {
+        let most = peak(10_000, 3, policy)?;
+        assert!(most <= MEMORY, "{most} bytes to {policy:?}");
+    }
+    Ok(())
+}
