@@ -14,7 +14,7 @@ pub use index_table_runtime::{
     Advice, Catalog, CatalogIndex, CatalogKey, CatalogTable, Combined, CombinedKeys, CombinedRows,
     CombinedViews, Cursor, Desc, Distinct, DistinctCounts, DistinctValues, DroppedIndex, Duplicate,
     Duplicates, Durability, Entries, Error, FactOrderRows, Finding, GetMany, GetManyViews,
-    IndexState, IndexUsage, Keys, Kind, MAX_KEY_LEN, Options, Page, Progress, ReadTxn, Readers,
-    Repair, Report, Result, RowProgress, Rows, Scan, Stats, Store, TableUsage, Upgrade, Upgraded,
-    Usage, Verify, Views, WriteTxn,
+    GroupOptions, GroupWriter, IndexState, IndexUsage, Keys, Kind, MAX_KEY_LEN, Options, Page,
+    Progress, QueueFull, ReadTxn, Readers, Repair, Report, Result, RowProgress, Rows, Scan, Stats,
+    Store, Submission, Submitted, TableUsage, Upgrade, Upgraded, Usage, Verify, Views, WriteTxn,
 };

@@ -15,6 +15,7 @@ mod engine;
 mod entity;
 mod error;
 mod get_many;
+mod group;
 mod key;
 mod lmdb;
 mod maintain;
@@ -46,6 +47,7 @@ mod write;
 pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
+pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
 pub use key::{Desc, MAX_KEY_LEN};
 pub use progress::RowProgress;
 pub use scan::{

@@ -214,6 +214,16 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// Begins a transaction inside of this one: committed, it is part of this one, and dropped, it was
+    /// not. `None`: a read transaction.
+    pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
+        match self {
+            Self::Lmdb(txn) => txn.nested().map(|txn| txn.map(Txn::Lmdb)),
+            #[cfg(feature = "memory")]
+            Self::Memory(txn) => txn.nested().map(|txn| Ok(Txn::Memory(txn))),
+        }
+    }
+
     pub(crate) fn commit(self) -> Result<()> {
         match self {
             Self::Lmdb(txn) => txn.commit(),
