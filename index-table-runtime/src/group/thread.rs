@@ -139,11 +139,12 @@ impl<'q> Groups<'q> {
             };
             let nested = if first {
                 run(txn);
-                Ok(())
+                // Whether the transaction is good for others.
+                txn.nested(|_| true)
             } else {
                 txn.nested(run)
             };
-            group.spoiled = first && !keeps;
+            group.spoiled = first && (!keeps || nested.is_err());
             group.full_at = store.inner.engine.full_at();
             if group.full_at.is_some() {
                 // Whatever the closure has made of it, and even if it went on.
@@ -151,7 +152,8 @@ impl<'q> Groups<'q> {
                 self.entries.push_front(entry);
                 break;
             }
-            group.entries.push((entry, nested.err()));
+            let error = nested.err().filter(|_| !entry.has_failed());
+            group.entries.push((entry, error));
             if group.spoiled {
                 break;
             }

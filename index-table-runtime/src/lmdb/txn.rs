@@ -72,7 +72,12 @@ impl<'s> Txn<'s> {
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
             Inner::Write(txn, _, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
-            Inner::Nested(txn, _) => txn.commit().map_err(|error| self.engine.error(error)),
+            Inner::Nested(mut txn, _) => {
+                // One that has failed would take the outer one with it. An empty one inside of it has
+                // failed too, and says so when it is committed.
+                let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
+                probe.and_then(|()| txn.commit()).map_err(|error| self.engine.error(error))
+            }
         }
     }
 }
