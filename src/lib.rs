@@ -14,8 +14,8 @@ pub use index_table_runtime::{
     Advice, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
     CatalogTable, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
     DistinctCounts, DistinctValues, DroppedIndex, Duplicate, Duplicates, Durability, Entries,
-    Error, FactOrderRows, Finding, GetMany, GetManyViews, IndexState, IndexUsage, Keys, Kind,
-    LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page, Progress, ReadTxn, Readers,
-    Repair, Report, Result, RowProgress, Rows, Scan, Stats, Store, TableUsage, Upgrade, Upgraded,
-    Usage, Verify, Views, WriteTxn,
+    Error, FactOrderRows, Finding, GetMany, GetManyViews, GroupOptions, GroupWriter, IndexState,
+    IndexUsage, Keys, Kind, LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page,
+    Progress, QueueFull, ReadTxn, Readers, Repair, Report, Result, RowProgress, Rows, Scan, Stats,
+    Store, Submission, Submitted, TableUsage, Upgrade, Upgraded, Usage, Verify, Views, WriteTxn,
 };

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use index_table::{Error, IndexTable, Store};
+use index_table::{Error, GroupOptions, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -69,6 +69,28 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
     Ok(rows)
 }
 
+/// Those that would be a commit together are told alike, and the writer goes on.
+fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
+    let writer = store.writer_with(&GroupOptions::default().queue(5000).most(5000))?;
+    let txn = store.write()?;
+    let submitted: Vec<_> = (rows..rows + 5000)
+        .map(|id| {
+            let blobs = blobs.clone();
+            writer.submit(move |txn| blobs.insert(txn, &blob(id)))
+        })
+        .collect();
+    drop(txn);
+    for submitted in submitted {
+        let outcome = submitted.wait();
+        assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
+    }
+    check(store, blobs, rows)?;
+    // It does not have to write anything.
+    let own = blobs.clone();
+    assert_eq!(writer.submit(move |txn| own.all(txn).count()).wait()?, u64::from(rows));
+    Ok(())
+}
+
 /// A small file system of its own, where the process may mount one.
 struct Disk(tempfile::TempDir);
 
@@ -106,6 +128,7 @@ fn a_full_disk_loses_nothing_and_works_again() -> TestResult {
     let blobs = BlobRepository::open(&store)?;
     let rows = fill(&store, &blobs)?;
     assert!(rows > 100, "{rows}");
+    group(&store, &blobs, rows)?;
 
     // No room for a copy, and nothing is left of it.
     for refused in

@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command},
 };
 
-use index_table::{Error, IndexTable, Store};
+use index_table::{Error, GroupWriter, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -156,6 +156,48 @@ fn with_a_writer(path: &Path) -> TestResult {
     Ok(())
 }
 
+/// The writer's thread is the parent's. What was submitted there is written there, and once it is
+/// dropped, the child opens the store anew.
+fn with_a_group_writer(path: &Path) -> TestResult {
+    let (store, rows) = open(path)?;
+    let writer = store.writer()?;
+    let submit = |writer: &GroupWriter, rows: &RowRepository, id| {
+        let rows = rows.clone();
+        writer.submit(move |txn| rows.put(txn, &row(id)))
+    };
+    submit(&writer, &rows, 1).wait()?;
+    let held = submit(&writer, &rows, 2);
+    // It is done with both before the fork.
+    while rows.get(&store.read()?, 2)?.is_none() {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fork(
+        (store, rows, writer, held),
+        |(store, rows, writer, held)| {
+            is_forked(submit(&writer, &rows, 3).wait())?;
+            is_forked(writer.try_submit(|_| Ok::<_, Error>(())).map_err(|_| "full")?.wait())?;
+            is_forked(held.wait())?;
+            is_forked(writer.close())?;
+            is_forked(store.writer())?;
+            ensure(writer.is_closed(), "it takes nothing")?;
+            drop((store, rows, writer));
+            let (store, rows) = open(path)?;
+            submit(&store.writer()?, &rows, 4).wait()?;
+            Ok(())
+        },
+        |(store, rows, writer, held)| {
+            held.wait()?;
+            submit(&writer, &rows, 5).wait()?;
+            writer.close()?;
+            let txn = store.read()?;
+            let ids = rows.all(&txn).keys().collect::<Result<Vec<_>, _>>()?;
+            assert_eq!(ids, [1, 2, 4, 5]);
+            Ok(())
+        },
+    )
+}
+
 const NAME: &str = "a_forked_process_is_refused_and_harms_nothing";
 const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
 const PATH: &str = "INDEX_TABLE_OTHER_PROCESS";
@@ -175,6 +217,7 @@ fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
         return match role.as_str() {
             "reader" => with_a_reader(&path),
             "anew" => opened_anew(&path),
+            "group" => with_a_group_writer(&path),
             "forker" => with_a_writer(&path),
             "readers" => {
                 let (store, _rows) = open(&path)?;
@@ -188,7 +231,7 @@ fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
             }
         };
     }
-    for role in ["reader", "anew", "forker"] {
+    for role in ["reader", "anew", "forker", "group"] {
         let dir = tempfile::tempdir()?;
         let output = Command::new(std::env::current_exe()?)
             .args(["--exact", NAME])

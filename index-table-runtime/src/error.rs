@@ -267,6 +267,19 @@ pub enum Error {
     #[error("this thread holds a write transaction of the store already; commit or drop it first")]
     WriteInProgress,
 
+    /// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter) has panicked.
+    #[error("the closure has panicked: {message}; nothing that it wrote is there")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
+
+    /// A [`GroupWriter`](crate::GroupWriter) that is closed takes nothing more.
+    #[error(
+        "the group writer is closed, and the closure was not run; `store.writer()` starts another one"
+    )]
+    WriterClosed,
+
     /// The directory is open in this process already, and can't be shared: it was opened with other
     /// options, or without this crate.
     #[error("`{path}` is open in this process already, {reason}", path = path.display())]
@@ -385,6 +398,30 @@ impl Error {
                 Self::ReadOnly { path, source }
             }
             _ => Self::Io { path, source },
+        }
+    }
+
+    /// The same once more, for everyone whose transaction it was.
+    #[cold]
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::MapFull { map_size } => Self::MapFull { map_size: *map_size },
+            Self::MapTooSmall { map_size } => Self::MapTooSmall { map_size: *map_size },
+            Self::GrowthBlocked { map_size, readers, oldest } => {
+                Self::GrowthBlocked { map_size: *map_size, readers: *readers, oldest: *oldest }
+            }
+            Self::Forked { path } => Self::Forked { path: path.clone() },
+            Self::DamagedFile { path, reason } => {
+                Self::DamagedFile { path: path.clone(), reason: reason.clone() }
+            }
+            Self::Io { path, source } => {
+                let same = |code| io::Error::from_raw_os_error(code);
+                let other = || io::Error::new(source.kind(), source.to_string());
+                let source = source.raw_os_error().map_or_else(other, same);
+                Self::Io { path: path.clone(), source }
+            }
+            Self::Engine(reason) => Self::Engine(reason.clone()),
+            error => Self::Engine(error.to_string()),
         }
     }
 }

@@ -17,6 +17,7 @@ mod engine;
 mod entity;
 mod error;
 mod get_many;
+mod group;
 mod key;
 mod lmdb;
 mod maintain;
@@ -50,6 +51,7 @@ pub use bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate};
 pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
+pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
 pub use key::{Desc, MAX_KEY_LEN};
 pub use progress::RowProgress;
 pub use scan::{

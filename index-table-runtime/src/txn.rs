@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
+use std::{fmt, marker::PhantomData, mem, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
@@ -148,12 +148,14 @@ impl fmt::Debug for ReadTxn<'_> {
 /// ```
 pub struct WriteTxn<'s> {
     /// Before the transaction, so that it is dropped before it: once another thread has begun to
-    /// write, the record is that thread's.
-    guard: WriterGuard<'s>,
+    /// write, the record is that thread's. `None`: it is inside of another one.
+    guard: Option<WriterGuard<'s>>,
     read: ReadTxn<'s>,
     scratch: Scratch,
     /// The tables whose records have been compared, and what was written to them.
     written: Vec<Written>,
+    /// Those of the transaction that this one is inside of.
+    outer: &'s [Written],
     /// LMDB's write transaction belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
@@ -179,8 +181,49 @@ pub(crate) struct Written {
 
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
-        let (scratch, written) = (Scratch::default(), Vec::new());
-        Self { guard, read, scratch, written, not_send: PhantomData }
+        Self::with(Some(guard), read, Scratch::default(), &[])
+    }
+
+    fn with(
+        guard: Option<WriterGuard<'s>>,
+        read: ReadTxn<'s>,
+        scratch: Scratch,
+        outer: &'s [Written],
+    ) -> Self {
+        Self { guard, read, scratch, written: Vec::new(), outer, not_send: PhantomData }
+    }
+
+    /// Runs `body` in a transaction inside of this one: what it has written is this one's if it
+    /// returns `true`, and else was never there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transaction inside; this one goes on without it.
+    pub(crate) fn nested(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
+        let Self { read, scratch, written, .. } = self;
+        let (store, opened) = (read.store, read.opened);
+        let engine = read.engine.nested().ok_or_else(|| {
+            Error::Engine("a transaction that reads has none inside".to_owned())
+        })??;
+        let more = {
+            let read = ReadTxn::new(engine, store, opened);
+            let mut inner = WriteTxn::with(None, read, mem::take(scratch), written);
+            let keeps = body(&mut inner);
+            let WriteTxn { read, scratch: used, written: more, .. } = inner;
+            *scratch = used;
+            if !keeps {
+                return Ok(());
+            }
+            read.engine.commit()?;
+            more
+        };
+        for Written { opened, tally, upkeep, usage } in more {
+            match written.iter_mut().find(|written| written.opened == opened) {
+                Some(written) => written.tally.add(&tally),
+                None => written.push(Written { opened, tally, upkeep, usage }),
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything that the transaction has written visible, all at once, and durable as the
@@ -209,20 +252,22 @@ impl<'s> WriteTxn<'s> {
 
     /// Where temporary files go by default.
     pub(crate) fn directory(&self) -> PathBuf {
-        self.guard.store().engine.directory()
+        self.read.engine.directory()
     }
 
     pub(crate) fn writer<'t>(
         &'t mut self,
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
-        let Self { read, scratch, written, .. } = self;
+        let Self { read, scratch, written, outer, .. } = self;
         read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
         let known = written.iter().position(|written| written.opened == table.opened);
         if known.is_none() {
-            check_record(&writer, table)?;
+            if outer.iter().all(|written| written.opened != table.opened) {
+                check_record(&writer, table)?;
+            }
             let usage = Arc::clone(&table.usage);
             let tally = Tally::new(usage.schema);
             let upkeep = Upkeep::of(table, writer.reader(), read.opened)?;

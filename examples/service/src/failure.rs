@@ -87,6 +87,7 @@ impl From<Error> for Failure {
             Error::TooManyReaders { .. } => {
                 Self::unavailable("too many customers are being looked up")
             }
+            Error::WriterClosed => Self::unavailable("the service is being stopped"),
             Error::GrowthBlocked { .. } => {
                 eprintln!("error: {error}");
                 Self::unavailable("the directory has to grow, and is being read")

@@ -42,14 +42,14 @@ fn run() -> Result<(), Box<dyn Error>> {
     let address = address.map_or_else(|| Ok(DEFAULT_ADDRESS.to_owned()), OsString::into_string);
     let address = address.map_err(|_| USAGE)?;
 
-    let (service, writer) = Service::open(directory)?;
+    let service = Service::open(directory)?;
+    let writer = service.writer.clone();
     let runtime =
         runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(READERS).build()?;
     let served = runtime.block_on(serve(&address, service));
-    // Requests that were cut go with the runtime, and with the last of them the writer's queue
-    // ends; what is in it is still committed.
+    // Requests that were cut go with the runtime. What they have handed in is still committed.
     drop(runtime);
-    writer.join().map_err(|_| "the writer has panicked")?;
+    writer.close()?;
     Ok(served?)
 }
 

@@ -1,6 +1,6 @@
 //! What every request shares.
 
-use std::{error::Error, path::Path, thread::JoinHandle};
+use std::path::Path;
 
 use index_table::{ReadTxn, Store, Usage};
 use tokio::task;
@@ -26,17 +26,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens the store in a directory, which is created if it is not there, and starts the writer's
-    /// thread, which is to be joined when the service has been dropped.
+    /// Opens the store in a directory, which is created if it is not there, and starts the writer, which
+    /// is to be closed at the end.
     ///
     /// # Errors
     ///
     /// Why the store can't be opened or the thread can't be started.
-    pub fn open(path: impl AsRef<Path>) -> Result<(Self, JoinHandle<()>), Box<dyn Error>> {
+    pub fn open(path: impl AsRef<Path>) -> index_table::Result<Self> {
         let store = Store::open(path)?;
         let customers = CustomerRepository::open(&store)?;
-        let (writer, thread) = Writer::start(store.clone(), customers.clone(), QUEUE)?;
-        Ok((Self { store, customers, writer }, thread))
+        let writer = Writer::start(&store, customers.clone(), QUEUE)?;
+        Ok(Self { store, customers, writer })
     }
 
     /// What the customers' indexes have been used for. It reads counters, and not the store.

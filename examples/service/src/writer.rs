@@ -1,24 +1,15 @@
 //! The one place that writes.
 //!
-//! LMDB has one write transaction at a time, and a durable commit waits for the disk. So a thread
-//! of its own takes the commands from a queue, and no request ever waits for a lock or a disk on
-//! one of the runtime's threads.
-//!
-//! What has queued up while a commit was waiting for the disk goes into the next transaction
-//! together (group commit): one wait for many commands. Each command still succeeds or fails by
-//! itself, because an operation of index-table that returns an error leaves the transaction as it
-//! was before. No command is answered before the commit of its transaction.
+//! LMDB has one write transaction at a time, and a durable commit waits for the disk. So commands go to
+//! the store's [`GroupWriter`]: a thread of its own takes them from a queue, and no request ever waits
+//! for a lock or a disk on one of the runtime's threads. What has queued up while a commit was waiting
+//! for the disk goes into the next one together: one wait for many commands. Each command still succeeds
+//! or fails by itself, and none is answered before it is committed.
 //!
 //! The queue is bounded: when the disk can't keep up, clients are told so at once, and neither
 //! memory nor waiting times grow.
 
-use std::{io, thread};
-
-use index_table::{Store, WriteTxn};
-use tokio::sync::{
-    mpsc::{self, error::TrySendError},
-    oneshot,
-};
+use index_table::{GroupOptions, GroupWriter, Store, Submitted, WriteTxn};
 
 use crate::{
     failure::Failure,
@@ -29,11 +20,8 @@ use crate::{
 /// 16 MiB.
 pub const QUEUE: usize = 1024;
 
-/// The most commands in one transaction. It bounds how long the first of them waits for the last.
-const BATCH: usize = 256;
-
 /// A change to the directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Command {
     /// A new customer.
     Create(Customer),
@@ -57,32 +45,27 @@ pub enum Outcome {
 }
 
 type Answer = Result<Outcome, Failure>;
-type Request = (Command, oneshot::Sender<Answer>);
 
 /// Where commands are handed in. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct Writer {
-    queue: mpsc::Sender<Request>,
+    customers: CustomerRepository,
+    group: GroupWriter,
 }
 
 impl Writer {
-    /// Starts the thread, with a queue of so many commands, which are one at least. It ends when
-    /// every [`Writer`] has been dropped and all that was in the queue is done: join it to wait for
-    /// that.
+    /// Starts the store's writer, with a queue of so many commands, which are one at least.
     ///
     /// # Errors
     ///
-    /// When the thread can't be started.
+    /// When its thread can't be started.
     pub fn start(
-        store: Store,
+        store: &Store,
         customers: CustomerRepository,
         capacity: usize,
-    ) -> io::Result<(Self, thread::JoinHandle<()>)> {
-        let (queue, requests) = mpsc::channel(capacity.max(1));
-        let thread = thread::Builder::new()
-            .name("writer".to_owned())
-            .spawn(move || run(&store, &customers, requests))?;
-        Ok((Self { queue }, thread))
+    ) -> index_table::Result<Self> {
+        let group = store.writer_with(&GroupOptions::default().queue(capacity))?;
+        Ok(Self { customers, group })
     }
 
     /// Hands in a command, and waits until it is committed. A request that is given up meanwhile
@@ -92,60 +75,30 @@ impl Writer {
     ///
     /// 503 when the queue is full, and why the command was refused or could not be committed.
     pub async fn write(&self, command: Command) -> Answer {
-        let stopped = |_| Failure::internal("the writer has stopped");
-        self.hand_in(command)?.await.map_err(stopped)?
+        self.hand_in(command)?.await
     }
 
     /// Whether there is still a thread that takes commands.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        !self.queue.is_closed()
+        !self.group.is_closed()
     }
 
-    fn hand_in(&self, command: Command) -> Result<oneshot::Receiver<Answer>, Failure> {
-        let (sender, receiver) = oneshot::channel();
-        self.queue.try_send((command, sender)).map_err(|error| match error {
-            TrySendError::Full(_) => Failure::unavailable("too many changes are waiting"),
-            TrySendError::Closed(_) => Failure::internal("the writer has stopped"),
-        })?;
-        Ok(receiver)
+    /// Finishes what has been handed in, and takes no more.
+    ///
+    /// # Errors
+    ///
+    /// Where that would wait for itself.
+    pub fn close(&self) -> index_table::Result<()> {
+        self.group.close()
     }
-}
 
-fn run(store: &Store, customers: &CustomerRepository, mut requests: mpsc::Receiver<Request>) {
-    let mut batch = Vec::new();
-    // Waits for one, and takes what else is there.
-    while requests.blocking_recv_many(&mut batch, BATCH) > 0 {
-        let (commands, senders): (Vec<_>, Vec<_>) = batch.drain(..).unzip();
-        let answers = commit(store, customers, commands).unwrap_or_else(|failure| {
-            // Those too that were refused: maybe by what was never committed.
-            senders.iter().map(|_| Err(failure.clone())).collect()
-        });
-        for (sender, answer) in senders.into_iter().zip(answers) {
-            // An error here is a client that is gone.
-            let _ = sender.send(answer);
-        }
+    fn hand_in(&self, command: Command) -> Result<Submitted<Outcome, Failure>, Failure> {
+        let customers = self.customers.clone();
+        // A command may be run again, when the file has to grow.
+        let submitted = self.group.try_submit(move |txn| execute(&customers, txn, command.clone()));
+        submitted.map_err(|_| Failure::unavailable("too many changes are waiting"))
     }
-}
-
-/// Runs the commands in one transaction. An error means that none of them has changed anything.
-fn commit(
-    store: &Store,
-    customers: &CustomerRepository,
-    commands: Vec<Command>,
-) -> Result<Vec<Answer>, Failure> {
-    let mut txn = store.write()?;
-    let mut answers = Vec::with_capacity(commands.len());
-    for command in commands {
-        match execute(customers, &mut txn, command) {
-            // The store and not the command is at fault, as with a full map: the transaction is of
-            // no more use.
-            Err(failure) if failure.status().is_server_error() => return Err(failure),
-            answer => answers.push(answer),
-        }
-    }
-    txn.commit()?;
-    Ok(answers)
 }
 
 /// Each command makes one change at most, as its last step: if it fails, nothing has changed.
@@ -203,7 +156,7 @@ mod tests {
         let directory = tempfile::tempdir()?;
         let store = Store::open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
-        let (writer, thread) = Writer::start(store.clone(), customers.clone(), 2)?;
+        let writer = Writer::start(&store, customers.clone(), 2)?;
 
         // While this transaction lives, the writer waits with at most two commands in its hands,
         // and two more can wait in the queue.
@@ -216,7 +169,7 @@ mod tests {
         for (id, request) in requests {
             match request {
                 Ok(answer) => {
-                    assert_eq!(answer.blocking_recv()?, Ok(Outcome::Created(customer(id))));
+                    assert_eq!(answer.wait(), Ok(Outcome::Created(customer(id))));
                     accepted.push(id);
                 }
                 Err(failure) => assert!(is_overload(&failure), "{failure:?}"),
@@ -226,56 +179,41 @@ mod tests {
         let stored = customers.all(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?;
         assert_eq!(stored, accepted);
 
-        drop(writer);
-        thread.join().map_err(|_| "the writer has panicked")?;
+        writer.close()?;
+        assert!(!writer.is_running());
         Ok(())
     }
 
     #[test]
-    fn a_refused_command_leaves_the_others_of_its_batch() -> TestResult {
+    fn a_refused_command_leaves_the_others_of_its_group() -> TestResult {
         let directory = tempfile::tempdir()?;
         let store = Store::open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
+        let writer = Writer::start(&store, customers.clone(), QUEUE)?;
         let taken = Customer { email: customer(1).email, ..customer(2) };
-        let commands = vec![
+        let txn = store.write()?;
+        let commands = [
             Command::Create(customer(1)),
             Command::Create(taken),
             Command::Delete(7),
             Command::Replace(customer(3)),
             Command::Create(customer(1)),
         ];
-        let answers =
-            commit(&store, &customers, commands).map_err(|failure| format!("{failure:?}"))?;
-        let statuses: Vec<_> =
-            answers.iter().map(|answer| answer.as_ref().map_err(Failure::status)).collect();
+        let answers = commands.map(|command| writer.hand_in(command));
+        drop(txn);
+        let statuses = answers
+            .map(|answer| answer.and_then(Submitted::wait).map_err(|failure| failure.status()));
         assert_eq!(
             statuses,
             [
-                Ok(&Outcome::Created(customer(1))),
+                Ok(Outcome::Created(customer(1))),
                 Err(StatusCode::CONFLICT),
                 Err(StatusCode::NOT_FOUND),
-                Ok(&Outcome::Created(customer(3))),
+                Ok(Outcome::Created(customer(3))),
                 Err(StatusCode::CONFLICT),
             ]
         );
         assert_eq!(customers.by_email(&store.read()?).count()?, 2);
-        Ok(())
-    }
-
-    #[test]
-    fn a_full_map_fails_the_batch_and_not_the_writer() -> TestResult {
-        let directory = tempfile::tempdir()?;
-        let options = Store::options().map_size(1 << 18).max_map_size(1 << 18);
-        let store = options.open(directory.path())?;
-        let customers = CustomerRepository::open(&store)?;
-        let large = Customer { first_name: "A".repeat(1 << 19), ..customer(2) };
-        let commands = vec![Command::Create(customer(1)), Command::Create(large)];
-        let failure = commit(&store, &customers, commands).map_err(|failure| failure.status());
-        assert_eq!(failure, Err(StatusCode::INSUFFICIENT_STORAGE));
-        assert_eq!(customers.all(&store.read()?).count()?, 0);
-
-        let answers = commit(&store, &customers, vec![Command::Create(customer(1))]);
-        assert_eq!(answers, Ok(vec![Ok(Outcome::Created(customer(1)))]));
         Ok(())
     }
 }

@@ -205,6 +205,15 @@ pub(crate) enum Txn<'s> {
 }
 
 impl<'s> Txn<'s> {
+    /// Where temporary files go by default.
+    pub(crate) fn directory(&self) -> PathBuf {
+        match self {
+            Self::Lmdb(txn) => txn.engine().directory().to_owned(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => std::env::temp_dir(),
+        }
+    }
+
     /// `None`: the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
@@ -224,6 +233,16 @@ impl<'s> Txn<'s> {
             (Self::Memory(txn), Tables::Memory(tables)) => txn.writer(tables).map(Writer::Memory),
             #[cfg(feature = "memory")]
             _ => None,
+        }
+    }
+
+    /// Begins a transaction inside of this one: committed, it is part of this one, and dropped, it was
+    /// not. `None`: a read transaction.
+    pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
+        match self {
+            Self::Lmdb(txn) => txn.nested().map(|txn| txn.map(Txn::Lmdb)),
+            #[cfg(feature = "memory")]
+            Self::Memory(txn) => txn.nested().map(|txn| Ok(Txn::Memory(txn))),
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
     catalog,
     gate::{Gate, Kind},
     process,
+    reserve::Reserve,
     txn::Turn,
 };
 use crate::{
@@ -45,6 +46,7 @@ pub(crate) struct Engine {
     pub(super) full_at: AtomicUsize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
+    pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
     writing: Mutex<()>,
 }
@@ -90,6 +92,7 @@ impl Engine {
             max_map_size: options.max_map_size,
             full_at: AtomicUsize::new(0),
             catalog,
+            reserve: Reserve::new(reserved(options)),
             writing: Mutex::default(),
             env,
         };
@@ -154,6 +157,7 @@ impl Engine {
         let lock = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.full_at.store(0, Ordering::Relaxed);
         let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
+        self.reserve();
         Ok((txn, Turn { _pass: pass, _lock: lock }))
     }
 
@@ -332,6 +336,14 @@ fn map_size(options: &Options) -> usize {
         }
     }
     size
+}
+
+/// Without syncs, nothing is saved.
+const fn reserved(options: &Options) -> usize {
+    match options.durability {
+        Durability::Full | Durability::Relaxed => options.reserve,
+        Durability::None => 0,
+    }
 }
 
 const fn flags(durability: Durability) -> EnvFlags {

@@ -20,6 +20,7 @@ mod env;
 mod gate;
 mod process;
 mod read;
+mod reserve;
 mod room;
 mod txn;
 mod write;

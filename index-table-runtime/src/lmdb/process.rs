@@ -1,6 +1,6 @@
 //! What only the operating system can tell.
 
-pub(super) use os::{forks, has_address_space, watch_forks};
+pub(super) use os::{file_limit, forks, has_address_space, watch_forks};
 
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
@@ -43,6 +43,15 @@ mod os {
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
             at != libc::MAP_FAILED && libc::munmap(at, bytes) == 0
         }
+    }
+
+    /// How long a file of this process may be: who writes more than that may be ended by a signal.
+    pub(in crate::lmdb) fn file_limit() -> u64 {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limit is this function's own.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+        #[allow(clippy::useless_conversion, reason = "it is narrower on some systems")]
+        if known { limit.rlim_cur.into() } else { u64::MAX }
     }
 
     #[cfg(test)]

@@ -17,6 +17,8 @@ pub(crate) struct Txn<'s> {
 enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
     Write(RwTxn<'s>, Scratch, Turn<'s>),
+    /// Inside of one that writes, with its buffers.
+    Nested(RwTxn<'s>, &'s mut Scratch),
     Over,
 }
 
@@ -35,11 +37,27 @@ impl<'s> Txn<'s> {
         Self { inner: Inner::Write(txn, Scratch::default(), turn), engine }
     }
 
+    pub(crate) const fn engine(&self) -> &'s Engine {
+        self.engine
+    }
+
+    /// Begins a transaction inside of this one; `None`: this one doesn't write.
+    pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
+        let engine = self.engine;
+        let (txn, scratch) = match &mut self.inner {
+            Inner::Write(txn, scratch, _) => (txn, scratch),
+            Inner::Nested(txn, scratch) => (txn, &mut **scratch),
+            Inner::Read(..) | Inner::Over => return None,
+        };
+        let nested = engine.env.nested_write_txn(txn).map_err(|error| engine.error(error));
+        Some(nested.map(|txn| Txn { inner: Inner::Nested(txn, scratch), engine }))
+    }
+
     /// `None`: it is over.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
         let txn: &RoTxn<'_, AnyTls> = match &self.inner {
             Inner::Read(txn, _) => txn,
-            Inner::Write(txn, ..) => txn,
+            Inner::Write(txn, ..) | Inner::Nested(txn, _) => txn,
             Inner::Over => return None,
         };
         Some(Reader::new(self.engine, txn, tables))
@@ -49,6 +67,7 @@ impl<'s> Txn<'s> {
         match &mut self.inner {
             Inner::Read(..) | Inner::Over => None,
             Inner::Write(txn, scratch, _) => Some(Writer::new(self.engine, txn, tables, scratch)),
+            Inner::Nested(txn, scratch) => Some(Writer::new(self.engine, txn, tables, scratch)),
         }
     }
 
@@ -57,6 +76,12 @@ impl<'s> Txn<'s> {
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
             Inner::Write(txn, _, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
+            Inner::Nested(mut txn, _) => {
+                // One that has failed would take the outer one with it. An empty one inside of it has
+                // failed too, and says so when it is committed.
+                let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
+                probe.and_then(|()| txn.commit()).map_err(|error| self.engine.error(error))
+            }
         }
     }
 }

@@ -42,12 +42,12 @@ impl Engine {
     }
 
     pub(crate) fn read(&self) -> Txn<'_> {
-        Txn { databases: Arc::clone(&self.committed()), writing: None }
+        Txn { databases: Arc::clone(&self.committed()), target: Target::Nothing }
     }
 
     pub(crate) fn write(&self) -> Txn<'_> {
         let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        Txn { databases: Arc::clone(&self.committed()), writing: Some((self, guard)) }
+        Txn { databases: Arc::clone(&self.committed()), target: Target::Store(self, guard) }
     }
 
     pub(crate) fn catalog(&self) -> Records {
@@ -128,7 +128,17 @@ impl Tables {
 #[derive(Debug)]
 pub(crate) struct Txn<'s> {
     databases: Arc<Databases>,
-    writing: Option<(&'s Engine, MutexGuard<'s, ()>)>,
+    target: Target<'s>,
+}
+
+/// Where a commit puts the databases.
+#[derive(Debug)]
+enum Target<'s> {
+    /// It reads.
+    Nothing,
+    Store(&'s Engine, MutexGuard<'s, ()>),
+    /// The transaction that it is inside of.
+    Outer(&'s mut Arc<Databases>),
 }
 
 impl Txn<'_> {
@@ -137,13 +147,26 @@ impl Txn<'_> {
     }
 
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t>> {
-        self.writing.as_ref()?;
+        self.writes()?;
         Some(Writer { databases: Arc::make_mut(&mut self.databases), tables })
     }
 
+    /// Begins a transaction inside of this one; `None`: this one doesn't write.
+    pub(crate) fn nested(&mut self) -> Option<Txn<'_>> {
+        self.writes()?;
+        let databases = Arc::clone(&self.databases);
+        Some(Txn { databases, target: Target::Outer(&mut self.databases) })
+    }
+
+    const fn writes(&self) -> Option<()> {
+        if matches!(self.target, Target::Nothing) { None } else { Some(()) }
+    }
+
     pub(crate) fn commit(self) {
-        if let Some((engine, _guard)) = self.writing {
-            *engine.committed() = self.databases;
+        match self.target {
+            Target::Nothing => {}
+            Target::Store(engine, _guard) => *engine.committed() = self.databases,
+            Target::Outer(databases) => *databases = self.databases,
         }
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 
 use crate::{
-    engine::{self, Engine, Records, Tables},
+    engine::{Engine, Records, Tables},
     error::{Error, Result},
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, WriteTxn},
@@ -88,6 +88,10 @@ pub(crate) struct Inner {
     /// How many tables have been opened, and how often an index has become readable since.
     opened: Arc<AtomicU64>,
 }
+
+/// What write transactions have for [`Inner::opened`]: opening a table takes one, so they know all that
+/// are open. The counter for an index that isn't readable is above it.
+const ALL_OPENED: u64 = u64::MAX - 1;
 
 /// What opening a table has made of its declaration.
 #[derive(Default)]
@@ -167,7 +171,9 @@ impl Store {
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] when another
     /// process has made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
     pub fn read(&self) -> Result<ReadTxn<'_>> {
-        self.inner.begin(Engine::read)
+        // Before the transaction, so that it knows all the tables that were open by then.
+        let opened = self.inner.opened();
+        Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
     }
 
     /// Begins the write transaction. There is one at a time in a store; others wait for it.
@@ -180,7 +186,9 @@ impl Store {
     /// [`Error::WriteInProgress`] when this thread has one already, and what [`read`](Store::read) does.
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
-        let txn = self.inner.begin(Engine::write)?;
+        // Opening a table takes the write transaction, so that this one knows all that are open while it
+        // is there.
+        let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }
 
@@ -335,20 +343,11 @@ impl Inner {
     }
 
     /// LMDB would let the thread wait for itself.
-    fn refuse_nested_write(&self) -> Result<()> {
+    pub(crate) fn refuse_nested_write(&self) -> Result<()> {
         if *self.writer() == Some(thread::current().id()) {
             return Err(Error::WriteInProgress);
         }
         Ok(())
-    }
-
-    fn begin<'s>(
-        &'s self,
-        begin: impl FnOnce(&'s Engine) -> Result<engine::Txn<'s>>,
-    ) -> Result<ReadTxn<'s>> {
-        // Before the transaction, so that it knows all the tables that were open by then.
-        let opened = self.opened();
-        Ok(ReadTxn::new(begin(&self.engine)?, self.id, opened))
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<ThreadId>> {
@@ -365,9 +364,6 @@ impl<'s> WriterGuard<'s> {
         Self(inner)
     }
 
-    pub(crate) const fn store(&self) -> &'s Inner {
-        self.0
-    }
 }
 
 impl Drop for WriterGuard<'_> {

@@ -35,6 +35,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) max_databases: u32,
     pub(crate) max_readers: u32,
+    pub(crate) reserve: usize,
 }
 
 impl Default for Options {
@@ -45,6 +46,7 @@ impl Default for Options {
             durability: Durability::Full,
             max_databases: 64,
             max_readers: 126,
+            reserve: 1 << 20,
         }
     }
 }
@@ -90,6 +92,24 @@ impl Options {
         self
     }
 
+    /// How much space the file has ahead of what is used, at the most, in bytes. Default: 1 MiB. 0: none,
+    /// and the file grows with each commit that needs more.
+    ///
+    /// A commit into a file that grows waits longer for the disk, because the file system has to write
+    /// down the growth as well: where each commit needs new pages, as while a reader holds the old ones,
+    /// it took half as long again without space ahead. So when a write transaction begins and less than
+    /// a quarter of a step is left, zeros are written behind the end: a step, and never more than an
+    /// eighth of what is used, so that small stores stay small (below 512 KiB there is nothing ahead).
+    ///
+    /// It costs that space on the disk, and that those bytes are written twice. A disk that has no room
+    /// for it, a limit on the size of files and the end of the map are no errors: the file grows as it
+    /// would have. Copies leave it out. Without syncs ([`Durability::None`]) there is nothing to save, and
+    /// nothing ahead; nor is there on systems other than Unix.
+    pub fn reserve(mut self, bytes: usize) -> Self {
+        self.reserve = bytes;
+        self
+    }
+
     /// Opens the store in the directory `path`, which is created if it is not there.
     ///
     /// # Errors
@@ -101,13 +121,14 @@ impl Options {
 
     /// The first option in which `other` is different: its name, and both values.
     pub(super) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let Self { map_size, max_map_size, durability, max_databases, max_readers } = self;
+        let Self { map_size, max_map_size, durability, max_databases, max_readers, reserve } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
             ("max_map_size", max_map_size, &other.max_map_size),
             ("durability", durability, &other.durability),
             ("max_databases", max_databases, &other.max_databases),
             ("max_readers", max_readers, &other.max_readers),
+            ("reserve", reserve, &other.reserve),
         ];
         options
             .into_iter()

@@ -129,6 +129,14 @@ impl Tally {
         }
     }
 
+    /// Adds what a transaction inside of the one that this is for has written to the same table.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let writes = self.writes.iter_mut().zip(&other.writes);
+        for (count, more) in writes.chain(self.written.iter_mut().zip(&other.written)) {
+            *count += more;
+        }
+    }
+
     /// A sink that counts the entries that go into another one.
     pub(crate) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
         Counting { tally: self, sink }

@@ -1,0 +1,197 @@
+//! The thread that runs what was submitted.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
+
+use super::{
+    job::{Done, Entry},
+    queue::Queue,
+};
+use crate::{
+    error::{Error, Result},
+    store::Store,
+    txn::WriteTxn,
+};
+
+pub(super) fn start(queue: &Arc<Queue>, most: usize) -> Result<()> {
+    let ended = Ended(Arc::clone(queue));
+    thread::Builder::new()
+        .name("group-writer".to_owned())
+        .spawn(move || Groups::new(&ended.0, most).run())
+        .map(drop)
+        .map_err(|error| Error::Engine(format!("the writer's thread can't be started: {error}")))
+}
+
+/// However the thread ends, nobody waits for it forever.
+struct Ended(Arc<Queue>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+struct Groups<'q> {
+    queue: &'q Queue,
+    most: usize,
+    /// Taken out of the queue, in their order.
+    entries: VecDeque<Entry>,
+    /// The first of them have met the end of the map.
+    full: Option<Full>,
+    /// How many of the first are run one by one, because together they don't fit into the map.
+    alone: usize,
+}
+
+struct Full {
+    entries: usize,
+    /// The size of the map.
+    at: usize,
+}
+
+/// Those who get a reply, each with the error that is in the place of their own outcome.
+type Replies = Vec<(Done, Option<Error>)>;
+
+/// What a transaction holds.
+#[derive(Default)]
+struct Group {
+    /// In their order, with the error that is in the place of their own outcome.
+    entries: Vec<(Entry, Option<Error>)>,
+    /// The first closure has failed, and what it has written is still there.
+    spoiled: bool,
+    /// The size of the map when the one that comes next met its end.
+    full_at: Option<usize>,
+}
+
+impl<'q> Groups<'q> {
+    const fn new(queue: &'q Queue, most: usize) -> Self {
+        Self { queue, most, entries: VecDeque::new(), full: None, alone: 0 }
+    }
+
+    fn run(mut self) {
+        while !self.entries.is_empty() || self.queue.take(self.most, &mut self.entries) {
+            let replies = self.write();
+            self.reply(replies);
+            // After the replies: who waits for one may be a reader that is in the way.
+            let replies = self.grow();
+            self.reply(replies);
+        }
+    }
+
+    /// Nothing of what gets a reply keeps the store open any more.
+    fn reply(&mut self, replies: Replies) {
+        self.alone = self.alone.saturating_sub(replies.len());
+        for (done, error) in replies {
+            // A waker that panics is not to end the thread.
+            let _ = catch_unwind(AssertUnwindSafe(|| done.reply(error)));
+        }
+    }
+
+    /// Runs what was taken, and what comes meanwhile, in one transaction.
+    fn write(&mut self) -> Replies {
+        let Some(store) = self.store() else { return Replies::new() };
+        let mut txn = match store.write() {
+            Ok(txn) => txn,
+            Err(error) => return self.fail(self.entries.len(), &error),
+        };
+        let Group { entries, spoiled, mut full_at } = self.fill(&store, &mut txn);
+        let committed = if spoiled || entries.is_empty() {
+            drop(txn);
+            Ok(())
+        } else {
+            txn.commit()
+        };
+        let mut full = usize::from(full_at.is_some());
+        let replies = match committed {
+            Ok(()) => entries.into_iter().map(|(entry, error)| (entry.done(), error)).collect(),
+            Err(Error::MapFull { map_size }) => {
+                full_at = Some(map_size);
+                full += entries.len();
+                entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
+                Replies::new()
+            }
+            Err(error) => {
+                entries.into_iter().map(|(entry, _)| (entry.done(), Some(error.again()))).collect()
+            }
+        };
+        self.full = full_at.map(|at| Full { entries: full, at });
+        replies
+    }
+
+    /// Runs closures until there is none, or enough.
+    fn fill(&mut self, store: &Store, txn: &mut WriteTxn<'_>) -> Group {
+        let most = if self.alone > 0 { 1 } else { self.most };
+        let mut group = Group::default();
+        while group.entries.len() < most {
+            if self.entries.is_empty() {
+                self.queue.take_more(most - group.entries.len(), &mut self.entries);
+            }
+            let Some(mut entry) = self.entries.pop_front() else { break };
+            // The first needs no transaction of its own: there is nothing yet that it could spoil.
+            let first = group.entries.is_empty();
+            let mut keeps = false;
+            let mut run = |txn: &mut WriteTxn<'_>| {
+                keeps = entry.run(txn);
+                keeps
+            };
+            let nested = if first {
+                run(txn);
+                // Whether the transaction is good for others.
+                txn.nested(|_| true)
+            } else {
+                txn.nested(run)
+            };
+            group.spoiled = first && (!keeps || nested.is_err());
+            group.full_at = store.inner.engine.full_at();
+            if group.full_at.is_some() {
+                // Whatever the closure has made of it, and even if it went on.
+                group.spoiled = first;
+                self.entries.push_front(entry);
+                break;
+            }
+            let error = nested.err().filter(|_| !entry.has_failed());
+            group.entries.push((entry, error));
+            if group.spoiled {
+                break;
+            }
+        }
+        group
+    }
+
+    /// Maps more if that was needed, so that those who needed it are run again. Without a transaction
+    /// of this process.
+    fn grow(&mut self) -> Replies {
+        let (Some(Full { entries, at }), Some(store)) = (self.full.take(), self.store()) else {
+            return Replies::new();
+        };
+        match store.inner.engine.grow(at) {
+            Ok(true) => Replies::new(),
+            // Some of them may fit.
+            Ok(false) if entries > 1 => {
+                self.alone = entries;
+                Replies::new()
+            }
+            Ok(false) => {
+                let entry = self.entries.pop_front();
+                let reply = entry.map(|entry| {
+                    let error = (!entry.has_failed()).then_some(Error::MapFull { map_size: at });
+                    (entry.done(), error)
+                });
+                reply.into_iter().collect()
+            }
+            Err(error) => self.fail(entries, &error),
+        }
+    }
+
+    /// The first so many get an error.
+    fn fail(&mut self, entries: usize, error: &Error) -> Replies {
+        self.entries.drain(..entries).map(|entry| (entry.done(), Some(error.again()))).collect()
+    }
+
+    fn store(&self) -> Option<Store> {
+        self.entries.front().map(Entry::store)
+    }
+}

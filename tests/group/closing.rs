@@ -1,0 +1,179 @@
+//! The end of a writer: what was accepted is finished, and what comes later is refused.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use index_table::{Durability, Error, GroupOptions, Store};
+
+use crate::{ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
+
+#[test]
+fn close_finishes_what_was_accepted() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer()?;
+        assert!(!writer.is_closed());
+        let txn = hold(&store)?;
+        for id in 0..50 {
+            // Nobody waits for them.
+            drop(insert(&writer, &items, item(id)));
+        }
+        drop(txn);
+        let other = writer.clone();
+        other.close()?;
+        check(&store, &items, 0..50)?;
+
+        assert!(writer.is_closed());
+        let refused = insert(&writer, &items, item(50)).wait();
+        assert!(matches!(refused, Err(Error::WriterClosed)), "{refused:?}");
+        let refused = block_on(writer.submit_async(|_| Ok::<_, Error>(())));
+        assert!(matches!(refused, Err(Error::WriterClosed)), "{refused:?}");
+        let refused = writer.try_submit(|_| Ok::<_, Error>(())).map_err(|full| full.to_string())?;
+        assert!(matches!(refused.wait(), Err(Error::WriterClosed)));
+        writer.close()?;
+        // Another one begins anew.
+        insert(&store.writer()?, &items, item(50)).wait()?;
+        check(&store, &items, 0..51)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn those_who_wait_for_room_are_refused_when_it_closes() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer_with(&GroupOptions::default().queue(1).most(1))?;
+        let txn = hold(&store)?;
+        let (threads, task, closing) = thread::scope(|scope| {
+            let (writer, items) = (&writer, &items);
+            let threads: Vec<_> = (0..8)
+                .map(|id| scope.spawn(move || insert(writer, items, item(id)).wait()))
+                .collect();
+            thread::sleep(Duration::from_millis(30));
+            let task = scope.spawn(move || {
+                let items = items.clone();
+                block_on(writer.submit_async(move |txn| items.insert(txn, &item(8))))
+            });
+            thread::sleep(Duration::from_millis(30));
+            let closing = scope.spawn(|| writer.close());
+            while !writer.is_closed() {
+                thread::yield_now();
+            }
+            drop(txn);
+            let threads: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            (threads, task.join(), closing.join())
+        });
+        closing.map_err(|_| "closing")??;
+        let mut there = Vec::new();
+        for (id, outcome) in (0..).zip(threads.into_iter().chain([task])) {
+            match outcome.map_err(|_| "a thread")? {
+                Ok(()) => there.push(id),
+                Err(Error::WriterClosed) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        assert!((1..=3).contains(&there.len()), "{there:?}");
+        check(&store, &items, there)?;
+    }
+    Ok(())
+}
+
+/// Whoever has a result finds the store as free as if there had been no thread.
+#[test]
+fn a_writer_lets_go_of_the_store() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    for round in 0..50 {
+        // Other options each time, so that it can't be the same store.
+        let store = Store::options().map_size(1 << (24 + round % 3)).durability(Durability::None);
+        let store = store.open(dir.path())?;
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer()?;
+        let submitted = insert(&writer, &items, item(round));
+        if round % 2 == 0 {
+            writer.close()?;
+        }
+        drop((writer, store, items));
+        submitted.wait()?;
+    }
+    let store = Store::open(dir.path())?;
+    check(&store, &ItemRepository::open(&store)?, 0..50)
+}
+
+/// The last handle goes while there is work, in whatever thread.
+#[test]
+fn the_last_handle_may_go_at_any_time() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let mut submitted = Vec::new();
+        for round in 0..20 {
+            let writer = store.writer()?;
+            for id in 0..10 {
+                let (items, own) = (items.clone(), writer.clone());
+                submitted.push(writer.submit(move |txn| {
+                    let _held = &own;
+                    items.insert(txn, &item(round * 10 + id))
+                }));
+            }
+        }
+        for submitted in submitted {
+            submitted.wait()?;
+        }
+        check(&store, &items, 0..200)?;
+    }
+    Ok(())
+}
+
+/// Closing races with submitting: each submission has one outcome, and it is the truth.
+#[test]
+fn nothing_is_forgotten_when_it_closes() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        for round in 0..30 {
+            let writer = store.writer_with(&GroupOptions::default().queue(3).most(2))?;
+            let go = Arc::new(AtomicBool::new(false));
+            let outcomes = thread::scope(|scope| {
+                let threads: Vec<_> = (0..4)
+                    .map(|thread| {
+                        let (writer, items, go) = (&writer, &items, Arc::clone(&go));
+                        scope.spawn(move || {
+                            while !go.load(Ordering::Acquire) {
+                                thread::yield_now();
+                            }
+                            let ids = (0..5).map(|n| round * 100 + thread * 10 + n);
+                            let pending: Vec<_> =
+                                ids.map(|id| (id, insert(writer, items, item(id)))).collect();
+                            pending
+                                .into_iter()
+                                .map(|(id, one)| (id, one.wait()))
+                                .collect::<Vec<_>>()
+                        })
+                    })
+                    .collect();
+                go.store(true, Ordering::Release);
+                (0..round * 20).for_each(|_| thread::yield_now());
+                writer.close().map(|()| {
+                    threads
+                        .into_iter()
+                        .flat_map(|thread| thread.join().unwrap_or_default())
+                        .collect::<Vec<_>>()
+                })
+            })?;
+            assert_eq!(outcomes.len(), 20);
+            let txn = store.read()?;
+            for (id, outcome) in outcomes {
+                match outcome {
+                    Ok(()) => assert!(items.get(&txn, id)?.is_some(), "{id}"),
+                    Err(Error::WriterClosed) => assert!(items.get(&txn, id)?.is_none(), "{id}"),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! A process that is killed while many submit: what was acknowledged is there.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use index_table::Store;
+
+use crate::{ItemRepository, TestResult, check, insert, item};
+
+const CHILD: &str = "INDEX_TABLE_KILLED_GROUP";
+const THREADS: u64 = 16;
+
+/// Each thread inserts every sixteenth, and says so when it was committed.
+fn write_until_killed(path: &Path) -> TestResult {
+    let store = Store::open(path)?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let first =
+        items.all(&store.read()?).rev().keys().next().transpose()?.map_or(0, |last| last + 1);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (writer, items) = (&writer, &items);
+            scope.spawn(move || {
+                for id in (0..).map(|n| first + n * THREADS + thread) {
+                    if insert(writer, items, item(id)).wait().is_err()
+                        || writeln!(std::io::stdout(), "{id}").is_err()
+                    {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() -> TestResult {
+    if let Some(path) = std::env::var_os(CHILD) {
+        return write_until_killed(path.as_ref());
+    }
+    let dir = tempfile::tempdir()?;
+    let mut known = BTreeSet::new();
+    for round in 0..6_u64 {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "killed::what_was_acknowledged_survives_a_kill", "--nocapture"])
+            .env(CHILD, dir.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        let killer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(150 + round * 23));
+            child.kill().and_then(|()| child.wait())
+        });
+        for line in lines {
+            known.extend(line?.parse::<u64>());
+        }
+        killer.join().map_err(|_| "the killer panicked")??;
+
+        let store = Store::open(dir.path())?;
+        let items = ItemRepository::open(&store)?;
+        let there: BTreeSet<u64> = items.all(&store.read()?).keys().collect::<Result<_, _>>()?;
+        assert!(there.is_superset(&known), "{:?}", known.difference(&there).collect::<Vec<_>>());
+        // Those that were committed and could not say so, one for each thread and round.
+        assert!(there.len() - known.len() <= (THREADS * (round + 1)) as usize);
+        check(&store, &items, there)?;
+    }
+    assert!(!known.is_empty(), "some got as far as a commit");
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Group commit: what many submit, each for itself, is committed together.
+
+mod closing;
+mod killed;
+mod outcomes;
+mod room;
+mod stress;
+mod waiting;
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use index_table::{Durability, GroupWriter, IndexTable, Store, Submitted};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(code, unique)]
+#[index(group)]
+#[index(bytes, strategy = "full")]
+struct Item {
+    #[primary_key]
+    id: u64,
+    code: u64,
+    group: u8,
+    bytes: Vec<u8>,
+}
+
+fn item(id: u64) -> Item {
+    Item { id, code: !id, group: id as u8, bytes: vec![id as u8; 20] }
+}
+
+/// A store on disk, without syncs, and one in memory.
+fn stores() -> Result<[(Store, Option<TempDir>); 2], Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().durability(Durability::None).open(dir.path())?;
+    Ok([(store, Some(dir)), (Store::in_memory(), None)])
+}
+
+fn insert(
+    writer: &GroupWriter,
+    items: &ItemRepository,
+    item: Item,
+) -> Submitted<(), index_table::Error> {
+    let items = items.clone();
+    writer.submit(move |txn| items.insert(txn, &item))
+}
+
+/// The items with these ids are there, in every index, and no others.
+fn check(store: &Store, items: &ItemRepository, ids: impl IntoIterator<Item = u64>) -> TestResult {
+    let mut ids: Vec<u64> = ids.into_iter().collect();
+    ids.sort_unstable();
+    let txn = store.read()?;
+    assert_eq!(items.all(&txn).keys().collect::<Result<Vec<_>, _>>()?, ids);
+    for index in [items.by_code(&txn).count()?, items.by_group(&txn).count()?] {
+        assert_eq!(index, ids.len() as u64);
+    }
+    let report = items.verify(&txn).run()?;
+    assert!(report.is_clean(), "{report}");
+    Ok(())
+}
+
+/// While this transaction lives, what is submitted has to wait.
+fn hold(store: &Store) -> index_table::Result<index_table::WriteTxn<'_>> {
+    store.write()
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The smallest executor.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

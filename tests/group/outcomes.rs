@@ -1,0 +1,264 @@
+//! Each closure has an outcome of its own, whatever those beside it do.
+
+use std::{collections::BTreeMap, panic, sync::Once};
+
+use index_table::{Error, IndexTable, Store, Submitted};
+use serde::{Deserialize, Serialize};
+
+use crate::{Item, ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
+
+/// Closures panic here, and nobody needs to read it.
+fn quiet() {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if std::thread::current().name() != Some("group-writer") {
+                before(info);
+            }
+        }));
+    });
+}
+
+#[test]
+fn what_was_submitted_meanwhile_is_one_commit_in_its_order() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer()?;
+        let txn = hold(&store)?;
+        let submitted: Vec<Submitted<_, Error>> = (0..100)
+            .map(|id| {
+                let (store, items) = (store.clone(), items.clone());
+                writer.submit(move |txn| {
+                    let before = items.all(txn).count()?;
+                    items.insert(txn, &item(id))?;
+                    Ok((before, items.all(&store.read()?).count()?))
+                })
+            })
+            .collect();
+        drop(txn);
+        for (place, submitted) in (0..).zip(submitted) {
+            assert_eq!(submitted.wait()?, (place, 0), "it sees those before it, and readers none");
+        }
+        check(&store, &items, 0..100)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn no_more_than_the_most_are_in_a_commit() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer_with(&index_table::GroupOptions::default().most(10))?;
+        let txn = hold(&store)?;
+        let submitted: Vec<Submitted<_, Error>> = (0..100)
+            .map(|id| {
+                let (store, items) = (store.clone(), items.clone());
+                writer.submit(move |txn| {
+                    items.insert(txn, &item(id))?;
+                    Ok(items.all(&store.read()?).count()?)
+                })
+            })
+            .collect();
+        drop(txn);
+        for (place, submitted) in (0..).zip(submitted) {
+            assert_eq!(submitted.wait()?, place / 10 * 10);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fate {
+    Returns,
+    Fails,
+    Panics,
+}
+
+/// Every way in which five closures can end, one after another in a group.
+#[test]
+fn one_that_fails_or_panics_is_alone() -> TestResult {
+    quiet();
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer()?;
+        let mut there = BTreeMap::new();
+        for pattern in 0..3_u64.pow(5) {
+            let txn = hold(&store)?;
+            let fates = [1, 3, 9, 27, 81].map(|place| match pattern / place % 3 {
+                0 => Fate::Returns,
+                1 => Fate::Fails,
+                _ => Fate::Panics,
+            });
+            let submitted: Vec<Submitted<(), Error>> = (0..)
+                .zip(fates)
+                .map(|(place, fate)| {
+                    let items = items.clone();
+                    writer.submit(move |txn| {
+                        // It changes what the ones before it, and groups before, have written.
+                        let last = items.all(txn).rev().first()?;
+                        items.insert(txn, &item(pattern * 5 + place))?;
+                        if let Some(last) = last {
+                            items.update(txn, last.id, |last| last.bytes.push(1))?;
+                        }
+                        match fate {
+                            Fate::Returns => Ok(()),
+                            Fate::Fails => items.insert(txn, &item(pattern * 5 + place)),
+                            Fate::Panics => panic!("at {place}"),
+                        }
+                    })
+                })
+                .collect();
+            drop(txn);
+            for ((place, fate), submitted) in (0..).zip(fates).zip(submitted) {
+                match (fate, submitted.wait()) {
+                    (Fate::Returns, Ok(())) => {
+                        if let Some(mut last) = there.last_entry() {
+                            let last: &mut Item = last.get_mut();
+                            last.bytes.push(1);
+                        }
+                        there.insert(pattern * 5 + place, item(pattern * 5 + place));
+                    }
+                    (Fate::Fails, Err(Error::DuplicateKey { .. })) => {}
+                    (Fate::Panics, Err(Error::Panicked { message })) => {
+                        assert_eq!(message, format!("at {place}"));
+                    }
+                    other => return Err(format!("{other:?}").into()),
+                }
+            }
+            if pattern % 27 == 0 {
+                check(&store, &items, there.keys().copied())?;
+            }
+        }
+        let txn = store.read()?;
+        let rows: Vec<Item> = items.all(&txn).rows().collect::<Result<_, _>>()?;
+        assert!(rows.iter().eq(there.values()));
+        check(&store, &items, there.keys().copied())?;
+        // What was undone isn't counted.
+        assert_eq!(items.usage().rows.inserts, there.len() as u64);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_panic_says_what_it_said() -> TestResult {
+    quiet();
+    let store = Store::in_memory();
+    let writer = store.writer()?;
+    let panics: [(fn(), &str); 3] = [
+        (|| panic!("no"), "no"),
+        (|| panic!("{}", "formatted"), "formatted"),
+        (|| panic::panic_any(7), "with something that is no text"),
+    ];
+    for (panics, said) in panics {
+        let submitted = writer.submit(move |_| {
+            panics();
+            Ok::<_, Error>(())
+        });
+        let outcome = block_on(submitted);
+        assert!(
+            matches!(&outcome, Err(Error::Panicked { message }) if message == said),
+            "{outcome:?}"
+        );
+    }
+    writer.submit(|_| Ok::<_, Error>(())).wait()?;
+    Ok(())
+}
+
+#[derive(Debug)]
+enum Own {
+    Store(Error),
+    Refused(u64),
+}
+
+impl From<Error> for Own {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+#[test]
+fn errors_can_be_of_another_type() -> TestResult {
+    let store = Store::in_memory();
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let submit = |id| {
+        let items = items.clone();
+        writer.submit(move |txn| {
+            items.insert(txn, &item(id))?;
+            if id == 7 { Err(Own::Refused(id)) } else { Ok(id) }
+        })
+    };
+    assert!(matches!(submit(7).wait(), Err(Own::Refused(7))));
+    assert!(matches!(submit(8).wait(), Ok(8)));
+    assert!(matches!(submit(8).wait(), Err(Own::Store(Error::DuplicateKey { .. }))));
+    check(&store, &items, [8])?;
+    writer.close()?;
+    assert!(matches!(submit(9).wait(), Err(Own::Store(Error::WriterClosed))));
+    Ok(())
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Other {
+    #[primary_key]
+    id: u8,
+}
+
+#[test]
+fn a_closure_can_not_wait_for_itself() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer_with(&index_table::GroupOptions::default().queue(1))?;
+        let own = (store.clone(), writer.clone(), items.clone());
+        let inside = writer.submit(move |_| {
+            let (store, writer, items) = &own;
+            // The first is accepted and the second is not: there is room for one.
+            let accepted = insert(writer, items, item(1));
+            let refused = [
+                store.write().map(drop),
+                store.transaction(|_| Ok(())),
+                OtherRepository::open(store).map(drop),
+                insert(writer, items, item(2)).wait(),
+                accepted.wait(),
+                writer.close(),
+            ];
+            Ok::<_, Error>(refused)
+        });
+        for refused in inside.wait()? {
+            assert!(matches!(refused, Err(Error::WriteInProgress)), "{refused:?}");
+        }
+        insert(&writer, &items, item(3)).wait()?;
+        check(&store, &items, [1, 3])?;
+
+        // Nor can a thread that holds the transaction that it would wait for.
+        let txn = hold(&store)?;
+        let waits = insert(&writer, &items, item(4)).wait();
+        assert!(matches!(waits, Err(Error::WriteInProgress)));
+        assert!(matches!(writer.close(), Err(Error::WriteInProgress)));
+        drop(txn);
+        writer.close()?;
+        check(&store, &items, [1, 3, 4])?;
+    }
+    Ok(())
+}
+
+/// A table that is opened while the writer waits for its turn is known to those who come later.
+#[test]
+fn tables_can_be_opened_meanwhile() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let txn = hold(&store)?;
+    let first = insert(&writer, &items, item(1));
+    let others = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| OtherRepository::open(&store));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        drop(txn);
+        opening.join().unwrap_or_else(|_| panic!("opening"))
+    })?;
+    let second = writer.submit(move |txn| others.insert(txn, &Other { id: 1 }));
+    first.wait()?;
+    second.wait()?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! The end of the map in the middle of a group.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use index_table::{Error, GroupWriter, Store, Submitted};
+
+use crate::{Item, ItemRepository, TestResult, check, hold, insert, item};
+
+const SMALL: usize = 1 << 18;
+
+fn large(id: u64, bytes: usize) -> Item {
+    Item { bytes: vec![id as u8; bytes], ..item(id) }
+}
+
+fn submit_large(
+    writer: &GroupWriter,
+    items: &ItemRepository,
+    ids: std::ops::Range<u64>,
+    bytes: usize,
+) -> Vec<Submitted<(), Error>> {
+    ids.map(|id| insert(writer, items, large_or_plain(id, bytes))).collect()
+}
+
+/// An index carries the bytes, and its key has to fit.
+fn large_or_plain(id: u64, bytes: usize) -> Item {
+    large(id, bytes.min(150))
+}
+
+#[test]
+fn the_map_grows_and_nobody_notices() -> TestResult {
+    for most in [1, 3, 64, 1000] {
+        let dir = tempfile::tempdir()?;
+        let store = Store::options().map_size(SMALL).open(dir.path())?;
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer_with(&index_table::GroupOptions::default().most(most))?;
+        let txn = hold(&store)?;
+        let submitted = submit_large(&writer, &items, 0..1000, 150);
+        drop(txn);
+        for submitted in submitted {
+            submitted.wait()?;
+        }
+        check(&store, &items, 0..1000)?;
+    }
+    Ok(())
+}
+
+/// One that needs more than there is, many times over, between small ones.
+#[test]
+fn the_one_that_met_the_end_is_run_again() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(SMALL).open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let runs = Arc::new(AtomicU32::new(0));
+    let txn = hold(&store)?;
+    let mut submitted = submit_large(&writer, &items, 0..50, 10);
+    submitted.push({
+        let (items, runs) = (items.clone(), Arc::clone(&runs));
+        writer.submit(move |txn| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            // What the closure makes of the error doesn't matter.
+            (1000..6000).for_each(|id| drop(items.insert(txn, &large(id, 150))));
+            Ok(())
+        })
+    });
+    submitted.extend(submit_large(&writer, &items, 50..100, 10));
+    drop(txn);
+    for (place, submitted) in submitted.into_iter().enumerate() {
+        submitted.wait().map_err(|error| format!("{place}: {error}"))?;
+    }
+    assert!((3..12).contains(&runs.load(Ordering::Relaxed)), "{runs:?}");
+    check(&store, &items, (0..100).chain(1000..6000))
+}
+
+#[test]
+fn at_the_limit_only_those_fail_that_do_not_fit() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(SMALL).max_map_size(SMALL * 2).open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let txn = hold(&store)?;
+    let first = submit_large(&writer, &items, 0..20, 10);
+    let too_large: Vec<Submitted<(), Error>> = [true, false]
+        .map(|notices| {
+            let items = items.clone();
+            writer.submit(move |txn| {
+                for id in 1000..9000 {
+                    let inserted = items.insert(txn, &large(id, 150));
+                    if notices {
+                        inserted?;
+                    }
+                }
+                Ok(())
+            })
+        })
+        .into();
+    let last = submit_large(&writer, &items, 20..40, 10);
+    drop(txn);
+    first.into_iter().chain(last).try_for_each(Submitted::wait)?;
+    for too_large in too_large {
+        let outcome = too_large.wait();
+        assert!(
+            matches!(outcome, Err(Error::MapFull { map_size }) if map_size == SMALL * 2),
+            "{outcome:?}"
+        );
+    }
+    check(&store, &items, 0..40)?;
+
+    // As many as fit, however they are grouped, and the rest is told so.
+    let txn = hold(&store)?;
+    let submitted = submit_large(&writer, &items, 100..1100, 150);
+    drop(txn);
+    let mut there: Vec<u64> = (0..40).collect();
+    for (id, submitted) in (100..).zip(submitted) {
+        match submitted.wait() {
+            Ok(()) => there.push(id),
+            Err(Error::MapFull { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    assert!((100..1000).contains(&there.len()), "{}", there.len());
+    check(&store, &items, there)
+}
+
+#[test]
+fn a_reader_in_the_way_is_named_to_those_who_need_room() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(SMALL).open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let reader = store.read()?;
+    let txn = hold(&store)?;
+    let small = insert(&writer, &items, item(1));
+    let large_one = {
+        let items = items.clone();
+        writer.submit(move |txn| (1000..3000).try_for_each(|id| items.insert(txn, &large(id, 150))))
+    };
+    let after = insert(&writer, &items, item(2));
+    drop(txn);
+    let began = std::time::Instant::now();
+    small.wait()?;
+    assert!(began.elapsed() < Duration::from_secs(1), "it does not wait for the room of others");
+    let blocked = large_one.wait();
+    assert!(matches!(blocked, Err(Error::GrowthBlocked { readers: 1, .. })), "{blocked:?}");
+    after.wait()?;
+    drop(reader);
+    check(&store, &items, [1, 2])
+}

@@ -1,0 +1,167 @@
+//! Space ahead of what is used.
+#![cfg(unix)]
+
+use std::{fs, path::Path, process::Command};
+
+use index_table::{Durability, IndexTable, Options, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(code, unique)]
+struct Blob {
+    #[primary_key]
+    id: u32,
+    code: u32,
+    bytes: Vec<u8>,
+}
+
+fn blob(id: u32) -> Blob {
+    Blob { id, code: !id, bytes: vec![id as u8; 1000] }
+}
+
+fn insert(store: &Store, blobs: &BlobRepository, ids: std::ops::Range<u32>) -> TestResult {
+    Ok(store.transaction(|txn| ids.clone().try_for_each(|id| blobs.insert(txn, &blob(id))))?)
+}
+
+fn length(path: &Path) -> std::io::Result<u64> {
+    Ok(fs::metadata(path.join("data.mdb"))?.len())
+}
+
+/// The length of the file after 3,000 rows of a thousand bytes and then one more at a time, under a
+/// reader that keeps pages from being used again; and how often it has grown meanwhile.
+fn grow(options: &Options, path: &Path) -> Result<(u64, u32), Box<dyn std::error::Error>> {
+    let store = options.open(path)?;
+    let blobs = BlobRepository::open(&store)?;
+    insert(&store, &blobs, 0..3000)?;
+    let _reader = store.read()?;
+    let mut growths = 0;
+    for id in 3000..3100 {
+        let before = length(path)?;
+        insert(&store, &blobs, id..id + 1)?;
+        growths += u32::from(length(path)? > before);
+    }
+    assert_eq!(blobs.all(&store.read()?).count()?, 3100);
+    Ok((length(path)?, growths))
+}
+
+#[test]
+fn the_file_grows_in_steps_or_with_each_commit() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (none, each) = grow(&Store::options().reserve(0), &dir.path().join("none"))?;
+    assert_eq!(each, 100, "each commit needs new pages");
+    let mut longest = none;
+    for (name, step, most) in [("small", 100_000, 100), ("default", 1 << 20, 15)] {
+        let path = dir.path().join(name);
+        let (length, growths) = grow(&Store::options().reserve(step), &path)?;
+        assert!((1..most).contains(&growths), "{growths} steps of {step}");
+        assert!(length <= none + step as u64, "no more than a step ahead");
+        longest = longest.max(length);
+        // What is ahead is neither in the way of opening nor in a copy.
+        let store = Store::options().reserve(step).open(&path)?;
+        let blobs = BlobRepository::open(&store)?;
+        assert_eq!(blobs.all(&store.read()?).count()?, 3100);
+        store.backup_to(path.join("copy"))?;
+        assert_eq!(self::length(&path.join("copy"))?, none);
+    }
+    assert!(longest > none);
+    let unsynced = Store::options().durability(Durability::None);
+    assert_eq!(grow(&unsynced, &dir.path().join("unsynced"))?, (none, 100));
+    Ok(())
+}
+
+#[test]
+fn small_stores_stay_small() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let [with, without] = [("with", 1 << 20), ("without", 0)].map(|(name, step)| {
+        let path = dir.path().join(name);
+        let store = Store::options().reserve(step).open(&path)?;
+        let blobs = BlobRepository::open(&store)?;
+        for id in 0..100 {
+            store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
+        }
+        length(&path).map_err(|error| error.into())
+    });
+    let (with, without): (Result<_, Box<dyn std::error::Error>>, Result<_, _>) = (with, without);
+    assert_eq!(with?, without?);
+    Ok(())
+}
+
+#[test]
+fn it_ends_with_the_map() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let size = 4 << 20;
+    let store = Store::options().map_size(size).max_map_size(size).open(dir.path())?;
+    let blobs = BlobRepository::open(&store)?;
+    let mut rows = 0;
+    while insert(&store, &blobs, rows..rows + 10).is_ok() {
+        rows += 10;
+        assert!(length(dir.path())? <= size as u64);
+    }
+    assert!(rows > 1000, "{rows}");
+    Ok(())
+}
+
+/// What a limit on the size of files leaves is all used, and the process lives on, though it does not
+/// ignore the signal of who goes beyond it.
+#[test]
+fn a_limit_on_files_is_no_error() -> TestResult {
+    const NAME: &str = "a_limit_on_files_is_no_error";
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        let path = Path::new(&path);
+        let store = Store::open(path)?;
+        let blobs = BlobRepository::open(&store)?;
+        let mut rows = 0;
+        while length(path)? < 1900 << 10 {
+            insert(&store, &blobs, rows..rows + 1)?;
+            rows += 1;
+        }
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 3840; exec \"$0\" --exact \"$1\""])
+        .arg(std::env::current_exe()?)
+        .arg(NAME)
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
+
+/// Two processes that reserve in turn.
+#[test]
+fn processes_reserve_together() -> TestResult {
+    const NAME: &str = "processes_reserve_together";
+    let work = |path: &Path| -> TestResult {
+        let store = Store::open(path)?;
+        let blobs = BlobRepository::open(&store)?;
+        for _ in 0..100 {
+            store.transaction(|txn| {
+                let last = blobs.all(txn).rev().keys().next().transpose()?;
+                blobs.insert(txn, &blob(last.map_or(0, |last| last + 1)))
+            })?;
+        }
+        Ok(())
+    };
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        return work(Path::new(&path));
+    }
+    let dir = tempfile::tempdir()?;
+    {
+        let store = Store::open(dir.path())?;
+        insert(&store, &BlobRepository::open(&store)?, 0..3000)?;
+    }
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", NAME])
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .spawn()?;
+    work(dir.path())?;
+    assert!(child.wait()?.success());
+    let store = Store::open(dir.path())?;
+    let blobs = BlobRepository::open(&store)?;
+    let rows: Vec<Blob> = blobs.all(&store.read()?).rows().collect::<Result<_, _>>()?;
+    assert!(rows.iter().eq((0..3200).map(blob).collect::<Vec<_>>().iter()));
+    Ok(())
+}
