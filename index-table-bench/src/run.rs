@@ -64,7 +64,8 @@ fn measure(operation: &Operation) -> Measure {
 }
 
 /// By how much to divide: rows that were found, or operations.
-fn units(operation: &Operation, answer: &Answer) -> usize {
+#[must_use]
+pub fn units(operation: &Operation, answer: &Answer) -> usize {
     match operation {
         Operation::Insert(rows) | Operation::InsertOneByOne(rows) => rows.len(),
         Operation::Get(ids) | Operation::GetOneByOne(ids) | Operation::Delete(ids) => ids.len(),

@@ -86,6 +86,48 @@ pub enum Operation {
     Delete(Vec<u64>),
 }
 
+impl Operation {
+    /// Of the operation, for programs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Insert(_) => "insert",
+            Self::InsertOneByOne(_) => "insert-one-by-one",
+            Self::Get(_) => "get",
+            Self::GetOneByOne(_) => "get-one-by-one",
+            Self::GetByEmail(_) => "get-by-email",
+            Self::RowsOfTown(_) => "rows-of-town",
+            Self::EntriesOfTown(_) => "entries-of-town",
+            Self::RowsInRange(_) => "rows-in-range",
+            Self::Page(_) => "page",
+            Self::Count(_) => "count",
+            Self::SetFirstName(_) => "set-first-name",
+            Self::SetTown(_) => "set-town",
+            Self::Delete(_) => "delete",
+        }
+    }
+
+    /// Whether it leaves the table in another state.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Insert(_)
+            | Self::InsertOneByOne(_)
+            | Self::SetFirstName(_)
+            | Self::SetTown(_)
+            | Self::Delete(_) => true,
+            Self::Get(_)
+            | Self::GetOneByOne(_)
+            | Self::GetByEmail(_)
+            | Self::RowsOfTown(_)
+            | Self::EntriesOfTown(_)
+            | Self::RowsInRange(_)
+            | Self::Page(_)
+            | Self::Count(_) => false,
+        }
+    }
+}
+
 /// How many rows a page has.
 pub const PAGE: usize = 20;
 
