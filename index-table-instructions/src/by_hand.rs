@@ -13,7 +13,7 @@ use heed::{
 };
 use tempfile::TempDir;
 
-use super::{PAGE, Result, Side};
+use super::{NAME, PAGE, Result, Side};
 use crate::data::Customer;
 
 type Table = Database<'static, Bytes, Bytes>;
@@ -120,6 +120,44 @@ impl ByHand {
         Ok(())
     }
 
+    fn insert_row(
+        &self,
+        txn: &mut RwTxn<'_>,
+        row: &Customer,
+        (image, scratch): &mut (Image, Scratch),
+    ) -> Result<()> {
+        image.load(row)?;
+        if self.by_email.get(txn, &image.email)?.is_some() {
+            return Err("there is such an email".into());
+        }
+        let facts = &self.facts;
+        match facts.put_with_flags(txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
+            Err(heed::Error::Mdb(MdbError::KeyExist)) => return Err("there is such a row".into()),
+            written => written?,
+        }
+        self.put_entries(txn, None, image, scratch)
+    }
+
+    /// Leaves a cursor on the block that holds the primary key, or would hold it, and copies of it in
+    /// the buffers; `found` is empty if the town has none.
+    fn seek<'t>(
+        &self,
+        txn: &'t mut RwTxn<'_>,
+        town: &[u8],
+        id: [u8; 8],
+        Scratch { at, found, packed }: &mut Scratch,
+    ) -> Result<Cursor<'t>> {
+        refill(at, town);
+        at.extend_from_slice(&id);
+        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
+        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
+        let block = cursor.next().transpose()?.filter(|(key, _)| key.starts_with(town));
+        let (key, ids) = block.unwrap_or_default();
+        refill(found, key);
+        refill(packed, ids);
+        Ok(cursor)
+    }
+
     /// Adds a primary key to the blocks of a town.
     fn pack(
         &self,
@@ -128,17 +166,10 @@ impl ByHand {
         id: [u8; 8],
         buffers: &mut Scratch,
     ) -> Result<()> {
+        let mut cursor = self.seek(txn, town, id, buffers)?;
         let Scratch { at, found, packed } = buffers;
-        refill(at, town);
-        at.extend_from_slice(&id);
-        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
-        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
-        match cursor.next().transpose()? {
-            Some((key, block)) if key.starts_with(town) => {
-                refill(found, key);
-                refill(packed, block);
-            }
-            _ => return put_at(&mut cursor, town, &id),
+        if found.is_empty() {
+            return put_at(&mut cursor, town, &id);
         }
         let Err(offset) = place(packed, id) else { return Ok(()) };
         if packed.len() < BLOCK {
@@ -164,18 +195,8 @@ impl ByHand {
         id: [u8; 8],
         buffers: &mut Scratch,
     ) -> Result<()> {
-        let Scratch { at, found, packed } = buffers;
-        refill(at, town);
-        at.extend_from_slice(&id);
-        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
-        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
-        match cursor.next().transpose()? {
-            Some((key, block)) if key.starts_with(town) => {
-                refill(found, key);
-                refill(packed, block);
-            }
-            _ => return Ok(()),
-        }
+        let mut cursor = self.seek(txn, town, id, buffers)?;
+        let Scratch { found, packed, .. } = buffers;
         let Ok(offset) = place(packed, id) else { return Ok(()) };
         packed.drain(offset..offset + 8);
         if !packed.is_empty() {
@@ -282,22 +303,19 @@ impl Side for ByHand {
 
     fn insert(&self, rows: &[Customer]) -> Result<()> {
         let mut txn = self.env.write_txn()?;
-        let (mut image, mut scratch) = (Image::default(), Scratch::default());
-        for row in rows {
-            image.load(row)?;
-            if self.by_email.get(&txn, &image.email)?.is_some() {
-                return Err("there is such an email".into());
-            }
-            let facts = &self.facts;
-            match facts.put_with_flags(&mut txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
-                Err(heed::Error::Mdb(MdbError::KeyExist)) => {
-                    return Err("there is such a row".into());
-                }
-                written => written?,
-            }
-            self.put_entries(&mut txn, None, &image, &mut scratch)?;
-        }
+        let mut buffers = (Image::default(), Scratch::default());
+        rows.iter().try_for_each(|row| self.insert_row(&mut txn, row, &mut buffers))?;
         Ok(txn.commit()?)
+    }
+
+    fn insert_in_transactions(&self, rows: &[Customer]) -> Result<()> {
+        let mut buffers = (Image::default(), Scratch::default());
+        for row in rows {
+            let mut txn = self.env.write_txn()?;
+            self.insert_row(&mut txn, row, &mut buffers)?;
+            txn.commit()?;
+        }
+        Ok(())
     }
 
     fn put(&self, rows: &[Customer]) -> Result<()> {
@@ -323,6 +341,30 @@ impl Side for ByHand {
             self.put_entries(&mut txn, stored, &new, &mut scratch)?;
         }
         Ok(txn.commit()?)
+    }
+
+    fn update(&self, ids: &[u64]) -> Result<usize> {
+        let mut txn = self.env.write_txn()?;
+        let mut image = Image::default();
+        let mut updated = 0;
+        for id in ids {
+            let id = id.to_be_bytes();
+            let Some(fact) = self.facts.get(&txn, &id)? else { continue };
+            let mut row = decode(fact)?;
+            NAME.clone_into(&mut row.first_name);
+            // It is in no key, but the whole row is in the index on last names.
+            image.fact.clear();
+            image.fact.push(VERSION);
+            append(&row, &mut image.fact)?;
+            image.last_name.clear();
+            escape(&row.last_name, &mut image.last_name);
+            image.last_name.extend_from_slice(&id);
+            self.facts.put(&mut txn, &id, &image.fact)?;
+            self.by_last_name.put(&mut txn, &image.last_name, &image.fact)?;
+            updated += 1;
+        }
+        txn.commit()?;
+        Ok(updated)
     }
 
     fn delete(&self, ids: &[u64]) -> Result<usize> {

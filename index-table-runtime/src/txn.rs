@@ -127,20 +127,30 @@ pub struct WriteTxn<'s> {
     /// write, the record is that thread's.
     guard: WriterGuard<'s>,
     read: ReadTxn<'s>,
-    scratch: Scratch,
     /// The tables whose records have been compared, and what was written to them.
     written: Vec<Written>,
     /// LMDB's write transaction belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
 
-/// Buffers that every operation of the transaction uses again.
+/// Buffers that every operation of the transaction uses again, and the next transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) old: Image,
     pub(crate) new: Image,
     /// The new row, read back for a test.
     pub(crate) tried: Image,
+}
+
+/// What buffers may hold when they are kept for the next transaction, in bytes.
+const LARGE: usize = 1 << 18;
+
+impl Scratch {
+    /// Whether a row has made them so large that they should not be kept.
+    pub(crate) fn is_large(&self) -> bool {
+        let Self { old, new, tried } = self;
+        [old, new, tried].map(Image::capacity).iter().sum::<usize>() > LARGE
+    }
 }
 
 /// A table that the transaction writes.
@@ -153,8 +163,7 @@ struct Written {
 
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
-        let (scratch, written) = (Scratch::default(), Vec::new());
-        Self { guard, read, scratch, written, not_send: PhantomData }
+        Self { guard, read, written: Vec::new(), not_send: PhantomData }
     }
 
     /// Makes everything that the transaction has written visible, all at once, and durable as the
@@ -180,7 +189,7 @@ impl<'s> WriteTxn<'s> {
         &'t mut self,
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Tally)> {
-        let Self { read, scratch, written, .. } = self;
+        let Self { guard, read, written, .. } = self;
         read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
@@ -193,7 +202,7 @@ impl<'s> WriteTxn<'s> {
         }
         let at = known.unwrap_or(written.len() - 1);
         let tally = written.get_mut(at).map(|written| &mut written.tally);
-        Ok((writer, scratch, tally.ok_or_else(wrong_store)?))
+        Ok((writer, guard.scratch(), tally.ok_or_else(wrong_store)?))
     }
 }
 

@@ -133,6 +133,13 @@ impl Image {
         Ok(())
     }
 
+    /// About how much memory it holds, in bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        let EntryBuffer { bytes, keys, data, .. } = &self.entries;
+        let keys = keys.capacity() * size_of::<Range<usize>>();
+        self.row.capacity() + bytes.capacity() + keys + data.capacity() + self.hashed.capacity()
+    }
+
     #[inline]
     pub(crate) fn primary_key(&self) -> &[u8] {
         self.primary_key.as_bytes()

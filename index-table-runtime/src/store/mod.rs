@@ -18,7 +18,7 @@ use crate::{
     engine::{self, Engine, Records, Tables},
     error::{Error, Result},
     schema::{TableRecord, TableSchema},
-    txn::{ReadTxn, WriteTxn},
+    txn::{ReadTxn, Scratch, WriteTxn},
     usage::TableCounters,
 };
 
@@ -76,8 +76,7 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine,
     /// Tells this store's transactions and repositories from those of others.
     pub(crate) id: u64,
-    /// The thread that holds the write transaction.
-    writer: Mutex<Option<ThreadId>>,
+    writer: Mutex<WriterState>,
     /// The tables that have been opened, and how they were declared. No transaction is waited for
     /// while it is locked: the thread that has it may be waiting for this.
     tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
@@ -85,6 +84,15 @@ pub(crate) struct Inner {
     opening: Mutex<()>,
     /// How many tables have been opened.
     opened: AtomicU64,
+}
+
+/// What is kept of the write transaction, of which there is one at a time.
+#[derive(Default)]
+struct WriterState {
+    /// The thread that holds it.
+    thread: Option<ThreadId>,
+    /// The buffers of the last one, for the next one.
+    scratch: Option<Box<Scratch>>,
 }
 
 /// A table in use: what its repositories share.
@@ -318,7 +326,7 @@ impl Inner {
 
     /// LMDB would let the thread wait for itself.
     fn refuse_nested_write(&self) -> Result<()> {
-        if *self.writer() == Some(thread::current().id()) {
+        if self.writer().thread == Some(thread::current().id()) {
             return Err(Error::WriteInProgress);
         }
         Ok(())
@@ -333,23 +341,33 @@ impl Inner {
         Ok(ReadTxn::new(begin(&self.engine)?, self.id, opened))
     }
 
-    fn writer(&self) -> MutexGuard<'_, Option<ThreadId>> {
+    fn writer(&self) -> MutexGuard<'_, WriterState> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps the thread of the write transaction on record while it lives.
-pub(crate) struct WriterGuard<'s>(&'s Inner);
+/// Keeps the thread of the write transaction on record while it lives, and has its buffers.
+pub(crate) struct WriterGuard<'s> {
+    inner: &'s Inner,
+    scratch: Option<Box<Scratch>>,
+}
 
 impl<'s> WriterGuard<'s> {
     fn new(inner: &'s Inner) -> Self {
-        *inner.writer() = Some(thread::current().id());
-        Self(inner)
+        let mut writer = inner.writer();
+        writer.thread = Some(thread::current().id());
+        let scratch = writer.scratch.take();
+        Self { inner, scratch }
+    }
+
+    pub(crate) fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_default()
     }
 }
 
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        *self.0.writer() = None;
+        let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
+        *self.inner.writer() = WriterState { thread: None, scratch };
     }
 }
