@@ -101,12 +101,12 @@ impl<'t> Reader<'t> {
         source: Source,
         primary_key: usize,
         first: usize,
-        mut walk: Walk<'t>,
+        mut blocks: impl Iterator<Item = Physical<'t>>,
         limit: u64,
     ) -> Result<Count> {
         let mut count = Count { found: first as u64, seeks: 1, steps: u64::from(first > 0) };
         while count.found < limit {
-            let Some(next) = walk.next() else { break };
+            let Some(next) = blocks.next() else { break };
             let (physical, packed) = next?;
             let Some(more) = blocks::count(packed, primary_key) else {
                 return Err(self.tables.schema.corrupt(source, physical, DecodeError::Short));
@@ -266,8 +266,17 @@ impl<'t> Read<'t> for Reader<'t> {
         if let Some(Layout::Blocks { primary_key }) = source_layout(self, query.source)
             && query.position.is_none()
         {
-            let Query { source, bounds, .. } = query;
-            let walk = self.walk_from(source, false, bounds, None)?;
+            let source = query.source;
+            // What most counts ask for, without keeping the bounds.
+            if let Some(prefix @ [_, ..]) = query.bounds.as_prefix()
+                && prefix.len() <= MAX_KEY_LEN
+            {
+                let blocks = self.database(source)?.prefix_iter(self.txn, prefix);
+                let blocks = blocks.map_err(|error| self.engine.error(error))?;
+                let blocks = blocks.map(|block| Ok(block.map_err(|error| self.engine.error(error))?));
+                return self.count_blocks(source, primary_key, 0, blocks, limit);
+            }
+            let walk = self.walk_from(source, false, query.bounds, None)?;
             return self.count_blocks(source, primary_key, 0, walk, limit);
         }
         match self.scan_kind(query)? {
