@@ -273,7 +273,8 @@ impl<'t> Read<'t> for Reader<'t> {
             {
                 let blocks = self.database(source)?.prefix_iter(self.txn, prefix);
                 let blocks = blocks.map_err(|error| self.engine.error(error))?;
-                let blocks = blocks.map(|block| Ok(block.map_err(|error| self.engine.error(error))?));
+                let blocks =
+                    blocks.map(|block| Ok(block.map_err(|error| self.engine.error(error))?));
                 return self.count_blocks(source, primary_key, 0, blocks, limit);
             }
             let walk = self.walk_from(source, false, query.bounds, None)?;
