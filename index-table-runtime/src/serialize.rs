@@ -66,14 +66,14 @@ mod tests {
         }
     }
 
+    struct Refusing<'a>(&'a Cell<u32>);
+
     impl Serialize for Refusing<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let fields = StructFields::new(serializer, "Refusing", 3).field("id", &7_u64);
             fields.field("first", &Refused(self.0)).field("second", &Refused(self.0)).end()
         }
     }
-
-    struct Refusing<'a>(&'a Cell<u32>);
 
     #[test]
     fn it_is_what_the_derive_makes() {

@@ -480,6 +480,7 @@ impl<'t> BlockEntries<'t> {
         Ok(Self { reader, source, index, primary_key, reverse, walk, block, resume, inclusive })
     }
 
+    /// Counts what is left, block by block.
     fn count_up_to(mut self, limit: u64) -> Result<Count> {
         // Of the block with the place, what is behind it.
         if self.resume.is_some()

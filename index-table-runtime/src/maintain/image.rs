@@ -135,9 +135,10 @@ impl Image {
 
     /// About how much memory it holds, in bytes.
     pub(crate) fn capacity(&self) -> usize {
-        let EntryBuffer { bytes, keys, data, .. } = &self.entries;
+        let EntryBuffer { bytes, keys, data, hashed, .. } = &self.entries;
         let keys = keys.capacity() * size_of::<Range<usize>>();
-        self.row.capacity() + bytes.capacity() + keys + data.capacity() + self.hashed.capacity()
+        let buffers = [bytes, hashed, &self.hashed].map(KeyBuf::capacity);
+        self.row.capacity() + data.capacity() + keys + buffers.iter().sum::<usize>()
     }
 
     #[inline]
