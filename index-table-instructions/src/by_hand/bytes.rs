@@ -58,6 +58,7 @@ pub(super) struct Entry<'txn> {
 }
 
 impl<'txn> Entry<'txn> {
+    #[inline]
     pub(super) fn read(key: &'txn [u8], phone: &'txn [u8]) -> Result<Self> {
         let (names, id) = key.split_last_chunk::<8>().ok_or("the key is too short")?;
         let (town, rest) = text(names)?;
