@@ -25,27 +25,18 @@ fn questions(criterion: &mut Criterion) {
         apply(&mut *contender, &load).unwrap_or_else(|error| fail(&error));
         let mut group = criterion.benchmark_group(kind.name);
         for operation in &round {
-            let name = match operation {
-                Operation::Get(_) => "get",
-                Operation::GetOneByOne(_) => "get one by one",
-                Operation::GetByEmail(_) => "get by email",
-                Operation::RowsOfTown(_) => "rows of town",
-                Operation::EntriesOfTown(_) => "entries of town",
-                Operation::RowsInRange(_) => "rows in range",
-                Operation::Page(places) => {
-                    contender.prepare_pages(places).unwrap_or_else(|error| fail(&error));
-                    "page"
-                }
-                Operation::Count(_) => "count",
-                // These leave the table in another state; they come last in a round.
-                _ => break,
-            };
+            if operation.writes() {
+                break;
+            }
+            if let Operation::Page(places) = operation {
+                contender.prepare_pages(places).unwrap_or_else(|error| fail(&error));
+            }
             match apply(&mut *contender, operation) {
                 Ok(answer) => group.throughput(Throughput::Elements(answer.found.max(1))),
                 Err(Failure::Lacks) => continue,
                 Err(failure) => fail(&failure),
             };
-            group.bench_function(name, |bencher| {
+            group.bench_function(operation.name(), |bencher| {
                 bencher.iter(|| apply(&mut *contender, operation));
             });
         }

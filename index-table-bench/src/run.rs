@@ -65,7 +65,8 @@ fn measure(operation: &Operation) -> Measure {
 }
 
 /// By how much to divide: rows that were found, or operations.
-fn units(operation: &Operation, answer: &Answer) -> usize {
+#[must_use]
+pub fn units(operation: &Operation, answer: &Answer) -> usize {
     match operation {
         Operation::Insert(rows) | Operation::BulkLoad(rows) | Operation::InsertOneByOne(rows) => {
             rows.len()

@@ -3,7 +3,7 @@
 use index_table::{Durability, Store};
 use tempfile::TempDir;
 
-use super::{PAGE, Result, Side};
+use super::{NAME, PAGE, Result, Side};
 use crate::data::{Customer, CustomerRepository};
 
 pub(crate) struct Generated {
@@ -31,12 +31,32 @@ impl Side for Generated {
         Ok(txn.commit()?)
     }
 
+    fn insert_in_transactions(&self, rows: &[Customer]) -> Result<()> {
+        for row in rows {
+            let mut txn = self.store.write()?;
+            self.customers.insert(&mut txn, row)?;
+            txn.commit()?;
+        }
+        Ok(())
+    }
+
     fn put(&self, rows: &[Customer]) -> Result<()> {
         let mut txn = self.store.write()?;
         for row in rows {
             self.customers.put(&mut txn, row)?;
         }
         Ok(txn.commit()?)
+    }
+
+    fn update(&self, ids: &[u64]) -> Result<usize> {
+        let mut txn = self.store.write()?;
+        let mut updated = 0;
+        for &id in ids {
+            let change = |row: &mut Customer| NAME.clone_into(&mut row.first_name);
+            updated += usize::from(self.customers.update(&mut txn, id, change)?);
+        }
+        txn.commit()?;
+        Ok(updated)
     }
 
     fn delete(&self, ids: &[u64]) -> Result<usize> {

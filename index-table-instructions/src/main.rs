@@ -16,6 +16,8 @@ const ROWS: u64 = 4_000;
 const SOME: u64 = 500;
 /// Rows in a page.
 const PAGE: usize = 20;
+/// What rows are renamed to.
+const NAME: &str = "Newly Named";
 /// Queries for many rows.
 const QUERIES: usize = 20;
 /// Queries for some 20 covered entries each: one for every last name in every town.
@@ -29,8 +31,13 @@ trait Side: Sized {
     fn new(rows: &[Customer]) -> Result<Self>;
     /// Writes rows that are not there, in one transaction.
     fn insert(&self, rows: &[Customer]) -> Result<()>;
+    /// The same, each row in a transaction of its own.
+    fn insert_in_transactions(&self, rows: &[Customer]) -> Result<()>;
     /// Writes rows, over others or not, in one transaction.
     fn put(&self, rows: &[Customer]) -> Result<()>;
+    /// Gives rows the first name [`NAME`], which is in no key, in one transaction; how many there
+    /// were.
+    fn update(&self, ids: &[u64]) -> Result<usize>;
     /// Deletes rows in one transaction; how many there were.
     fn delete(&self, ids: &[u64]) -> Result<usize>;
     /// Reads rows by primary key; the length of all of their last names.
@@ -60,6 +67,7 @@ fn measured<T>(operation: impl FnOnce() -> T) -> T {
 fn run<S: Side>(operation: &str) -> Result<usize> {
     let before: Vec<Customer> = (0..ROWS).map(Customer::number).collect();
     let some: Vec<Customer> = before.iter().step_by((ROWS / SOME) as usize).cloned().collect();
+    let new: Vec<Customer> = (ROWS..ROWS + SOME).map(Customer::number).collect();
     let ids: Vec<u64> = some.iter().map(|row| row.id).collect();
     let towns: Vec<&str> = (0..QUERIES).map(|round| Customer::names(round * 10).1).collect();
     let last_names: Vec<&str> = (0..QUERIES).map(|round| Customer::names(round).0).collect();
@@ -71,10 +79,8 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
     };
     let side = S::new(&before)?;
     match operation {
-        "insert" => {
-            let rows: Vec<Customer> = (ROWS..ROWS + SOME).map(Customer::number).collect();
-            measured(|| side.insert(&rows))?;
-        }
+        "insert" => measured(|| side.insert(&new))?,
+        "insert-in-transactions" => measured(|| side.insert_in_transactions(&new))?,
         "put-unchanged" => measured(|| side.put(&some))?,
         "put-changed" => {
             let rows = changed(|row| row.phone.replace_range(4.., "9999"));
@@ -83,6 +89,10 @@ fn run<S: Side>(operation: &str) -> Result<usize> {
         "put-moved" => {
             let rows = changed(|row| "Walla Walla".clone_into(&mut row.town));
             measured(|| side.put(&rows))?;
+        }
+        "update" => {
+            measured(|| side.update(&ids))?;
+            return side.get(&ids);
         }
         "delete" => return measured(|| side.delete(&ids)),
         "get" => return measured(|| side.get(&ids)),

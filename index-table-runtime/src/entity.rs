@@ -310,9 +310,7 @@ impl<'txn> EntryReader<'txn> {
     pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
         self.included()
     }
-}
 
-impl<'txn> EntryReader<'txn> {
     /// The next included field, or field of the row, if it is a text: what
     /// [`included`](EntryReader::included) reads as a `&str`, and sooner if it is short and ASCII.
     ///

@@ -32,3 +32,61 @@ impl<S: Serializer> StructFields<S> {
         self.0.and_then(SerializeStruct::end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde::{Serialize, Serializer, ser::Error as _};
+
+    use super::StructFields;
+
+    #[derive(Serialize)]
+    struct Derived {
+        id: u64,
+        town: &'static str,
+    }
+
+    struct Chained(Derived);
+
+    impl Serialize for Chained {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let Derived { id, town } = &self.0;
+            StructFields::new(serializer, "Derived", 2).field("id", id).field("town", town).end()
+        }
+    }
+
+    /// Is never serialized, and counts how often that was tried.
+    struct Refused<'a>(&'a Cell<u32>);
+
+    impl Serialize for Refused<'_> {
+        fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+            self.0.set(self.0.get() + 1);
+            Err(S::Error::custom("refused"))
+        }
+    }
+
+    struct Refusing<'a>(&'a Cell<u32>);
+
+    impl Serialize for Refusing<'_> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let fields = StructFields::new(serializer, "Refusing", 3).field("id", &7_u64);
+            fields.field("first", &Refused(self.0)).field("second", &Refused(self.0)).end()
+        }
+    }
+
+    #[test]
+    fn it_is_what_the_derive_makes() {
+        let row = || Derived { id: 300, town: "Redmond" };
+        let derived = postcard::to_stdvec(&row()).unwrap();
+        assert_eq!(postcard::to_stdvec(&Chained(row())).unwrap(), derived);
+        assert_eq!(derived, b"\xAC\x02\x07Redmond");
+    }
+
+    #[test]
+    fn nothing_comes_behind_an_error() {
+        let tried = Cell::new(0);
+        assert!(postcard::to_stdvec(&Refusing(&tried)).is_err());
+        assert_eq!(tried.get(), 1);
+    }
+}

@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, mem, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
+use std::{fmt, marker::PhantomData, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
@@ -148,10 +148,9 @@ impl fmt::Debug for ReadTxn<'_> {
 /// ```
 pub struct WriteTxn<'s> {
     /// Before the transaction, so that it is dropped before it: once another thread has begun to
-    /// write, the record is that thread's. `None`: it is inside of another one.
-    guard: Option<WriterGuard<'s>>,
+    /// write, the record is that thread's.
+    held: Held<'s>,
     read: ReadTxn<'s>,
-    scratch: Scratch,
     /// The tables whose records have been compared, and what was written to them.
     written: Vec<Written>,
     /// Those of the transaction that this one is inside of.
@@ -160,13 +159,41 @@ pub struct WriteTxn<'s> {
     not_send: PhantomData<*const ()>,
 }
 
-/// Buffers that every operation of the transaction uses again.
+/// What a write transaction has to itself.
+enum Held<'s> {
+    /// The store's turn to write.
+    Turn(WriterGuard<'s>),
+    /// The buffers of the one that it is inside of.
+    Outer(&'s mut Scratch),
+}
+
+impl Held<'_> {
+    fn scratch(&mut self) -> &mut Scratch {
+        match self {
+            Self::Turn(guard) => guard.scratch(),
+            Self::Outer(scratch) => scratch,
+        }
+    }
+}
+
+/// Buffers that every operation of the transaction uses again, and the next transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) old: Image,
     pub(crate) new: Image,
     /// The new row, read back for a test.
     pub(crate) tried: Image,
+}
+
+/// What buffers may hold when they are kept for the next transaction, in bytes.
+const LARGE: usize = 1 << 18;
+
+impl Scratch {
+    /// Whether a row has made them so large that they should not be kept.
+    pub(crate) fn is_large(&self) -> bool {
+        let Self { old, new, tried } = self;
+        [old, new, tried].map(Image::capacity).iter().sum::<usize>() > LARGE
+    }
 }
 
 /// A table that the transaction writes.
@@ -181,16 +208,11 @@ pub(crate) struct Written {
 
 impl<'s> WriteTxn<'s> {
     pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
-        Self::with(Some(guard), read, Scratch::default(), &[])
+        Self::with(Held::Turn(guard), read, &[])
     }
 
-    fn with(
-        guard: Option<WriterGuard<'s>>,
-        read: ReadTxn<'s>,
-        scratch: Scratch,
-        outer: &'s [Written],
-    ) -> Self {
-        Self { guard, read, scratch, written: Vec::new(), outer, not_send: PhantomData }
+    fn with(held: Held<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
+        Self { held, read, written: Vec::new(), outer, not_send: PhantomData }
     }
 
     /// Runs `body` in a transaction inside of this one: what it has written is this one's if it
@@ -200,20 +222,18 @@ impl<'s> WriteTxn<'s> {
     ///
     /// Those of the transaction inside; this one goes on without it.
     pub(crate) fn nested(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
-        let Self { read, scratch, written, .. } = self;
+        let Self { held, read, written, .. } = self;
         let (store, opened) = (read.store, read.opened);
         let engine = read.engine.nested().ok_or_else(|| {
             Error::Engine("a transaction that reads has none inside".to_owned())
         })??;
         let more = {
             let read = ReadTxn::new(engine, store, opened);
-            let mut inner = WriteTxn::with(None, read, mem::take(scratch), written);
-            let keeps = body(&mut inner);
-            let WriteTxn { read, scratch: used, written: more, .. } = inner;
-            *scratch = used;
-            if !keeps {
+            let mut inner = WriteTxn::with(Held::Outer(held.scratch()), read, written);
+            if !body(&mut inner) {
                 return Ok(());
             }
+            let WriteTxn { read, written: more, .. } = inner;
             read.engine.commit()?;
             more
         };
@@ -236,8 +256,8 @@ impl<'s> WriteTxn<'s> {
     /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
         span!(DEBUG, "commit");
-        let Self { guard, read, written, .. } = self;
-        drop(guard);
+        let Self { held, read, written, .. } = self;
+        drop(held);
         read.engine.commit()?;
         for Written { tally, usage, .. } in &written {
             usage.add(tally);
@@ -259,7 +279,7 @@ impl<'s> WriteTxn<'s> {
         &'t mut self,
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
-        let Self { read, scratch, written, outer, .. } = self;
+        let Self { held, read, written, outer, .. } = self;
         read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
@@ -274,7 +294,7 @@ impl<'s> WriteTxn<'s> {
             written.push(Written { opened: table.opened, tally, upkeep, usage });
         }
         let at = known.unwrap_or(written.len() - 1);
-        Ok((writer, scratch, written.get_mut(at).ok_or_else(wrong_store)?))
+        Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
 }
 

@@ -1,4 +1,6 @@
-//! `index-table` with a full sync for every commit, its default.
+//! `index-table` with a full sync for every commit, its default. As in the programs by hand, there
+//! is room for as many databases as there are: LMDB makes room for all that there may be whenever a
+//! transaction begins.
 
 use std::{collections::HashMap, path::Path};
 
@@ -17,7 +19,7 @@ struct IndexTable {
 }
 
 pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
-    let store = Store::open(directory)?;
+    let store = Store::options().max_databases(4).open(directory)?;
     let customers = CustomerRepository::open(&store)?;
     Ok(Box::new(IndexTable { store, customers, cursors: HashMap::new() }))
 }

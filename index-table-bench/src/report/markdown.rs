@@ -86,7 +86,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          | one key, covered | number, last name and phone number of all in these towns, in order |\n\
          | prefix and range | the rows of these towns with last names from D to L |\n\
          | page | 20 rows from the middle of the largest towns on, after the row before |\n\
-         | count | the number of rows of a town |\n\
+         | count | the number of rows of a town, at least two hundred times |\n\
          | update, delete, inserts | random rows in one transaction with its commit |\n\
          | reopen | open what has been closed, and get one row |\n\
          | space | the length of all files after the load. An LMDB file does not shrink. SQLite's \
@@ -146,7 +146,11 @@ fn targets(out: &mut String, measured: &Measured) {
         }
     }
     if !causes.is_empty() {
-        let _ = write!(out, "\nWhy some are missed:\n\n{causes}");
+        let _ = write!(
+            out,
+            "\nWhy some are missed. Instructions are counted by callgrind with 10,000 rows, see \
+             index-table-bench/src/bin/one.rs.\n\n{causes}"
+        );
     }
 }
 

@@ -6,7 +6,6 @@ use crate::{
     error::Result,
     schema::{Building, Duplicate, Source, StateRecord},
     store::OpenTable,
-    unique,
     write::RowType,
 };
 

@@ -30,6 +30,10 @@ macro_rules! on_engine {
 }
 
 /// An open store.
+#[cfg_attr(
+    feature = "memory",
+    expect(clippy::large_enum_variant, reason = "there is one of a store")
+)]
 pub(crate) enum Engine {
     Lmdb(lmdb::Engine),
     #[cfg(feature = "memory")]

@@ -98,6 +98,11 @@ impl KeyBuf {
         self.len() == 0
     }
 
+    /// The bytes on the heap that it has room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.heap.capacity()
+    }
+
     /// Forgets the bytes and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.len = 0;

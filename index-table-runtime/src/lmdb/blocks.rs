@@ -100,6 +100,19 @@ pub(super) fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bo
     physical.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.len() == primary_key)
 }
 
+/// How many primary keys a block has; `None`: none, or a piece of one.
+#[inline]
+pub(super) fn count(packed: &[u8], len: usize) -> Option<usize> {
+    // Where the length is known to the compiler, it divides by a shift.
+    let (count, rest) = match len {
+        4 => (packed.len() / 4, packed.len() % 4),
+        8 => (packed.len() / 8, packed.len() % 8),
+        16 => (packed.len() / 16, packed.len() % 16),
+        _ => (packed.len().checked_div(len)?, packed.len() % len),
+    };
+    (count > 0 && rest == 0).then_some(count)
+}
+
 /// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
 pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
     // Where the length is known to the compiler, two keys are compared without a call.
@@ -346,6 +359,14 @@ pub(super) fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Scratch {
+    /// Gives back what a large row has taken: only `at` has more than keys and blocks in it.
+    pub(super) fn forget_large(&mut self) {
+        const LARGE: usize = 1 << 16;
+        if self.at.capacity() > LARGE {
+            self.at = Vec::new();
+        }
+    }
+
     /// The index key and the primary key as one.
     pub(super) fn joined(&mut self, key: &[u8], primary_key: &[u8]) -> &[u8] {
         join(&mut self.at, key, primary_key);

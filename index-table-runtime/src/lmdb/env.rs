@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     pub(super) catalog: OnceLock<Database<'static>>,
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
-    writing: Mutex<()>,
+    writing: Mutex<Scratch>,
 }
 
 impl Engine {
@@ -154,11 +154,12 @@ impl Engine {
     pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
-        let lock = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.forget_large();
         self.full_at.store(0, Ordering::Relaxed);
         let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
         self.reserve();
-        Ok((txn, Turn { _pass: pass, _lock: lock }))
+        Ok((txn, Turn { _pass: pass, scratch }))
     }
 
     /// Creates what is missing of a table, and lets `prepare` look at it, in one write transaction.
@@ -177,7 +178,7 @@ impl Engine {
         schema: &'static TableSchema,
         mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
     ) -> Result<(Result<Tables<'static>>, Option<usize>)> {
-        let (txn, _turn) = self.begin_write()?;
+        let (txn, mut turn) = self.begin_write()?;
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
             let mut database =
                 |name: &str| opener.create_database(txn, Some(name)).map_err(|e| self.error(e));
@@ -198,7 +199,7 @@ impl Engine {
                     })
                     .collect::<Result<_>>()?,
             };
-            prepare(Writer::new(self, txn, &tables, &mut Scratch::default()))?;
+            prepare(Writer::new(self, txn, &tables, &mut turn.scratch))?;
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
         let opened = match opened {

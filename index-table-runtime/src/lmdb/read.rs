@@ -94,18 +94,24 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Counts the primary keys in whole blocks: the length of one says how many it has.
-    fn count_blocks(self, query: Query, primary_key: usize, limit: u64) -> Result<Count> {
-        let source = query.source;
-        let mut walk = self.walk(query)?;
-        let mut count = Count { found: 0, seeks: 1, steps: 0 };
+    /// Counts the primary keys in whole blocks, behind so many in `first`, a part of one: the length
+    /// of a block says how many it has.
+    fn count_blocks(
+        self,
+        source: Source,
+        primary_key: usize,
+        first: usize,
+        mut blocks: impl Iterator<Item = Physical<'t>>,
+        limit: u64,
+    ) -> Result<Count> {
+        let mut count = Count { found: first as u64, seeks: 1, steps: u64::from(first > 0) };
         while count.found < limit {
-            let Some(next) = walk.next() else { break };
+            let Some(next) = blocks.next() else { break };
             let (physical, packed) = next?;
-            if packed.is_empty() || !packed.len().is_multiple_of(primary_key) {
+            let Some(more) = blocks::count(packed, primary_key) else {
                 return Err(self.tables.schema.corrupt(source, physical, DecodeError::Short));
-            }
-            count.found = count.found.saturating_add((packed.len() / primary_key) as u64);
+            };
+            count.found += more as u64;
             count.steps += 1;
         }
         count.found = count.found.min(limit);
@@ -260,7 +266,19 @@ impl<'t> Read<'t> for Reader<'t> {
         if let Some(Layout::Blocks { primary_key }) = source_layout(self, query.source)
             && query.position.is_none()
         {
-            return self.count_blocks(query, primary_key, limit);
+            let source = query.source;
+            // What most counts ask for, without keeping the bounds.
+            if let Some(prefix @ [_, ..]) = query.bounds.as_prefix()
+                && prefix.len() <= MAX_KEY_LEN
+            {
+                let blocks = self.database(source)?.prefix_iter(self.txn, prefix);
+                let blocks = blocks.map_err(|error| self.engine.error(error))?;
+                let blocks =
+                    blocks.map(|block| Ok(block.map_err(|error| self.engine.error(error))?));
+                return self.count_blocks(source, primary_key, 0, blocks, limit);
+            }
+            let walk = self.walk_from(source, false, query.bounds, None)?;
+            return self.count_blocks(source, primary_key, 0, walk, limit);
         }
         match self.scan_kind(query)? {
             Kind::Blocks(entries) => entries.count_up_to(limit),
@@ -462,23 +480,22 @@ impl<'t> BlockEntries<'t> {
         Ok(Self { reader, source, index, primary_key, reverse, walk, block, resume, inclusive })
     }
 
-    /// Counts block by block: the length of one says how many it has.
+    /// Counts what is left, block by block.
     fn count_up_to(mut self, limit: u64) -> Result<Count> {
-        let mut count = Count { found: 0, seeks: 1, steps: 0 };
-        loop {
-            let found = self.block.len() as u64;
-            if found > 0 {
-                count.found = count.found.saturating_add(found).min(limit);
-                count.steps += 1;
-            }
-            if count.found >= limit {
-                return Ok(count);
-            }
-            let Some(next) = self.walk.next() else { return Ok(count) };
-            let (physical, packed) = next?;
-            self.next_block(physical, packed)
-                .map_err(|error| self.reader.tables.schema.corrupt(self.source, physical, error))?;
+        // Of the block with the place, what is behind it.
+        if self.resume.is_some()
+            && let Some(first) = self.walk.next()
+        {
+            let (physical, packed) = first?;
+            self.read_block(physical, packed)?;
         }
+        let Self { reader, source, primary_key, block, walk, .. } = self;
+        reader.count_blocks(source, primary_key, block.len(), walk, limit)
+    }
+
+    fn read_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<()> {
+        let next = self.next_block(physical, packed);
+        next.map_err(|error| self.reader.tables.schema.corrupt(self.source, physical, error))
     }
 
     fn next_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<(), DecodeError> {
@@ -490,7 +507,7 @@ impl<'t> BlockEntries<'t> {
         };
         let key = physical.get(..len).unwrap_or_default();
         let block = Block::of(key, self.primary_key, physical, packed).ok_or(DecodeError::Long)?;
-        if packed.is_empty() || !packed.len().is_multiple_of(self.primary_key) {
+        if blocks::count(packed, self.primary_key).is_none() {
             return Err(DecodeError::Short);
         }
         self.block = match self.resume.take() {
@@ -515,13 +532,8 @@ impl<'t> Iterator for BlockEntries<'t> {
             }
             match self.walk.next()? {
                 Ok((physical, packed)) => {
-                    if let Err(error) = self.next_block(physical, packed) {
-                        return Some(Err(self
-                            .reader
-                            .tables
-                            .schema
-                            .corrupt(self.source, physical, error)
-                            .into()));
+                    if let Err(error) = self.read_block(physical, packed) {
+                        return Some(Err(error.into()));
                     }
                 }
                 Err(error) => return Some(Err(error)),

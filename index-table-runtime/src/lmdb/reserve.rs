@@ -63,7 +63,7 @@ mod os {
 
     use crate::lmdb::process;
 
-    const ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
     /// Writes zeros behind the end of the file up to `end`, if less than `least` is there behind
     /// `used`; where it ends then.

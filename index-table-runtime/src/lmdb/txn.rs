@@ -16,16 +16,16 @@ pub(crate) struct Txn<'s> {
 /// What comes first is dropped first: the transaction before its pass through the gate.
 enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
-    Write(RwTxn<'s>, Scratch, Turn<'s>),
+    Write(RwTxn<'s>, Turn<'s>),
     /// Inside of one that writes, with its buffers.
     Nested(RwTxn<'s>, &'s mut Scratch),
     Over,
 }
 
-/// The turn to write.
+/// The turn to write, with the buffers for it.
 pub(super) struct Turn<'s> {
     pub(super) _pass: Pass<'s>,
-    pub(super) _lock: MutexGuard<'s, ()>,
+    pub(super) scratch: MutexGuard<'s, Scratch>,
 }
 
 impl<'s> Txn<'s> {
@@ -34,7 +34,7 @@ impl<'s> Txn<'s> {
     }
 
     pub(super) fn writing(engine: &'s Engine, txn: RwTxn<'s>, turn: Turn<'s>) -> Self {
-        Self { inner: Inner::Write(txn, Scratch::default(), turn), engine }
+        Self { inner: Inner::Write(txn, turn), engine }
     }
 
     pub(crate) const fn engine(&self) -> &'s Engine {
@@ -45,7 +45,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         let engine = self.engine;
         let (txn, scratch) = match &mut self.inner {
-            Inner::Write(txn, scratch, _) => (txn, scratch),
+            Inner::Write(txn, turn) => (txn, &mut *turn.scratch),
             Inner::Nested(txn, scratch) => (txn, &mut **scratch),
             Inner::Read(..) | Inner::Over => return None,
         };
@@ -57,7 +57,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
         let txn: &RoTxn<'_, AnyTls> = match &self.inner {
             Inner::Read(txn, _) => txn,
-            Inner::Write(txn, ..) | Inner::Nested(txn, _) => txn,
+            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn,
             Inner::Over => return None,
         };
         Some(Reader::new(self.engine, txn, tables))
@@ -66,7 +66,9 @@ impl<'s> Txn<'s> {
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables<'static>) -> Option<Writer<'t, 's>> {
         match &mut self.inner {
             Inner::Read(..) | Inner::Over => None,
-            Inner::Write(txn, scratch, _) => Some(Writer::new(self.engine, txn, tables, scratch)),
+            Inner::Write(txn, turn) => {
+                Some(Writer::new(self.engine, txn, tables, &mut turn.scratch))
+            }
             Inner::Nested(txn, scratch) => Some(Writer::new(self.engine, txn, tables, scratch)),
         }
     }
@@ -75,7 +77,7 @@ impl<'s> Txn<'s> {
         self.engine.refuse_forked()?;
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
-            Inner::Write(txn, _, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
+            Inner::Write(txn, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
             Inner::Nested(mut txn, _) => {
                 // One that has failed would take the outer one with it. An empty one inside of it has
                 // failed too, and says so when it is committed.

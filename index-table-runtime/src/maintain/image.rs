@@ -133,6 +133,14 @@ impl Image {
         Ok(())
     }
 
+    /// About how much memory it holds, in bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        let EntryBuffer { bytes, keys, data, hashed, .. } = &self.entries;
+        let keys = keys.capacity() * size_of::<Range<usize>>();
+        let buffers = [bytes, hashed, &self.hashed].map(KeyBuf::capacity);
+        self.row.capacity() + data.capacity() + keys + buffers.iter().sum::<usize>()
+    }
+
     #[inline]
     pub(crate) fn primary_key(&self) -> &[u8] {
         self.primary_key.as_bytes()

@@ -198,6 +198,13 @@ fn replace_entries(
     let changed = moved || old.data(index, declared) != data;
     let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
     let put = |key| Change::PutEntry { index, key, primary_key, data };
+    // What most indexes have.
+    if let (Some(before), Some(after)) = (before.only(), after.only())
+        && before != after
+    {
+        sink.change(delete(before))?;
+        return sink.change(put(after));
+    }
     for step in (Steps { old: before, new: after }) {
         match step {
             Step::Remove(key) => sink.change(delete(key))?,

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, iter::FusedIterator, marker::PhantomData, ops::Bound};
 
-use super::{DANGLING, Position, Query, Scan, found::Found};
+use super::{DANGLING, Position, Query, Scan, asked::Asked, found::Found};
 use crate::{
     engine::{Read, Reader},
     entity::{Entity, IndexEntry, Viewed},
@@ -175,7 +175,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
-        let Scan { reader, schema, ledger, query, after, .. } = scan;
+        let Asked { reader, schema, ledger, query, after } = scan.asked;
         let refusal = if query.reverse || query.limit.is_some() || after.is_some() {
             Some(LIMITED)
         } else if in_primary_key_order(schema, &query) {

@@ -162,6 +162,12 @@ impl<'txn> Raw<'txn> {
         self.meter.bytes(fact.len());
         Ok(fact)
     }
+
+    #[cold]
+    fn end(&mut self) -> Option<Step<'txn>> {
+        self.running = None;
+        self.failure.take().map(Err)
+    }
 }
 
 enum Failure {
@@ -203,14 +209,6 @@ impl<'txn> Iterator for Raw<'txn> {
             }
             None => self.end(),
         }
-    }
-}
-
-impl<'txn> Raw<'txn> {
-    #[cold]
-    fn end(&mut self) -> Option<Step<'txn>> {
-        self.running = None;
-        self.failure.take().map(Err)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Queries: what is asked ([`Bounds`], [`Query`]) and how the answer is read ([`Scan`]).
 
+mod asked;
 mod bounds;
 mod combined;
 mod cursor;
@@ -25,13 +26,13 @@ pub(crate) use query::{Position, Query};
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    engine::{Read, Reader},
+    engine::Reader,
     entity::{Entity, IndexEntry, Viewed},
     error::Result,
     key::DecodeError,
-    schema::TableSchema,
     stats::Ledger,
 };
+use asked::Asked;
 use iter::Raw;
 
 /// A query that has not been run yet: a contiguous block of an index, or of the fact table, in
@@ -92,30 +93,28 @@ use iter::Raw;
 /// ```
 #[must_use = "a scan does nothing until it is asked for rows, views, entries, keys or a count"]
 pub struct Scan<'txn, E> {
-    reader: Result<Reader<'txn>>,
-    schema: &'static TableSchema,
-    ledger: Ledger<'txn>,
-    query: Query,
-    after: Option<Cursor>,
+    asked: Asked<'txn>,
     entry: PhantomData<fn() -> E>,
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
         let query = Query::new(E::SOURCE, bounds);
-        Self { reader, schema: E::Row::TABLE, ledger, query, after: None, entry: PhantomData }
+        let asked = Asked { reader, schema: E::Row::TABLE, ledger, query, after: None };
+        Self { asked, entry: PhantomData }
     }
 
     /// From the last key to the first; a second `rev` turns it round again.
     pub fn rev(mut self) -> Self {
-        self.query.reverse = !self.query.reverse;
+        self.asked.query.reverse = !self.asked.query.reverse;
         self
     }
 
     /// At most `limit` rows; of two limits, the smaller one holds.
     pub fn limit(mut self, limit: usize) -> Self {
         let limit = limit as u64;
-        self.query.limit = Some(self.query.limit.map_or(limit, |other| other.min(limit)));
+        let limits = &mut self.asked.query.limit;
+        *limits = Some(limits.map_or(limit, |other| other.min(limit)));
         self
     }
 
@@ -126,7 +125,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when
     /// the scan is run.
     pub fn after(mut self, cursor: &Cursor) -> Self {
-        self.after = Some(cursor.clone());
+        self.asked.after = Some(cursor.clone());
         self
     }
 
@@ -219,17 +218,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        let (reader, schema, ledger, query) = self.into_question(None);
-        if query.limit == Some(0) {
-            return reader.map(|_| 0);
-        }
-        let source = query.source;
-        if query.bounds.is_hashed() {
-            return found::count(reader?, schema, &mut ledger.meter(source, None), query);
-        }
-        let count = reader?.count(query)?;
-        ledger.count(source, count);
-        Ok(count.found)
+        self.asked.count()
     }
 
     /// Whether there is a row at all.
@@ -264,9 +253,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
     /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
     pub fn page(self, size: usize) -> Result<Page<E::Row>> {
-        let question = cursor::question(self.schema, &self.query);
-        let (reader, schema, ledger, query) = self.into_question(Some(question));
-        let mut raw = Raw::new(reader, schema, ledger, query);
+        let question = self.asked.question();
+        let mut raw = self.asked.run(Some(question));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         let mut last = None;
         while items.len() < size {
@@ -289,37 +277,21 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     fn into_raw(self) -> Raw<'txn> {
-        let (reader, schema, ledger, query) = self.into_question(None);
-        Raw::new(reader, schema, ledger, query)
-    }
-
-    /// The query with its cursor resolved, and what runs it; with the number of the question, if it
-    /// is known.
-    fn into_question(self, question: Option<u64>) -> Question<'txn> {
-        let Self { mut reader, schema, ledger, mut query, after, .. } = self;
-        if let Some(cursor) = after {
-            let question = question.unwrap_or_else(|| cursor::question(schema, &query));
-            match cursor.position_in(schema, &query, question) {
-                Ok(position) => query.position = Some(position),
-                Err(error) => reader = reader.and(Err(error)),
-            }
-        }
-        (reader, schema, ledger, query)
+        self.asked.run(None)
     }
 }
 
 /// A page of up to so many rows gets its memory at once.
 const RESERVED: usize = 128;
 
-type Question<'txn> = (Result<Reader<'txn>>, &'static TableSchema, Ledger<'txn>, Query);
-
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Asked { schema, query, .. } = &self.asked;
         f.debug_struct("Scan")
-            .field("table", &self.schema.name)
-            .field("index", &self.schema.index_name(self.query.source))
-            .field("reverse", &self.query.reverse)
-            .field("limit", &self.query.limit)
+            .field("table", &schema.name)
+            .field("index", &schema.index_name(query.source))
+            .field("reverse", &query.reverse)
+            .field("limit", &query.limit)
             .finish_non_exhaustive()
     }
 }

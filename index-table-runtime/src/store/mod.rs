@@ -19,7 +19,7 @@ use crate::{
     engine::{Engine, Records, Tables},
     error::{Error, Result},
     schema::{TableRecord, TableSchema},
-    txn::{ReadTxn, WriteTxn},
+    txn::{ReadTxn, Scratch, WriteTxn},
     usage::TableCounters,
 };
 
@@ -78,8 +78,7 @@ pub(crate) struct Inner {
     pub(crate) engine: Engine,
     /// Tells this store's transactions and repositories from those of others.
     pub(crate) id: u64,
-    /// The thread that holds the write transaction.
-    writer: Mutex<Option<ThreadId>>,
+    writer: Mutex<WriterState>,
     /// The tables that have been opened, and how they were declared. No transaction is waited for
     /// while it is locked: the thread that has it may be waiting for this.
     tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
@@ -100,6 +99,15 @@ pub(crate) struct Declared {
     pub(crate) record: Vec<u8>,
     /// For each index, whether it can be asked.
     pub(crate) readable: Vec<bool>,
+}
+
+/// What is kept of the write transaction, of which there is one at a time.
+#[derive(Default)]
+struct WriterState {
+    /// The thread that holds it.
+    thread: Option<ThreadId>,
+    /// The buffers of the last one, for the next one.
+    scratch: Option<Box<Scratch>>,
 }
 
 /// A table in use: what its repositories share.
@@ -344,30 +352,39 @@ impl Inner {
 
     /// LMDB would let the thread wait for itself.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
-        if *self.writer() == Some(thread::current().id()) {
+        if self.writer().thread == Some(thread::current().id()) {
             return Err(Error::WriteInProgress);
         }
         Ok(())
     }
 
-    fn writer(&self) -> MutexGuard<'_, Option<ThreadId>> {
+    fn writer(&self) -> MutexGuard<'_, WriterState> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps the thread of the write transaction on record while it lives.
-pub(crate) struct WriterGuard<'s>(&'s Inner);
+/// Keeps the thread of the write transaction on record while it lives, and has its buffers.
+pub(crate) struct WriterGuard<'s> {
+    inner: &'s Inner,
+    scratch: Option<Box<Scratch>>,
+}
 
 impl<'s> WriterGuard<'s> {
     fn new(inner: &'s Inner) -> Self {
-        *inner.writer() = Some(thread::current().id());
-        Self(inner)
+        let mut writer = inner.writer();
+        writer.thread = Some(thread::current().id());
+        let scratch = writer.scratch.take();
+        Self { inner, scratch }
     }
 
+    pub(crate) fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_default()
+    }
 }
 
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
-        *self.0.writer() = None;
+        let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
+        *self.inner.writer() = WriterState { thread: None, scratch };
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn open_plain(directory: &Path) -> Outcome<Box<dyn Contender>> {
 fn open<T: Towns + 'static>(directory: &Path) -> Outcome<Box<dyn Contender>> {
     std::fs::create_dir_all(directory)?;
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
-    options.map_size(64 << 30).max_dbs(4);
+    options.map_size(16 << 30).max_dbs(4);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: the directory is this process's own; no one else touches the file.
     let env = unsafe { options.open(directory)? };

@@ -5,6 +5,9 @@
 //! it needs to be correct is there: keys are escaped, text is checked to be UTF-8, unique keys and
 //! primary keys are looked up before anything is written, and only entries that differ are written.
 
+mod blocks;
+mod bytes;
+
 use std::ops::Bound;
 
 use heed::{
@@ -13,13 +16,16 @@ use heed::{
 };
 use tempfile::TempDir;
 
-use super::{PAGE, Result, Side};
+use self::{
+    blocks::{Scratch, place},
+    bytes::{Entry, Image, append, decode, escape, refill},
+};
+
+use super::{NAME, PAGE, Result, Side};
 use crate::data::Customer;
 
 type Table = Database<'static, Bytes, Bytes>;
 
-/// Bytes of primary keys in one block.
-const BLOCK: usize = 512;
 const VERSION: u8 = 1;
 
 pub(crate) struct ByHand {
@@ -31,58 +37,6 @@ pub(crate) struct ByHand {
     by_last_name: Table,
     by_email: Table,
     _directory: TempDir,
-}
-
-/// A row as it is stored. The buffers are used again for the next row.
-#[derive(Default)]
-struct Image {
-    id: [u8; 8],
-    fact: Vec<u8>,
-    town: Vec<u8>,
-    /// Behind it the primary key, as in the next one.
-    town_last_name: Vec<u8>,
-    last_name: Vec<u8>,
-    email: Vec<u8>,
-    phone: Vec<u8>,
-}
-
-impl Image {
-    fn load(&mut self, row: &Customer) -> Result<()> {
-        self.fact.clear();
-        self.fact.push(VERSION);
-        append(row, &mut self.fact)?;
-        self.load_keys(row)
-    }
-
-    fn load_stored(&mut self, row: &Customer, fact: &[u8]) -> Result<()> {
-        refill(&mut self.fact, fact);
-        self.load_keys(row)
-    }
-
-    fn load_keys(&mut self, row: &Customer) -> Result<()> {
-        self.id = row.id.to_be_bytes();
-        self.town.clear();
-        escape(&row.town, &mut self.town);
-        self.town_last_name.clear();
-        escape(&row.town, &mut self.town_last_name);
-        escape(&row.last_name, &mut self.town_last_name);
-        self.town_last_name.extend_from_slice(&self.id);
-        self.last_name.clear();
-        escape(&row.last_name, &mut self.last_name);
-        self.last_name.extend_from_slice(&self.id);
-        self.email.clear();
-        escape(&row.email, &mut self.email);
-        self.phone.clear();
-        append(&row.phone, &mut self.phone)
-    }
-}
-
-/// Buffers for packed blocks.
-#[derive(Default)]
-struct Scratch {
-    at: Vec<u8>,
-    found: Vec<u8>,
-    packed: Vec<u8>,
 }
 
 impl ByHand {
@@ -120,82 +74,22 @@ impl ByHand {
         Ok(())
     }
 
-    /// Adds a primary key to the blocks of a town.
-    fn pack(
+    fn insert_row(
         &self,
         txn: &mut RwTxn<'_>,
-        town: &[u8],
-        id: [u8; 8],
-        buffers: &mut Scratch,
+        row: &Customer,
+        (image, scratch): &mut (Image, Scratch),
     ) -> Result<()> {
-        let Scratch { at, found, packed } = buffers;
-        refill(at, town);
-        at.extend_from_slice(&id);
-        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
-        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
-        match cursor.next().transpose()? {
-            Some((key, block)) if key.starts_with(town) => {
-                refill(found, key);
-                refill(packed, block);
-            }
-            _ => return put_at(&mut cursor, town, &id),
+        image.load(row)?;
+        if self.by_email.get(txn, &image.email)?.is_some() {
+            return Err("there is such an email".into());
         }
-        let Err(offset) = place(packed, id) else { return Ok(()) };
-        if packed.len() < BLOCK {
-            packed.splice(offset..offset, id);
-            return put_current(&mut cursor, found, packed);
+        let facts = &self.facts;
+        match facts.put_with_flags(txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
+            Err(heed::Error::Mdb(MdbError::KeyExist)) => return Err("there is such a row".into()),
+            written => written?,
         }
-        if offset == packed.len() {
-            return put_at(&mut cursor, at, &id);
-        }
-        packed.splice(offset..offset, id);
-        let (low, high) = packed.split_at(packed.len() / 16 * 8);
-        put_current(&mut cursor, found, low)?;
-        refill(at, town);
-        at.extend_from_slice(&high[..8]);
-        put_at(&mut cursor, at, high)
-    }
-
-    /// Removes a primary key from the blocks of a town.
-    fn unpack(
-        &self,
-        txn: &mut RwTxn<'_>,
-        town: &[u8],
-        id: [u8; 8],
-        buffers: &mut Scratch,
-    ) -> Result<()> {
-        let Scratch { at, found, packed } = buffers;
-        refill(at, town);
-        at.extend_from_slice(&id);
-        let up_to = (Bound::Unbounded, Bound::Included(at.as_slice()));
-        let mut cursor = self.by_town.rev_range_mut(txn, &up_to)?;
-        match cursor.next().transpose()? {
-            Some((key, block)) if key.starts_with(town) => {
-                refill(found, key);
-                refill(packed, block);
-            }
-            _ => return Ok(()),
-        }
-        let Ok(offset) = place(packed, id) else { return Ok(()) };
-        packed.drain(offset..offset + 8);
-        if !packed.is_empty() {
-            return put_current(&mut cursor, found, packed);
-        }
-        drop(cursor);
-        self.by_town.delete(txn, found)?;
-        if found.as_slice() != town {
-            return Ok(());
-        }
-        // The second block takes the place of the first one.
-        match self.by_town.get_greater_than(txn, town)? {
-            Some((key, block)) if key.starts_with(town) => {
-                refill(found, key);
-                refill(packed, block);
-            }
-            _ => return Ok(()),
-        }
-        self.by_town.delete(txn, found)?;
-        Ok(self.by_town.put(txn, town, packed)?)
+        self.put_entries(txn, None, image, scratch)
     }
 }
 
@@ -282,22 +176,19 @@ impl Side for ByHand {
 
     fn insert(&self, rows: &[Customer]) -> Result<()> {
         let mut txn = self.env.write_txn()?;
-        let (mut image, mut scratch) = (Image::default(), Scratch::default());
-        for row in rows {
-            image.load(row)?;
-            if self.by_email.get(&txn, &image.email)?.is_some() {
-                return Err("there is such an email".into());
-            }
-            let facts = &self.facts;
-            match facts.put_with_flags(&mut txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
-                Err(heed::Error::Mdb(MdbError::KeyExist)) => {
-                    return Err("there is such a row".into());
-                }
-                written => written?,
-            }
-            self.put_entries(&mut txn, None, &image, &mut scratch)?;
-        }
+        let mut buffers = (Image::default(), Scratch::default());
+        rows.iter().try_for_each(|row| self.insert_row(&mut txn, row, &mut buffers))?;
         Ok(txn.commit()?)
+    }
+
+    fn insert_in_transactions(&self, rows: &[Customer]) -> Result<()> {
+        let mut buffers = (Image::default(), Scratch::default());
+        for row in rows {
+            let mut txn = self.env.write_txn()?;
+            self.insert_row(&mut txn, row, &mut buffers)?;
+            txn.commit()?;
+        }
+        Ok(())
     }
 
     fn put(&self, rows: &[Customer]) -> Result<()> {
@@ -323,6 +214,30 @@ impl Side for ByHand {
             self.put_entries(&mut txn, stored, &new, &mut scratch)?;
         }
         Ok(txn.commit()?)
+    }
+
+    fn update(&self, ids: &[u64]) -> Result<usize> {
+        let mut txn = self.env.write_txn()?;
+        let mut image = Image::default();
+        let mut updated = 0;
+        for id in ids {
+            let id = id.to_be_bytes();
+            let Some(fact) = self.facts.get(&txn, &id)? else { continue };
+            let mut row = decode(fact)?;
+            NAME.clone_into(&mut row.first_name);
+            // It is in no key, but the whole row is in the index on last names.
+            image.fact.clear();
+            image.fact.push(VERSION);
+            append(&row, &mut image.fact)?;
+            image.last_name.clear();
+            escape(&row.last_name, &mut image.last_name);
+            image.last_name.extend_from_slice(&id);
+            self.facts.put(&mut txn, &id, &image.fact)?;
+            self.by_last_name.put(&mut txn, &image.last_name, &image.fact)?;
+            updated += 1;
+        }
+        txn.commit()?;
+        Ok(updated)
     }
 
     fn delete(&self, ids: &[u64]) -> Result<usize> {
@@ -459,84 +374,4 @@ impl Side for ByHand {
         }
         Ok(sum)
     }
-}
-
-/// A covered entry. The strings of this workload have no escapes; one that has is refused here,
-/// where a program that allows them would copy it.
-struct Entry<'txn> {
-    #[expect(dead_code, reason = "read, as it is for every entry, and not asked for")]
-    town: &'txn str,
-    last_name: &'txn str,
-    id: u64,
-    phone: &'txn str,
-}
-
-impl<'txn> Entry<'txn> {
-    fn read(key: &'txn [u8], phone: &'txn [u8]) -> Result<Self> {
-        let (names, id) = key.split_last_chunk::<8>().ok_or("the key is too short")?;
-        let (town, rest) = text(names)?;
-        let (last_name, _) = text(rest)?;
-        let phone = postcard::from_bytes(phone)?;
-        Ok(Self { town, last_name, id: u64::from_be_bytes(*id), phone })
-    }
-}
-
-fn text(key: &[u8]) -> Result<(&str, &[u8])> {
-    let end = key.iter().position(|&byte| byte <= 1).ok_or("a string has no end")?;
-    if key[end] == 1 {
-        return Err("an escaped string".into());
-    }
-    Ok((std::str::from_utf8(&key[..end])?, &key[end + 1..]))
-}
-
-fn escape(text: &str, key: &mut Vec<u8>) {
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|&byte| byte <= 1) {
-        key.extend_from_slice(&rest[..at]);
-        key.extend_from_slice(&[1, rest[at] + 1]);
-        rest = &rest[at + 1..];
-    }
-    key.extend_from_slice(rest);
-    key.push(0);
-}
-
-fn append(value: &impl serde::Serialize, out: &mut Vec<u8>) -> Result<()> {
-    *out = postcard::to_extend(value, std::mem::take(out))?;
-    Ok(())
-}
-
-fn decode(fact: &[u8]) -> Result<Customer> {
-    match fact.split_first() {
-        Some((&VERSION, row)) => Ok(postcard::from_bytes(row)?),
-        _ => Err("a row of another version".into()),
-    }
-}
-
-/// Where a primary key is among packed ones, or where it would be, in bytes.
-fn place(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
-    let (ids, _) = packed.as_chunks::<8>();
-    ids.binary_search(&id).map(|at| at * 8).map_err(|at| at * 8)
-}
-
-type Cursor<'t> = heed::RwRevRange<'t, Bytes, Bytes>;
-
-fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> Result<()> {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
-    // SAFETY: key and data are not borrowed from the database.
-    let _written = unsafe { cursor.put_current(found, packed)? };
-    Ok(())
-}
-
-fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> Result<()> {
-    #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
-    // SAFETY: key and data are not borrowed from the database.
-    unsafe {
-        cursor.put_current_with_options::<Bytes>(PutFlags::empty(), at, packed)?;
-    }
-    Ok(())
-}
-
-fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
-    buffer.clear();
-    buffer.extend_from_slice(bytes);
 }
