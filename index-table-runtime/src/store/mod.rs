@@ -1,3 +1,4 @@
+mod check;
 mod copy;
 mod options;
 mod readers;
