@@ -40,7 +40,13 @@ struct Scenario {
 const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "writes", rounds: 50, child: write, before: nothing, after: prove },
     Scenario { name: "a growing map", rounds: 4, child: grow, before: nothing, after: prove },
-    Scenario { name: "beside a process", rounds: 50, child: write, before: keep_open, after: prove },
+    Scenario {
+        name: "beside a process",
+        rounds: 50,
+        child: write,
+        before: keep_open,
+        after: prove,
+    },
     Scenario { name: "copies", rounds: 25, child: copy, before: nothing, after: prove_copies },
     Scenario { name: "a repair", rounds: 20, child: repair, before: damage, after: prove_repaired },
     Scenario { name: "a build", rounds: 20, child: build, before: fill, after: prove_built },
@@ -64,7 +70,10 @@ struct Known {
 /// Kills processes so many times for each scenario, and shows what came of it.
 pub(crate) fn run(rounds: u64, seed: u64) -> Result<(), Failure> {
     println!("crash: {rounds} rounds of each scenario, from seed {seed}");
-    println!("{:18} {:>7} {:>13} {:>22} {:>8}", "killed in", "rounds", "acknowledged", "done and not yet said", "cut off");
+    println!(
+        "{:18} {:>7} {:>13} {:>22} {:>8}",
+        "killed in", "rounds", "acknowledged", "done and not yet said", "cut off"
+    );
     for (number, scenario) in SCENARIOS.iter().enumerate() {
         let mut random = Random(seed ^ (number as u64) << 32);
         let (mut acknowledged, mut found, mut cut) = (0, 0, 0);
@@ -96,7 +105,12 @@ pub(crate) fn child(scenario: &str, path: &str) -> Result<(), Failure> {
     (scenario.child)(Path::new(path)).map_err(|error| error.to_string())
 }
 
-fn kill_once(number: usize, scenario: &Scenario, dir: &Path, known: &mut Known) -> Result<(), Failure> {
+fn kill_once(
+    number: usize,
+    scenario: &Scenario,
+    dir: &Path,
+    known: &mut Known,
+) -> Result<(), Failure> {
     let mut random = Random(known.random);
     let open = (scenario.before)(dir, known)?;
     let mut child = spawn(number, dir).map_err(|error| error.to_string())?;
@@ -215,7 +229,8 @@ fn copy(path: &Path) -> Result<()> {
 fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
     prove(path, known)?;
     let copies = fs::read_dir(path).map_err(|error| error.to_string())?;
-    let mut copies: Vec<PathBuf> = copies.map_while(|entry| entry.ok().map(|it| it.path())).collect();
+    let mut copies: Vec<PathBuf> =
+        copies.map_while(|entry| entry.ok().map(|it| it.path())).collect();
     copies.retain(|copy| !copy.ends_with("store"));
     for copy in copies {
         if copy.extension().is_some_and(|extension| extension == "partial") {
@@ -265,11 +280,14 @@ fn damage_index(path: &Path, name: &str, random: &mut Random) -> heed::Result<()
     let env = unsafe { EnvOpenOptions::new().max_dbs(20).open(path)? };
     let txn = env.write_txn()?;
     let done = env.create_databases_and_commit(txn, |opener, txn| {
-        let Some(database): Option<Database<'_, Bytes, Bytes>> = opener.open_database(txn, Some(name))?
+        let Some(database): Option<Database<'_, Bytes, Bytes>> =
+            opener.open_database(txn, Some(name))?
         else {
             return Ok(CommitOrAbort::<(), ()>::Abort(()));
         };
-        let entries = database.iter(txn)?.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
+        let entries = database
+            .iter(txn)?
+            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())));
         let entries = entries.collect::<heed::Result<Vec<_>>>()?;
         for (mut key, mut value) in entries {
             match random.below(6) {

@@ -3,9 +3,11 @@
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED]]
+//! index-table-proof faults [ONE IN SO MANY]
 //! ```
 
 mod crash;
+mod faults;
 mod random;
 mod shop;
 
@@ -21,6 +23,8 @@ fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         ["crash-child", scenario, path] => crash::child(scenario, path),
         ["crash", ..] => number(1, 200).and_then(|rounds| crash::run(rounds, number(2, 1)?)),
+        ["faults-child", path] => faults::child(path),
+        ["faults", ..] => number(1, 1).and_then(faults::run),
         _ => Err("crash [ROUNDS [SEED]]".to_owned()),
     };
     match outcome {

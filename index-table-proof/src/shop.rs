@@ -215,7 +215,9 @@ impl Shop {
             return Ok(Err(error));
         }
         let expected = model.step();
-        if answers == expected { return Ok(Ok(())); }
+        if answers == expected {
+            return Ok(Ok(()));
+        }
         Err(format!("step {step} answers {answers:?}, and not {expected:?}"))
     }
 
@@ -229,7 +231,11 @@ impl Shop {
             Ok(steps) if steps != model.steps => {
                 return Err(format!("{steps} steps are done, and not {}", model.steps));
             }
-            Ok(_) => self.store.read().map_err(Into::into).and_then(|txn| self.differs(&txn, &model.rows)),
+            Ok(_) => self
+                .store
+                .read()
+                .map_err(Into::into)
+                .and_then(|txn| self.differs(&txn, &model.rows)),
             Err(error) => Err(error),
         };
         match seen {
@@ -248,14 +254,19 @@ impl Shop {
         let items = &self.items;
         let found = items.all(txn).rows().collect::<Result<Vec<_>>>()?;
         if !found.iter().eq(rows.values()) {
-            return Ok(Some(format!("{} rows, which are not the {} expected", found.len(), rows.len())));
+            return Ok(Some(format!(
+                "{} rows, which are not the {} expected",
+                found.len(),
+                rows.len()
+            )));
         }
         let sorted = |key: &dyn Fn(&Item) -> String| {
             let mut ids: Vec<_> = rows.values().map(|item| (key(item), item.id)).collect();
             ids.sort();
             ids.into_iter().map(|(_, id)| id).collect::<Vec<_>>()
         };
-        let is = |scan: index_table::Result<Vec<u32>>, expected: &[u32]| scan.map(|ids| ids == expected);
+        let is =
+            |scan: index_table::Result<Vec<u32>>, expected: &[u32]| scan.map(|ids| ids == expected);
         for group in 0..6_u8 {
             let expected: Vec<_> =
                 rows.values().filter(|item| item.group == group).map(|item| item.id).collect();
@@ -291,7 +302,10 @@ impl Shop {
         });
         let counts = [
             (items.by_tags(txn).count()?, tags.sum::<usize>()),
-            (items.by_noted(txn).count()?, rows.values().filter(|item| item.note.is_some()).count()),
+            (
+                items.by_noted(txn).count()?,
+                rows.values().filter(|item| item.note.is_some()).count(),
+            ),
             (items.by_dear(txn).count()?, rows.values().filter(|item| item.is_dear()).count()),
             (items.by_once(txn).count()?, rows.len()),
             (items.by_code(txn).count()?, rows.len()),

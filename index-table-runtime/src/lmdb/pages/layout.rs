@@ -135,6 +135,14 @@ impl Meta {
         meta().ok_or_else(|| "data.mdb ends in its first pages".to_owned())
     }
 
+    /// Whether it is as LMDB makes a file.
+    pub(super) const fn is_new(&self) -> bool {
+        self.txn == 0
+            && self.last_page == 1
+            && self.free.root.is_none()
+            && self.names.root.is_none()
+    }
+
     pub(super) const fn page_size(&self) -> u64 {
         self.free.pad as u64
     }

@@ -57,7 +57,8 @@ const LARGEST_MAP: u64 = 1 << 56;
 /// How often the first pages are read again: another process may be writing them.
 const TRIES: u32 = 4;
 
-/// Whether LMDB can open the file. One that is empty, or not there, it makes.
+/// Whether LMDB can open the file. One that is empty, or not there, it makes; one that it has begun to
+/// make is emptied.
 pub(super) fn look_at_head(path: &Path) -> Result<(), Fault> {
     let mut tries = 1;
     loop {
@@ -73,9 +74,23 @@ pub(super) fn look_at_head(path: &Path) -> Result<(), Fault> {
                 tries += 1;
                 thread::sleep(Duration::from_millis(2));
             }
+            Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
+                return Ok(File::options().write(true).open(path)?.set_len(0)?);
+            }
             outcome => return outcome.map(drop),
         }
     }
+}
+
+/// Whether the file was being made when the disk was full or the process ended. LMDB would refuse it
+/// for ever, and nothing was ever committed to it.
+fn is_unfinished(file: &mut File) -> Result<bool, Fault> {
+    let length = file.metadata()?.len();
+    Ok(match meta(file, 0) {
+        Ok(first) => length < 2 * first.page_size() && first.is_new(),
+        Err(Fault::Damaged(_)) => false,
+        Err(error) => return Err(error),
+    })
 }
 
 /// Whether the state that the transaction `txn` has left is in order, as far as `depth` says. `None`: it
@@ -96,28 +111,28 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
         return Err(format!("page 0 says that a page has {size} bytes").into());
     }
     let second = meta(file, size)?;
-    let metas = [first, second];
-    for (page, meta) in metas.iter().enumerate() {
-        let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());
-        if meta.page_size() != size {
-            return wrong("a page size");
-        }
-        if meta.last_page == 0 || meta.last_page > LARGEST_MAP / size {
-            return wrong("a number of pages");
-        }
-        if meta.map_size > LARGEST_MAP {
-            return wrong("a size of the map");
-        }
-        for database in [&meta.free, &meta.names] {
-            if database.root.is_some_and(|root| root <= 1 || root > meta.last_page) {
-                return wrong("a root");
-            }
-        }
-        if meta.free.flags & !PERSISTENT != layout::flag::INTEGER_KEY || meta.names.flags != 0 {
-            return wrong("flags");
+    if second.page_size() != size {
+        return Err(format!("page 1 says that a page has {} bytes", second.page_size()).into());
+    }
+    // The state before is not used again. Where LMDB could not write a state, it has taken back its
+    // number and not all of it.
+    let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
+    let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());
+    if meta.last_page == 0 || meta.last_page > LARGEST_MAP / size {
+        return wrong("a number of pages");
+    }
+    if meta.map_size > LARGEST_MAP {
+        return wrong("a size of the map");
+    }
+    for database in [&meta.free, &meta.names] {
+        if database.root.is_some_and(|root| root <= 1 || root > meta.last_page) {
+            return wrong("a root");
         }
     }
-    Ok(metas)
+    if meta.free.flags & !PERSISTENT != layout::flag::INTEGER_KEY || meta.names.flags != 0 {
+        return wrong("flags");
+    }
+    Ok([first, second])
 }
 
 /// What LMDB keeps of how an environment was opened, with the flags of the first database.

@@ -74,7 +74,8 @@ impl<'f> Walk<'f> {
         let everything = self.depth == Depth::Everything;
         self.database("of free pages", Of::FreePages, &meta.free, everything || is_short)?;
         if is_short
-            && let Some(page) = (self.pages..=meta.last_page).find(|page| !self.used.has(*page))
+            && let Some(page) =
+                (self.pages.max(2)..=meta.last_page).find(|page| !self.used.has(*page))
         {
             return Err(ends_early(self.pages * self.page_size, (page + 1) * self.page_size));
         }
