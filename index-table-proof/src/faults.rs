@@ -52,7 +52,7 @@ struct Counted {
 /// Fails every call, or, to be quicker, one in `every`.
 pub(crate) fn run(every: u64) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
-    let dir = scratch().map_err(io)?;
+    let dir = crate::scratch().map_err(io)?;
     let shim = compile(dir.path())?;
     let counts = counts(&shim, dir.path())?;
     println!("faults: one in {every} of {} calls", counts.values().sum::<u64>());
@@ -101,12 +101,6 @@ struct Fault<'c> {
     at: u64,
     mode: &'c str,
     error: &'c str,
-}
-
-/// In memory where that is possible: what is asked is which calls fail, and not how long a disk takes.
-fn scratch() -> std::io::Result<tempfile::TempDir> {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }
 
 fn compile(dir: &Path) -> Result<PathBuf, Failure> {

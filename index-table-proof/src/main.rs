@@ -4,14 +4,18 @@
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED]]
 //! index-table-proof faults [ONE IN SO MANY]
+//! index-table-proof damage [BITS OF EACH PAGE [SEED]]
+//! index-table-proof snapshots [SECONDS]
 //! ```
 
 mod crash;
+mod damage;
 mod faults;
 mod random;
 mod shop;
+mod snapshots;
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,7 +29,13 @@ fn main() -> ExitCode {
         ["crash", ..] => number(1, 200).and_then(|rounds| crash::run(rounds, number(2, 1)?)),
         ["faults-child", path] => faults::child(path),
         ["faults", ..] => number(1, 1).and_then(faults::run),
-        _ => Err("crash [ROUNDS [SEED]]".to_owned()),
+        ["damage-child", path, check] => damage::child(path, *check == "check"),
+        ["damage", ..] => number(1, 8).and_then(|flips| damage::run(flips, number(2, 1)?)),
+        ["snapshots-child", path, seconds] => snapshots::child(path, seconds),
+        ["snapshots", ..] => number(1, 10).and_then(snapshots::run),
+        _ => Err("crash [ROUNDS [SEED]], faults [ONE IN SO MANY], damage [BITS OF EACH PAGE [SEED]] or snapshots \
+             [SECONDS]"
+            .to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,4 +44,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A directory in memory where that is possible, for what doesn't depend on how long a disk takes.
+fn scratch() -> std::io::Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
 }

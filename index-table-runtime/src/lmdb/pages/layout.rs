@@ -98,6 +98,8 @@ impl Database {
 /// One of the two pages at the beginning: the state that a commit has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Meta {
+    /// The number that the page has.
+    pub(super) page: u64,
     pub(super) map_size: u64,
     pub(super) free: Database,
     pub(super) names: Database,
@@ -125,6 +127,7 @@ impl Meta {
         let after = databases + 2 * DATABASE;
         let meta = || {
             Some(Self {
+                page: word(page, 0)?,
                 map_size: word(page, databases - WORD)?,
                 free: Database::read(page.get(databases..)?)?,
                 names: Database::read(page.get(databases + DATABASE..)?)?,

@@ -114,6 +114,12 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
     if second.page_size() != size {
         return Err(format!("page 1 says that a page has {} bytes", second.page_size()).into());
     }
+    // Transactions write the two in turn.
+    for (page, meta) in [(0, &first), (1, &second)] {
+        if meta.page != page || meta.txn != 0 && meta.txn % 2 != page {
+            return Err(format!("page {page} is not the page that should be in its place").into());
+        }
+    }
     // The state before is not used again. Where LMDB could not write a state, it has taken back its
     // number and not all of it.
     let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
