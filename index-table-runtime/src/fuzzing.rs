@@ -25,6 +25,7 @@ pub struct Encoded<'b, T> {
 
 impl<'b, T: Key> Encoded<'b, T> {
     /// `None`: they are not the encoding of a value.
+    #[must_use]
     pub fn read(from: &'b [u8]) -> Option<Self> {
         let unescaped = Unescaped::default();
         let mut reader = KeyReader::new(from, &unescaped);
