@@ -7,6 +7,7 @@
 )]
 
 mod attr;
+mod derive;
 mod diagnostics;
 mod expand;
 mod fallback;
@@ -17,13 +18,7 @@ mod names;
 mod tests;
 mod types;
 
-use proc_macro2::TokenStream;
-use quote::quote;
-use syn::{DeriveInput, Error};
-
-use crate::diagnostics::Diagnostics;
-use crate::lower::Lowered;
-use crate::lower::key::LoweredKey;
+use crate::derive::{derive, derive_key, derive_version};
 
 /// Makes a struct a table with secondary indexes.
 ///
@@ -259,23 +254,6 @@ pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenSt
     derive_version(input.into()).into()
 }
 
-fn derive_version(input: TokenStream) -> TokenStream {
-    let input: DeriveInput = match syn::parse2(input) {
-        Ok(input) => input,
-        Err(error) => return error.into_compile_error(),
-    };
-    let errors = Diagnostics::new();
-    let generated = if input.generics.params.is_empty() {
-        expand::version::expand(&lower::version::lower(&input, &errors))
-    } else {
-        // Nothing that could be generated would be sound.
-        drop(lower::version::lower(&input, &errors));
-        TokenStream::new()
-    };
-    let errors = errors.finish().map(Error::into_compile_error);
-    quote!(#errors #generated)
-}
-
 /// Makes a type a key: one that a field of a primary key, of an index or of `each(…)` may have.
 ///
 /// | type | in a key it is | queries take | entries give |
@@ -319,33 +297,4 @@ fn derive_version(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(IndexKey, attributes(key))]
 pub fn derive_index_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_key(input.into()).into()
-}
-
-fn derive_key(input: TokenStream) -> TokenStream {
-    let input: DeriveInput = match syn::parse2(input) {
-        Ok(input) => input,
-        Err(error) => return error.into_compile_error(),
-    };
-    let errors = Diagnostics::new();
-    let generated = match lower::key::lower(&input, &errors) {
-        LoweredKey::Key(key) => expand::key::expand(&key),
-        LoweredKey::Inert(krate) => fallback::inert_key(&input, &krate),
-    };
-    let errors = errors.finish().map(Error::into_compile_error);
-    quote!(#errors #generated)
-}
-
-/// The stages: tokens to attributes to the model to tokens.
-fn derive(input: TokenStream) -> TokenStream {
-    let input: DeriveInput = match syn::parse2(input) {
-        Ok(input) => input,
-        Err(error) => return error.into_compile_error(),
-    };
-    let errors = Diagnostics::new();
-    let generated = match lower::lower(&input, &errors) {
-        Lowered::Table(table) => expand::expand(&table),
-        Lowered::Inert(inert) => fallback::inert(&input, &inert),
-    };
-    let errors = errors.finish().map(Error::into_compile_error);
-    quote!(#errors #generated)
 }

@@ -314,8 +314,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is not LMDB's, or is damaged. What was found before any table was read.
-    #[error("`{path}` can't be opened: {reason}; restore the directory from a copy", path = path.display())]
+    /// The file is not LMDB's, or is damaged: what was found when it was opened, by
+    /// [`Store::check`](crate::Store::check), or by LMDB itself.
+    #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
     DamagedFile {
         /// The store's directory.
         path: PathBuf,

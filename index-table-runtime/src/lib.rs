@@ -16,6 +16,9 @@ mod catalog;
 mod engine;
 mod entity;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod get_many;
 mod group;
 mod key;

@@ -66,7 +66,7 @@ fn those_who_wait_for_room_are_refused_when_it_closes() -> TestResult {
                 thread::yield_now();
             }
             drop(txn);
-            let threads: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+            let threads: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
             (threads, task.join(), closing.join())
         });
         closing.map_err(|_| "closing")??;

@@ -97,6 +97,15 @@ impl Engine {
         }
     }
 
+    /// Looks at each page of its file that is in use.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Lmdb(engine) => engine.check(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
     /// Refuses a store that this process has inherited from the one it was forked from.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
         match self {

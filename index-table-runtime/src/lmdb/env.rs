@@ -14,6 +14,7 @@ use super::{
     blocks::{Forecast, Scratch},
     catalog,
     gate::{Gate, Kind},
+    pages::{self, Depth, Fault},
     process,
     reserve::Reserve,
     txn::Turn,
@@ -26,6 +27,11 @@ use crate::{
 
 pub(super) const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
+
+const FILE: &str = "data.mdb";
+
+/// How often two commits may come between the beginning of a transaction and a look at the file.
+const TRIES: u32 = 1000;
 
 /// Longer than it takes to unmap a directory.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -55,6 +61,7 @@ impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
         process::watch_forks();
         let path = path.to_owned();
+        pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(&path, fault))?;
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         // Two more databases, for the catalog and the sequences.
         open.map_size(page_multiple(map_size(options)))
@@ -74,7 +81,6 @@ impl Engine {
             heed::Error::Mdb(error) => damaged(&path, error.to_string()),
             error => Error::Engine(format!("{}: {error}", path.display())),
         })?;
-        check_length(&env, &path)?;
         let max_readers = env.max_readers();
         let catalog = OnceLock::new();
         match catalog::find(&env) {
@@ -98,7 +104,32 @@ impl Engine {
         };
         // Those of processes that have died would keep pages from being used again.
         engine.clear_stale_readers()?;
+        match engine.look(Depth::Roots) {
+            // It is in use, by those who could open it.
+            Err(Error::TooManyReaders { .. }) => {}
+            outcome => outcome?,
+        }
         Ok(engine)
+    }
+
+    /// Looks at each page that is in use.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.look(Depth::Everything)
+    }
+
+    /// Looks at the file as it was left by the last transaction.
+    fn look(&self, depth: Depth) -> Result<()> {
+        let file = self.path.join(FILE);
+        for _ in 0..TRIES {
+            // Dropped in this order: the transaction, its pass.
+            let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
+            let looked = pages::look_at_snapshot(&file, txn.id() as u64, depth);
+            drop(txn);
+            if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(Error::Engine("the file is written too often to be looked at".to_owned()))
     }
 
     /// LMDB's locks and reader slots are the process's that opened the store.
@@ -235,9 +266,13 @@ impl Engine {
                 error @ (MdbError::Corrupted
                 | MdbError::PageNotFound
                 | MdbError::Invalid
-                | MdbError::VersionMismatch
-                | MdbError::Panic),
+                | MdbError::VersionMismatch),
             ) => damaged(&self.path, error.to_string()),
+            heed::Error::Mdb(MdbError::Panic) => Error::Engine(
+                "a commit could not be written to the end; close the store, that is drop all handles \
+                 to it, and open it again: what was committed before is there"
+                    .to_owned(),
+            ),
             heed::Error::Mdb(MdbError::DbsFull) => {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
@@ -312,15 +347,12 @@ fn damaged(path: &Path, reason: String) -> Error {
     Error::DamagedFile { path: path.to_owned(), reason }
 }
 
-/// LMDB would map what is not there, and the first read of it would end the process.
-fn check_length(env: &Env, path: &Path) -> Result<()> {
-    let file = path.join("data.mdb");
-    let length = std::fs::metadata(&file).map_err(|source| Error::Io { path: file, source })?.len();
-    let used = used(env);
-    if usize::try_from(length).is_ok_and(|length| length >= used) {
-        return Ok(());
+/// Why LMDB should not have the file.
+fn refused(path: &Path, fault: Fault) -> Error {
+    match fault {
+        Fault::Io(source) => Error::opening(path, source),
+        Fault::Damaged(reason) => damaged(path, reason),
     }
-    Err(damaged(path, format!("data.mdb has {length} bytes, and {used} are in use")))
 }
 
 fn used(env: &Env) -> usize {

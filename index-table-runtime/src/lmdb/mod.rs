@@ -18,6 +18,7 @@ mod check;
 mod copy;
 mod env;
 mod gate;
+mod pages;
 mod process;
 mod read;
 mod reserve;

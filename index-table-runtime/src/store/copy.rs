@@ -249,11 +249,14 @@ impl Partial {
         Ok(Self(partial))
     }
 
-    fn finish(self, path: &Path) -> io::Result<()> {
+    fn finish(mut self, path: &Path) -> io::Result<()> {
         // Fails if something has come there since, other than an empty directory.
         fs::rename(&self.0, path)?;
+        // Until its name is on disk it may be gone any moment, and is removed with the error.
+        path.clone_into(&mut self.0);
+        sync_directory(parent(path))?;
         mem::forget(self);
-        sync_directory(parent(path))
+        Ok(())
     }
 }
 

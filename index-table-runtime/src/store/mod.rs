@@ -1,3 +1,4 @@
+mod check;
 mod copy;
 mod options;
 mod readable;
@@ -140,8 +141,9 @@ impl Store {
     /// LMDB maps `data.mdb` into memory and trusts it. While it is open, nothing but LMDB may
     /// write to the files in the directory, shorten them or remove them, and the directory is not
     /// on a network file system. A file that was cut off or is not LMDB's is recognized when it is
-    /// opened; one that is damaged inside may give wrong answers, and if it is cut while it is
-    /// open, the operating system ends the process. As for `mmap` in general, no program can keep
+    /// opened, and [`check`](Store::check) finds other damage; if it is not asked, a damaged file may
+    /// give wrong answers or make LMDB crash, and one that is cut while it is open makes the operating
+    /// system end the process. As for `mmap` in general, no program can keep
     /// another one from doing that, so a function that is `unsafe` for this reason could never be
     /// called soundly: like other stores that are mapped, this one is a safe function for a
     /// directory that is the program's own. What this crate can see to, it does: a directory is

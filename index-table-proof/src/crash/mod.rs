@@ -1,0 +1,158 @@
+//! Processes that are killed at any moment.
+//!
+//! A child writes, with full durability, and says so after each commit. It is killed; what it said is
+//! committed has to be there, the next transaction whole or not at all, and the tables and the file in
+//! order. The next child goes on with the same files.
+
+mod scenarios;
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use index_table::{Result, Store};
+
+use crate::{
+    random::Random,
+    shop::{Model, Shop},
+};
+use scenarios::SCENARIOS;
+
+type Failure = String;
+
+/// What is going on when the process is killed.
+struct Scenario {
+    name: &'static str,
+    /// Rounds with the same files.
+    rounds: u64,
+    /// What the child does until it is killed.
+    child: fn(&Path) -> Result<()>,
+    /// What is done to the files before, and whether a store is kept open meanwhile.
+    before: fn(&Path, &mut Known) -> Result<Option<Shop>, Failure>,
+    /// Whether the files are as they should be.
+    after: fn(&Path, &mut Known) -> Result<(), Failure>,
+}
+
+/// What the killed processes have said, and what follows from it.
+#[derive(Default)]
+struct Known {
+    model: Model,
+    /// The transactions that were acknowledged.
+    acknowledged: u64,
+    /// Those that were found and not acknowledged.
+    found: u64,
+    /// Rounds in which something else was going on, such as a copy that was cut off.
+    cut: u64,
+    /// What the last process has acknowledged.
+    said: u64,
+    random: u64,
+}
+
+/// Kills processes so many times in each scenario that has `only` in its name, and shows what came of it.
+pub(crate) fn run(rounds: u64, seed: u64, only: &str) -> Result<(), Failure> {
+    println!("crash: {rounds} rounds of each scenario, from seed {seed}");
+    println!(
+        "{:18} {:>7} {:>13} {:>22} {:>8}",
+        "killed in", "rounds", "acknowledged", "done and not yet said", "cut off"
+    );
+    let scenarios = SCENARIOS.iter().enumerate();
+    for (number, scenario) in scenarios.filter(|(_, scenario)| scenario.name.contains(only)) {
+        let mut random = Random(seed ^ (number as u64) << 32);
+        let (mut acknowledged, mut found, mut cut) = (0, 0, 0);
+        let mut files = None;
+        for round in 0..rounds {
+            if round % scenario.rounds == 0 {
+                let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+                files = Some((dir, Known::default()));
+            }
+            let Some((dir, known)) = &mut files else { continue };
+            known.random = random.draw();
+            kill_once(number, scenario, dir.path(), known)
+                .map_err(|error| format!("{}, round {round}: {error}", scenario.name))?;
+            if round % scenario.rounds + 1 == scenario.rounds || round + 1 == rounds {
+                acknowledged += known.acknowledged;
+                found += known.found;
+                cut += known.cut;
+            }
+        }
+        println!("{:18} {rounds:>7} {acknowledged:>13} {found:>22} {cut:>8}", scenario.name);
+    }
+    Ok(())
+}
+
+/// What a child does.
+pub(crate) fn child(scenario: &str, path: &str) -> Result<(), Failure> {
+    let scenario = scenario.parse().ok().and_then(|number: usize| SCENARIOS.get(number));
+    let scenario = scenario.ok_or("no such scenario")?;
+    (scenario.child)(Path::new(path)).map_err(|error| error.to_string())
+}
+
+fn kill_once(
+    number: usize,
+    scenario: &Scenario,
+    dir: &Path,
+    known: &mut Known,
+) -> Result<(), Failure> {
+    let mut random = Random(known.random);
+    let open = (scenario.before)(dir, known)?;
+    let mut child = spawn(number, dir).map_err(|error| error.to_string())?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    // Some are killed while they open the store, and most while they write.
+    if random.below(8) > 0 {
+        lines.next();
+    }
+    thread::sleep(Duration::from_micros(random.below(25_000)));
+    child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+    known.said = 0;
+    for line in lines.map_while(Result::ok) {
+        if let Some(error) = line.strip_prefix("error: ") {
+            return Err(format!("the child met {error}"));
+        }
+        known.said += u64::from(line == "done");
+    }
+    known.acknowledged += known.said;
+    if let Some(shop) = open {
+        // This process has had the store open all the time, and goes on. A transaction that was written
+        // and never acknowledged is there for readers once somebody has begun to write: that is when
+        // LMDB finds that the lock's owner has died.
+        drop(shop.store.write().map_err(|error| error.to_string())?);
+        advance(&shop, known)?;
+        shop.step(&mut known.model)?.map_err(|error| error.to_string())?;
+        known.acknowledged += 1;
+        shop.prove(&known.model)?;
+    }
+    (scenario.after)(dir, known)
+}
+
+fn spawn(number: usize, dir: &Path) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["crash-child".as_ref(), number.to_string().as_ref(), dir.as_os_str()])
+        .stdout(Stdio::piped())
+        .spawn()
+}
+
+fn say(what: &str) {
+    let mut out = std::io::stdout().lock();
+    // When nobody listens any more, it is about to be killed.
+    let _ = writeln!(out, "{what}").and_then(|()| out.flush());
+}
+
+fn open(path: &Path) -> Result<Shop, Failure> {
+    Store::open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
+}
+
+/// Takes over what has been committed: what was acknowledged, and at most one transaction more.
+fn advance(shop: &Shop, known: &mut Known) -> Result<(), Failure> {
+    let steps = shop.steps().map_err(|error| error.to_string())?;
+    let said = known.acknowledged + known.found;
+    match steps.checked_sub(said) {
+        Some(more @ (0 | 1)) => known.found += more,
+        _ => return Err(format!("{said} transactions are known, and {steps} are there")),
+    }
+    known.model.advance(steps);
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! Calls of the operating system that fail, each of them once.
+//!
+//! A child opens a store, writes, lets the map grow, copies, builds an index and repairs, and compares
+//! every answer with a model. It is run once to count its calls, and then once for each of them, which
+//! fails: before it has done anything, half done, done all the same, or with all that come after it.
+//! Each time there has to be an error, the state of the last commit has to be what is read afterwards,
+//! and this process, for which nothing fails, has to find the files in order.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use index_table::{Durability, Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::shop::{Model, Shop};
+
+type Failure = String;
+
+const EIO: &str = "5";
+const ENOSPC: &str = "28";
+
+/// How a call fails: the mode that the shim knows, and the error.
+const MODES: [(&str, &str, &str); 5] = [
+    ("once", ENOSPC, "ENOSPC"),
+    ("once", EIO, "EIO"),
+    ("short", EIO, "half done"),
+    ("after", EIO, "done, EIO"),
+    ("always", EIO, "EIO from then on"),
+];
+
+/// What can be half done.
+const PARTIAL: [&str; 3] = ["pwrite", "writev", "write"];
+
+/// What can be done and fail all the same: the data is in the system's cache and never on the disk.
+const LATE: [&str; 5] = ["pwrite", "writev", "write", "fdatasync", "fsync"];
+
+#[derive(Default)]
+struct Counted {
+    runs: u64,
+    /// In which the child met an error.
+    errors: u64,
+    /// In which the store had to be closed and opened again.
+    reopened: u64,
+    /// In which it went on as if nothing had happened.
+    unnoticed: u64,
+}
+
+/// Fails every call, or, to be quicker, one in `every`.
+pub(crate) fn run(every: u64) -> Result<(), Failure> {
+    let io = |error: std::io::Error| error.to_string();
+    let dir = crate::scratch().map_err(io)?;
+    let shim = compile(dir.path())?;
+    let counts = counts(&shim, dir.path())?;
+    println!("faults: one in {every} of {} calls", counts.values().sum::<u64>());
+    println!(
+        "{:10} {:>6} {:18} {:>6} {:>7} {:>9} {:>10}",
+        "call", "calls", "fails with", "runs", "errors", "reopened", "unnoticed"
+    );
+    for (call, calls) in &counts {
+        for (mode, error, shown) in MODES {
+            let fits = match mode {
+                "short" => PARTIAL.contains(&call.as_str()),
+                "after" => LATE.contains(&call.as_str()),
+                _ => true,
+            };
+            if !fits {
+                continue;
+            }
+            let mut counted = Counted::default();
+            for at in (1..=*calls).step_by(every as usize) {
+                let fault = Fault { call, at, mode, error };
+                let output = fail(&shim, dir.path(), &fault)?;
+                counted.runs += 1;
+                counted.errors += u64::from(output.contains("error: "));
+                counted.reopened += u64::from(output.contains("reopened"));
+                if !output.contains("error: ") {
+                    // LMDB writes the rest of a copy, as it should. Nothing else goes unnoticed.
+                    if (call.as_str(), mode) != ("write", "short") {
+                        return Err(format!("{call} {at} ({shown}) was not noticed"));
+                    }
+                    counted.unnoticed += 1;
+                }
+            }
+            if counted.runs > 0 {
+                let Counted { runs, errors, reopened, unnoticed } = counted;
+                println!(
+                    "{call:10} {calls:>6} {shown:18} {runs:>6} {errors:>7} {reopened:>9} {unnoticed:>10}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Fault<'c> {
+    call: &'c str,
+    at: u64,
+    mode: &'c str,
+    error: &'c str,
+}
+
+fn compile(dir: &Path) -> Result<PathBuf, Failure> {
+    let (source, shim) = (dir.join("faults.c"), dir.join("faults.so"));
+    fs::write(&source, include_str!("../shim/faults.c")).map_err(|error| error.to_string())?;
+    let cc = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&shim)
+        .arg(&source)
+        .arg("-ldl")
+        .output();
+    let cc = cc.map_err(|error| format!("cc: {error}"))?;
+    if cc.status.success() {
+        Ok(shim)
+    } else {
+        Err(String::from_utf8_lossy(&cc.stderr).into_owned())
+    }
+}
+
+fn spawn(shim: &Path, dir: &Path, set: &[(&str, &str)]) -> Result<Output, Failure> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(program);
+    child.arg("faults-child").arg(dir).env("LD_PRELOAD", shim).env("FAULT_DIR", dir);
+    child.envs(set.iter().copied()).output().map_err(|error| error.to_string())
+}
+
+/// How many calls of each kind there are.
+fn counts(shim: &Path, dir: &Path) -> Result<BTreeMap<String, u64>, Failure> {
+    let (files, counts) = (fresh(dir)?, dir.join("counts"));
+    let output = spawn(shim, &files, &[("FAULT_COUNTS", &counts.to_string_lossy())])?;
+    judge(&output, &files, true)?;
+    let counts = fs::read_to_string(counts).map_err(|error| error.to_string())?;
+    let counts = counts.lines().filter_map(|line| {
+        let (call, count) = line.split_once(' ')?;
+        Some((call.to_owned(), count.parse().ok()?))
+    });
+    Ok(counts.collect())
+}
+
+fn fresh(dir: &Path) -> Result<PathBuf, Failure> {
+    let files = dir.join("files");
+    let _ = fs::remove_dir_all(&files);
+    fs::create_dir(&files).map_err(|error| error.to_string())?;
+    Ok(files)
+}
+
+/// Runs the child with a fault, and judges what has come of it.
+fn fail(shim: &Path, dir: &Path, fault: &Fault<'_>) -> Result<String, Failure> {
+    let Fault { call, at, mode, error } = fault;
+    let files = fresh(dir)?;
+    let at_text = at.to_string();
+    let set = [
+        ("FAULT_CALL", *call),
+        ("FAULT_AT", &at_text),
+        ("FAULT_MODE", mode),
+        ("FAULT_ERROR", error),
+    ];
+    let output = spawn(shim, &files, &set)?;
+    judge(&output, &files, false).map_err(|wrong| {
+        let said = String::from_utf8_lossy(&output.stdout);
+        let cried = String::from_utf8_lossy(&output.stderr);
+        format!("{call} {at}, {mode}, {error}: {wrong}\n{said}{cried}")
+    })
+}
+
+fn judge(output: &Output, files: &Path, without_fault: bool) -> Result<String, Failure> {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        return Err(format!("the child ended with {}", output.status));
+    }
+    if without_fault && said.contains("error: ") {
+        return Err(format!("an error without a fault: {said}"));
+    }
+    let steps = said.lines().rev().find_map(|line| line.strip_prefix("done ")?.parse().ok());
+    let mut model = Model::default();
+    model.advance(steps.unwrap_or_default());
+    let shop =
+        Store::open(files.join("store")).and_then(Shop::new).map_err(|error| error.to_string())?;
+    shop.prove(&model)?;
+    // And it can be written.
+    shop.step(&mut model)?.map_err(|error| error.to_string())?;
+    for copy in ["backup", "compact"] {
+        let copy = files.join(copy);
+        if copy.exists() {
+            let shop = Store::open(&copy).and_then(Shop::new).map_err(|error| error.to_string())?;
+            let mut model = Model::default();
+            model.advance(shop.steps().map_err(|error| error.to_string())?);
+            shop.prove(&model)?;
+        }
+    }
+    Ok(said)
+}
+
+/// The items with an index more.
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(name = "items")]
+#[index(name, group, strategy = "full", name = "whole")]
+#[allow(dead_code, reason = "rows that are read by another declaration")]
+struct Item {
+    #[primary_key]
+    id: u32,
+    group: u8,
+    name: String,
+    amount: i32,
+    code: u64,
+    tags: Vec<String>,
+    note: Option<String>,
+    url: String,
+}
+
+/// A store, and what has to be in it.
+struct Run {
+    path: PathBuf,
+    shop: Option<Shop>,
+    model: Model,
+}
+
+/// What the child does: each thing is tried, and when it fails, the last commit has to be there.
+pub(crate) fn child(path: &str) -> Result<(), Failure> {
+    let path = PathBuf::from(path);
+    let mut run = Run { path, shop: None, model: Model::default() };
+    run.steps(9)?;
+    run.copy("backup", Store::backup_to)?;
+    run.copy("compact", Store::compact_to)?;
+    run.shop = None;
+    // The tenth is a large one, for which the map is too small.
+    run.steps(3)?;
+    run.attempt(|run| {
+        // Without the other declaration's repositories in use.
+        let shop = run.open()?;
+        let (store, _) = (shop.store.clone(), drop(shop));
+        let built = ItemRepository::open(&store);
+        drop(built?);
+        run.shop = Some(Shop::new(store)?);
+        Ok(())
+    })?;
+    run.attempt(|run| {
+        let shop = run.open()?;
+        let report = shop.store.transaction(|txn| shop.items.repair(txn).run());
+        run.shop = Some(shop);
+        report.map(drop)
+    })?;
+    run.steps(2)
+}
+
+impl Run {
+    /// The shop, open: taken out of the run.
+    fn open(&mut self) -> Result<Shop, Error> {
+        match self.shop.take() {
+            Some(shop) => Ok(shop),
+            None => {
+                let options = Store::options().map_size(1 << 18).durability(Durability::Full);
+                options.open(self.path.join("store")).and_then(Shop::new)
+            }
+        }
+    }
+
+    fn steps(&mut self, steps: u64) -> Result<(), Failure> {
+        for _ in 0..steps {
+            let mut wrong = None;
+            self.attempt(|run| {
+                let shop = run.open()?;
+                let done = shop.step(&mut run.model).unwrap_or_else(|difference| {
+                    wrong = Some(difference);
+                    Ok(())
+                });
+                run.shop = Some(shop);
+                done?;
+                println!("done {}", run.model.steps);
+                Ok(())
+            })?;
+            wrong.map_or(Ok(()), Err)?;
+            if let Some(shop) = &self.shop {
+                let compared = shop.compare(&self.model)?;
+                self.met(compared.err())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(
+        &mut self,
+        name: &str,
+        copy: fn(&Store, PathBuf) -> Result<(), Error>,
+    ) -> Result<(), Failure> {
+        let to = self.path.join(name);
+        let mut copied = false;
+        self.attempt(|run| {
+            let shop = run.open()?;
+            let done = copy(&shop.store, to.clone());
+            copied = done.is_ok();
+            run.shop = Some(shop);
+            done
+        })?;
+        if copied == to.exists() {
+            Ok(())
+        } else {
+            Err(format!("{name}: there is {}", to.exists()))
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Failure> {
+        let outcome = work(self);
+        self.met(outcome.err())
+    }
+
+    /// After an error, what was committed last has to be there, if need be when the store is opened
+    /// anew.
+    fn met(&mut self, error: Option<Error>) -> Result<(), Failure> {
+        let Some(error) = error else { return Ok(()) };
+        println!("error: {error}");
+        if let Error::DamagedFile { .. } | Error::Corrupt { .. } = error {
+            return Err("nothing is damaged".to_owned());
+        }
+        if let Some(shop) = &self.shop {
+            match shop.compare(&self.model)? {
+                Ok(()) => return Ok(()),
+                Err(error) => println!("error: {error}"),
+            }
+            self.shop = None;
+            println!("reopened");
+        }
+        match self.open() {
+            Ok(shop) => {
+                match shop.compare(&self.model)? {
+                    Ok(()) => self.shop = Some(shop),
+                    Err(error) => println!("error: {error}"),
+                }
+                Ok(())
+            }
+            Err(error) => {
+                println!("error: {error}");
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the fuzz targets ask of the inside. Not for anyone else: it changes with any release.
+
+#![allow(missing_docs, reason = "the targets are its documentation")]
+
+use crate::{
+    entity::{Entity, Viewed},
+    key::{Key, KeyBuf, KeyReader, KeyShape, Unescaped},
+    row,
+    schema::{StateRecord, TableRecord, VersionRecord},
+};
+
+/// The value at the beginning of some bytes, and what else is known of it.
+pub struct Encoded<'b, T> {
+    pub value: T,
+    /// Its bytes.
+    pub bytes: &'b [u8],
+    /// What the encoder makes of it.
+    pub again: Vec<u8>,
+    /// How long its shape says that it is.
+    pub skipped: Option<usize>,
+    /// It, borrowed, from its bytes and from those of the encoder.
+    pub shown: String,
+    pub shown_again: String,
+}
+
+impl<'b, T: Key> Encoded<'b, T> {
+    /// `None`: they are not the encoding of a value.
+    #[must_use]
+    pub fn read(from: &'b [u8]) -> Option<Self> {
+        let unescaped = Unescaped::default();
+        let mut reader = KeyReader::new(from, &unescaped);
+        let shown = T::decode(&mut reader).ok().map(|value| format!("{value:?}"));
+        let mut reader = KeyReader::new(from, &unescaped);
+        let value = T::decode_owned(&mut reader).ok();
+        assert_eq!(value.is_some(), shown.is_some());
+        let (value, shown) = (value?, shown?);
+        let bytes = from.get(..from.len() - reader.rest().len())?;
+        let mut again = KeyBuf::new();
+        T::encode(value.arg(), &mut again);
+        let again = again.as_bytes().to_vec();
+        let mut reread = KeyReader::new(&again, &unescaped);
+        let shown_again =
+            T::decode(&mut reread).map(|value| format!("{value:?}")).unwrap_or_default();
+        let skipped = skip(&T::SHAPE, from);
+        Some(Self { value, bytes, again, skipped, shown, shown_again })
+    }
+}
+
+fn skip(shape: &KeyShape, from: &[u8]) -> Option<usize> {
+    let unescaped = Unescaped::default();
+    let mut reader = KeyReader::new(from, &unescaped);
+    shape.skip(&mut reader).ok()?;
+    Some(from.len() - reader.rest().len())
+}
+
+/// The row with these bytes.
+#[must_use]
+pub fn row<R: Entity>(bytes: &[u8]) -> Option<R> {
+    row::decode(bytes).ok()
+}
+
+/// What `look` makes of the view of the row with these bytes.
+pub fn with_view<R: Viewed, T>(bytes: &[u8], look: impl FnOnce(R::View<'_>) -> T) -> Option<T> {
+    let kept = Unescaped::default();
+    row::view::<R>(bytes, &kept).ok().map(look)
+}
+
+/// The bytes of a row.
+#[must_use]
+pub fn row_bytes<R: Entity>(row: &R) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    row::encode(row, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Reads the bytes as each kind of record of the catalog, and compares them with a table's own.
+pub fn records<R: Entity>(bytes: &[u8]) {
+    let schema = R::TABLE;
+    let declared = TableRecord::of(schema, |_| "blocks");
+    let table = schema.name;
+    let state = StateRecord::decode(bytes);
+    if let Some(state) = &state {
+        assert!(state.encode(table).is_ok());
+    }
+    let retired: Vec<_> = state.and_then(StateRecord::retired).into_iter().collect();
+    drop(VersionRecord::decode(table, 1, bytes));
+    if let Ok(record) = TableRecord::decode(table, bytes) {
+        let again = record.encode(table).and_then(|bytes| TableRecord::decode(table, &bytes));
+        assert_eq!(again.ok().as_ref(), Some(&record));
+        drop(record.compare(&declared, &retired, schema));
+        drop(declared.compare(&record, &retired, schema));
+    }
+}

@@ -1,0 +1,238 @@
+//! How LMDB lays out a file: pages, and what is in them.
+//!
+//! Numbers are the machine's own, as LMDB writes them: a word is as long as an address.
+
+const WORD: usize = size_of::<usize>();
+
+/// What a page begins with: its number, two bytes that are not used here, its flags, and either the
+/// bounds of its free space or how many pages an overflow takes.
+pub(super) const HEADER: usize = WORD + 8;
+
+/// What a node begins with: two halves of a size, flags, and the length of its key.
+const NODE: usize = 8;
+
+/// The bytes that describe a database.
+const DATABASE: usize = 8 + 5 * WORD;
+
+/// The bytes of a meta page that count.
+pub(super) const META: usize = HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WORD;
+
+const MAGIC: u32 = 0xBEEF_C0DE;
+const VERSION: u32 = 1;
+
+/// The root of a database that has nothing in it.
+const NOWHERE: u64 = usize::MAX as u64;
+
+pub(super) mod flag {
+    pub(in super::super) const BRANCH: u16 = 1;
+    pub(in super::super) const LEAF: u16 = 2;
+    pub(in super::super) const OVERFLOW: u16 = 4;
+    pub(in super::super) const META: u16 = 8;
+
+    /// The data of a node is on pages of its own.
+    pub(in super::super) const BIG_DATA: u16 = 1;
+    /// The data of a node describes a database.
+    pub(in super::super) const SUB_DATA: u16 = 2;
+    /// A key of a node has several values.
+    pub(in super::super) const DUP_DATA: u16 = 4;
+
+    /// The keys of a database are compared from their ends on.
+    pub(in super::super) const REVERSE_KEY: u16 = 2;
+    /// The keys of a database have several values.
+    pub(in super::super) const DUP_SORT: u16 = 4;
+    /// The keys of a database are words.
+    pub(in super::super) const INTEGER_KEY: u16 = 8;
+}
+
+fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
+    from.get(at..)?.first_chunk().copied()
+}
+
+fn short(from: &[u8], at: usize) -> Option<u16> {
+    bytes(from, at).map(u16::from_ne_bytes)
+}
+
+fn long(from: &[u8], at: usize) -> Option<u32> {
+    bytes(from, at).map(u32::from_ne_bytes)
+}
+
+pub(super) fn word(from: &[u8], at: usize) -> Option<u64> {
+    bytes::<WORD>(from, at).map(|word| usize::from_ne_bytes(word) as u64)
+}
+
+/// The words of a list of page numbers: how many there are, and the numbers.
+pub(super) fn words(from: &[u8]) -> impl Iterator<Item = u64> {
+    from.as_chunks::<WORD>().0.iter().map(|word| usize::from_ne_bytes(*word) as u64)
+}
+
+/// What is on record about a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Database {
+    /// The page size, in the record of the free pages.
+    pub(super) pad: u32,
+    pub(super) flags: u16,
+    pub(super) depth: u16,
+    pub(super) branches: u64,
+    pub(super) leaves: u64,
+    pub(super) overflows: u64,
+    pub(super) entries: u64,
+    /// `None`: it is empty.
+    pub(super) root: Option<u64>,
+}
+
+impl Database {
+    pub(super) fn read(from: &[u8]) -> Option<Self> {
+        Some(Self {
+            pad: long(from, 0)?,
+            flags: short(from, 4)?,
+            depth: short(from, 6)?,
+            branches: word(from, 8)?,
+            leaves: word(from, 8 + WORD)?,
+            overflows: word(from, 8 + 2 * WORD)?,
+            entries: word(from, 8 + 3 * WORD)?,
+            root: Some(word(from, 8 + 4 * WORD)?).filter(|root| *root != NOWHERE),
+        })
+    }
+}
+
+/// One of the two pages at the beginning: the state that a commit has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Meta {
+    /// The number that the page has.
+    pub(super) page: u64,
+    pub(super) map_size: u64,
+    pub(super) free: Database,
+    pub(super) names: Database,
+    pub(super) last_page: u64,
+    pub(super) txn: u64,
+}
+
+impl Meta {
+    /// # Errors
+    ///
+    /// What is wrong.
+    pub(super) fn read(page: &[u8]) -> Result<Self, String> {
+        let is_meta = short(page, WORD + 2) == Some(flag::META);
+        if !is_meta || long(page, HEADER) != Some(MAGIC) {
+            return Err("data.mdb is not a file of LMDB, or its beginning is damaged".to_owned());
+        }
+        match long(page, HEADER + 4) {
+            Some(VERSION) => {}
+            version => {
+                let version = version.unwrap_or_default();
+                return Err(format!("data.mdb has LMDB's format {version}, and not {VERSION}"));
+            }
+        }
+        let databases = HEADER + 8 + 2 * WORD;
+        let after = databases + 2 * DATABASE;
+        let meta = || {
+            Some(Self {
+                page: word(page, 0)?,
+                map_size: word(page, databases - WORD)?,
+                free: Database::read(page.get(databases..)?)?,
+                names: Database::read(page.get(databases + DATABASE..)?)?,
+                last_page: word(page, after)?,
+                txn: word(page, after + WORD)?,
+            })
+        };
+        meta().ok_or_else(|| "data.mdb ends in its first pages".to_owned())
+    }
+
+    /// Whether it is as LMDB makes a file.
+    pub(super) const fn is_new(&self) -> bool {
+        self.txn == 0
+            && self.last_page == 1
+            && self.free.root.is_none()
+            && self.names.root.is_none()
+    }
+
+    pub(super) const fn page_size(&self) -> u64 {
+        self.free.pad as u64
+    }
+}
+
+/// A page of a tree, or the first one of an overflow.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'p>(pub(super) &'p [u8]);
+
+impl<'p> Page<'p> {
+    pub(super) fn number(self) -> u64 {
+        word(self.0, 0).unwrap_or_default()
+    }
+
+    pub(super) fn flags(self) -> u16 {
+        short(self.0, WORD + 2).unwrap_or_default()
+    }
+
+    /// How many pages an overflow takes.
+    pub(super) fn overflows(self) -> u64 {
+        long(self.0, WORD + 4).unwrap_or_default().into()
+    }
+
+    /// The nodes, in order.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the way they lie in the page.
+    pub(super) fn nodes(self) -> Result<Vec<Node<'p>>, &'static str> {
+        const BOUNDS: &str = "the bounds of its free space are no bounds";
+        let bound = |at| short(self.0, WORD + at).map(usize::from).ok_or(BOUNDS);
+        let (lower, upper) = (bound(4)?, bound(6)?);
+        if lower < HEADER || lower > upper || upper > self.0.len() || !lower.is_multiple_of(2) {
+            return Err(BOUNDS);
+        }
+        let is_branch = self.flags() == flag::BRANCH;
+        let places = self.0.get(HEADER..lower).unwrap_or_default().as_chunks::<2>().0;
+        let mut nodes = Vec::with_capacity(places.len());
+        let mut taken = 0;
+        for place in places {
+            let at = usize::from(u16::from_ne_bytes(*place));
+            let node = self.0.get(at..).filter(|_| at >= upper && at.is_multiple_of(2));
+            let node = node.and_then(|bytes| Node::read(bytes, is_branch));
+            let node = node.ok_or("a node reaches out of the page")?;
+            taken += node.size.next_multiple_of(2);
+            nodes.push(node);
+        }
+        // They lie without a gap, so that two that overlap leave one.
+        if taken == self.0.len() - upper { Ok(nodes) } else { Err("its nodes overlap") }
+    }
+}
+
+/// A key in a page of a tree, with the number of a page, or data.
+pub(super) struct Node<'p> {
+    pub(super) key: &'p [u8],
+    /// In a branch.
+    pub(super) child: u64,
+    /// In a leaf.
+    pub(super) flags: u16,
+    /// What is in the page: the data, or where it is.
+    pub(super) data: &'p [u8],
+    /// The length of the data, wherever it is.
+    pub(super) len: u64,
+    size: usize,
+}
+
+impl<'p> Node<'p> {
+    fn read(from: &'p [u8], is_branch: bool) -> Option<Self> {
+        let (first, second) = (u64::from(short(from, 0)?), u64::from(short(from, 2)?));
+        let (low, high) =
+            if cfg!(target_endian = "big") { (second, first) } else { (first, second) };
+        let (len, flags) = (low | high << 16, short(from, 4)?);
+        let key = from.get(NODE..)?.get(..usize::from(short(from, 6)?))?;
+        // The third part of a page's number is in the place of the flags.
+        let top = if WORD == 8 { u64::from(flags) << 32 } else { 0 };
+        let data = from.get(NODE + key.len()..)?;
+        let data = match flags & flag::BIG_DATA {
+            _ if is_branch => &[],
+            0 => data.get(..usize::try_from(len).ok()?)?,
+            _ => data.get(..WORD)?,
+        };
+        let size = NODE + key.len() + data.len();
+        Some(Self { key, child: len | top, flags, data, len, size })
+    }
+}
+
+/// How many pages a value of this length takes.
+pub(super) const fn overflow_pages(len: u64, page_size: u64) -> u64 {
+    (HEADER as u64 + len).div_ceil(page_size)
+}

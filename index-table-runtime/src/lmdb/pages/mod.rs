@@ -1,0 +1,155 @@
+//! Whether a file is what LMDB would have written, found out without LMDB, which trusts it.
+//!
+//! Three looks, each at more: [`look_at_head`] at the first two pages, before LMDB maps the file;
+//! [`look_at_snapshot`] at the names and the root of each database, whenever a store is opened; and
+//! the same with [`Depth::Everything`] at each page that is in use. Nothing is mapped: what is damaged
+//! gives an error and not a signal.
+
+mod layout;
+mod walk;
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use layout::{META, Meta};
+use walk::Walk;
+
+/// Why a file was not found to be in order.
+pub(super) enum Fault {
+    /// It could not be read.
+    Io(io::Error),
+    /// What is wrong with it.
+    Damaged(String),
+}
+
+impl From<io::Error> for Fault {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<String> for Fault {
+    fn from(reason: String) -> Self {
+        Self::Damaged(reason)
+    }
+}
+
+/// How much is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// The names of the databases, and the root of each.
+    Roots,
+    /// Each page that is in use.
+    Everything,
+}
+
+/// Sizes of pages that LMDB can have.
+const PAGE_SIZES: std::ops::RangeInclusive<u64> = 256..=1 << 16;
+
+/// No address is longer.
+const LARGEST_MAP: u64 = 1 << 56;
+
+/// How often the first pages are read again: another process may be writing them.
+const TRIES: u32 = 4;
+
+/// Whether LMDB can open the file. One that is empty, or not there, it makes; one that it has begun to
+/// make is emptied.
+pub(super) fn look_at_head(path: &Path) -> Result<(), Fault> {
+    let mut tries = 1;
+    loop {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?,
+        };
+        if file.metadata()?.len() == 0 {
+            return Ok(());
+        }
+        match metas(&mut file) {
+            Err(Fault::Damaged(_)) if tries < TRIES => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(2));
+            }
+            Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
+                return Ok(File::options().write(true).open(path)?.set_len(0)?);
+            }
+            outcome => return outcome.map(drop),
+        }
+    }
+}
+
+/// Whether the file was being made when the disk was full or the process ended. LMDB would refuse it
+/// for ever, and nothing was ever committed to it.
+fn is_unfinished(file: &mut File) -> Result<bool, Fault> {
+    let length = file.metadata()?.len();
+    Ok(match meta(file, 0) {
+        Ok(first) => length < 2 * first.page_size() && first.is_new(),
+        Err(Fault::Damaged(_)) => false,
+        Err(error) => return Err(error),
+    })
+}
+
+/// Whether the state that the transaction `txn` has left is in order, as far as `depth` says. `None`: it
+/// is too old. Who calls reads that state, so that its pages are not used again.
+pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Option<()>, Fault> {
+    let mut file = File::open(path)?;
+    // A transaction writes one of the two pages, and the next but one the same.
+    let metas = metas(&mut file)?;
+    let Some(meta) = metas.into_iter().find(|meta| meta.txn == txn) else { return Ok(None) };
+    Walk::new(&mut file, &meta, depth)?.run().map(Some)
+}
+
+/// Both states that the file has.
+fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
+    let first = meta(file, 0)?;
+    let size = first.page_size();
+    if !PAGE_SIZES.contains(&size) || !size.is_power_of_two() {
+        return Err(format!("page 0 says that a page has {size} bytes").into());
+    }
+    let second = meta(file, size)?;
+    if second.page_size() != size {
+        return Err(format!("page 1 says that a page has {} bytes", second.page_size()).into());
+    }
+    // Transactions write the two in turn.
+    for (page, meta) in [(0, &first), (1, &second)] {
+        if meta.page != page || meta.txn != 0 && meta.txn % 2 != page {
+            return Err(format!("page {page} is not the page that should be in its place").into());
+        }
+    }
+    // The state before is not used again. Where LMDB could not write a state, it has taken back its
+    // number and not all of it.
+    let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
+    let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());
+    if meta.last_page == 0 || meta.last_page > LARGEST_MAP / size {
+        return wrong("a number of pages");
+    }
+    if meta.map_size > LARGEST_MAP {
+        return wrong("a size of the map");
+    }
+    for database in [&meta.free, &meta.names] {
+        if database.root.is_some_and(|root| root <= 1 || root > meta.last_page) {
+            return wrong("a root");
+        }
+    }
+    if meta.free.flags & !PERSISTENT != layout::flag::INTEGER_KEY || meta.names.flags != 0 {
+        return wrong("flags");
+    }
+    Ok([first, second])
+}
+
+/// What LMDB keeps of how an environment was opened, with the flags of the first database.
+const PERSISTENT: u16 = !0xFF;
+
+fn meta(file: &mut File, at: u64) -> Result<Meta, Fault> {
+    let mut page = [0; META];
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(&mut page).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => Fault::Damaged("data.mdb ends in its first pages".into()),
+        _ => error.into(),
+    })?;
+    Ok(Meta::read(&page)?)
+}

@@ -1,0 +1,218 @@
+//! Files that are not what they should be, and files that only look so.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use index_table::{Durability, Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(group)]
+#[index(code, unique)]
+#[index(group, include = [bytes], name = "carried")]
+struct Blob {
+    #[primary_key]
+    id: u32,
+    group: u8,
+    code: u32,
+    bytes: Vec<u8>,
+}
+
+const PAGE: usize = 4096;
+
+fn blob(id: u32, len: usize) -> Blob {
+    Blob { id, group: id as u8, code: !id, bytes: vec![id as u8; len] }
+}
+
+fn open(path: &Path) -> index_table::Result<(Store, BlobRepository)> {
+    let store = Store::options().map_size(1 << 26).durability(Durability::None).open(path)?;
+    let blobs = BlobRepository::open(&store)?;
+    Ok((store, blobs))
+}
+
+/// What is written and deleted in one transaction never comes to the file, whose pages are counted all
+/// the same.
+#[test]
+fn a_file_may_end_before_its_last_page() -> TestResult {
+    let mut short = 0;
+    for count in [1, 20, 40, 60, 400] {
+        let dir = tempfile::tempdir()?;
+        let (store, blobs) = open(dir.path())?;
+        for id in 1000..1010 {
+            store.transaction(|txn| blobs.put(txn, &blob(id, 700)))?;
+        }
+        store.transaction(|txn| {
+            (0..count).try_for_each(|id| blobs.insert(txn, &blob(id, 700)))?;
+            (0..count).try_for_each(|id| blobs.delete(txn, id).map(drop))
+        })?;
+        drop((store, blobs));
+        let file = dir.path().join("data.mdb");
+        let length = fs::metadata(&file)?.len();
+        {
+            let (store, blobs) = open(dir.path())?;
+            store.check()?;
+            assert_eq!(blobs.all(&store.read()?).count()?, 10);
+            // In use, up to the last page that is counted.
+            store.backup_to_with(dir.path().join("copy"), |done| {
+                short += u32::from(done.total > length && done.copied > 0);
+            })?;
+        }
+        let (copy, blobs) = open(&dir.path().join("copy"))?;
+        copy.check()?;
+        assert!(blobs.verify(&copy.read()?).run()?.is_clean());
+        drop((copy, blobs));
+
+        // Pages that are in use may not be missing.
+        fs::OpenOptions::new().write(true).open(&file)?.set_len(4 * PAGE as u64)?;
+        let refused = open(dir.path()).map(drop);
+        assert!(matches!(refused, Err(Error::DamagedFile { .. })), "{refused:?}");
+    }
+    assert!(short > 0, "no file was shorter than what is counted");
+    Ok(())
+}
+
+#[test]
+fn a_store_in_use_is_in_order() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = open(dir.path())?;
+    store.check()?;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let checker = scope.spawn(|| -> index_table::Result<u32> {
+            let mut checks = 0;
+            while !over.load(Ordering::Relaxed) {
+                store.check()?;
+                checks += 1;
+            }
+            Ok(checks)
+        });
+        let written = (0..150_u32).try_for_each(|round| {
+            store.transaction(|txn| {
+                for n in 0..20 {
+                    let id = (round * 7919 + n * 104_729) % 700;
+                    let len = [3, 90, 1500, 2100, 9000][(round + n) as usize % 5];
+                    if (round + n).is_multiple_of(3) {
+                        blobs.delete(txn, id)?;
+                    } else {
+                        blobs.put(txn, &blob(id, len.min(if n < 18 { 100 } else { 400_000 })))?;
+                    }
+                }
+                Ok(())
+            })
+        });
+        over.store(true, Ordering::Relaxed);
+        written?;
+        assert!(checker.join().map_err(|_| "the checks panicked")?? > 0);
+        Ok::<_, Box<dyn std::error::Error>>(())
+    })?;
+    store.check()?;
+    store.transaction(|txn| (0..700).try_for_each(|id| blobs.delete(txn, id).map(drop)))?;
+    store.check()?;
+    let copy = dir.path().join("copy");
+    store.compact_to(&copy)?;
+    Ok(Store::open(&copy)?.check()?)
+}
+
+/// All that can be wrong with the first pages is found before LMDB has the file.
+#[test]
+fn a_damaged_head_is_refused() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = open(dir.path())?;
+    for id in 0..50 {
+        store.transaction(|txn| blobs.insert(txn, &blob(id, 300)))?;
+    }
+    drop((store, blobs));
+    let file = dir.path().join("data.mdb");
+    let healthy = fs::read(&file)?;
+    let outcome = |data: &[u8]| -> Result<Option<String>, Box<dyn std::error::Error>> {
+        fs::write(&file, data)?;
+        match open(dir.path()) {
+            Err(Error::DamagedFile { reason, .. }) => Ok(Some(reason)),
+            Err(other) => Err(other.into()),
+            Ok(_) => Ok(None),
+        }
+    };
+    let refused = |data: &[u8]| {
+        outcome(data)?.ok_or("it was opened").map_err(Box::<dyn std::error::Error>::from)
+    };
+    let word = |at: usize| healthy[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+    let newest = if word(144) > word(PAGE + 144) { 0 } else { PAGE };
+    // Where numbers are: kind, magic number, version and size of a page; size of the map, flags, the
+    // roots of both databases and the last page.
+    for (places, both) in [(&[10, 16, 20, 40][..], true), (&[39, 44, 84, 92, 132, 142], false)] {
+        for (page, at) in places.iter().flat_map(|at| [(0, at), (PAGE, at)]) {
+            let mut data = healthy.clone();
+            data[page + at] ^= 0x40;
+            // LMDB doesn't use the older one again.
+            let found = outcome(&data)?;
+            assert_eq!(found.is_some(), both || page == newest, "{page} {at} {found:?}");
+        }
+    }
+    for page in [0, PAGE] {
+        let mut data = healthy.clone();
+        data[page..page + PAGE].fill(0);
+        refused(&data)?;
+    }
+    for length in [1, 100, PAGE, PAGE + 100, 2 * PAGE, 5 * PAGE] {
+        refused(&healthy[..length])?;
+    }
+    refused(&vec![7; 3 * PAGE])?;
+    fs::write(&file, &healthy)?;
+    let (store, blobs) = open(dir.path())?;
+    assert!(blobs.verify(&store.read()?).run()?.is_clean());
+    Ok(())
+}
+
+/// A disk that is full, or a process that ends, when a file is made.
+#[test]
+fn a_file_that_was_being_made_is_made_anew() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    drop(Store::open(dir.path())?);
+    let file = dir.path().join("data.mdb");
+    let made = fs::read(&file)?;
+    for length in [0, 200, PAGE, 2 * PAGE - 1, 2 * PAGE] {
+        fs::write(&file, &made[..length])?;
+        let (store, blobs) = open(dir.path())?;
+        store.transaction(|txn| blobs.insert(txn, &blob(1, 10)))?;
+        store.check()?;
+    }
+    Ok(())
+}
+
+/// Whatever page is another one than it should be.
+#[test]
+fn a_check_finds_pages_that_are_wrong() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = open(dir.path())?;
+    store.transaction(|txn| (0..300).try_for_each(|id| blobs.insert(txn, &blob(id, 100))))?;
+    store.transaction(|txn| blobs.insert(txn, &blob(300, 20_000)))?;
+    store.compact_to(dir.path().join("compact"))?;
+    drop((store, blobs));
+    // Every page of it is in use.
+    let dir = dir.path().join("compact");
+    let file = dir.join("data.mdb");
+    let healthy = fs::read(&file)?;
+    let pages = healthy.len() / PAGE;
+    let page = |page: usize| &healthy[page * PAGE..(page + 1) * PAGE];
+    // What is behind the first page of a long value is its bytes and nothing else.
+    let is_bytes =
+        |number: usize| page(number).iter().filter(|byte| **byte == 300_u32 as u8).count() > 2000;
+    for number in (2..pages).filter(|number| !is_bytes(*number)) {
+        let other = if number == 2 { 3 } else { number - 1 };
+        for damaged in [&[0; PAGE][..], &[0xFF; PAGE], page(other)] {
+            let mut data = healthy.clone();
+            data[number * PAGE..(number + 1) * PAGE].copy_from_slice(damaged);
+            fs::write(&file, data)?;
+            let found = Store::open(&dir).and_then(|store| store.check());
+            assert!(matches!(found, Err(Error::DamagedFile { .. })), "{number}: {found:?}");
+        }
+    }
+    fs::write(&file, &healthy)?;
+    Ok(Store::open(&dir)?.check()?)
+}
