@@ -1,7 +1,7 @@
 //! The words that the catalog has for forms and conditions, and the states of indexes.
 
 use super::{
-    Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
+    Building, Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
     KeyFieldRecord, Retired, StateRecord, Strategy, StrategyRecord, TableRecord, TableSchema,
     is_index,
 };
