@@ -24,6 +24,10 @@ pub mod own_keys {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
 
+/// Indexes that are new, declared in another way, or gone, and how they are built.
+#[doc = include_str!("guide/changing_indexes.md")]
+pub mod changing_indexes {}
+
 /// A struct that changes, and the rows that it has written.
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}

@@ -15,9 +15,9 @@ use crate::{
     write::RowType,
 };
 
-/// A table with no more rows than this is small: its indexes are built in the transaction in which they are
-/// declared, so that they are there or nothing has changed. That takes a fraction of a second, for which
-/// other writers, and those that open tables, wait.
+/// A table with no more rows than this is small: its indexes are built in the transaction in which
+/// they are declared, so that they are there or nothing has changed. That takes a fraction of a
+/// second, for which other writers, and those that open tables, wait.
 const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
@@ -52,8 +52,8 @@ fn declare(store: &Store, rows: &'static RowType, build_small: bool) -> Result<A
     })
 }
 
-/// Compares the table in the file with its declaration, and builds what has to be built, or declares
-/// that it has to be.
+/// Compares the table in the file with its declaration, and builds what has to be built, or
+/// declares that it has to be.
 fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let mut declared = TableRecord::of(schema, |index| writer.layout(index));

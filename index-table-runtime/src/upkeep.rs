@@ -1,10 +1,10 @@
 //! Keeping up the indexes of a table of which some are not readable.
 //!
-//! An index that is being built gets the entries of all rows that are written, wherever its build is, and
-//! the build adds those of every row, again if need be. What is there is so always right, and at the end
-//! nothing is missing. Where a key has one entry at most, the second of two rows with the same key must
-//! not take the first one's entry: the build meets the one without an entry when it comes to it.
-//! An index that is violated is empty, and stays so.
+//! An index that is being built gets the entries of all rows that are written, wherever its build
+//! is, and the build adds those of every row, again if need be. What is there is so always right,
+//! and at the end nothing is missing. Where a key has one entry at most, the second of two rows
+//! with the same key must not take the first one's entry: the build meets the one without an entry
+//! when it comes to it. An index that is violated is empty, and stays so.
 
 use crate::{
     engine::{Read, Reader, Writer},
@@ -62,8 +62,8 @@ impl Upkeep {
         self.kept(index) == Kept::Up
     }
 
-    /// A sink that hands on what is to be done to the indexes when a row is written, which was stored
-    /// under the primary key `old` before.
+    /// A sink that hands on what is to be done to the indexes when a row is written, which was
+    /// stored under the primary key `old` before.
     pub(crate) fn filter<'a, 't, 's>(
         &'a self,
         to: Counting<'a, Writer<'t, 's>>,

@@ -69,8 +69,8 @@ fn a_build_is_continued_where_it_was_killed() -> TestResult {
     Ok(())
 }
 
-/// Other processes declare the table in another way, and as before: what this one knows of the states of
-/// its indexes is not true any more.
+/// Other processes declare the table in another way, and as before: what this one knows of the
+/// states of its indexes is not true any more.
 #[test]
 fn a_table_that_is_declared_otherwise_and_back() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
@@ -100,6 +100,33 @@ fn a_table_that_is_declared_otherwise_and_back() -> TestResult {
     drop(items);
     let items = after::ItemRepository::open(&store)?;
     store.transaction(|txn| items.insert(txn, &item(2, 2)))?;
+    assert_clean(&items, &store.read()?)?;
+    Ok(())
+}
+
+/// An index that a repository still has is not dropped from under it.
+#[test]
+fn what_another_process_has_retired_is_kept_while_it_is_in_use() -> TestResult {
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        before::ItemRepository::open(&store(Path::new(&path))?)?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = store(dir.path())?;
+    let items = after::ItemRepository::open(&store)?;
+    store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
+    let child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "killed::what_another_process_has_retired_is_kept_while_it_is_in_use"])
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    assert_eq!(unreadable(&store)?.len(), 11);
+    assert_eq!(store.drop_retired()?, []);
+    assert_eq!(items.by_code(&store.read()?).count()?, 1);
+    drop(items);
+    assert_eq!(store.drop_retired()?.len(), 11);
+    let items = after::ItemRepository::open(&store)?;
+    assert_eq!(items.by_code(&store.read()?).count()?, 1);
     assert_clean(&items, &store.read()?)?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Writers at random between the steps of builds that are begun and left at random, against a model.
+//! Writers at random between the steps of builds that are begun and left at random, against a
+//! model.
 
 use std::collections::BTreeMap;
 

@@ -90,7 +90,8 @@ fn writers_are_refused_what_is_in_the_index() -> TestResult {
             matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
             "{refused:?}"
         );
-        // The row 90 is changed, moved and changed back: the entries are another row's all the time.
+        // The row 90 is changed, moved and changed back: the entries are another row's all the
+        // time.
         store.transaction(|txn| items.update(txn, 90, |row| row.name.push('x')))?;
         store.transaction(|txn| items.update(txn, 90, |row| row.id = 600))?;
         store.transaction(|txn| items.update(txn, 600, |row| row.id = 90))?;

@@ -24,8 +24,9 @@ use crate::{
     write::RowType,
 };
 
-/// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages of an
-/// index anew that it comes to: half of this takes hardly less time and writes nearly as many pages.
+/// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages
+/// of an index anew that it comes to: half of this takes hardly less time and writes nearly as many
+/// pages.
 const STEP: usize = 4 << 20;
 
 /// What entries are sorted in, in bytes, before files are used.
@@ -34,18 +35,18 @@ pub(crate) const MEMORY: usize = 64 << 20;
 /// How long writers that wait are let go first between two steps.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Builds the indexes of a table that are not readable yet. From the `build` of a repository; it does
-/// nothing until [`run`](Build::run).
+/// Builds the indexes of a table that are not readable yet. From the `build` of a repository; it
+/// does nothing until [`run`](Build::run).
 ///
-/// `open_online` declares the indexes of a table and leaves them to this. Each step reads rows up to a
-/// number of bytes, adds their entries and writes down how far it is, all in a transaction of its own.
-/// Other writers go on between the steps and keep the indexes up from the first. A build that ends
-/// early, because its process is killed or by [`limit`](Build::limit), is continued by the next one;
-/// two at the same time help one another.
+/// `open_online` declares the indexes of a table and leaves them to this. Each step reads rows up
+/// to a number of bytes, adds their entries and writes down how far it is, all in a transaction of
+/// its own. Other writers go on between the steps and keep the indexes up from the first. A build
+/// that ends early, because its process is killed or by [`limit`](Build::limit), is continued by
+/// the next one; two at the same time help one another.
 ///
 /// Rows with the same key in a unique index don't end a build: it goes on, so that all of them are
-/// known, and the index is [violated](IndexState::Violated) then. Change or delete them and run another
-/// build, which begins with all rows.
+/// known, and the index is [violated](IndexState::Violated) then. Change or delete them and run
+/// another build, which begins with all rows.
 ///
 /// Cost: a look at each row, and for each of its entries a write in sorted order; memory for the
 /// entries of a step.
@@ -156,8 +157,8 @@ impl<'t> Build<'t> {
         Self { store, table, rows, how, limit: None, progress: None }
     }
 
-    /// The bytes of the rows that a step reads; one row at least. Default: 4 MiB. The less it is, the
-    /// shorter other writers wait, and the longer it takes altogether.
+    /// The bytes of the rows that a step reads; one row at least. Default: 4 MiB. The less it is,
+    /// the shorter other writers wait, and the longer it takes altogether.
     pub const fn batch_bytes(mut self, bytes: usize) -> Self {
         self.how.bytes = bytes;
         self
@@ -169,16 +170,17 @@ impl<'t> Build<'t> {
         self
     }
 
-    /// All in one transaction, from the first row on, for a table that nobody writes to meanwhile: all
-    /// entries are sorted, with files in the temporary directory above 64 MiB, and written into an empty
-    /// index, whose pages are full then. It takes less time, and other writers wait throughout.
+    /// All in one transaction, from the first row on, for a table that nobody writes to meanwhile:
+    /// all entries are sorted, with files in the temporary directory above 64 MiB, and written into
+    /// an empty index, whose pages are full then. It takes less time, and other writers wait
+    /// throughout.
     pub const fn exclusive(mut self) -> Self {
         self.how.exclusive = true;
         self
     }
 
-    /// Told after each step how far it is, if several indexes are built that of those that are furthest
-    /// behind.
+    /// Told after each step how far it is, if several indexes are built that of those that are
+    /// furthest behind.
     pub fn progress(mut self, progress: impl FnMut(RowProgress) + 't) -> Self {
         self.progress = Some(Box::new(progress));
         self
@@ -189,10 +191,10 @@ impl<'t> Build<'t> {
     /// # Errors
     ///
     /// [`Error::Corrupt`](crate::Error::Corrupt) for a row that can't be decoded and
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for one that can't be in an index: what was done
-    /// before this step remains, and another build continues there. What [`Store::transaction`] does;
-    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) when another process has opened the table
-    /// with another declaration.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for one that can't be in an index: what was
+    /// done before this step remains, and another build continues there. What
+    /// [`Store::transaction`] does; [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) when
+    /// another process has opened the table with another declaration.
     pub fn run(mut self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
         let mut report = Collected::default();

@@ -45,11 +45,11 @@ pub(super) struct Met<'a> {
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
-/// Adds the entries of the rows in the range to these indexes, but for duplicates. Entries that are there
-/// already are no hindrance.
+/// Adds the entries of the rows in the range to these indexes, but for duplicates. Entries that are
+/// there already are no hindrance.
 ///
-/// They are sorted before they are written: in their order, an entry is likely to be in the page of the
-/// one before it, and what goes behind all that is there fills its pages.
+/// They are sorted before they are written: in their order, an entry is likely to be in the page of
+/// the one before it, and what goes behind all that is there fills its pages.
 pub(super) fn add(
     rows: &RowType,
     writer: &mut Writer<'_, '_>,
@@ -136,7 +136,8 @@ fn add_unique(
         // Rows that share a hash may have different values.
         let others = Query::new(Source::Index(index), Bounds::beginning_with(key));
         writer.reader().scan(others)?.any(|other| {
-            other.is_ok_and(|other| other.key == key && other.primary_key != primary_key)
+            // An error will be met again.
+            other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
         })
     };
     if taken {

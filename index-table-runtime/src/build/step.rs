@@ -58,7 +58,8 @@ pub(super) fn step(
             *state = Building::default();
         }
     }
-    // Indexes that were declared at different times come together where one is at the other's place.
+    // Indexes that were declared at different times come together where one is at the other's
+    // place.
     let behind = building.iter().map(|(_, state)| state.behind.clone()).min().flatten();
     let (mut group, others): (Vec<_>, Vec<_>) =
         building.into_iter().partition(|(_, state)| state.behind == behind);

@@ -1,5 +1,5 @@
-//! What a store has on record of its tables and indexes, for who wants to see it, and what is done to
-//! what nobody declares any more.
+//! What a store has on record of its tables and indexes, for who wants to see it, and what is done
+//! to what nobody declares any more.
 
 mod show;
 
@@ -15,8 +15,8 @@ use crate::{
     store::Store,
 };
 
-/// The tables and indexes of a store, as they were declared last, and the states of the indexes. From
-/// [`Store::catalog`].
+/// The tables and indexes of a store, as they were declared last, and the states of the indexes.
+/// From [`Store::catalog`].
 ///
 /// Printed, it is a list. Serialized, it is for tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -115,15 +115,16 @@ pub struct DroppedIndex {
 }
 
 impl Store {
-    /// The tables and indexes that the store has on record, declared in this program or not, and the
-    /// states of the indexes.
+    /// The tables and indexes that the store has on record, declared in this program or not, and
+    /// the states of the indexes.
     ///
     /// Cost: a read transaction that reads the catalog, and none of the tables.
     ///
     /// # Errors
     ///
-    /// What [`read`](Store::read) does. In a process that has not opened a table yet, in a store that
-    /// had none then, [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread writes.
+    /// What [`read`](Store::read) does. In a process that has not opened a table yet, in a store
+    /// that had none then, [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread
+    /// writes.
     ///
     /// # Examples
     ///
@@ -163,18 +164,20 @@ impl Store {
         Ok(Catalog::of(&self.inner.catalog()?))
     }
 
-    /// Drops the indexes that were declared once and are not any more, and gives their pages back to
-    /// the file; the answer says which.
+    /// Drops the indexes that were declared once and are not any more, and gives their pages back
+    /// to the file; the answer says which.
     ///
-    /// An index that a repository of this process still has, since another process has opened the table
-    /// without it, stays for the next time. A process that has it and asks it after that gets an error.
+    /// An index that a repository of this process still has, since another process has opened the
+    /// table without it, stays for the next time. A process that has it and asks it after that gets
+    /// an error.
     ///
     /// Cost: a write transaction that goes through the pages of these indexes.
     ///
     /// # Errors
     ///
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) when this thread writes;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Nothing has changed then.
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Nothing has changed
+    /// then.
     ///
     /// # Examples
     ///
@@ -313,6 +316,16 @@ impl CatalogIndex {
 }
 
 impl IndexState {
+    /// The rows that stand in the way of a unique index: those that its build has met so far, or
+    /// all of them if it is violated.
+    #[must_use]
+    pub const fn duplicates(&self) -> Option<&Duplicates> {
+        match self {
+            Self::Building { duplicates, .. } | Self::Violated(duplicates) => Some(duplicates),
+            Self::Readable | Self::Retired => None,
+        }
+    }
+
     pub(crate) fn of(state: StateRecord) -> Self {
         match state {
             StateRecord::Building(building) => Self::Building {

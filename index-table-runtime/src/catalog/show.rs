@@ -48,12 +48,7 @@ impl fmt::Display for CatalogTable {
         }));
         lines(f, names.len(), &table)?;
         for index in &self.indexes {
-            let (IndexState::Violated(duplicates) | IndexState::Building { duplicates, .. }) =
-                &index.state
-            else {
-                continue;
-            };
-            for duplicate in &duplicates.first {
+            for duplicate in index.state.duplicates().iter().flat_map(|all| &all.first) {
                 writeln!(f, "  index `{}`: {duplicate}", index.name)?;
             }
         }
@@ -87,9 +82,9 @@ impl IndexState {
                 let first = duplicates.first.first();
                 let first = first.map_or(String::new(), |first| format!(" ({first})"));
                 format!(
-                    "it is unique, and {duplicates} stood in the way of its build{first}; `Store::catalog` lists \
-                     them, `open_online` opens the table so that they can be changed, and `build` of \
-                     the repository tries again"
+                    "it is unique, and {duplicates} stood in the way of its build{first}; \
+                     `Store::catalog` lists them, `open_online` opens the table so that they can be \
+                     changed, and `build` of the repository tries again"
                 )
             }
             Self::Readable => {

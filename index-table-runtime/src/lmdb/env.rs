@@ -83,10 +83,9 @@ impl Engine {
         })?;
         let max_readers = env.max_readers();
         let catalog = OnceLock::new();
-        match catalog::find(&env) {
-            Ok(Some(found)) => _ = catalog.set(found),
-            Ok(None) => {}
-            Err(error) => return Err(damaged(&path, error.to_string())),
+        // Whatever is in the way now, such as readers in all slots, may be gone when it is needed.
+        if let Ok(Some(found)) = catalog::find(&env) {
+            let _ = catalog.set(found);
         }
         let engine = Self {
             path,

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::catalog::IndexRecord;
 use crate::error::{Error, Result};
 
-/// What the catalog has under the name of an index that can't be asked. An index that is declared and
-/// has no such record is readable.
+/// What the catalog has under the name of an index that can't be asked. An index that is declared
+/// and has no such record is readable.
 ///
-/// It is beside the table's record and not in it: that one says what is declared, and stays the same
-/// while the table is in use.
+/// It is beside the table's record and not in it: that one says what is declared, and stays the
+/// same while the table is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum StateRecord {
     /// Entries of rows are missing.
@@ -76,8 +76,8 @@ impl Duplicates {
     }
 }
 
-/// Whether a part of a table that the catalog has something for is an index: their names are those of
-/// identifiers, and versions of rows are numbers.
+/// Whether a part of a table that the catalog has something for is an index: their names are those
+/// of identifiers, and versions of rows are numbers.
 pub(crate) fn is_index(part: &str) -> bool {
     !part.starts_with(|first: char| first.is_ascii_digit())
 }

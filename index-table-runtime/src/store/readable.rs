@@ -13,8 +13,8 @@ use crate::{
 
 /// Which indexes of a table can be asked, and by which transactions.
 ///
-/// A transaction knows the store's counter from before it began. An index that becomes readable raises
-/// it, and a transaction that knows less is asked what its own snapshot says.
+/// A transaction knows the store's counter from before it began. An index that becomes readable
+/// raises it, and a transaction that knows less is asked what its own snapshot says.
 pub(super) struct Readable {
     /// For each index, the least counter of transactions that find it readable; none does with
     /// `u64::MAX`.
@@ -31,8 +31,8 @@ impl Readable {
 }
 
 impl OpenTable {
-    /// Whether the transactions that know this counter find the index readable; `false`: they have to
-    /// look.
+    /// Whether the transactions that know this counter find the index readable; `false`: they have
+    /// to look.
     #[inline]
     pub(crate) fn is_readable(&self, index: usize, opened: u64) -> bool {
         self.readable.from.get(index).is_none_or(|from| from.load(Ordering::Relaxed) <= opened)

@@ -32,10 +32,10 @@ use walk::{Place, Walk};
 /// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
 /// this transaction or a later one, and in another process if need be.
 ///
-/// An index that is not readable, since it is being built or was violated, is passed over. Every other
-/// index is read as it is stored, and entry by entry with the row that each refers to; then
-/// every row is read, and the entry under each of its keys looked up. What is wrong inside of LMDB's
-/// own pages is not looked for: LMDB itself may fail at it.
+/// An index that is not readable, since it is being built or was violated, is passed over. Every
+/// other index is read as it is stored, and entry by entry with the row that each refers to; then
+/// every row is read, and the entry under each of its keys looked up. What is wrong inside of
+/// LMDB's own pages is not looked for: LMDB itself may fail at it.
 ///
 /// Cost: for each entry a look-up, and for each row one for each of its entries; rows are decoded
 /// each time. Memory doesn't grow with the table.
@@ -90,8 +90,8 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// cursor of anything else is [`Error::InvalidCursor`].
     ///
     /// The rows may have changed since: what was written behind the place is looked at, and what
-    /// was written before it is not. Counts of entries ([`Kind::WrongCount`]) are compared where one
-    /// verification has gone through the whole index.
+    /// was written before it is not. Counts of entries ([`Kind::WrongCount`]) are compared where
+    /// one verification has gone through the whole index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if let Some(walk) = self.walk.take() {
             match Place::of::<R>(cursor.clone()) {
