@@ -40,14 +40,14 @@ pub struct Kept {
 /// As it was.
 #[derive(::serde::Deserialize, ::index_table::RowVersion)]
 pub struct Oldest {
-    id: u8,
+    id: ::std::string::String,
 }
 
 /// As it was then.
 #[derive(::serde::Deserialize, ::index_table::RowVersion)]
 #[table(version = 2, previous = self::Oldest)]
 pub struct Older {
-    id: u8,
+    id: ::std::string::String,
 }
 
 /// As it is.
@@ -55,7 +55,7 @@ pub struct Older {
 #[table(version = 3, previous = Older, view)]
 pub struct Newest {
     #[primary_key]
-    id: u8,
+    id: ::std::string::String,
 }
 
 impl ::core::convert::From<Oldest> for Older {
