@@ -32,7 +32,8 @@ enum Kind {
 
 fuzz_target!(|data: &[u8]| {
     let row = fuzzing::row::<Row>(data);
-    let view = fuzzing::with_view::<Row, _>(data, |view| (view.id, view.name.to_owned(), view.code));
+    let view =
+        fuzzing::with_view::<Row, _>(data, |view| (view.id, view.name.to_owned(), view.code));
     assert_eq!(row.is_some(), view.is_some());
     let Some(row) = row else { return };
     assert_eq!(view, Some((row.id, row.name.clone(), row.code)));

@@ -91,7 +91,9 @@ pub(crate) fn run(flips: u64, seed: u64) -> Result<(), Failure> {
         }
     }
     show(&counts);
-    wrong.iter().for_each(|said| println!("after a check that found nothing: {said}"));
+    for said in &wrong {
+        println!("after a check that found nothing: {said}");
+    }
     if wrong.is_empty() {
         Ok(())
     } else {
@@ -101,7 +103,9 @@ pub(crate) fn run(flips: u64, seed: u64) -> Result<(), Failure> {
 
 fn show(counts: &Counts) {
     print!("{:20} {:8}", "what is damaged", "checked");
-    OUTCOMES.iter().for_each(|(_, name)| print!(" {name:>19}"));
+    for (_, name) in OUTCOMES {
+        print!(" {name:>19}");
+    }
     println!();
     for ((kind, check), outcomes) in counts {
         print!("{kind:20} {:8}", if *check { "yes" } else { "no" });

@@ -231,7 +231,8 @@ pub(crate) fn child(path: &str) -> Result<(), Failure> {
     run.attempt(|run| {
         // Without the other declaration's repositories in use.
         let shop = run.open()?;
-        let (store, _) = (shop.store.clone(), drop(shop));
+        let store = shop.store.clone();
+        drop(shop);
         let built = ItemRepository::open(&store);
         drop(built?);
         run.shop = Some(Shop::new(store)?);
@@ -249,13 +250,11 @@ pub(crate) fn child(path: &str) -> Result<(), Failure> {
 impl Run {
     /// The shop, open: taken out of the run.
     fn open(&mut self) -> Result<Shop, Error> {
-        match self.shop.take() {
-            Some(shop) => Ok(shop),
-            None => {
-                let options = Store::options().map_size(1 << 18).durability(Durability::Full);
-                options.open(self.path.join("store")).and_then(Shop::new)
-            }
+        if let Some(shop) = self.shop.take() {
+            return Ok(shop);
         }
+        let options = Store::options().map_size(1 << 18).durability(Durability::Full);
+        options.open(self.path.join("store")).and_then(Shop::new)
     }
 
     fn steps(&mut self, steps: u64) -> Result<(), Failure> {

@@ -14,6 +14,7 @@ use crate::random::Random;
 /// Each layout, each strategy and each way in which a row comes to its keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "items")]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[index(group)]
 #[index(group, name, include = [amount])]
 #[index(name, strategy = "full")]
@@ -231,11 +232,7 @@ impl Shop {
             Ok(steps) if steps != model.steps => {
                 return Err(format!("{steps} steps are done, and not {}", model.steps));
             }
-            Ok(_) => self
-                .store
-                .read()
-                .map_err(Into::into)
-                .and_then(|txn| self.differs(&txn, &model.rows)),
+            Ok(_) => self.store.read().and_then(|txn| self.differs(&txn, &model.rows)),
             Err(error) => Err(error),
         };
         match seen {

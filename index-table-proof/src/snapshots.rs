@@ -84,8 +84,8 @@ impl Bank {
     /// deposits, or back again.
     fn transfer(&self, random: &mut Random) -> Result<()> {
         let gives_up = random.below(5) == 0;
-        let moves: Vec<_> = (0..1 + random.below(6))
-            .map(|_| (random.below(ACCOUNTS.into()) as u32, random.below(90) as i64))
+        let moves: Vec<_> = (0..=random.below(6))
+            .map(|_| (random.below(ACCOUNTS.into()) as u32, random.below(90).cast_signed()))
             .collect();
         let branch = random.below(BRANCHES.into()) as u8;
         let number = random.draw();

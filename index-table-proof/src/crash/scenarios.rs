@@ -61,6 +61,7 @@ fn grow(path: &Path) -> Result<()> {
     write_with(&Store::options().map_size(1 << 16), path)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "others fail")]
 fn nothing(_: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
     Ok(None)
 }
@@ -181,7 +182,7 @@ fn repair(path: &Path) -> Result<()> {
     say("open");
     shop.store.transaction(|txn| shop.items.repair(txn).run())?;
     say("done");
-    thread::sleep(Duration::from_secs(60));
+    thread::sleep(Duration::from_mins(1));
     Ok(())
 }
 
@@ -204,6 +205,7 @@ mod indexed {
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "items")]
     #[index(group)]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
     #[index(name, group, strategy = "full", name = "whole")]
     #[index(each(tags), name = "tagged", include = [note])]
     pub(super) struct Item {
@@ -309,7 +311,7 @@ fn upgrade(path: &Path) -> Result<()> {
     let entries = EntryRepository::open(&store)?;
     say("open");
     entries.upgrade(&store).batch_bytes(4000).progress(|_| say("done")).run()?;
-    thread::sleep(Duration::from_secs(60));
+    thread::sleep(Duration::from_mins(1));
     Ok(())
 }
 
