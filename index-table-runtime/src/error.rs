@@ -378,7 +378,7 @@ pub enum Error {
     /// The operating system refused.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// The store's directory, or that of the copy.
+        /// The store's directory, that of the copy, or that of temporary files.
         path: PathBuf,
         /// What it said.
         source: io::Error,

@@ -8,7 +8,7 @@ use crate::{
     error::Result,
     maintain::Image,
     schema::{IndexSchema, TableSchema},
-    sort::{Merge, Sorted, Sorters},
+    sort::{LEAST_MEMORY, Merge, Sorted, Sorters},
 };
 
 /// Takes rows.
@@ -140,7 +140,9 @@ impl Gatherer {
             Some(facts) => facts,
             None => Records { sorted: none()?, tail: Tail::of(None, on_duplicate) },
         };
-        Ok(Gathered { facts, indexes, on_duplicate, rows: read, memory: memory / 8, directory })
+        // Half of the eighth is for what is noted, and half for the buffers of its merge.
+        let memory = memory.max(LEAST_MEMORY) / 16;
+        Ok(Gathered { facts, indexes, on_duplicate, rows: read, memory, directory })
     }
 }
 
