@@ -85,6 +85,11 @@ fn expected(case: &Case, before: &[Item]) -> Result<Option<(Vec<Item>, u64)>> {
     Ok(Some((items.all(&txn).rows().collect::<Result<_>>()?, written)))
 }
 
+/// A fourth of what is asked for: a case is many rows.
+fn cases() -> u32 {
+    ProptestConfig::default().cases / 4
+}
+
 fn check(store: &Store, case: &Case) -> Result<()> {
     let items = ItemRepository::open(store)?;
     store.transaction(|txn| insert_free(&items, txn, &case.before))?;
@@ -124,6 +129,8 @@ fn check(store: &Store, case: &Case) -> Result<()> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
+
     #[test]
     fn as_one_by_one_in_memory(case in case()) {
         check(&Store::in_memory(), &case)?;
