@@ -24,9 +24,8 @@ use crate::{
     write::RowType,
 };
 
-/// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages
-/// of an index anew that it comes to: half of this takes hardly less time and writes nearly as many
-/// pages.
+/// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages of
+/// an index anew that it comes to: a quarter of this takes half as long again altogether.
 const STEP: usize = 4 << 20;
 
 /// What entries are sorted in, in bytes, before files are used.
