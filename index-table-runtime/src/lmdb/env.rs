@@ -82,11 +82,6 @@ impl Engine {
             error => Error::Engine(format!("{}: {error}", path.display())),
         })?;
         let max_readers = env.max_readers();
-        let catalog = OnceLock::new();
-        // Whatever is in the way now, such as readers in all slots, may be gone when it is needed.
-        if let Ok(Some(found)) = catalog::find(&env) {
-            let _ = catalog.set(found);
-        }
         let engine = Self {
             path,
             forks: process::forks(),
@@ -96,7 +91,7 @@ impl Engine {
             map_size: AtomicUsize::new(env.info().map_size),
             max_map_size: options.max_map_size,
             full_at: AtomicUsize::new(0),
-            catalog,
+            catalog: OnceLock::new(),
             reserve: Reserve::new(reserved(options)),
             writing: Mutex::default(),
             env,
@@ -105,8 +100,13 @@ impl Engine {
         engine.clear_stale_readers()?;
         match engine.look(Depth::Roots) {
             // It is in use, by those who could open it.
-            Err(Error::TooManyReaders { .. }) => {}
+            Err(Error::TooManyReaders { .. }) => return Ok(engine),
             outcome => outcome?,
+        }
+        // Not before: LMDB believes what it reads. What is in the way now may be gone when the catalog
+        // is asked for.
+        if let Ok(Some(catalog)) = catalog::find(&engine.env) {
+            let _ = engine.catalog.set(catalog);
         }
         Ok(engine)
     }
