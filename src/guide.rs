@@ -31,6 +31,7 @@ pub mod changing_indexes {}
 /// A struct that changes, and the rows that it has written.
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}
+
 /// Filling a table from a file or another table.
 #[doc = include_str!("guide/bulk_loading.md")]
 pub mod bulk_loading {}
