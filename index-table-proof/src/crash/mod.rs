@@ -137,8 +137,10 @@ fn spawn(number: usize, dir: &Path) -> std::io::Result<Child> {
 
 fn say(what: &str) {
     let mut out = std::io::stdout().lock();
-    // When nobody listens any more, it is about to be killed.
-    let _ = writeln!(out, "{what}").and_then(|()| out.flush());
+    if writeln!(out, "{what}").and_then(|()| out.flush()).is_err() {
+        // Nobody listens any more, nor is there anyone to kill it.
+        std::process::exit(1);
+    }
 }
 
 fn open(path: &Path) -> Result<Shop, Failure> {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
+use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
 use index_table::{Durability, IndexTable, Result, RowVersion, Store};
 use serde::{Deserialize, Serialize};
 
@@ -145,8 +145,8 @@ fn damage(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
 
 fn damage_index(path: &Path, name: &str, random: &mut Random) -> heed::Result<()> {
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: nothing else has the files open.
-    let env = unsafe { EnvOpenOptions::new().max_dbs(20).open(path)? };
+    // SAFETY: nothing else has the files open, and what is damaged need not survive the machine.
+    let env = unsafe { EnvOpenOptions::new().max_dbs(20).flags(EnvFlags::NO_SYNC).open(path)? };
     let txn = env.write_txn()?;
     let done = env.create_databases_and_commit(txn, |opener, txn| {
         let Some(database): Option<Database<'_, Bytes, Bytes>> =
