@@ -17,5 +17,6 @@ pub use index_table_runtime::{
     Error, FactOrderRows, Finding, GetMany, GetManyViews, GroupOptions, GroupWriter, IndexState,
     IndexUsage, Keys, Kind, LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page,
     Progress, QueueFull, ReadTxn, Readers, Repair, Report, Result, RowProgress, Rows, Scan, Stats,
-    Store, Submission, Submitted, TableUsage, Upgrade, Upgraded, Usage, Verify, Views, WriteTxn,
+    Store, Submission, Submitted, TableUsage, Upgrade, Upgraded, Usage, Verify, VerifyProgress,
+    Views, WriteTxn,
 };

@@ -67,4 +67,4 @@ pub use store::{Durability, Options, Progress, Readers, Store};
 pub use txn::{ReadTxn, WriteTxn};
 pub use upgrade::{Upgrade, Upgraded};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};
-pub use verify::{Finding, Kind, Repair, Report, Verify};
+pub use verify::{Finding, Kind, Repair, Report, Verify, VerifyProgress};

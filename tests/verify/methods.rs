@@ -1,6 +1,6 @@
 //! Methods that answer otherwise than when the rows were written: on both engines.
 
-use std::cell::Cell;
+use std::{cell::Cell, time::Duration};
 
 use index_table::{Error, IndexTable, Kind, Result, Store};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,12 @@ fn changed_methods_are_found_and_mended() -> Result<()> {
         let rows = RowRepository::open(&store)?;
         let row = |id| Row { id, name: format!("row {id}") };
         store.transaction(|txn| (0..ROWS).try_for_each(|id| rows.insert(txn, &row(id))))?;
-        assert!(rows.verify(&store.read()?).run()?.is_clean());
+        let (mut told, txn) = (Vec::new(), store.read()?);
+        assert!(rows.verify(&txn).progress(|at| told.push(at)).run()?.is_clean());
+        assert!(told.len() > 2 && told.is_sorted_by(|one, next| one.steps < next.steps));
+        let last = told.last().expect("the end");
+        assert_eq!((last.steps, last.left), (last.total, Some(Duration::ZERO)));
+        drop(txn);
 
         CHANGED.set(true);
         let report = rows.verify(&store.read()?).run()?;

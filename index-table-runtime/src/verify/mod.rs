@@ -9,7 +9,12 @@ mod finding;
 mod repair;
 mod walk;
 
-use std::{fmt, iter::FusedIterator, rc::Rc};
+use std::{
+    fmt,
+    iter::FusedIterator,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 pub use finding::{Finding, Kind, Report};
 pub use repair::Repair;
@@ -18,6 +23,7 @@ use crate::{
     engine::Reader,
     entity::Entity,
     error::{Error, Result},
+    progress::RowProgress,
     scan::Cursor,
     trace::span,
 };
@@ -74,6 +80,44 @@ pub struct Verify<'txn, R> {
     failure: Option<Error>,
     /// Steps that are left.
     left: Option<u64>,
+    teller: Option<Teller<'txn>>,
+}
+
+/// How far a verification has come; for [`Verify::progress`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// The steps that are done: a row, an entry or a block of entries is one, and so is the end of a part.
+    pub steps: u64,
+    /// The steps of a verification of the whole table.
+    pub total: u64,
+    /// How long the rest takes at the pace so far; `None`: there is none to go by.
+    pub left: Option<Duration>,
+}
+
+/// How many steps there are between two calls of [`Verify::progress`].
+const TOLD: u64 = 4096;
+
+struct Teller<'t> {
+    tell: Box<dyn FnMut(VerifyProgress) + 't>,
+    begun: Instant,
+    steps: u64,
+    total: u64,
+}
+
+impl Teller<'_> {
+    fn stepped(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(TOLD) {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        let RowProgress { rows: steps, total, left } =
+            RowProgress::new(self.steps, self.total, self.begun);
+        (self.tell)(VerifyProgress { steps, total, left });
+    }
 }
 
 impl<'txn, R: Entity> Verify<'txn, R> {
@@ -83,7 +127,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
             Ok((reader, skipped)) => (Some(Walk::new(reader, skipped, Place::first::<R>())), None),
             Err(error) => (None, Some(error)),
         };
-        Self { walk, failure, left: None }
+        Self { walk, failure, left: None, teller: None }
     }
 
     /// Only what comes behind the place at which another verification of the table stopped. A
@@ -105,6 +149,22 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// Ends after this many steps: a row, an entry or a block of entries is one.
     pub const fn limit(mut self, steps: u64) -> Self {
         self.left = Some(steps);
+        self
+    }
+
+    /// Tells `progress` every few thousand steps how far it has come, and at the end.
+    ///
+    /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
+    pub fn progress(mut self, progress: impl FnMut(VerifyProgress) + 'txn) -> Self {
+        if let Some(walk) = &self.walk {
+            match walk.total() {
+                Ok(total) => {
+                    let (tell, begun) = (Box::new(progress), Instant::now());
+                    self.teller = Some(Teller { tell, begun, steps: 0, total });
+                }
+                Err(error) => (self.walk, self.failure) = (None, Some(error)),
+            }
+        }
         self
     }
 
@@ -159,8 +219,18 @@ impl<R: Entity> Iterator for Verify<'_, R> {
                 return None;
             }
             match walk.step() {
-                Ok(true) => self.left = self.left.map(|left| left - 1),
-                Ok(false) => return None,
+                Ok(true) => {
+                    self.left = self.left.map(|left| left - 1);
+                    if let Some(teller) = &mut self.teller {
+                        teller.stepped();
+                    }
+                }
+                Ok(false) => {
+                    if let Some(mut teller) = self.teller.take() {
+                        teller.tell();
+                    }
+                    return None;
+                }
                 Err(error) => {
                     self.walk = None;
                     return Some(Err(error));

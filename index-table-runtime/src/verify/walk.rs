@@ -165,6 +165,23 @@ impl<'t, R: Entity> Walk<'t, R> {
         Self::new(self.reader, self.skipped, place)
     }
 
+    /// How many steps there are from the beginning to the end.
+    pub(super) fn total(&self) -> Result<u64> {
+        // The end of a stage is a step too.
+        let mut total = self.reader.stored(Source::Facts)? + 1 + 2 * R::TABLE.indexes.len() as u64;
+        for index in (0..R::TABLE.indexes.len()).filter(|index| !self.skipped.contains(index)) {
+            let source = Source::Index(index);
+            let pieces = self.reader.stored(source)?;
+            let entries = match self.reader.count(Query::new(source, Bounds::new())) {
+                // That it is damaged is what is to be found out.
+                Err(Error::Corrupt { .. }) => pieces,
+                count => count?.found,
+            };
+            total += pieces + entries;
+        }
+        Ok(total)
+    }
+
     /// What has been found and not been taken yet.
     pub(super) fn next_found(&mut self) -> Option<Found> {
         self.found.pop_front()
