@@ -28,6 +28,14 @@ pub mod transactions {}
 #[doc = include_str!("guide/changing_indexes.md")]
 pub mod changing_indexes {}
 
+/// Many threads and tasks that write, and one commit for them.
+#[doc = include_str!("guide/group_commit.md")]
+pub mod group_commit {}
+
+/// A file that doesn't have to grow at each commit.
+#[doc = include_str!("guide/space_ahead.md")]
+pub mod space_ahead {}
+
 /// A struct that changes, and the rows that it has written.
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}

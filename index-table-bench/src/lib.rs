@@ -3,7 +3,7 @@
 //! The program `index-table-bench` compares `index-table` with other ways to keep rows and indexes
 //! in a file: [`workload`] has the rows and what is asked, [`contender`] the trait that each
 //! competitor implements in [`contenders`], [`run`] measures them in
-//! turn, [`films`] does the same with real data, [`build_cost`] measures
+//! turn, [`films`] does the same with real data, [`writers`] commits row by row in many threads, [`build_cost`] measures
 //! what the derive costs the compiler, and [`report`] writes it all down. The other programs in
 //! `src/bin` measure one decision each.
 
@@ -20,6 +20,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod workload;
+pub mod writers;
 
 /// The figure in the middle; of an even number of them, the higher one.
 ///

@@ -10,6 +10,7 @@
 //! --only NAME,…     these contenders, and index-table
 //! --films FILE      also films, from a file of JSON lines with title, year, cast, genres, extract
 //! --build           also what the derive costs the compiler, which takes a few minutes
+//! --writers         also many threads that write, and one into a file with and without space ahead
 //! --disk DIR        a directory on a disk; default: that for temporary files
 //! --memory DIR      one in memory; default: /dev/shm if it is there, else as --disk
 //! --save FILE       keep the figures as JSON
@@ -26,13 +27,15 @@ use index_table_bench::{
     films,
     report::{Machine, Measured},
     run::{self, Directories, Plan},
+    writers,
 };
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 const HELP: &str = "arguments: [--quick] [--rows N,N] [--rounds N] [--loads N] [--only NAME,NAME]
-    [--films FILE] [--build] [--disk DIR] [--memory DIR] [--save FILE] [--from FILE] [--report FILE]
+    [--films FILE] [--build] [--writers]
+    [--disk DIR] [--memory DIR] [--save FILE] [--from FILE] [--report FILE]
 cargo doc -p index-table-bench and src/main.rs say more";
 
 struct Arguments {
@@ -44,6 +47,7 @@ struct Arguments {
     only: Option<Vec<String>>,
     films: Option<PathBuf>,
     build: bool,
+    writers: bool,
     disk: PathBuf,
     memory: PathBuf,
     save: Option<PathBuf>,
@@ -63,6 +67,7 @@ impl Arguments {
             only: None,
             films: None,
             build: false,
+            writers: false,
             disk: env::temp_dir(),
             memory: if shared_memory.is_dir() { shared_memory } else { env::temp_dir() },
             save: None,
@@ -85,6 +90,7 @@ impl Arguments {
                 "--only" => parsed.only = Some(value()?.split(',').map(str::to_owned).collect()),
                 "--films" => parsed.films = Some(value()?.into()),
                 "--build" => parsed.build = true,
+                "--writers" => parsed.writers = true,
                 "--disk" => parsed.disk = value()?.into(),
                 "--memory" => parsed.memory = value()?.into(),
                 "--save" => parsed.save = Some(value()?.into()),
@@ -122,6 +128,16 @@ fn execute(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     }
     if arguments.build {
         measured.build = build_cost::measure(&[1, 10, 100], 3)?;
+    }
+    if arguments.writers {
+        let directory = tempfile::tempdir_in(&arguments.disk)?;
+        let (rounds, path) = (arguments.rounds, directory.path());
+        // Of each round, so that the slowest is done in a few seconds.
+        let (together, single) = (arguments.durable * 20, arguments.durable * 2);
+        measured.writers = vec![
+            writers::run(&writers::TOGETHER, 64, together, rounds, path)?,
+            writers::run(&writers::SINGLE, 1, single, rounds, path)?,
+        ];
     }
     if let Some(file) = &arguments.save {
         fs::write(file, serde_json::to_vec_pretty(&measured)?)?;

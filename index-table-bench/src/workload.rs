@@ -170,6 +170,11 @@ impl Workload {
         &self.rows
     }
 
+    /// So many rows behind those that are there.
+    pub fn more(&mut self, rows: usize) -> Vec<Customer> {
+        (0..rows).map(|_| self.add()).collect()
+    }
+
     fn add(&mut self) -> Customer {
         let id = self.rows.len() as u64 + 1;
         let mut draw = |(names, skew): &(Vec<String>, Zipf)| {

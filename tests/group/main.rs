@@ -37,8 +37,10 @@ fn item(id: u64) -> Item {
     Item { id, code: !id, group: id as u8, bytes: vec![id as u8; 20] }
 }
 
+type Stores = [(Store, Option<TempDir>); 2];
+
 /// A store on disk, without syncs, and one in memory.
-fn stores() -> Result<[(Store, Option<TempDir>); 2], Box<dyn std::error::Error>> {
+fn stores() -> Result<Stores, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
     Ok([(store, Some(dir)), (Store::in_memory(), None)])

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, GroupOptions, QueueFull, WriteTxn};
+use index_table::{Error, GroupOptions, QueueFull, Submitted, WriteTxn};
 
 use crate::{ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
 
@@ -71,7 +71,7 @@ fn threads_wait_for_room() -> TestResult {
                             results.push(insert(writer, items, item(thread * 10 + id)));
                             submitted.fetch_add(1, Ordering::SeqCst);
                         }
-                        results.into_iter().try_for_each(|submitted| submitted.wait())
+                        results.into_iter().try_for_each(Submitted::wait)
                     })
                 })
                 .collect();

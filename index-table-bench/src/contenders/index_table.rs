@@ -2,13 +2,14 @@
 //! is room for as many databases as there are: LMDB makes room for all that there may be whenever a
 //! transaction begins.
 
-use std::{collections::HashMap, path::Path};
+use std::{collections::HashMap, path::Path, sync::mpsc, thread};
 
-use index_table::{Cursor, Store};
+use index_table::{Cursor, Options, Store};
 
 use crate::{
     contender::{Answer, Contender, Outcome},
     workload::{Customer, CustomerRepository, NameRange, PAGE, Place},
+    writers::Insert,
 };
 
 struct IndexTable {
@@ -18,10 +19,83 @@ struct IndexTable {
     cursors: HashMap<u64, Cursor>,
 }
 
-pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
-    let store = Store::options().max_databases(4).open(directory)?;
+fn options() -> Options {
+    Store::options().max_databases(4)
+}
+
+pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
+    let store = options().open(directory)?;
     let customers = CustomerRepository::open(&store)?;
     Ok(Box::new(IndexTable { store, customers, cursors: HashMap::new() }))
+}
+
+/// For each thread a closure that goes to the group writer.
+pub(crate) fn together(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    let store = options().open(directory)?;
+    let customers = CustomerRepository::open(&store)?;
+    let writer = store.writer()?;
+    let insert = || -> Insert {
+        let (writer, customers) = (writer.clone(), customers.clone());
+        Box::new(move |row| {
+            let (customers, row) = (customers.clone(), row.clone());
+            let submitted = writer.submit(move |txn| customers.insert(txn, &row));
+            submitted.wait().map_err(|error| error.to_string())
+        })
+    };
+    Ok((0..threads).map(|_| insert()).collect())
+}
+
+/// For each thread its own transactions.
+pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    transactions(&options().open(directory)?, threads)
+}
+
+/// The same without space ahead.
+pub(crate) fn alone_without_reserve(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    transactions(&options().reserve(0).open(directory)?, threads)
+}
+
+/// As [`alone`], while a reader keeps each commit from using pages again.
+pub(crate) fn held(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    held_in(&options().open(directory)?, threads)
+}
+
+/// The same without space ahead.
+pub(crate) fn held_without_reserve(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    held_in(&options().reserve(0).open(directory)?, threads)
+}
+
+fn held_in(store: &Store, threads: usize) -> Outcome<Vec<Insert>> {
+    let inserts = transactions(store, threads)?;
+    let (begun, has_begun) = mpsc::channel();
+    let (over, is_over) = mpsc::channel::<()>();
+    let store = store.clone();
+    thread::spawn(move || {
+        let txn = store.read();
+        let _ = begun.send(());
+        let _ = is_over.recv();
+        drop(txn);
+    });
+    has_begun.recv()?;
+    let with_reader = inserts.into_iter().map(|mut insert| -> Insert {
+        let over = over.clone();
+        Box::new(move |row| {
+            let _reader = &over;
+            insert(row)
+        })
+    });
+    Ok(with_reader.collect())
+}
+
+fn transactions(store: &Store, threads: usize) -> Outcome<Vec<Insert>> {
+    let customers = CustomerRepository::open(store)?;
+    let insert = || -> Insert {
+        let (store, customers) = (store.clone(), customers.clone());
+        Box::new(move |row| {
+            store.transaction(|txn| customers.insert(txn, row)).map_err(|error| error.to_string())
+        })
+    };
+    Ok((0..threads).map(|_| insert()).collect())
 }
 
 impl Contender for IndexTable {

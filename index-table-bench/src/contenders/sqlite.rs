@@ -6,13 +6,14 @@
 //! the order that is asked for, and the phone number, so that it covers its question. A test asks
 //! `EXPLAIN QUERY PLAN` for all of them.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
 use crate::{
-    contender::{Answer, Contender, Outcome},
+    contender::{Answer, Contender, Failure, Outcome},
     workload::{Customer, NameRange, PAGE, Place},
+    writers::Insert,
 };
 
 const SCHEMA: &str = "
@@ -52,8 +53,26 @@ struct Sqlite {
     connection: Connection,
 }
 
-pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
+pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     Ok(Box::new(Sqlite::open(directory)?))
+}
+
+/// For each thread a connection, which waits for the others.
+pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    let insert = || -> Outcome<Insert> {
+        let sqlite = Sqlite::open(directory)?;
+        sqlite.connection.busy_timeout(Duration::from_mins(1))?;
+        Ok(Box::new(move |row| {
+            let statement = sqlite.connection.prepare_cached(INSERT);
+            statement.map_err(Failure::from).and_then(|mut it| insert(&mut it, row)).map_err(
+                |failure| match failure {
+                    Failure::Lacks => "it lacks that".to_owned(),
+                    Failure::Failed(error) => error.to_string(),
+                },
+            )
+        }))
+    };
+    (0..threads).map(|_| insert()).collect()
 }
 
 impl Sqlite {

@@ -8,6 +8,7 @@ use crate::{
     contenders, films,
     results::{Measure, Results},
     run::SEED,
+    writers::{self, Figure},
 };
 
 /// The report in Markdown; the picture is the file `picture` beside it.
@@ -26,6 +27,9 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
         figures(&mut out, results, rows);
     }
     growth(&mut out, results, picture);
+    for results in &measured.writers {
+        writers(&mut out, results);
+    }
     if let Some(results) = &measured.films {
         films(&mut out, results);
     }
@@ -41,6 +45,9 @@ pub(super) fn tables(measured: &Measured) -> String {
     targets(&mut out, measured);
     for rows in measured.customers.sizes() {
         figures(&mut out, &measured.customers, rows);
+    }
+    for results in &measured.writers {
+        writers(&mut out, results);
     }
     if let Some(results) = &measured.films {
         films(&mut out, results);
@@ -106,7 +113,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          Measured on {}.\n\n## Running it again\n\n\
          ```sh\n\
          cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
-         cargo run --release -p index-table-bench -- --build --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
+         cargo run --release -p index-table-bench -- --build --writers --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
          cargo run --release -p index-table-bench -- --from figures.json --report docs/BENCHMARKS.md  # without measuring\n\
          cargo bench -p index-table-bench                                          # criterion, for development\n\
          ```\n\n`--help` lists the other arguments.\n",
@@ -218,6 +225,37 @@ fn growth(out: &mut String, results: &Results, picture: &str) {
         out.push('\n');
     }
     let _ = writeln!(out, "\n![Cost of each operation against the size of the table]({picture})");
+}
+
+fn writers(out: &mut String, results: &writers::Results) {
+    let writers::Results { threads, rows, commits, rounds, figures } = results;
+    let (title, ways) = if *threads > 1 {
+        (format!("{threads} threads that write"), &writers::TOGETHER[..])
+    } else {
+        ("One thread that writes".to_owned(), &writers::SINGLE[..])
+    };
+    let _ = write!(
+        out,
+        "\n## {title}\n\nInserts of one customer each, every one on disk when its thread goes on, into a \
+         table of {} rows; {} in a round, the median of {rounds} rounds; how long one takes, of all.\n\n\
+         | way | inserts a second | times as fast as this is the first | p50 | p99 |\n\
+         |---|--:|--:|--:|--:|\n",
+        thousands(*rows),
+        thousands(*commits),
+    );
+    for Figure { name, per_second, ratio, p50, p99 } in figures {
+        let _ = writeln!(
+            out,
+            "| {name} | {per_second:.0} | {} | {} | {} |",
+            short(*ratio),
+            Unit::Time.show(*p50),
+            Unit::Time.show(*p99)
+        );
+    }
+    out.push('\n');
+    for way in ways {
+        let _ = writeln!(out, "- *{}*: {}.", way.name, way.about);
+    }
 }
 
 fn films(out: &mut String, results: &films::Results) {

@@ -14,6 +14,7 @@ use crate::{
     build_cost::Cost,
     films,
     results::{Measure, Results},
+    writers,
 };
 
 /// All that a report is made of. Saved as JSON, it can be written anew without measuring.
@@ -27,6 +28,9 @@ pub struct Measured {
     pub films: Option<films::Results>,
     /// The crates; empty: not measured.
     pub build: Vec<Cost>,
+    /// Many threads that write, and one; empty: not measured.
+    #[serde(default)]
+    pub writers: Vec<writers::Results>,
 }
 
 impl Measured {

@@ -216,6 +216,45 @@ pub(super) fn all(measured: &Measured) -> Vec<Target> {
         met: allocations.is_some_and(|count| round(count) <= 0.0),
     });
     targets.push(check(measured));
+    let writers = |threads| measured.writers.iter().find(|results| results.threads == threads);
+    let mut faster_commits = |threads, name: &str, than: &str, first: &str, required: f64| {
+        let ratio = || {
+            let results = writers(threads)?;
+            Some(results.figure(first)?.per_second / results.figure(than)?.per_second)
+        };
+        let ratio = ratio();
+        targets.push(Target {
+            name: name.to_owned(),
+            required: format!("≥ {required} times as fast"),
+            measured: ratio.map(short),
+            met: ratio.is_some_and(|ratio| round(ratio) >= required),
+        });
+    };
+    let group = "index-table, group writer";
+    faster_commits(64, "against SQLite: 64 threads that write, group commit", "SQLite", group, 8.0);
+    let by_hand = "heed, one by one";
+    faster_commits(
+        64,
+        "against heed, one by one: 64 threads that write, group commit",
+        by_hand,
+        group,
+        6.0,
+    );
+    faster_commits(
+        1,
+        "against SQLite: durable inserts, with space ahead",
+        "SQLite",
+        "index-table",
+        1.0,
+    );
+    let (held, without) = ("index-table, reader held", "index-table, reader held, no reserve");
+    faster_commits(
+        1,
+        "against no space ahead: durable inserts that all need new pages",
+        without,
+        held,
+        1.0,
+    );
     targets
 }
 

@@ -1,26 +1,21 @@
 //! Group commit: closures from many threads and tasks, run by one thread, many in a commit.
 //!
 //! [`job`] is a closure with its place for an outcome, [`queue`] where it waits, [`thread`] what runs
-//! it, and [`reply`] how the outcome comes back.
+//! it, and [`reply`] how the outcome comes back; [`submission`] is for tasks that wait for room.
 
 mod job;
 mod queue;
 mod reply;
+mod submission;
 mod thread;
 
-use std::{
-    fmt,
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{fmt, sync::Arc};
 
-pub use self::reply::Submitted;
 use self::{
     job::Entry,
     queue::{Queue, Refused},
 };
+pub use self::{reply::Submitted, submission::Submission};
 use crate::{
     error::{Error, Result},
     store::{Inner, Store},
@@ -310,8 +305,7 @@ impl GroupWriter {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        let (ticket, state) = (self.handle.queue.ticket(), Submitting::Waiting(body));
-        Submission { ticket, writer: self.clone(), state }
+        Submission::new(self.clone(), body)
     }
 
     /// Refuses what is submitted from now on, finishes what was submitted before, by all clones, and
@@ -360,73 +354,3 @@ impl<F> fmt::Display for QueueFull<F> {
 }
 
 impl<F> std::error::Error for QueueFull<F> {}
-
-/// A closure on its way through a [`GroupWriter`]; from
-/// [`submit_async`](GroupWriter::submit_async).
-#[must_use = "futures do nothing unless polled"]
-pub struct Submission<T, E, F> {
-    ticket: u64,
-    writer: GroupWriter,
-    state: Submitting<T, E, F>,
-}
-
-enum Submitting<T, E, F> {
-    /// For room.
-    Waiting(F),
-    Submitted(Submitted<T, E>),
-    /// Only in between.
-    Nothing,
-}
-
-/// The closure isn't what is pinned.
-impl<T, E, F> Unpin for Submission<T, E, F> {}
-
-impl<T, E, F> Future for Submission<T, E, F>
-where
-    T: Send + 'static,
-    E: From<Error> + Send + 'static,
-    F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
-{
-    type Output = Result<T, E>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { ticket, writer, state } = self.get_mut();
-        let Handle { queue, store } = &*writer.handle;
-        if let Err(error) = store.engine.refuse_forked() {
-            return Poll::Ready(Err(error.into()));
-        }
-        if matches!(state, Submitting::Waiting(_)) {
-            let pushed =
-                queue.try_push(Some((*ticket, context.waker())), || {
-                    match std::mem::replace(state, Submitting::Nothing) {
-                        Submitting::Waiting(body) => Some(Entry::new(store, body)),
-                        _ => None,
-                    }
-                });
-            match pushed {
-                Ok(submitted) => *state = Submitting::Submitted(submitted),
-                Err(Refused::Full) => return Poll::Pending,
-                Err(Refused::Closed) => return Poll::Ready(Err(Error::WriterClosed.into())),
-            }
-        }
-        match state {
-            Submitting::Submitted(submitted) => Pin::new(submitted).poll(context),
-            _ => Poll::Pending,
-        }
-    }
-}
-
-impl<T, E, F> Drop for Submission<T, E, F> {
-    fn drop(&mut self) {
-        let Handle { queue, store } = &*self.writer.handle;
-        if matches!(self.state, Submitting::Waiting(_)) && store.engine.refuse_forked().is_ok() {
-            queue.leave(self.ticket);
-        }
-    }
-}
-
-impl<T, E, F> fmt::Debug for Submission<T, E, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Submission").field("writer", &self.writer).finish_non_exhaustive()
-    }
-}

@@ -196,8 +196,6 @@ impl Store {
     /// [`Error::WriteInProgress`] when this thread has one already, and what [`read`](Store::read) does.
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
-        // Opening a table takes the write transaction, so that this one knows all that are open while it
-        // is there.
         let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }

@@ -14,8 +14,9 @@ use heed::{CommitOrAbort, Env, EnvOpenOptions, RwTxn, WithoutTls, types::Bytes};
 use self::towns::{Packed, Plain, Towns};
 use super::keys;
 use crate::{
-    contender::{Answer, Contender, Outcome},
+    contender::{Answer, Contender, Failure, Outcome},
     workload::{Customer, NameRange, PAGE, Place},
+    writers::Insert,
 };
 
 type Database = heed::Database<'static, Bytes, Bytes>;
@@ -45,7 +46,26 @@ pub(super) fn open_plain(directory: &Path) -> Outcome<Box<dyn Contender>> {
     open::<Plain>(directory)
 }
 
+/// For each thread its own transactions.
+pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    let insert = |mut own: Heed<Packed>| -> Insert {
+        Box::new(move |row| {
+            own.insert(std::slice::from_ref(row)).map_err(|failure| match failure {
+                Failure::Lacks => "it lacks that".to_owned(),
+                Failure::Failed(error) => error.to_string(),
+            })
+        })
+    };
+    let (env, databases) = environment(directory)?;
+    Ok((0..threads).map(|_| insert(Heed::new(env.clone(), databases))).collect())
+}
+
 fn open<T: Towns + 'static>(directory: &Path) -> Outcome<Box<dyn Contender>> {
+    let (env, databases) = environment(directory)?;
+    Ok(Box::new(Heed::<T>::new(env, databases)))
+}
+
+fn environment(directory: &Path) -> Outcome<(Env<WithoutTls>, [Database; 4])> {
     std::fs::create_dir_all(directory)?;
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(16 << 30).max_dbs(4);
@@ -61,9 +81,14 @@ fn open<T: Towns + 'static>(directory: &Path) -> Outcome<Box<dyn Contender>> {
             database("customers.email")?,
         ]))
     })?;
-    let [facts, by_town, by_name, by_email] = databases.unwrap_commit();
-    let (by_town, [key, value]) = (T::new(by_town), Default::default());
-    Ok(Box::new(Heed { env, tables: Tables { facts, by_town, by_name, by_email, key, value } }))
+    Ok((env, databases.unwrap_commit()))
+}
+
+impl<T: Towns> Heed<T> {
+    fn new(env: Env<WithoutTls>, [facts, by_town, by_name, by_email]: [Database; 4]) -> Self {
+        let (by_town, [key, value]) = (T::new(by_town), Default::default());
+        Self { env, tables: Tables { facts, by_town, by_name, by_email, key, value } }
+    }
 }
 
 impl<T: Towns> Tables<T> {

@@ -1,0 +1,213 @@
+//! Durable commits of one row each: by many threads at once, and by one into a file that does or does
+//! not have space ahead.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Barrier, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    contender::{Failure, Outcome},
+    contenders::{heed, index_table, sqlite},
+    median,
+    run::SEED,
+    workload::{Customer, Workload},
+};
+
+/// Inserts a row, which is on disk when it returns. Each thread has one of its own.
+pub type Insert = Box<dyn FnMut(&Customer) -> Result<(), String> + Send>;
+
+/// A way to write: what is in the directory is opened, or made, for so many threads.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// As in the tables of the report.
+    pub name: &'static str,
+    /// One sentence for the report.
+    pub about: &'static str,
+    /// Opens it.
+    pub open: fn(&Path, usize) -> Outcome<Vec<Insert>>,
+}
+
+/// Many threads at once. The first is what the others are compared with.
+pub const TOGETHER: [Way; 4] = [
+    Way {
+        name: "index-table, group writer",
+        about: "`store.writer()`: a closure for each row, and `wait` for its result",
+        open: index_table::together,
+    },
+    Way {
+        name: "index-table, one by one",
+        about: "`store.transaction` in each thread",
+        open: index_table::alone,
+    },
+    Way {
+        name: "heed, one by one",
+        about: "written by hand on heed: a transaction for each row, threads wait for LMDB's lock",
+        open: heed::alone,
+    },
+    Way {
+        name: "SQLite",
+        about: "WAL, synchronous=FULL; a connection for each thread, with a busy timeout",
+        open: sqlite::alone,
+    },
+];
+
+/// One thread.
+pub const SINGLE: [Way; 5] = [
+    Way {
+        name: "index-table",
+        about: "a transaction for each row, with 1 MiB reserved, the default",
+        open: index_table::alone,
+    },
+    Way {
+        name: "index-table, no reserve",
+        about: "the same with `reserve(0)`",
+        open: index_table::alone_without_reserve,
+    },
+    Way {
+        name: "index-table, reader held",
+        about: "as the first, while a read transaction keeps each commit from using pages again",
+        open: index_table::held,
+    },
+    Way {
+        name: "index-table, reader held, no reserve",
+        about: "the same with `reserve(0)`: each commit makes the file longer",
+        open: index_table::held_without_reserve,
+    },
+    Way { name: "SQLite", about: "WAL, synchronous=FULL, one connection", open: sqlite::alone },
+];
+
+/// What a run comes to.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// How many threads.
+    pub threads: usize,
+    /// Rows that were there before.
+    pub rows: usize,
+    /// Commits in a round.
+    pub commits: usize,
+    /// Rounds.
+    pub rounds: usize,
+    /// One for each way.
+    pub figures: Vec<Figure>,
+}
+
+/// The figures of a way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Figure {
+    /// Of the way.
+    pub name: String,
+    /// Rows in a second, the median of the rounds.
+    pub per_second: f64,
+    /// How many times as fast the first way is, the median of the rounds.
+    pub ratio: f64,
+    /// How long one takes in the middle, in nanoseconds.
+    pub p50: f64,
+    /// How long one in a hundred takes, or longer.
+    pub p99: f64,
+}
+
+impl Results {
+    /// Of a way.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+}
+
+/// Measures all ways in turns.
+///
+/// # Errors
+///
+/// Those of a way.
+pub fn run(
+    ways: &[Way],
+    threads: usize,
+    commits: usize,
+    rounds: usize,
+    directory: &Path,
+) -> Result<Results, String> {
+    const ROWS: usize = 10_000;
+    let mut workload = Workload::new(SEED, ROWS);
+    let say = |way: &Way, failure| match failure {
+        Failure::Lacks => format!("{} lacks it", way.name),
+        Failure::Failed(error) => format!("{}: {error}", way.name),
+    };
+    let mut open = Vec::new();
+    for (place, way) in ways.iter().enumerate() {
+        let path = directory.join(format!("writers-{threads}-{place}"));
+        let load = if way.name == "SQLite" { sqlite::open } else { index_table::open };
+        let loaded = load(&path).and_then(|mut table| table.insert(workload.rows()));
+        loaded.map_err(|failure| say(way, failure))?;
+        let inserts = (way.open)(&path, threads).map_err(|failure| say(way, failure))?;
+        open.push((path, inserts, Vec::new(), Vec::new()));
+    }
+    for round in 0..rounds {
+        eprintln!("{threads} threads that write, round {} of {rounds}", round + 1);
+        let rows = workload.more(commits);
+        for turn in 0..ways.len() {
+            let place = (turn + round) % ways.len();
+            let (_, inserts, seconds, latencies) = &mut open[place];
+            let (elapsed, mut each) = insert_all(inserts, &rows)?;
+            seconds.push(elapsed.as_secs_f64());
+            latencies.append(&mut each);
+        }
+    }
+    let mut figures = Vec::new();
+    let first = open.first().map(|(_, _, seconds, _)| seconds.clone()).unwrap_or_default();
+    for (way, (path, inserts, seconds, mut latencies)) in ways.iter().zip(open) {
+        latencies.sort_unstable();
+        let at = |part: usize| latencies[(latencies.len() - 1) * part / 100].as_nanos() as f64;
+        figures.push(Figure {
+            name: way.name.to_owned(),
+            per_second: commits as f64 / median(seconds.iter().copied()),
+            ratio: median(seconds.iter().zip(&first).map(|(own, first)| own / first)),
+            p50: at(50),
+            p99: at(99),
+        });
+        drop(inserts);
+        fs::remove_dir_all(path).map_err(|error| error.to_string())?;
+    }
+    Ok(Results { threads, rows: ROWS, commits, rounds, figures })
+}
+
+/// Each thread inserts its part; how long all of it took, and each row.
+fn insert_all(
+    inserts: &mut [Insert],
+    rows: &[Customer],
+) -> Result<(Duration, Vec<Duration>), String> {
+    let (start, all) = (Barrier::new(inserts.len() + 1), Mutex::new(Vec::new()));
+    let threads = inserts.len();
+    thread::scope(|scope| {
+        let (start, all) = (&start, &all);
+        let threads: Vec<_> = inserts
+            .iter_mut()
+            .enumerate()
+            .map(|(thread, insert)| {
+                scope.spawn(move || {
+                    start.wait();
+                    let mut own = Vec::new();
+                    for row in rows.iter().skip(thread).step_by(threads) {
+                        let before = Instant::now();
+                        insert(row)?;
+                        own.push(before.elapsed());
+                    }
+                    all.lock().unwrap_or_else(PoisonError::into_inner).append(&mut own);
+                    Ok::<_, String>(())
+                })
+            })
+            .collect();
+        start.wait();
+        let before = Instant::now();
+        for thread in threads {
+            thread.join().map_err(|_| "a thread has panicked".to_owned())??;
+        }
+        Ok::<_, String>(before.elapsed())
+    })
+    .map(|elapsed| (elapsed, all.into_inner().unwrap_or_else(PoisonError::into_inner)))
+}
