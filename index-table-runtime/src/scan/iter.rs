@@ -258,7 +258,7 @@ macro_rules! iterator {
 
 iterator! {
     /// The rows of a scan; see [`Scan::rows`](crate::Scan::rows). Ends after the first error.
-    Rows, E::Row, Raw::row_bytes, row::decode
+    Rows, E::Row, Raw::row_bytes, |bytes| row::decode(bytes)
 }
 
 iterator! {
