@@ -67,6 +67,7 @@ mod forgotten {
 
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "items")]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may both be unique")]
     #[index(code, unique)]
     #[index(hash(url), unique, name = "once")]
     pub(super) struct Item {
