@@ -54,8 +54,23 @@ pub(crate) fn run(every: u64) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
     let shim = compile(dir.path())?;
-    let counts = counts(&shim, dir.path())?;
-    println!("faults: one in {every} of {} calls", counts.values().sum::<u64>());
+    fail_all(&Setup { shim: &shim, dir: dir.path(), reserve: 0 }, every)?;
+    // Space that is written ahead may fail without a word, so here a fault has to be seen only if it
+    // does harm.
+    fail_all(&Setup { shim: &shim, dir: dir.path(), reserve: 1 << 20 }, every)
+}
+
+/// Where children run, and how much they write ahead.
+struct Setup<'s> {
+    shim: &'s Path,
+    dir: &'s Path,
+    reserve: usize,
+}
+
+fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
+    let counts = counts(setup)?;
+    let (calls, reserve) = (counts.values().sum::<u64>(), setup.reserve);
+    println!("faults: one in {every} of {calls} calls, with a reserve of {reserve} bytes");
     println!(
         "{:10} {:>6} {:18} {:>6} {:>7} {:>9} {:>10}",
         "call", "calls", "fails with", "runs", "errors", "reopened", "unnoticed"
@@ -73,13 +88,13 @@ pub(crate) fn run(every: u64) -> Result<(), Failure> {
             let mut counted = Counted::default();
             for at in (1..=*calls).step_by(every as usize) {
                 let fault = Fault { call, at, mode, error };
-                let output = fail(&shim, dir.path(), &fault)?;
+                let output = fail(setup, &fault)?;
                 counted.runs += 1;
                 counted.errors += u64::from(output.contains("error: "));
                 counted.reopened += u64::from(output.contains("reopened"));
                 if !output.contains("error: ") {
                     // LMDB writes the rest of a copy, as it should. Nothing else goes unnoticed.
-                    if (call.as_str(), mode) != ("write", "short") {
+                    if reserve == 0 && (call.as_str(), mode) != ("write", "short") {
                         return Err(format!("{call} {at} ({shown}) was not noticed"));
                     }
                     counted.unnoticed += 1;
@@ -120,17 +135,18 @@ fn compile(dir: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn spawn(shim: &Path, dir: &Path, set: &[(&str, &str)]) -> Result<Output, Failure> {
+fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, Failure> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program);
-    child.arg("faults-child").arg(dir).env("LD_PRELOAD", shim).env("FAULT_DIR", dir);
+    child.arg("faults-child").arg(dir).arg(setup.reserve.to_string());
+    child.env("LD_PRELOAD", setup.shim).env("FAULT_DIR", dir);
     child.envs(set.iter().copied()).output().map_err(|error| error.to_string())
 }
 
 /// How many calls of each kind there are.
-fn counts(shim: &Path, dir: &Path) -> Result<BTreeMap<String, u64>, Failure> {
-    let (files, counts) = (fresh(dir)?, dir.join("counts"));
-    let output = spawn(shim, &files, &[("FAULT_COUNTS", &counts.to_string_lossy())])?;
+fn counts(setup: &Setup<'_>) -> Result<BTreeMap<String, u64>, Failure> {
+    let (files, counts) = (fresh(setup.dir)?, setup.dir.join("counts"));
+    let output = spawn(setup, &files, &[("FAULT_COUNTS", &counts.to_string_lossy())])?;
     judge(&output, &files, true)?;
     let counts = fs::read_to_string(counts).map_err(|error| error.to_string())?;
     let counts = counts.lines().filter_map(|line| {
@@ -148,9 +164,9 @@ fn fresh(dir: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Runs the child with a fault, and judges what has come of it.
-fn fail(shim: &Path, dir: &Path, fault: &Fault<'_>) -> Result<String, Failure> {
+fn fail(setup: &Setup<'_>, fault: &Fault<'_>) -> Result<String, Failure> {
     let Fault { call, at, mode, error } = fault;
-    let files = fresh(dir)?;
+    let files = fresh(setup.dir)?;
     let at_text = at.to_string();
     let set = [
         ("FAULT_CALL", *call),
@@ -158,7 +174,7 @@ fn fail(shim: &Path, dir: &Path, fault: &Fault<'_>) -> Result<String, Failure> {
         ("FAULT_MODE", mode),
         ("FAULT_ERROR", error),
     ];
-    let output = spawn(shim, &files, &set)?;
+    let output = spawn(setup, &files, &set)?;
     judge(&output, &files, false).map_err(|wrong| {
         let said = String::from_utf8_lossy(&output.stdout);
         let cried = String::from_utf8_lossy(&output.stderr);
@@ -214,14 +230,16 @@ struct Item {
 /// A store, and what has to be in it.
 struct Run {
     path: PathBuf,
+    reserve: usize,
     shop: Option<Shop>,
     model: Model,
 }
 
 /// What the child does: each thing is tried, and when it fails, the last commit has to be there.
-pub(crate) fn child(path: &str) -> Result<(), Failure> {
+pub(crate) fn child(path: &str, reserve: &str) -> Result<(), Failure> {
     let path = PathBuf::from(path);
-    let mut run = Run { path, shop: None, model: Model::default() };
+    let reserve = reserve.parse().map_err(|_| "no number".to_owned())?;
+    let mut run = Run { path, reserve, shop: None, model: Model::default() };
     run.steps(9)?;
     run.copy("backup", Store::backup_to)?;
     run.copy("compact", Store::compact_to)?;
@@ -253,7 +271,8 @@ impl Run {
         if let Some(shop) = self.shop.take() {
             return Ok(shop);
         }
-        let options = Store::options().map_size(1 << 18).durability(Durability::Full);
+        let options = Store::options().map_size(1 << 18).reserve(self.reserve);
+        let options = options.durability(Durability::Full);
         options.open(self.path.join("store")).and_then(Shop::new)
     }
 

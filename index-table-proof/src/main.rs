@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             let only = arguments.get(3).copied().unwrap_or_default();
             number(1, 200).and_then(|rounds| crash::run(rounds, number(2, 1)?, only))
         }
-        ["faults-child", path] => faults::child(path),
+        ["faults-child", path, reserve] => faults::child(path, reserve),
         ["faults", ..] => number(1, 1).and_then(faults::run),
         ["damage-child", path, check] => damage::child(path, *check == "check"),
         ["damage", ..] => number(1, 8).and_then(|flips| damage::run(flips, number(2, 1)?)),

@@ -194,6 +194,13 @@ impl Shop {
         Ok(Self { store, items, progress })
     }
 
+    /// Opens the tables, and leaves indexes that are new to a build.
+    pub(crate) fn online(store: Store) -> Result<Self> {
+        let items = ItemRepository::open_online(&store)?;
+        let progress = ProgressRepository::open(&store)?;
+        Ok(Self { store, items, progress })
+    }
+
     /// How many steps have been done.
     pub(crate) fn steps(&self) -> Result<u64> {
         Ok(self.progress.get(&self.store.read()?, 0)?.map_or(0, |progress| progress.steps))

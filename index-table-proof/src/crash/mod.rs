@@ -4,6 +4,7 @@
 //! committed has to be there, the next transaction whole or not at all, and the tables and the file in
 //! order. The next child goes on with the same files.
 
+mod evolution;
 mod scenarios;
 
 use std::{
@@ -41,6 +42,8 @@ struct Scenario {
 #[derive(Default)]
 struct Known {
     model: Model,
+    /// The transactions before the first process.
+    filled: u64,
     /// The transactions that were acknowledged.
     acknowledged: u64,
     /// Those that were found and not acknowledged.
@@ -150,7 +153,7 @@ fn open(path: &Path) -> Result<Shop, Failure> {
 /// Takes over what has been committed: what was acknowledged, and at most one transaction more.
 fn advance(shop: &Shop, known: &mut Known) -> Result<(), Failure> {
     let steps = shop.steps().map_err(|error| error.to_string())?;
-    let said = known.acknowledged + known.found;
+    let said = known.filled + known.acknowledged + known.found;
     match steps.checked_sub(said) {
         Some(more @ (0 | 1)) => known.found += more,
         _ => return Err(format!("{said} transactions are known, and {steps} are there")),

@@ -8,16 +8,22 @@ use std::{
 };
 
 use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
-use index_table::{Durability, IndexTable, Result, RowVersion, Store};
-use serde::{Deserialize, Serialize};
+use index_table::{Result, Store};
 
-use super::{Failure, Known, Scenario, advance, open, say};
+use super::{
+    Failure, Known, Scenario, advance,
+    evolution::{
+        build, build_online, fill_older, forget_indexes, load, prove_built, prove_loaded,
+        prove_upgraded, upgrade,
+    },
+    open, say,
+};
 use crate::{
     random::Random,
     shop::{INDEXES, Model, Shop},
 };
 
-pub(super) const SCENARIOS: [Scenario; 7] = [
+pub(super) const SCENARIOS: [Scenario; 9] = [
     Scenario { name: "writes", rounds: 50, child: write, before: nothing, after: prove },
     Scenario { name: "a growing map", rounds: 4, child: grow, before: nothing, after: prove },
     Scenario {
@@ -31,6 +37,14 @@ pub(super) const SCENARIOS: [Scenario; 7] = [
     Scenario { name: "a repair", rounds: 20, child: repair, before: damage, after: prove_repaired },
     Scenario { name: "a build", rounds: 20, child: build, before: fill, after: prove_built },
     Scenario {
+        name: "an online build",
+        rounds: 20,
+        child: build_online,
+        before: forget_indexes,
+        after: prove,
+    },
+    Scenario { name: "a bulk load", rounds: 8, child: load, before: nothing, after: prove_loaded },
+    Scenario {
         name: "an upgrade",
         rounds: 1,
         child: upgrade,
@@ -41,6 +55,11 @@ pub(super) const SCENARIOS: [Scenario; 7] = [
 
 fn write_with(options: &index_table::Options, path: &Path) -> Result<()> {
     let shop = Shop::new(options.open(path.join("store"))?)?;
+    step(&shop)
+}
+
+/// Does one step after another.
+pub(super) fn step(shop: &Shop) -> Result<()> {
     say("open");
     let mut model = Model::default();
     model.advance(shop.steps()?);
@@ -122,7 +141,7 @@ fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
 const FILLED: u64 = 60;
 
 /// Makes a table to work on.
-fn fill(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
+pub(super) fn fill(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
     if known.model.steps < FILLED {
         let shop = open(path)?;
         while known.model.steps < FILLED {
@@ -196,148 +215,4 @@ fn prove_repaired(path: &Path, known: &mut Known) -> Result<(), Failure> {
         return Err(repaired.to_string());
     }
     shop.prove(&known.model)
-}
-
-/// The items with two indexes more.
-mod indexed {
-    use super::{Deserialize, IndexTable, Serialize};
-
-    #[derive(Serialize, Deserialize, IndexTable)]
-    #[table(name = "items")]
-    #[index(group)]
-    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
-    #[index(name, group, strategy = "full", name = "whole")]
-    #[index(each(tags), name = "tagged", include = [note])]
-    pub(super) struct Item {
-        #[primary_key]
-        id: u32,
-        group: u8,
-        name: String,
-        amount: i32,
-        code: u64,
-        tags: Vec<String>,
-        note: Option<String>,
-        url: String,
-    }
-}
-
-/// Opens a table declared in two ways by turns, so that indexes are built each time.
-fn build(path: &Path) -> Result<()> {
-    let store = Store::open(path.join("store"))?;
-    say("open");
-    loop {
-        drop(indexed::ItemRepository::open(&store)?);
-        drop(crate::shop::ItemRepository::open(&store)?);
-        say("done");
-    }
-}
-
-/// Both declarations can be opened, and their indexes are what the rows say.
-fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure> {
-    let proven = || -> Result<_> {
-        let store = Store::open(path.join("store"))?;
-        store.check()?;
-        let items = indexed::ItemRepository::open(&store)?;
-        items.verify(&store.read()?).run()
-    };
-    let report = proven().map_err(|error| error.to_string())?;
-    if !report.is_clean() {
-        return Err(report.to_string());
-    }
-    open(path)?.prove(&known.model)
-}
-
-/// A table as it was in an earlier version.
-mod older {
-    use super::{Deserialize, IndexTable, Serialize};
-
-    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-    #[table(name = "entries")]
-    #[index(town)]
-    pub(super) struct Entry {
-        #[primary_key]
-        pub(super) id: u32,
-        pub(super) town: String,
-        pub(super) text: String,
-    }
-}
-
-#[derive(Deserialize, RowVersion)]
-#[allow(dead_code, reason = "fields that only rows have")]
-struct EntryV1 {
-    id: u32,
-    town: String,
-    text: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(name = "entries", version = 2, previous = EntryV1)]
-#[index(town, strategy = "full")]
-#[index(len)]
-struct Entry {
-    #[primary_key]
-    id: u32,
-    town: String,
-    len: u16,
-    text: Option<String>,
-}
-
-impl From<EntryV1> for Entry {
-    fn from(old: EntryV1) -> Self {
-        let EntryV1 { id, town, text } = old;
-        Self { id, town, len: text.len() as u16, text: Some(text).filter(|text| !text.is_empty()) }
-    }
-}
-
-const OLDER: u32 = 1500;
-
-fn older(id: u32) -> older::Entry {
-    let (town, text) = (format!("town {}", id % 13), "x".repeat(id as usize % 90));
-    older::Entry { id, town, text }
-}
-
-/// Makes a table of rows that are of an older version.
-fn fill_older(path: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
-    let filled = || -> Result<()> {
-        let store = Store::options().durability(Durability::None).open(path.join("store"))?;
-        let entries = older::EntryRepository::open(&store)?;
-        store.transaction(|txn| (0..OLDER).try_for_each(|id| entries.insert(txn, &older(id))))
-    };
-    filled().map(|()| None).map_err(|error| error.to_string())
-}
-
-fn upgrade(path: &Path) -> Result<()> {
-    let store = Store::open(path.join("store"))?;
-    let entries = EntryRepository::open(&store)?;
-    say("open");
-    entries.upgrade(&store).batch_bytes(4000).progress(|_| say("done")).run()?;
-    thread::sleep(Duration::from_mins(1));
-    Ok(())
-}
-
-/// Rows are what they were, each in one version or the other, and the upgrade can go on.
-fn prove_upgraded(path: &Path, known: &mut Known) -> Result<(), Failure> {
-    let mut proven = || -> Result<Option<String>> {
-        let store = Store::open(path.join("store"))?;
-        store.check()?;
-        let entries = EntryRepository::open(&store)?;
-        let look = || -> Result<Option<String>> {
-            let txn = store.read()?;
-            let report = entries.verify(&txn).run()?;
-            let rows = entries.all(&txn).rows().collect::<Result<Vec<_>>>()?;
-            let expected = (0..OLDER).map(|id| {
-                let older::Entry { id, town, text } = older(id);
-                Entry::from(EntryV1 { id, town, text })
-            });
-            let is_right = report.is_clean() && rows.into_iter().eq(expected);
-            Ok((!is_right).then(|| report.to_string()))
-        };
-        if let Some(wrong) = look()? {
-            return Ok(Some(wrong));
-        }
-        let upgraded = entries.upgrade(&store).run()?.upgraded;
-        known.cut += u64::from(upgraded > 0 && upgraded < u64::from(OLDER));
-        look()
-    };
-    proven().map_err(|error| error.to_string())?.map_or(Ok(()), Err)
 }
