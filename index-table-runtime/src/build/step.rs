@@ -6,6 +6,7 @@ use crate::{
     error::Result,
     schema::{Building, Duplicate, Source, StateRecord},
     store::OpenTable,
+    trace::span,
     write::RowType,
 };
 
@@ -117,6 +118,7 @@ pub(crate) fn at_once(
         record(rows, writer, index, None)?;
     }
     if !indexes.is_empty() {
+        span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
         let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
             Err(rows.taken(index, key, image.hashed(index), holder))
         };

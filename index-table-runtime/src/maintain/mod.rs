@@ -199,11 +199,18 @@ fn replace_entries(
     let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
     let put = |key| Change::PutEntry { index, key, primary_key, data };
     // What most indexes have.
-    if let (Some(before), Some(after)) = (before.only(), after.only())
-        && before != after
-    {
-        sink.change(delete(before))?;
-        return sink.change(put(after));
+    if let (Some(before), Some(after)) = (before.only(), after.only()) {
+        match before.cmp(after) {
+            Ordering::Less => {
+                sink.change(delete(before))?;
+                return sink.change(put(after));
+            }
+            Ordering::Greater => {
+                sink.change(put(after))?;
+                return sink.change(delete(before));
+            }
+            Ordering::Equal => {}
+        }
     }
     for step in (Steps { old: before, new: after }) {
         match step {
