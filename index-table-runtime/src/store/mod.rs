@@ -134,7 +134,8 @@ impl Store {
     ///
     /// LMDB must not open a directory twice in a process, so a second time gives another handle to
     /// the store that is open, whichever way the path is written (through symbolic links too). Other
-    /// options than those that it was opened with are an error.
+    /// options than those that it was opened with are an error, and so is another path to the same file
+    /// (renamed, a hard link, mounted elsewhere).
     ///
     /// # What it assumes about the files
     ///
