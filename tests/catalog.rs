@@ -185,8 +185,16 @@ fn raw_catalog(
 #[test]
 fn a_file_of_a_later_format_is_not_touched() -> TestResult {
     let dir = tempfile::tempdir()?;
-    fill(&Store::open(dir.path())?)?;
-    drop(plain::PersonRepository::open(&Store::open(dir.path())?)?);
+    {
+        // So large that a writer would take space ahead.
+        let store = Store::options().reserve(0).open(dir.path())?;
+        let people = indexed::PersonRepository::open(&store)?;
+        store.transaction(|txn| {
+            (0..15_000).try_for_each(|id| people.insert(txn, &indexed::person(id)))
+        })?;
+        drop(people);
+        plain::PersonRepository::open(&store)?;
+    }
     raw_catalog(dir.path(), |catalog, txn| catalog.put(txn, b"people", &[2, 0xFF, 7]))?;
     let bytes = || std::fs::read(dir.path().join("data.mdb"));
     let before = bytes()?;

@@ -372,6 +372,37 @@ fn a_directory_that_was_replaced_is_not_shared() -> TestResult {
     Ok(())
 }
 
+/// LMDB would lose its locks when one of the two is closed.
+#[cfg(unix)]
+#[test]
+fn a_directory_that_is_open_is_known_by_its_file() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let [path, hard, soft, renamed] =
+        ["store", "hard", "soft", "renamed"].map(|it| dir.path().join(it));
+    let store = Store::open(&path)?;
+    for other in [&hard, &soft] {
+        std::fs::create_dir(other)?;
+    }
+    for file in ["data.mdb", "lock.mdb"] {
+        std::fs::hard_link(path.join(file), hard.join(file))?;
+        std::os::unix::fs::symlink(path.join(file), soft.join(file))?;
+    }
+    std::fs::rename(&path, &renamed)?;
+    std::os::unix::fs::symlink(&renamed, &path)?;
+    for other in [&hard, &soft, &renamed] {
+        let Err(Error::AlreadyOpen { reason, .. }) = Store::open(other) else {
+            return Err(format!("{} is opened", other.display()).into());
+        };
+        assert!(
+            reason.contains(&*path.file_name().ok_or("no name")?.to_string_lossy()),
+            "{reason}"
+        );
+    }
+    drop(store);
+    Store::open(&renamed)?;
+    Ok(())
+}
+
 /// The environment is not ours.
 #[test]
 fn a_directory_that_is_open_without_this_crate_is_refused() -> TestResult {

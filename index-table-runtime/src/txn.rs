@@ -95,18 +95,27 @@ impl<'s> ReadTxn<'s> {
         source: Source,
     ) -> Result<Reader<'t>> {
         let reader = self.reader(table)?;
-        if let Source::Index(index) = source
-            && !table.is_readable(index, self.opened)
-        {
-            table.check_readable(reader, index)?;
+        if let Source::Index(index) = source {
+            let snapshot = self.engine.snapshot();
+            if !(table.is_readable(index, self.opened) && table.is_as_declared(snapshot)) {
+                table.check_readable(reader, index, snapshot, self.opened)?;
+            }
         }
         Ok(reader)
     }
 
     /// The positions of the table's indexes that can't be asked in this snapshot.
     pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Rc<[usize]>> {
-        let states = table.unreadable(self.reader(table)?, self.opened)?;
-        Ok(states.into_iter().map(|(index, _)| index).collect())
+        let (reader, snapshot) = (self.reader(table)?, self.engine.snapshot());
+        let mut indexes = Vec::new();
+        for index in 0..table.schema.indexes.len() {
+            match table.check_readable(reader, index, snapshot, self.opened) {
+                Ok(()) => {}
+                Err(Error::IndexNotReadable { .. }) => indexes.push(index),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(indexes.into())
     }
 
     /// An engine's handles are good for the transactions of its store that began later.
@@ -304,12 +313,7 @@ fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     if writer.reader().record("")?.is_some_and(|record| record == table.record) {
         return Ok(());
     }
-    Err(Error::SchemaMismatch {
-        table: table.schema.name,
-        difference: "another process has opened it with another declaration since".to_owned(),
-        way_out: "all processes that write to it must declare it alike; restart this one with the \
-                  declaration that is in use",
-    })
+    Err(table.declared_otherwise())
 }
 
 impl<'s> Deref for WriteTxn<'s> {

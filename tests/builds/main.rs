@@ -2,6 +2,7 @@
 
 mod killed;
 mod opening;
+mod otherwise;
 mod random;
 mod readable;
 mod unique;

@@ -168,8 +168,9 @@ impl Store {
     /// to the file; the answer says which.
     ///
     /// An index that a repository of this process still has, since another process has opened the
-    /// table without it, stays for the next time. A process that has it and asks it after that gets
-    /// an error.
+    /// table without it, stays for the next time. Another process that has it and asks it after that
+    /// gets an error, and has to close the store before it can declare it again, if no other one has
+    /// meanwhile: LMDB takes the database for open.
     ///
     /// Cost: a write transaction that goes through the pages of these indexes.
     ///

@@ -227,6 +227,16 @@ impl<'s> Txn<'s> {
         }
     }
 
+    /// The number of the commit whose state it has found; 0 where no other process commits.
+    #[inline]
+    pub(crate) fn snapshot(&self) -> u64 {
+        match self {
+            Self::Lmdb(txn) => txn.snapshot(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => 0,
+        }
+    }
+
     /// `None`: the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {

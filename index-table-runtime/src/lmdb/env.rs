@@ -178,6 +178,8 @@ impl Engine {
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
         let (txn, turn) = self.begin_write()?;
+        // Not where a table is opened: a file that is refused then has not been touched.
+        self.reserve();
         Ok(Txn::writing(self, txn, turn))
     }
 
@@ -188,7 +190,6 @@ impl Engine {
         scratch.forget_large();
         self.full_at.store(0, Ordering::Relaxed);
         let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
-        self.reserve();
         Ok((txn, Turn { _pass: pass, scratch }))
     }
 
@@ -276,6 +277,12 @@ impl Engine {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
             heed::Error::Mdb(MdbError::ReadersFull) => self.too_many_readers(),
+            // LMDB knows databases by name for as long as it is open, and asks nobody whether they are.
+            heed::Error::Mdb(MdbError::BadDbi) => Error::Engine(
+                "another process has dropped an index that this one has open, or had; close the store, \
+                 that is drop all handles to it, and open it again"
+                    .to_owned(),
+            ),
             heed::Error::Mdb(MdbError::BadTxn) => Error::Engine(
                 "the transaction has failed before and can only be dropped".to_owned(),
             ),

@@ -37,6 +37,17 @@ impl<'s> Txn<'s> {
         Self { inner: Inner::Write(txn, turn), engine }
     }
 
+    /// The number of the commit whose state it has found.
+    pub(crate) fn snapshot(&self) -> u64 {
+        let id = match &self.inner {
+            Inner::Read(txn, _) => txn.id(),
+            // It has the number that its own commit is going to have.
+            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id().saturating_sub(1),
+            Inner::Over => 0,
+        };
+        id as u64
+    }
+
     pub(crate) const fn engine(&self) -> &'s Engine {
         self.engine
     }

@@ -228,6 +228,13 @@ impl TableRecord {
 }
 
 impl TableRecord {
+    /// Whether the index at this position of `code` is declared here too, for rows of the same version.
+    pub(crate) fn has_index_of(&self, code: &Self, index: usize) -> bool {
+        let index = code.indexes.get(index);
+        self.version == code.version
+            && index.is_some_and(|code| self.indexes.iter().any(|stored| stored.fits(code)))
+    }
+
     /// The part of the catalog that the version of `self` gets where `declared` has a newer one,
     /// so that rows of it are still read as what they are.
     pub(crate) fn outdated_by(&self, declared: &Self) -> Option<(u32, VersionRecord)> {

@@ -122,6 +122,8 @@ pub(crate) struct OpenTable {
     /// Its record in the catalog.
     pub(crate) record: Vec<u8>,
     readable: Readable,
+    /// The last commit that is known to have left this record.
+    as_declared: AtomicU64,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
     /// What it is used for. Transactions that write it keep it too, until they are committed.
@@ -134,7 +136,8 @@ impl Store {
     ///
     /// LMDB must not open a directory twice in a process, so a second time gives another handle to
     /// the store that is open, whichever way the path is written (through symbolic links too). Other
-    /// options than those that it was opened with are an error.
+    /// options than those that it was opened with are an error, and so is another path to the same file
+    /// (renamed, a hard link, mounted elsewhere).
     ///
     /// # What it assumes about the files
     ///
@@ -287,6 +290,7 @@ impl Inner {
             tables: opened,
             record,
             readable: Readable::new(&readable, &self.opened),
+            as_declared: AtomicU64::new(0),
             tried: AtomicU64::new(0),
             usage: Arc::new(TableCounters::new(schema)),
             store: self.id,

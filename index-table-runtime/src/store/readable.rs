@@ -8,7 +8,7 @@ use crate::{
     catalog::IndexState,
     engine::{Read, Reader},
     error::{Error, Result},
-    schema::{Source, StateRecord},
+    schema::{Source, StateRecord, TableRecord},
 };
 
 /// Which indexes of a table can be asked, and by which transactions.
@@ -77,12 +77,31 @@ impl OpenTable {
             .ok_or_else(|| StateRecord::unreadable(self.schema.name, declared.name))
     }
 
+    /// Whether the table is known to be declared in the snapshot as it was opened. A record that another
+    /// one has taken the place of never comes back, so that all snapshots before have it as well.
+    #[inline]
+    pub(crate) fn is_as_declared(&self, snapshot: u64) -> bool {
+        snapshot <= self.as_declared.load(Ordering::Relaxed)
+    }
+
     /// Whether the index can be asked in this snapshot, whose transaction can't tell.
     #[cold]
-    pub(crate) fn check_readable(&self, reader: Reader<'_>, index: usize) -> Result<()> {
+    pub(crate) fn check_readable(
+        &self,
+        reader: Reader<'_>,
+        index: usize,
+        snapshot: u64,
+        opened: u64,
+    ) -> Result<()> {
+        let is_as_declared = self.check_declared(reader, index, snapshot)?;
+        if is_as_declared && self.is_readable(index, opened) {
+            return Ok(());
+        }
         let Some(state) = self.state(reader, index)? else {
-            // Another process has built it, and later snapshots have that too.
-            self.became_readable(index);
+            if is_as_declared {
+                // Another process has built it, and later snapshots have that too.
+                self.became_readable(index);
+            }
             return Ok(());
         };
         Err(Error::IndexNotReadable {
@@ -90,5 +109,35 @@ impl OpenTable {
             index: self.schema.index_name(Source::Index(index)).unwrap_or_default(),
             state: IndexState::of(state),
         })
+    }
+
+    /// Whether the table has its record in the snapshot; `false`: another process has declared it
+    /// otherwise, but not this index.
+    fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: u64) -> Result<bool> {
+        let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
+        if record == self.record {
+            self.as_declared.fetch_max(snapshot, Ordering::Relaxed);
+            return Ok(true);
+        }
+        let [file, own] =
+            [record, &self.record].map(|it| TableRecord::decode(self.schema.name, it));
+        let (file, own) = (file?, own?);
+        let is_retired =
+            || Ok::<_, Error>(matches!(self.state(reader, index)?, Some(StateRecord::Retired(_))));
+        // One that is retired says so itself.
+        if file.has_index_of(&own, index) || is_retired()? {
+            return Ok(false);
+        }
+        Err(self.declared_otherwise())
+    }
+
+    #[cold]
+    pub(crate) fn declared_otherwise(&self) -> Error {
+        Error::SchemaMismatch {
+            table: self.schema.name,
+            difference: "another process has opened it with another declaration since".to_owned(),
+            way_out: "all processes that use it at the same time must declare it alike; restart this \
+                      one with the declaration that is in use",
+        }
     }
 }

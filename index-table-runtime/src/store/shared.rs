@@ -41,11 +41,26 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
         // The last handle is gone, and its thread may not be done with it.
         Engine::wait_until_closed(&path);
     }
+    refuse_alias(&stores, &path)?;
     stores.retain(|_, open| open.inner.strong_count() > 0);
     let inner = Arc::new(Inner::new(Engine::open(options, &path)?));
     let file = file_id(&path).ok();
     stores.insert(path, Open { inner: Arc::downgrade(&inner), options: options.clone(), file });
     Ok(inner)
+}
+
+/// Refuses a directory whose data file is that of an open store: renamed, linked or mounted elsewhere.
+fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
+    let Ok(file) = file_id(path) else { return Ok(()) };
+    for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {
+        if let Some(inner) = open.inner.upgrade() {
+            inner.engine.refuse_forked()?;
+            let reason = format!("as `{}`; clone the `Store`, or drop it first", other.display());
+            return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
+        }
+        Engine::wait_until_closed(other);
+    }
+    Ok(())
 }
 
 impl Open {
@@ -76,8 +91,8 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     fs::metadata(path.join("data.mdb")).map(|file| (file.dev(), file.ino()))
 }
 
-/// Where files in use can't be replaced.
+/// Where files have no such number, and files in use can't be replaced.
 #[cfg(not(unix))]
 fn file_id(_: &Path) -> io::Result<FileId> {
-    Ok((0, 0))
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -172,7 +172,8 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCursor`] and errors of the engine. What is wrong with the table is in the
+    /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] when another process has declared one of the
+    /// indexes otherwise, and errors of the engine. What is wrong with the table is in the
     /// report.
     pub fn run(mut self) -> Result<Report> {
         span!(DEBUG, "verify", table = R::TABLE.name);

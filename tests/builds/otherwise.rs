@@ -1,0 +1,139 @@
+//! A process that has a table open, which another one declares otherwise meanwhile.
+
+use std::{path::Path, process::Command};
+
+use index_table::{Error, Result, Store};
+
+use crate::{TestResult, after, assert_clean, before, item};
+
+const ROWS: u32 = 500;
+
+mod first {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "towns")]
+    #[index(town)]
+    #[index(desc(code), unique, name = "single")]
+    #[index(code, name = "kept")]
+    #[index(town, strategy = "full", name = "gone")]
+    pub(crate) struct Town {
+        #[primary_key]
+        pub(crate) id: u32,
+        pub(crate) town: String,
+        pub(crate) code: u32,
+    }
+}
+
+/// With two indexes of the same names and other entries, and one as it is.
+mod changed {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "towns")]
+    #[index(town, include = [code])]
+    #[index(town, name = "single")]
+    #[index(code, name = "kept")]
+    pub(crate) struct Town {
+        #[primary_key]
+        id: u32,
+        town: String,
+        code: u32,
+    }
+}
+
+/// What the other process does, if this is it.
+fn as_other_process(work: impl FnOnce(&Store) -> Result<()>) -> Result<bool> {
+    match std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        Some(path) => work(&Store::open(Path::new(&path))?).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+fn in_another_process(name: &str, path: &Path) -> TestResult {
+    let child = Command::new(std::env::current_exe()?)
+        .args(["--exact", name])
+        .env("INDEX_TABLE_OTHER_PROCESS", path)
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    Ok(())
+}
+
+fn is_declared_otherwise<T: std::fmt::Debug>(asked: Result<T>) -> TestResult {
+    match asked {
+        Err(Error::SchemaMismatch { difference, .. })
+            if difference.contains("another declaration since") =>
+        {
+            Ok(())
+        }
+        asked => Err(format!("{asked:?}").into()),
+    }
+}
+
+/// Its entries are others, or are not there yet: there is no answer in them.
+#[test]
+fn an_index_that_was_declared_otherwise_answers_nothing() -> TestResult {
+    if as_other_process(|store| changed::TownRepository::open_online(store).map(drop))? {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let towns = first::TownRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..ROWS).try_for_each(|id| {
+            towns.insert(txn, &first::Town { id, town: format!("town {}", id % 5), code: id })
+        })
+    })?;
+    let before = store.read()?;
+    assert_eq!(towns.by_gone(&before).count()?, u64::from(ROWS));
+    in_another_process(
+        "otherwise::an_index_that_was_declared_otherwise_answers_nothing",
+        dir.path(),
+    )?;
+    assert_eq!(towns.find_by_town(&before, "town 1").count()?, 100, "a snapshot is what it was");
+    for txn in [&store.read()?, &*store.write()?] {
+        is_declared_otherwise(towns.find_by_town(txn, "town 1").count())?;
+        is_declared_otherwise(towns.find_by_town(txn, "town 1").keys().next().transpose())?;
+        is_declared_otherwise(towns.get_by_single(txn, 5).map(|row| row.map(|row| row.id)))?;
+        is_declared_otherwise(towns.verify(txn).run())?;
+        let retired = towns.by_gone(txn).count();
+        assert!(matches!(retired, Err(Error::IndexNotReadable { index: "gone", .. })));
+        assert_eq!(towns.find_by_kept(txn, 5).count()?, 1, "both declare it alike");
+        assert_eq!(towns.get(txn, 5)?.map(|row| row.code), Some(5));
+    }
+    Ok(())
+}
+
+/// LMDB in this process takes the databases for open: the error says so, and what to do.
+#[test]
+fn what_another_process_has_dropped_needs_the_store_to_be_opened_again() -> TestResult {
+    if as_other_process(|store| {
+        let _items = before::ItemRepository::open(store)?;
+        assert_eq!(store.drop_retired()?.len(), 11);
+        Ok(())
+    })? {
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let items = after::ItemRepository::open(&store)?;
+    store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
+    in_another_process(
+        "otherwise::what_another_process_has_dropped_needs_the_store_to_be_opened_again",
+        dir.path(),
+    )?;
+    is_declared_otherwise(items.by_code(&store.read()?).count())?;
+    drop(items);
+    let refused = after::ItemRepository::open(&store).map(drop).err().ok_or("it opens")?;
+    let refused = refused.to_string();
+    assert!(refused.contains("another process has dropped an index"), "{refused}");
+    assert!(refused.contains("close the store"), "{refused}");
+    drop(store);
+    let store = Store::open(dir.path())?;
+    let items = after::ItemRepository::open(&store)?;
+    assert_eq!(items.by_code(&store.read()?).count()?, 1);
+    assert_clean(&items, &store.read()?)?;
+    Ok(())
+}
