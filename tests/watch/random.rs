@@ -140,6 +140,7 @@ impl Watching {
     fn receive(&mut self, store: &Store, people: &PersonRepository) -> TestResult {
         while let Ok(event) = self.watcher.try_recv() {
             match event {
+                _ if event.commit_number() <= self.copy.commit => {}
                 Event::Change(change) => self.copy.apply(&change)?,
                 Event::Lagged(_) => self.reread(store, people)?,
             }
