@@ -40,6 +40,10 @@ pub mod space_ahead {}
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}
 
+/// What was committed, for caches and other copies: `watch`.
+#[doc = include_str!("guide/watching.md")]
+pub mod watching {}
+
 /// Filling a table from a file or another table.
 #[doc = include_str!("guide/bulk_loading.md")]
 pub mod bulk_loading {}

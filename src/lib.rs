@@ -12,11 +12,12 @@ pub use index_table_derive::RowVersion;
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
     Advice, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
-    CatalogTable, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Desc, Distinct,
-    DistinctCounts, DistinctValues, DroppedIndex, Duplicate, Duplicates, Durability, Entries,
-    Error, FactOrderRows, Finding, GetMany, GetManyViews, GroupOptions, GroupWriter, IndexState,
-    IndexUsage, Keys, Kind, LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page,
-    Progress, QueueFull, ReadTxn, Readers, Repair, Report, Result, RowProgress, Rows, Scan, Stats,
-    Store, Submission, Submitted, TableUsage, Upgrade, Upgraded, Usage, Verify, VerifyProgress,
-    Views, WriteTxn,
+    CatalogTable, Change, ChangeKind, ChangedRow, Combined, CombinedKeys, CombinedRows,
+    CombinedViews, Cursor, Desc, Distinct, DistinctCounts, DistinctValues, DroppedIndex, Duplicate,
+    Duplicates, Durability, Entries, Error, Event, Events, FactOrderRows, Finding, GetMany,
+    GetManyViews, GroupOptions, GroupWriter, IndexState, IndexUsage, IntoEvents, Keys, Kind,
+    Lagged, LoadProgress, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page, Progress, QueueFull,
+    ReadTxn, Readers, Repair, Report, Result, RowProgress, Rows, Scan, Stats, Store, Submission,
+    Submitted, TableUsage, Upgrade, Upgraded, Usage, Verify, VerifyProgress, Views, Watch, Watcher,
+    WriteTxn,
 };

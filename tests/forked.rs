@@ -198,6 +198,26 @@ fn with_a_group_writer(path: &Path) -> TestResult {
     )
 }
 
+/// Nothing comes to a child's watcher, and it does not wait for it.
+fn with_a_watcher(path: &Path) -> TestResult {
+    let (store, rows) = open(path)?;
+    let watcher = rows.watch(&store).start()?;
+    store.transaction(|txn| rows.put(txn, &row(1)))?;
+    fork(
+        (store, rows, watcher),
+        |(store, rows, watcher)| {
+            ensure(watcher.recv().is_none(), "it has ended")?;
+            is_forked(rows.watch(&store).start())
+        },
+        |(store, rows, watcher)| {
+            store.transaction(|txn| rows.put(txn, &row(2)))?;
+            drop((store, rows));
+            assert_eq!(watcher.iter().count(), 2);
+            Ok(())
+        },
+    )
+}
+
 const NAME: &str = "a_forked_process_is_refused_and_harms_nothing";
 const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
 const PATH: &str = "INDEX_TABLE_OTHER_PROCESS";
@@ -218,6 +238,7 @@ fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
             "reader" => with_a_reader(&path),
             "anew" => opened_anew(&path),
             "group" => with_a_group_writer(&path),
+            "watcher" => with_a_watcher(&path),
             "forker" => with_a_writer(&path),
             "readers" => {
                 let (store, _rows) = open(&path)?;
@@ -231,7 +252,7 @@ fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
             }
         };
     }
-    for role in ["reader", "anew", "forker", "group"] {
+    for role in ["reader", "anew", "forker", "group", "watcher"] {
         let dir = tempfile::tempdir()?;
         let output = Command::new(std::env::current_exe()?)
             .args(["--exact", NAME])

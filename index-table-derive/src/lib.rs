@@ -142,8 +142,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// # What is generated
 ///
 /// For the repository: `open`, `insert`, `insert_with`, `bulk_load`, `bulk_load_in`, `put`, `update`,
-/// `delete`, `get`, `get_many`, `all`, `usage`, `get_view` if there is a view, and `upgrade` if there is
-/// a previous version. For an index over `a` and `b`:
+/// `delete`, `get`, `get_many`, `all`, `watch`, `usage`, `get_view` if there is a view, and `upgrade` if
+/// there is a previous version. For an index over `a` and `b`:
 ///
 /// | method | answers with |
 /// |---|---|

@@ -47,6 +47,7 @@ mod upkeep;
 mod usage;
 mod verify;
 mod versions;
+mod watch;
 mod write;
 
 pub use build::{Build, BuildReport, BuiltIndex};
@@ -68,3 +69,6 @@ pub use txn::{ReadTxn, WriteTxn};
 pub use upgrade::{Upgrade, Upgraded};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};
 pub use verify::{Finding, Kind, Repair, Report, Verify, VerifyProgress};
+pub use watch::{
+    Change, ChangeKind, ChangedRow, Event, Events, IntoEvents, Lagged, Watch, Watcher,
+};

@@ -31,4 +31,5 @@ pub use crate::{
     upgrade::Upgrade,
     usage::Usage,
     verify::{Repair, Verify},
+    watch::Watch,
 };

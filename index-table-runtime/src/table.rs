@@ -24,6 +24,7 @@ use crate::{
     upgrade::Upgrade,
     usage::Usage,
     verify::{Repair, Verify},
+    watch::Watch,
     write::{self, RowType},
 };
 
@@ -202,8 +203,16 @@ impl<R: Entity> Table<R> {
     /// Makes the table's indexes what its rows say.
     pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
         let skipped = txn.unreadable(&self.open);
-        let writer = skipped.and_then(|skipped| Ok((self.writer(txn)?.0, skipped)));
+        let writer = skipped.and_then(|skipped| {
+            let (writer, _, written) = self.writer(txn)?;
+            Ok((writer, written, skipped))
+        });
         Repair::new(writer, Self::ROWS)
+    }
+
+    /// Watches the changes that are committed.
+    pub const fn watch<'a>(&'a self, store: &'a Store) -> Watch<'a, R> {
+        Watch::new(store, &self.open)
     }
 
     /// Writes rows of older versions in the current one.
@@ -359,7 +368,12 @@ impl<R: Entity> Table<R> {
         teller: &mut bulk::Teller<'_>,
     ) -> Result<LoadReport> {
         let (mut writer, Scratch { old, new, .. }, written) = self.writer(txn)?;
-        bulk::apply(Self::ROWS, &mut writer, [old, new], gathered, written, teller)
+        let loaded = bulk::apply(Self::ROWS, &mut writer, [old, new], gathered, written, teller);
+        if loaded.is_err() {
+            // Some of the rows may be there, should the transaction be committed.
+            written.watched.note_untold();
+        }
+        loaded
     }
 
     fn writer<'t, 's>(

@@ -10,7 +10,8 @@ use crate::{
     store::{OpenTable, WriterGuard},
     trace::span,
     upkeep::Upkeep,
-    usage::{TableCounters, Tally},
+    usage::{RowWrite, TableCounters, Tally},
+    watch::{self, Watched},
 };
 
 /// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
@@ -80,6 +81,48 @@ impl<'s> ReadTxn<'s> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.session.total.get()
+    }
+
+    /// The number of the last commit that is in this snapshot; in a write transaction, the one that
+    /// its own commit will have. Each commit that has changed something has a number above those
+    /// before it, in whichever process.
+    ///
+    /// An [`Event`](crate::Event) of a number that isn't above it is about what the snapshot has: so
+    /// what was read here is continued by events without a gap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let watcher = notes.watch(&store).start()?;
+    /// let before = store.read()?.commit_number();
+    ///
+    /// let mut txn = store.write()?;
+    /// notes.insert(&mut txn, &Note { id: 1 })?;
+    /// let own = txn.commit_number();
+    /// txn.commit()?;
+    ///
+    /// assert!(own > before);
+    /// assert_eq!(store.read()?.commit_number(), own);
+    /// assert_eq!(watcher.recv().map(|event| event.commit_number()), Some(own));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn commit_number(&self) -> u64 {
+        self.engine.number()
     }
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
@@ -212,7 +255,23 @@ pub(crate) struct Written {
     pub(crate) tally: Tally,
     /// `None`: all indexes are kept up as they are declared.
     pub(crate) upkeep: Option<Upkeep>,
+    /// For those who watch the table.
+    pub(crate) watched: Watched,
     usage: Arc<TableCounters>,
+}
+
+impl Written {
+    /// A row was written, in the place of `old`.
+    pub(crate) fn row(&mut self, kind: RowWrite, old: Option<&Image>, new: Option<&Image>) {
+        self.tally.row(kind);
+        self.watched.note(old, new);
+    }
+
+    /// Adds what a transaction inside of this one has written to the same table.
+    fn add(&mut self, more: Self) {
+        self.tally.add(&more.tally);
+        self.watched.add(more.watched);
+    }
 }
 
 impl<'s> WriteTxn<'s> {
@@ -243,13 +302,13 @@ impl<'s> WriteTxn<'s> {
                 return Ok(());
             }
             let WriteTxn { read, written: more, .. } = inner;
-            read.engine.commit()?;
+            read.engine.commit(|| ())?;
             more
         };
-        for Written { opened, tally, upkeep, usage } in more {
-            match written.iter_mut().find(|written| written.opened == opened) {
-                Some(written) => written.tally.add(&tally),
-                None => written.push(Written { opened, tally, upkeep, usage }),
+        for more in more {
+            match written.iter_mut().find(|written| written.opened == more.opened) {
+                Some(written) => written.add(more),
+                None => written.push(more),
             }
         }
         Ok(())
@@ -265,12 +324,19 @@ impl<'s> WriteTxn<'s> {
     /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
         span!(DEBUG, "commit");
-        let Self { held, read, written, .. } = self;
+        let Self { held, read, mut written, .. } = self;
         drop(held);
-        read.engine.commit()?;
+        let (number, mut wakers) = (read.commit_number(), Vec::new());
+        // While nobody else can commit, so that events are in the order of the commits.
+        read.engine.commit(|| {
+            for Written { tally, watched, .. } in &mut written {
+                watched.deliver(number, tally.row_count(), &mut wakers);
+            }
+        })?;
         for Written { tally, usage, .. } in &written {
             usage.add(tally);
         }
+        watch::wake(wakers);
         Ok(())
     }
 
@@ -300,7 +366,8 @@ impl<'s> WriteTxn<'s> {
             let usage = Arc::clone(&table.usage);
             let tally = Tally::new(usage.schema);
             let upkeep = Upkeep::of(table, writer.reader(), read.opened)?;
-            written.push(Written { opened: table.opened, tally, upkeep, usage });
+            let watched = Watched::new(&table.watchers);
+            written.push(Written { opened: table.opened, tally, upkeep, watched, usage });
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))

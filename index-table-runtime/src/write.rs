@@ -129,7 +129,7 @@ pub(crate) fn put(
         None => None,
     };
     replace(rows, writer, stored, new, written)?;
-    written.tally.row(RowWrite::Put);
+    written.row(RowWrite::Put, stored, Some(new));
     Ok(())
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn update(
         return Err(rows.duplicate(new.primary_key()));
     }
     replace(rows, writer, Some(old), new, written)?;
-    written.tally.row(RowWrite::Update);
+    written.row(RowWrite::Update, Some(old), Some(new));
     Ok(())
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn delete(
     rows.load_stored(old, bytes, primary_key)?;
     writer.change(Change::DeleteFact { primary_key })?;
     send(rows, writer, Some(old), None, written)?;
-    written.tally.row(RowWrite::Delete);
+    written.row(RowWrite::Delete, Some(old), None);
     Ok(true)
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn insert(
         return Err(rows.duplicate(new.primary_key()));
     }
     send(rows, writer, None, Some(new), written)?;
-    written.tally.row(RowWrite::Insert);
+    written.row(RowWrite::Insert, None, Some(new));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use index_table::{Error, IndexTable, Kind, Result, Store};
+use index_table::{Error, Event, IndexTable, Kind, Result, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::counts;
@@ -56,6 +56,7 @@ fn changed_methods_are_found_and_mended() -> Result<()> {
         drop(txn);
 
         CHANGED.set(true);
+        let watcher = rows.watch(&store).start()?;
         let report = rows.verify(&store.read()?).run()?;
         let moved = u64::from(ROWS) * 3;
         let filtered = u64::from(ROWS) / 10;
@@ -71,6 +72,10 @@ fn changed_methods_are_found_and_mended() -> Result<()> {
         assert!(rows.verify(&txn).run()?.is_clean());
         assert_eq!(rows.find_by_packed(&txn, 10).count()?, 300);
         txn.commit()?;
+        // Who watches an index has been told something else by it.
+        assert!(matches!(watcher.try_recv(), Ok(Event::Lagged(_))));
+        store.transaction(|txn| rows.repair(txn).run())?;
+        assert!(watcher.try_recv().is_err(), "there was nothing to mend");
 
         LONG.set(true);
         let refused = store.transaction(|txn| rows.repair(txn).run());

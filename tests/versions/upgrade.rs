@@ -17,7 +17,9 @@ fn all_rows_get_the_current_version() -> TestResult {
         let customers = fill(store, 100)?;
         let told = RefCell::new(Vec::new());
         let upgrade = customers.upgrade(store).batch_bytes(1000);
+        let watcher = customers.watch(store).start()?;
         let done = upgrade.progress(|at| told.borrow_mut().push(at)).run()?;
+        assert!(watcher.try_recv().is_err(), "the rows are what they were");
         assert_eq!((done.rows, done.upgraded), (100, 67));
         let told = told.into_inner();
         assert!(told.len() > 5, "each batch tells: {}", told.len());

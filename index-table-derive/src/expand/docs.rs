@@ -222,6 +222,15 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn watch(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Watches the table `{name}`: the changes that this process commits from `start` on, or \
+             those of the rows that a scan finds.\n\n\
+             Cost: nothing before `start`; then each change is compared with what is watched."
+        ))
+    }
+
     pub(in super::super) fn usage(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(

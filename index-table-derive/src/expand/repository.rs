@@ -91,13 +91,14 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
     let (v, row) = (&table.visibility, &table.row);
     let (parameters, key) = primary_key(cx);
     let (insert_with, upgrade) = (insert_with(cx), upgrade(cx));
-    let [insert, put, update, delete, get, all, usage, verify, repair] = [
+    let [insert, put, update, delete, get, all, watch, usage, verify, repair] = [
         docs::fixed::insert,
         docs::fixed::put,
         docs::fixed::update,
         docs::fixed::delete,
         docs::fixed::get,
         docs::fixed::all,
+        docs::fixed::watch,
         docs::fixed::usage,
         docs::fixed::verify,
         docs::fixed::repair,
@@ -158,6 +159,14 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             txn: &#txn _index_table::ReadTxn<'_>,
         ) -> _index_table::Scan<#txn, #row> {
             self.table.scan(txn, _index_table::Bounds::new())
+        }
+
+        #watch
+        #v fn watch<'watch>(
+            &'watch self,
+            store: &'watch _index_table::Store,
+        ) -> _index_table::Watch<'watch, #row> {
+            self.table.watch(store)
         }
 
         #usage

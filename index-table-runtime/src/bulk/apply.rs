@@ -13,6 +13,7 @@ use crate::{
     txn::Written,
     upkeep::Upkeep,
     usage::{RowWrite, Tally},
+    watch::Watched,
     write::RowType,
 };
 
@@ -22,7 +23,7 @@ pub(crate) fn apply(
     writer: &mut Writer<'_, '_>,
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
-    Written { tally, upkeep, .. }: &mut Written,
+    Written { tally, upkeep, watched, .. }: &mut Written,
     teller: &mut Teller<'_>,
 ) -> Result<LoadReport> {
     let upkeep = upkeep.as_ref();
@@ -30,9 +31,10 @@ pub(crate) fn apply(
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
     teller.begin_writing(to_write);
     let replaced = if decision.replaces {
-        let sink = Sinks { tally, upkeep };
+        let sink = Sinks { tally, upkeep, watched };
         replace_facts(rows, writer, [old, new], gathered, &decision, sink, teller)?
     } else {
+        note_new(rows, new, gathered, &decision, watched)?;
         let facts = &mut Kept::new(&gathered.facts, &decision.left_out, teller);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
     };
@@ -59,6 +61,7 @@ pub(crate) fn apply(
 struct Sinks<'a> {
     tally: &'a mut Tally,
     upkeep: Option<&'a Upkeep>,
+    watched: &'a mut Watched,
 }
 
 /// What became of the facts.
@@ -76,7 +79,7 @@ fn replace_facts(
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
     decision: &Decision,
-    Sinks { tally, upkeep }: Sinks<'_>,
+    Sinks { tally, upkeep, watched }: Sinks<'_>,
     teller: &mut Teller<'_>,
 ) -> Result<Replaced> {
     let mut count = Replaced::default();
@@ -95,13 +98,51 @@ fn replace_facts(
                         maintain::removed_entries(rows.schema, old, new, filter)?;
                     }
                 }
+                watched.note(Some(old), Some(new));
                 count.replaced += 1;
             }
-            None => count.new += 1,
+            None => {
+                note_one(rows, new, primary_key, row, watched);
+                count.new += 1;
+            }
         }
         writer.change(Change::PutFact { primary_key, row })?;
     }
     Ok(count)
+}
+
+/// Notes for those who watch that the rows are new, as far as it can still be told to anyone.
+fn note_new(
+    rows: &RowType,
+    new: &mut Image,
+    gathered: &Gathered,
+    decision: &Decision,
+    watched: &mut Watched,
+) -> Result<()> {
+    let mut nobody = Teller::new(None);
+    let mut facts = Kept::new(&gathered.facts, &decision.left_out, &mut nobody);
+    while watched.takes_notes()
+        && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
+    {
+        note_one(rows, new, primary_key, row, watched);
+    }
+    Ok(())
+}
+
+fn note_one(
+    rows: &RowType,
+    new: &mut Image,
+    primary_key: &[u8],
+    row: &[u8],
+    watched: &mut Watched,
+) {
+    if watched.takes_notes() {
+        // Whoever watches is no reason for a load to fail.
+        match rows.load_stored(new, row, primary_key) {
+            Ok(()) => watched.note(None, Some(new)),
+            Err(_) => watched.note_untold(),
+        }
+    }
 }
 
 /// Writes the entries that are not there as they are; how many.

@@ -258,7 +258,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         })?;
         let gatherer = Gatherer::new(R::TABLE, &directory, memory, on_duplicate);
         let (new, tried) = Default::default();
-        let teller = Teller { tell, progress: LoadProgress { read: 0, written: 0, to_write: 0 } };
+        let teller = Teller::new(tell);
         Ok((Loading { table, target, gatherer, new, tried, teller }, rows))
     }
 }
@@ -298,7 +298,11 @@ pub(crate) struct Teller<'a> {
     progress: LoadProgress,
 }
 
-impl Teller<'_> {
+impl<'a> Teller<'a> {
+    const fn new(tell: Option<Box<dyn FnMut(LoadProgress) + 'a>>) -> Self {
+        Self { tell, progress: LoadProgress { read: 0, written: 0, to_write: 0 } }
+    }
+
     fn read(&mut self) {
         self.progress.read += 1;
         if self.progress.read.is_multiple_of(TOLD) {

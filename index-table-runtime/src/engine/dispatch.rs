@@ -269,12 +269,18 @@ impl<'s> Txn<'s> {
         }
     }
 
-    pub(crate) fn commit(self) -> Result<()> {
+    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
+    pub(crate) fn number(&self) -> u64 {
+        on_engine!(self, txn => txn.number())
+    }
+
+    /// Commits, and calls `committed` before another one of this process can begin to write.
+    pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<()> {
         match self {
-            Self::Lmdb(txn) => txn.commit(),
+            Self::Lmdb(txn) => txn.commit(committed),
             #[cfg(feature = "memory")]
             Self::Memory(txn) => {
-                txn.commit();
+                txn.commit(committed);
                 Ok(())
             }
         }

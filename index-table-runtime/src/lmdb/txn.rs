@@ -84,11 +84,26 @@ impl<'s> Txn<'s> {
         }
     }
 
-    pub(crate) fn commit(mut self) -> Result<()> {
+    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
+    pub(crate) fn number(&self) -> u64 {
+        let id = match &self.inner {
+            Inner::Read(txn, _) => txn.id(),
+            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id(),
+            Inner::Over => 0,
+        };
+        id as u64
+    }
+
+    /// Commits, and calls `committed` before another one of this process can begin to write.
+    pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<()> {
         self.engine.refuse_forked()?;
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
-            Inner::Write(txn, _turn) => txn.commit().map_err(|error| self.engine.error(error)),
+            Inner::Write(txn, _turn) => {
+                txn.commit().map_err(|error| self.engine.error(error))?;
+                committed();
+                Ok(())
+            }
             Inner::Nested(mut txn, _) => {
                 // One that has failed would take the outer one with it. An empty one inside of it has
                 // failed too, and says so when it is committed.

@@ -31,27 +31,37 @@ const SEQUENCES: &str = ".sequences";
 /// A store in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
-    committed: Mutex<Arc<Databases>>,
+    committed: Mutex<Committed>,
     /// Held by the one write transaction.
     writing: Mutex<()>,
 }
 
+/// What the last commit has left.
+#[derive(Debug, Clone, Default)]
+struct Committed {
+    databases: Arc<Databases>,
+    /// How many commits there were.
+    number: u64,
+}
+
 impl Engine {
-    fn committed(&self) -> MutexGuard<'_, Arc<Databases>> {
+    fn committed(&self) -> MutexGuard<'_, Committed> {
         self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn read(&self) -> Txn<'_> {
-        Txn { databases: Arc::clone(&self.committed()), target: Target::Nothing }
+        let Committed { databases, number } = self.committed().clone();
+        Txn { databases, number, target: Target::Nothing }
     }
 
     pub(crate) fn write(&self) -> Txn<'_> {
         let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        Txn { databases: Arc::clone(&self.committed()), target: Target::Store(self, guard) }
+        let Committed { databases, number } = self.committed().clone();
+        Txn { databases, number: number + 1, target: Target::Store(self, guard) }
     }
 
     pub(crate) fn catalog(&self) -> Records {
-        records(&self.committed())
+        records(&self.committed().databases)
     }
 
     pub(crate) fn drop_indexes(
@@ -67,7 +77,7 @@ impl Engine {
                 Arc::make_mut(catalog).remove(name.as_bytes());
             }
         }
-        txn.commit();
+        txn.commit(|| ());
         dropped
     }
 
@@ -89,7 +99,7 @@ impl Engine {
         if let Some(writer) = txn.writer(&tables) {
             prepare(writer)?;
         }
-        txn.commit();
+        txn.commit(|| ());
         Ok(tables)
     }
 }
@@ -128,6 +138,7 @@ impl Tables {
 #[derive(Debug)]
 pub(crate) struct Txn<'s> {
     databases: Arc<Databases>,
+    number: u64,
     target: Target<'s>,
 }
 
@@ -154,19 +165,29 @@ impl Txn<'_> {
     /// Begins a transaction inside of this one; `None`: this one doesn't write.
     pub(crate) fn nested(&mut self) -> Option<Txn<'_>> {
         self.writes()?;
-        let databases = Arc::clone(&self.databases);
-        Some(Txn { databases, target: Target::Outer(&mut self.databases) })
+        let (databases, number) = (Arc::clone(&self.databases), self.number);
+        Some(Txn { databases, number, target: Target::Outer(&mut self.databases) })
     }
 
     const fn writes(&self) -> Option<()> {
         if matches!(self.target, Target::Nothing) { None } else { Some(()) }
     }
 
-    pub(crate) fn commit(self) {
-        match self.target {
+    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Commits, and calls `committed` before another one can begin to write.
+    pub(crate) fn commit(self, committed: impl FnOnce()) {
+        let Self { databases, number, target } = self;
+        match target {
             Target::Nothing => {}
-            Target::Store(engine, _guard) => *engine.committed() = self.databases,
-            Target::Outer(databases) => *databases = self.databases,
+            Target::Store(engine, _guard) => {
+                *engine.committed() = Committed { databases, number };
+                committed();
+            }
+            Target::Outer(outer) => *outer = databases,
         }
     }
 }

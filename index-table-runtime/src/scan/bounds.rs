@@ -7,6 +7,8 @@ use super::found::{Hashed, values_of};
 use crate::{
     entity::Entity,
     key::{Key, KeyBuf, PrefixKey, hash, successor},
+    maintain::Image,
+    schema::Source,
 };
 
 /// A contiguous block of keys: what is equal in the leading fields, and a range, a prefix or
@@ -174,6 +176,18 @@ impl Bounds {
             }
             End::Before(end) => Some(end.clone()),
             End::Open => None,
+        }
+    }
+
+    /// Whether a scan with these bounds finds this row.
+    pub(crate) fn find(&self, source: Source, row: &Image) -> bool {
+        let is_inside = |key: &[u8]| key >= self.start() && self.ends_behind(key);
+        match source {
+            Source::Facts => is_inside(row.primary_key()),
+            Source::Index(index) => {
+                row.keys(index).any(is_inside)
+                    && self.hashed.as_ref().is_none_or(|asked| asked.are_of(index, row.row()))
+            }
         }
     }
 

@@ -24,6 +24,15 @@ pub(super) struct Hashed {
     pub(super) of_row: ValuesOf,
 }
 
+impl Hashed {
+    /// Whether the row with these bytes has them.
+    pub(super) fn are_of(&self, index: usize, row: &[u8]) -> bool {
+        let mut values = KeyBuf::new();
+        let read = (self.of_row)(index, Place::Fact(row), &mut values);
+        read.is_ok() && values.as_bytes().starts_with(&self.values)
+    }
+}
+
 /// [`values_of`] a type of row.
 pub(super) type ValuesOf = fn(usize, Place<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
 

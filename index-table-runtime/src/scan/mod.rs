@@ -30,6 +30,7 @@ use crate::{
     entity::{Entity, IndexEntry, Viewed},
     error::Result,
     key::DecodeError,
+    schema::Source,
     stats::Ledger,
 };
 use asked::Asked;
@@ -102,6 +103,12 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         let query = Query::new(E::SOURCE, bounds);
         let asked = Asked { reader, schema: E::Row::TABLE, ledger, query, after: None };
         Self { asked, entry: PhantomData }
+    }
+
+    /// What it looks for, and where. An error: it can't be asked.
+    pub(crate) fn into_bounds(self) -> Result<(Source, Bounds)> {
+        let Asked { reader, query, .. } = self.asked;
+        reader.map(|_| (query.source, query.bounds))
     }
 
     /// From the last key to the first; a second `rev` turns it round again.

@@ -22,6 +22,7 @@ use crate::{
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, Scratch, WriteTxn},
     usage::TableCounters,
+    watch::Watchers,
 };
 
 pub(crate) use copy::Copy;
@@ -128,6 +129,8 @@ pub(crate) struct OpenTable {
     pub(crate) tried: AtomicU64,
     /// What it is used for. Transactions that write it keep it too, until they are committed.
     pub(crate) usage: Arc<TableCounters>,
+    /// Who watches it. Transactions that write it keep this too.
+    pub(crate) watchers: Arc<Watchers>,
 }
 
 impl Store {
@@ -293,6 +296,7 @@ impl Inner {
             as_declared: AtomicU64::new(0),
             tried: AtomicU64::new(0),
             usage: Arc::new(TableCounters::new(schema)),
+            watchers: Arc::default(),
             store: self.id,
             opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
         });
@@ -364,6 +368,19 @@ impl Inner {
 
     fn writer(&self) -> MutexGuard<'_, WriterState> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // In a forked process, a lock may be a thread's that is not there.
+        if self.engine.refuse_forked().is_ok() {
+            let tables: Vec<_> =
+                self.tables().values().filter_map(|(_, it)| it.upgrade()).collect();
+            for table in &tables {
+                table.watchers.close();
+            }
+        }
     }
 }
 

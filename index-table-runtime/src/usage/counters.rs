@@ -122,6 +122,11 @@ impl Tally {
         }
     }
 
+    /// How many rows were written, in whichever way.
+    pub(crate) fn row_count(&self) -> u64 {
+        self.writes.iter().sum()
+    }
+
     /// So many entries of an index.
     pub(crate) fn entries(&mut self, index: usize, count: u64) {
         if let Some(counted) = self.written.get_mut(index) {

@@ -14,6 +14,7 @@ use crate::{
     scan::{Bounds, Position, Query},
     schema::{IndexSchema, Source},
     trace::span,
+    txn::Written,
     write::RowType,
 };
 
@@ -84,7 +85,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// ```
 #[must_use = "a repair does nothing until `run`"]
 pub struct Repair<'t, 's, R> {
-    writer: Result<(Writer<'t, 's>, Rc<[usize]>)>,
+    writer: Result<(Writer<'t, 's>, &'t mut Written, Rc<[usize]>)>,
     rows: &'static RowType,
     delete_unreadable: bool,
     row: PhantomData<fn() -> R>,
@@ -93,7 +94,7 @@ pub struct Repair<'t, 's, R> {
 impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// `writer`: with the indexes that are not readable.
     pub(crate) const fn new(
-        writer: Result<(Writer<'t, 's>, Rc<[usize]>)>,
+        writer: Result<(Writer<'t, 's>, &'t mut Written, Rc<[usize]>)>,
         rows: &'static RowType,
     ) -> Self {
         Self { writer, rows, delete_unreadable: false, row: PhantomData }
@@ -119,12 +120,13 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// errors of the engine. The transaction is to be dropped then.
     pub fn run(self) -> Result<Report> {
         span!(DEBUG, "repair", table = R::TABLE.name);
-        let (mut writer, skipped) = self.writer?;
+        let (mut writer, written, skipped) = self.writer?;
         let mut report = Report::new(R::TABLE);
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
             if !report.is_clean() {
-                // Nobody knows what the rows had in them.
+                // Nobody knows what the rows had in them, nor who watched them.
+                written.watched.note_untold();
                 build::begin_anew(self.rows, &mut writer, &skipped)?;
             }
         }
@@ -133,6 +135,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
             let batch = Batch::gather::<R>(writer.reader(), &skipped, place, &mut report)?;
             let mut removed = false;
             for found in &batch.found {
+                written.watched.note_untold();
                 removed |= mend::<R>(&mut writer, found)?;
                 report.add_mended(R::TABLE, found);
             }

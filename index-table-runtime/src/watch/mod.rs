@@ -1,0 +1,147 @@
+//! Watching a table: what is committed, handed to who wants to know.
+//!
+//! A write transaction notes its changes ([`Watched`]) for the subscribers that there are when it
+//! first writes to the table. When it has been committed, and before the next one of the process can
+//! be, what was noted goes into the buffer of each [`Subscriber`], from which a [`Watcher`] takes it.
+//! Who could not be told everything, for the buffer is full or the subscription came while the
+//! transaction was under way, is told that: to lose track silently is the one thing that must not happen.
+
+mod event;
+mod subscriber;
+mod watched;
+mod watcher;
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use self::subscriber::{Filter, Limits};
+pub use self::{
+    event::{Change, ChangeKind, ChangedRow, Event, Lagged},
+    watcher::{Events, IntoEvents, Watcher},
+};
+pub(crate) use self::{subscriber::Watchers, watched::Watched};
+use crate::{
+    entity::{Entity, IndexEntry},
+    error::{Error, Result},
+    scan::Scan,
+    store::{OpenTable, Store},
+};
+
+pub(crate) use self::watcher::wake;
+
+/// A subscription to the changes of a table. From the `watch` of a repository; it does nothing until
+/// [`start`](Watch::start).
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Event, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+///
+/// // All changes, and those that concern one key of an index.
+/// let all = people.watch(&store).start()?;
+/// let in_redmond = {
+///     let txn = store.read()?;
+///     people.watch(&store).only(people.find_by_town(&txn, "Redmond")).start()?
+/// };
+///
+/// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Seattle".into() }))?;
+/// store.transaction(|txn| people.update(txn, 1, |person| person.town = "Redmond".into()))?;
+/// drop(store); // which ends both
+///
+/// assert_eq!(all.iter().count(), 2);
+/// let Some(Event::Change(change)) = in_redmond.recv() else { panic!("somebody came") };
+/// assert!(change.before().is_none(), "and had not been there");
+/// assert_eq!(change.after().map(|row| row.key()).transpose()?, Some(1));
+/// assert!(in_redmond.recv().is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is watched until `start`"]
+pub struct Watch<'a, R> {
+    store: &'a Store,
+    table: &'a Arc<OpenTable>,
+    filters: Result<Vec<Filter>>,
+    limits: Limits,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'a, R: Entity> Watch<'a, R> {
+    pub(crate) const fn new(store: &'a Store, table: &'a Arc<OpenTable>) -> Self {
+        let limits = Limits { changes: 1024, bytes: 16 << 20 };
+        Self { store, table, filters: Ok(Vec::new()), limits, row: PhantomData }
+    }
+
+    /// Watches the rows that this scan finds, and not the others: one that comes to be found is
+    /// [inserted](ChangeKind::Inserted), one that no longer is is [deleted](ChangeKind::Deleted),
+    /// whatever has happened to it in the table. Said several times: what any of them finds.
+    ///
+    /// What counts is the index, or the primary key, and the values, the range or the beginning that
+    /// were given; a `limit`, a direction and a cursor do not. The scan isn't run, and its transaction
+    /// may end before [`start`](Watch::start).
+    pub fn only<'t, E: IndexEntry<'t, Row = R>>(mut self, scan: Scan<'t, E>) -> Self {
+        match (&mut self.filters, scan.into_bounds()) {
+            (Ok(filters), Ok((source, bounds))) => filters.push(Filter { source, bounds }),
+            (Ok(_), Err(error)) => self.filters = Err(error),
+            (Err(_), _) => {}
+        }
+        self
+    }
+
+    /// The most changes that wait to be received, one at least. Default: 1024. When there are more,
+    /// all that wait are dropped, and an [`Event::Lagged`] is in their place.
+    pub const fn buffer(mut self, changes: usize) -> Self {
+        self.limits.changes = if changes == 0 { 1 } else { changes };
+        self
+    }
+
+    /// The most bytes of rows that wait to be received, as [`buffer`](Watch::buffer). Default: 16 MiB.
+    /// A change that is larger has room when it is alone.
+    pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
+    /// Subscribes. Whatever is committed from now on is received, also what is being written by a
+    /// transaction that is under way; nothing is waited for.
+    ///
+    /// Cost, as long as the [`Watcher`] lives: each change is compared with what it watches, and is
+    /// copied, once for all watchers, if it concerns one; beyond what [`buffer`](Watch::buffer) says,
+    /// nothing is kept, however much a transaction writes. Who writes never waits for who receives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongStore`] for the repository of another store,
+    /// [`Error::IndexNotReadable`] for a scan of an index that is being built, [`Error::Forked`].
+    pub fn start(self) -> Result<Watcher<R>> {
+        let Self { store, table, filters, limits, .. } = self;
+        store.inner.engine.refuse_forked()?;
+        if table.store != store.inner.id {
+            return Err(Error::WrongStore { table: table.schema.name });
+        }
+        Ok(Watcher::new(table.watchers.subscribe(filters?, limits), table))
+    }
+}
+
+impl<R> fmt::Debug for Watch<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, limits: Limits { changes, bytes }, .. } = self;
+        f.debug_struct("Watch")
+            .field("table", &table.schema.name)
+            .field("buffer", changes)
+            .field("buffer_bytes", bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,194 @@
+//! Who watches a table, and what waits for them.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+
+use super::{event::Lagged, watched::Pending};
+use crate::{maintain::Image, scan::Bounds, schema::Source};
+
+/// Those who watch a table.
+#[derive(Default)]
+pub(crate) struct Watchers(Mutex<List>);
+
+#[derive(Default)]
+struct List {
+    /// By their ids. A list is never changed, since transactions keep it; there is none that is empty.
+    subscribers: Option<Subscribers>,
+    /// The id of the next one.
+    next: u64,
+}
+
+pub(super) type Subscribers = Arc<[Arc<Subscriber>]>;
+
+impl Watchers {
+    pub(super) fn subscribe(&self, filters: Vec<Filter>, limits: Limits) -> Arc<Subscriber> {
+        let mut list = self.list();
+        let subscriber = Arc::new(Subscriber {
+            id: list.next,
+            filters: filters.into(),
+            limits,
+            buffer: Mutex::default(),
+            filled: Condvar::new(),
+        });
+        list.next += 1;
+        let others = list.subscribers.iter().flat_map(|others| others.iter());
+        list.subscribers = Some(others.chain([&subscriber]).cloned().collect());
+        subscriber
+    }
+
+    pub(super) fn unsubscribe(&self, id: u64) {
+        let mut list = self.list();
+        let others = list.subscribers.iter().flat_map(|others| others.iter());
+        let others: Subscribers = others.filter(|other| other.id != id).cloned().collect();
+        list.subscribers = (!others.is_empty()).then_some(others);
+    }
+
+    /// Those who watch, and the id of the next one.
+    pub(super) fn now(&self) -> (Option<Subscribers>, u64) {
+        let list = self.list();
+        (list.subscribers.clone(), list.next)
+    }
+
+    /// There won't be any changes any more.
+    pub(crate) fn close(&self) {
+        let mut wakers = Vec::new();
+        for subscriber in self.now().0.iter().flat_map(|subscribers| subscribers.iter()) {
+            wakers.extend(subscriber.change(|buffer| buffer.closed = true));
+        }
+        super::wake(wakers);
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who watches: what, and what waits to be received.
+pub(super) struct Subscriber {
+    pub(super) id: u64,
+    /// The rows that any of them finds; none: all.
+    filters: Box<[Filter]>,
+    pub(super) limits: Limits,
+    buffer: Mutex<Buffer>,
+    pub(super) filled: Condvar,
+}
+
+/// The rows that a scan finds.
+pub(super) struct Filter {
+    pub(super) source: Source,
+    pub(super) bounds: Bounds,
+}
+
+/// How much may wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) changes: usize,
+    pub(super) bytes: usize,
+}
+
+impl Limits {
+    pub(super) const fn allow(self, changes: usize, bytes: usize) -> bool {
+        changes <= self.changes && (changes == 1 || bytes <= self.bytes)
+    }
+}
+
+/// What waits to be received: first that changes were dropped, then those that came after.
+#[derive(Default)]
+pub(super) struct Buffer {
+    pub(super) lagged: Option<Lagged>,
+    /// With the numbers of their commits.
+    pub(super) changes: VecDeque<(u64, Noted)>,
+    /// Of the rows in `changes`.
+    pub(super) bytes: usize,
+    pub(super) waker: Option<Waker>,
+    /// The store is closed.
+    pub(super) closed: bool,
+}
+
+impl Subscriber {
+    pub(super) fn watches(&self, row: &Image) -> bool {
+        self.filters.is_empty()
+            || self.filters.iter().any(|filter| filter.bounds.find(filter.source, row))
+    }
+
+    /// Takes the changes of a commit: all of them, or none, so that a commit is never received in part.
+    pub(super) fn take(&self, commit: u64, pending: Pending) -> Option<Waker> {
+        let Pending { changes, bytes, missed } = pending;
+        self.change(|buffer| {
+            let all = (buffer.changes.len() + changes.len(), buffer.bytes + bytes);
+            if missed == 0 && self.limits.allow(all.0, all.1) {
+                buffer.bytes = all.1;
+                buffer.changes.extend(changes.into_iter().map(|noted| (commit, noted)));
+            } else {
+                buffer.miss(commit, missed + changes.len() as u64);
+            }
+        })
+    }
+
+    /// Takes note of a commit whose changes it can't have.
+    pub(super) fn miss(&self, commit: u64, missed: u64) -> Option<Waker> {
+        self.change(|buffer| buffer.miss(commit, missed))
+    }
+
+    /// The waker is to be woken without a lock.
+    fn change(&self, change: impl FnOnce(&mut Buffer)) -> Option<Waker> {
+        let mut buffer = self.buffer();
+        change(&mut buffer);
+        let waker = buffer.waker.take();
+        drop(buffer);
+        self.filled.notify_all();
+        waker
+    }
+
+    pub(super) fn buffer(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Buffer {
+    fn miss(&mut self, commit_number: u64, missed: u64) {
+        self.bytes = 0;
+        let dropped = mem::take(&mut self.changes).len() as u64;
+        let before = self.lagged.map_or(0, |lagged| lagged.missed);
+        self.lagged = Some(Lagged { missed: before + dropped + missed, commit_number });
+    }
+}
+
+/// A change as a subscriber gets it; a row that it doesn't watch is left out.
+pub(super) struct Noted {
+    pub(super) before: Option<Stored>,
+    pub(super) after: Option<Stored>,
+}
+
+impl Noted {
+    pub(super) fn bytes(&self) -> usize {
+        let rows = [&self.before, &self.after];
+        rows.into_iter().flatten().map(|stored| stored.bytes.len()).sum()
+    }
+}
+
+/// A row's primary key and its bytes, which all subscribers share.
+#[derive(Clone)]
+pub(super) struct Stored {
+    bytes: Arc<[u8]>,
+    key_len: usize,
+}
+
+impl Stored {
+    pub(super) fn of(row: &Image) -> Self {
+        let (key, row) = (row.primary_key(), row.row());
+        Self { bytes: [key, row].concat().into(), key_len: key.len() }
+    }
+
+    pub(super) fn key(&self) -> &[u8] {
+        self.bytes.split_at_checked(self.key_len).unwrap_or_default().0
+    }
+
+    pub(super) fn row(&self) -> &[u8] {
+        self.bytes.split_at_checked(self.key_len).unwrap_or_default().1
+    }
+}

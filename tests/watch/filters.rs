@@ -1,0 +1,147 @@
+//! Watching the rows that a scan finds.
+
+use index_table::{ChangeKind::*, Error, IndexTable, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::{Person, TestResult, on_both, person, received, told};
+
+#[test]
+fn rows_enter_and_leave_a_key() -> TestResult {
+    on_both(|store, people| {
+        let watcher = {
+            let txn = store.read()?;
+            people.watch(&store).only(people.find_by_town(&txn, "Redmond")).start()?
+        };
+        let mut txn = store.write()?;
+        people.insert(&mut txn, &person(1))?; // Seattle
+        people.insert(&mut txn, &person(2))?; // Redmond
+        people.update(&mut txn, 1, |row| row.town = "Redmond".into())?;
+        people.update(&mut txn, 1, |row| row.age += 1)?;
+        people.update(&mut txn, 2, |row| row.town = "Redmonds".into())?;
+        people.update(&mut txn, 2, |row| row.age += 1)?;
+        people.update(&mut txn, 1, |row| row.id = 11)?;
+        people.update(&mut txn, 11, |row| (row.id, row.town) = (12, "Oslo".into()))?;
+        people.delete(&mut txn, 12)?;
+        txn.commit()?;
+        assert_eq!(
+            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            [
+                (Inserted, None, Some(2)),
+                (Inserted, None, Some(1)),
+                (Updated, Some(1), Some(1)),
+                (Deleted, Some(2), None),
+                (Moved, Some(1), Some(11)),
+                (Deleted, Some(11), None),
+            ]
+        );
+        Ok(())
+    })
+}
+
+/// Those of others take no room.
+#[test]
+fn only_what_is_watched_fills_the_buffer() -> TestResult {
+    on_both(|store, people| {
+        let watcher = {
+            let txn = store.read()?;
+            people.watch(&store).only(people.find_by_town(&txn, "Redmond")).buffer(2).start()?
+        };
+        let others = (0..100).map(|id| person(id * 2 + 1));
+        store.transaction(|txn| others.clone().try_for_each(|row| people.insert(txn, &row)))?;
+        store.transaction(|txn| people.insert(txn, &person(2)))?;
+        assert_eq!(received(&watcher).len(), 1);
+        Ok(())
+    })
+}
+
+#[test]
+fn several_scans_are_watched_together() -> TestResult {
+    on_both(|store, people| {
+        let watcher = {
+            let txn = store.read()?;
+            let (redmond, old) = (people.find_by_town(&txn, "Redmond"), people.by_age(&txn));
+            people.watch(&store).only(redmond).only(old).start()?
+        };
+        let child = Person { age: 3, ..person(1) };
+        store.transaction(|txn| {
+            people.insert(txn, &child)?; // neither
+            people.insert(txn, &person(21))?; // the second
+            people.insert(txn, &person(2))?; // the first
+            people.insert(txn, &person(22)) // both, and told once
+        })?;
+        assert_eq!(
+            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            [21, 2, 22].map(|id| (Inserted, None, Some(id)))
+        );
+        Ok(())
+    })
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
+struct Reading {
+    #[primary_key]
+    sensor: u16,
+    #[primary_key]
+    at: u64,
+    value: i32,
+}
+
+#[test]
+fn a_prefix_and_a_range_of_the_primary_key() -> TestResult {
+    let store = Store::in_memory();
+    let readings = ReadingRepository::open(&store)?;
+    let txn = store.read()?;
+    let sensor = readings.watch(&store).only(readings.find_by_sensor(&txn, 7)).start()?;
+    let range = readings.find_by_sensor_at_range(&txn, 7, 10..20);
+    let range = readings.watch(&store).only(range).start()?;
+    drop(txn);
+    store.transaction(|txn| {
+        [(6, 15), (7, 9), (7, 10), (7, 19), (7, 20), (8, 15)]
+            .into_iter()
+            .try_for_each(|(sensor, at)| readings.insert(txn, &Reading { sensor, at, value: 1 }))
+    })?;
+    assert_eq!(std::iter::from_fn(|| sensor.try_recv().ok()).count(), 4);
+    assert_eq!(std::iter::from_fn(|| range.try_recv().ok()).count(), 2);
+    Ok(())
+}
+
+mod before {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
+    #[table(name = "item")]
+    pub(super) struct Item {
+        #[primary_key]
+        pub(super) id: u32,
+        pub(super) code: u32,
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
+#[table(name = "item")]
+#[index(code)]
+struct Item {
+    #[primary_key]
+    id: u32,
+    code: u32,
+}
+
+#[test]
+fn an_index_that_cannot_be_asked_cannot_be_watched() -> TestResult {
+    let store = Store::in_memory();
+    let items = before::ItemRepository::open(&store)?;
+    store.transaction(|txn| items.insert(txn, &before::Item { id: 1, code: 2 }))?;
+    drop(items);
+    let items = ItemRepository::open_online(&store)?;
+    let txn = store.read()?;
+    let watch = items.watch(&store).only(items.find_by_code(&txn, 2));
+    assert!(matches!(watch.start(), Err(Error::IndexNotReadable { .. })));
+    drop(txn);
+    // Neither it nor the rows change when it is built.
+    let watcher = items.watch(&store).start()?;
+    items.build(&store).run()?;
+    assert!(watcher.try_recv().is_err());
+    let txn = store.read()?;
+    assert!(items.watch(&store).only(items.find_by_code(&txn, 2)).start().is_ok());
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Whoever is too slow, or comes too late, learns it.
+
+use index_table::{ChangeKind::*, Event, Lagged};
+
+use crate::{Copy, TestResult, on_both, person, received, told};
+
+fn lagged(event: Option<Event<crate::Person>>) -> Lagged {
+    match event {
+        Some(Event::Lagged(lagged)) => lagged,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_full_buffer_is_emptied() -> TestResult {
+    on_both(|store, people| {
+        let slow = people.watch(&store).buffer(3).start()?;
+        let quick = people.watch(&store).start()?;
+        for id in 0..5 {
+            store.transaction(|txn| people.insert(txn, &person(id)))?;
+        }
+        let at = lagged(slow.try_recv().ok());
+        // The fourth one found no room, and took those before it with it.
+        assert_eq!(at.missed, 4);
+        let rest = received(&slow);
+        assert_eq!(rest.iter().map(told).collect::<Vec<_>>(), [(Inserted, None, Some(4))]);
+        assert_eq!(rest[0].commit_number(), at.commit_number + 1);
+        assert_eq!(received(&quick).len(), 5, "others have nothing to do with it");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_commit_is_told_as_a_whole_or_not_at_all() -> TestResult {
+    on_both(|store, people| {
+        let watcher = people.watch(&store).buffer(3).start()?;
+        store.transaction(|txn| people.insert(txn, &person(0)))?;
+        let number = {
+            let mut txn = store.write()?;
+            (1..6).try_for_each(|id| people.insert(&mut txn, &person(id)))?;
+            let number = txn.commit_number();
+            txn.commit()?;
+            number
+        };
+        let events = received(&watcher);
+        assert_eq!(events.len(), 1);
+        let at = lagged(events.into_iter().next());
+        assert_eq!((at.missed, at.commit_number), (6, number));
+        // Twice is told once.
+        for _ in 0..2 {
+            store.transaction(|txn| (1..6).try_for_each(|id| people.delete(txn, id).map(drop)))?;
+            store.transaction(|txn| (1..6).try_for_each(|id| people.insert(txn, &person(id))))?;
+        }
+        assert_eq!(lagged(watcher.try_recv().ok()).missed, 20);
+        assert!(watcher.try_recv().is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn bytes_are_bounded_too() -> TestResult {
+    on_both(|store, people| {
+        let watcher = people.watch(&store).buffer_bytes(1000).start()?;
+        let long = |id| crate::Person { notes: "n".repeat(600), ..person(id) };
+        store.transaction(|txn| people.insert(txn, &long(1)))?;
+        assert!(matches!(watcher.try_recv(), Ok(Event::Change(_))));
+        store.transaction(|txn| (2..4).try_for_each(|id| people.insert(txn, &long(id))))?;
+        assert_eq!(lagged(watcher.try_recv().ok()).missed, 2);
+        // One that is larger than the buffer has room when it is alone.
+        let longer = crate::Person { notes: "n".repeat(6000), ..person(9) };
+        store.transaction(|txn| people.insert(txn, &longer))?;
+        assert!(matches!(watcher.try_recv(), Ok(Event::Change(_))));
+        Ok(())
+    })
+}
+
+/// A subscription in the middle of a transaction has missed its beginning, and a snapshot that was
+/// read before the commit has nothing of it.
+#[test]
+fn whoever_comes_during_a_transaction_is_told_to_read_again() -> TestResult {
+    for others in [false, true] {
+        on_both(|store, people| {
+            let early = others.then(|| people.watch(&store).start()).transpose()?;
+            let mut txn = store.write()?;
+            people.insert(&mut txn, &person(1))?;
+            let watcher = people.watch(&store).start()?;
+            let mut copy = {
+                let txn = store.read()?;
+                Copy::read(&txn, people.all(&txn).rows())?
+            };
+            people.insert(&mut txn, &person(2))?;
+            txn.commit()?;
+            assert!(copy.rows.is_empty());
+            let at = lagged(watcher.try_recv().ok());
+            assert!(at.commit_number > copy.commit);
+            let txn = store.read()?;
+            copy = Copy::read(&txn, people.all(&txn).rows())?;
+            assert_eq!(copy.commit, at.commit_number);
+            assert!(watcher.try_recv().is_err());
+            assert!(early.is_none_or(|early| received(&early).len() == 2));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// What has not changed is nothing to be told.
+#[test]
+fn a_transaction_that_changed_nothing_tells_nothing() -> TestResult {
+    on_both(|store, people| {
+        let mut txn = store.write()?;
+        people.delete(&mut txn, 1)?;
+        let watcher = people.watch(&store).start()?;
+        txn.commit()?;
+        assert!(watcher.try_recv().is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn a_subscription_between_closures_of_one_commit() -> TestResult {
+    on_both(|store, people| {
+        let held = store.write()?;
+        let writer = store.writer()?;
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let first = {
+            let people = people.clone();
+            writer.submit(move |txn| people.insert(txn, &person(1)))
+        };
+        let second = {
+            let (people, store) = (people.clone(), store.clone());
+            writer.submit(move |txn| {
+                let _ = sender.send(people.watch(&store).start());
+                people.insert(txn, &person(2))
+            })
+        };
+        drop(held);
+        first.wait()?;
+        second.wait()?;
+        let watcher = receiver.recv()??;
+        let events = received(&watcher);
+        // Both in one commit, or, if the first was alone, the second one only.
+        match events.as_slice() {
+            [Event::Lagged(_)] => {}
+            [event] => assert_eq!(told(event), (Inserted, None, Some(2))),
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,105 @@
+//! Watching: what is committed is received, in order, and nothing else.
+
+mod delivery;
+mod filters;
+mod lagging;
+mod random;
+mod streams;
+mod threads;
+
+use std::collections::BTreeMap;
+
+use index_table::{
+    Change, ChangeKind, Durability, Event, IndexTable, ReadTxn, Result, Store, Watcher,
+};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(town, name)]
+#[index(each(tags))]
+#[index(email, unique, sparse)]
+#[index(hash(notes))]
+#[index(age, filter = is_adult, strategy = "full")]
+struct Person {
+    #[primary_key]
+    id: u32,
+    town: String,
+    name: String,
+    age: u8,
+    tags: Vec<u8>,
+    email: Option<String>,
+    notes: String,
+}
+
+impl Person {
+    fn is_adult(&self) -> bool {
+        self.age >= 18
+    }
+}
+
+fn person(id: u32) -> Person {
+    let town = ["Redmond", "Seattle"][id as usize % 2].to_owned();
+    let (name, age) = (format!("name {}", id % 5), id as u8);
+    let (tags, notes) = (vec![id as u8 % 3, id as u8 % 4], format!("note {}", id % 2));
+    Person { id, town, name, age, tags, email: None, notes }
+}
+
+/// A store on disk, without syncs, and one in memory.
+fn stores() -> std::result::Result<[(Store, Option<TempDir>); 2], Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().durability(Durability::None).open(dir.path())?;
+    Ok([(store, Some(dir)), (Store::in_memory(), None)])
+}
+
+/// Runs a test on both engines.
+fn on_both(test: impl Fn(Store, PersonRepository) -> TestResult) -> TestResult {
+    for (store, _dir) in stores()? {
+        let people = PersonRepository::open(&store)?;
+        test(store, people)?;
+    }
+    Ok(())
+}
+
+/// What has been received so far.
+fn received(watcher: &Watcher<Person>) -> Vec<Event<Person>> {
+    std::iter::from_fn(|| watcher.try_recv().ok()).collect()
+}
+
+/// A change, and the row's primary keys before and after.
+fn told(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
+    let Event::Change(change) = event else { panic!("{event:?}") };
+    let [before, after] = [change.before(), change.after()]
+        .map(|row| row.map(|row| row.key().expect("its key can be decoded")));
+    (change.kind(), before, after)
+}
+
+/// A copy of what is watched.
+#[derive(Debug, Default, PartialEq)]
+struct Copy {
+    rows: BTreeMap<u32, Person>,
+    /// What has this commit is in it.
+    commit: u64,
+}
+
+impl Copy {
+    fn read(txn: &ReadTxn<'_>, rows: impl Iterator<Item = Result<Person>>) -> Result<Self> {
+        let rows = rows.map(|row| row.map(|row| (row.id, row))).collect::<Result<_>>()?;
+        Ok(Self { rows, commit: txn.commit_number() })
+    }
+
+    /// Changes it as the row was changed.
+    fn apply(&mut self, change: &Change<Person>) -> TestResult {
+        if let Some(before) = change.before() {
+            let removed = self.rows.remove(&before.key()?);
+            assert_eq!(removed, Some(before.row()?), "it is what it was");
+        }
+        if let Some(after) = change.after() {
+            let replaced = self.rows.insert(after.key()?, after.row()?);
+            assert_eq!(replaced, None, "its place is free");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Many who write, and many who watch, at the same time.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use index_table::{ChangeKind, Event};
+
+use crate::{Copy, Person, TestResult, on_both, person};
+
+const WRITERS: u32 = 3;
+const ROUNDS: u32 = 60;
+
+/// Each commit raises one number, so that the order of the commits is in the rows.
+#[test]
+fn commits_are_received_in_their_order() -> TestResult {
+    on_both(|store, people| {
+        store.transaction(|txn| people.insert(txn, &Person { tags: vec![0; 4], ..person(0) }))?;
+        let watcher = people.watch(&store).buffer(100_000).start()?;
+        let group = store.writer()?;
+        let raise = |row: &mut Person| {
+            let number = row.notes.parse::<u32>().unwrap_or(0) + 1;
+            row.notes = number.to_string();
+        };
+        thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (store, people, group) = (&store, &people, &group);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        if writer == 0 {
+                            let people = people.clone();
+                            group.submit(move |txn| people.update(txn, 0, raise)).wait()
+                        } else {
+                            store.transaction(|txn| people.update(txn, 0, raise))
+                        }
+                        .expect("it can write");
+                    }
+                });
+            }
+        });
+        group.close()?;
+        drop((group, store));
+        let (mut number, mut commit) = (0, 0);
+        for event in &watcher {
+            assert!(event.commit_number() >= commit);
+            commit = event.commit_number();
+            let Event::Change(change) = event else { panic!("{event:?}") };
+            assert_eq!(change.kind(), ChangeKind::Updated);
+            number += 1;
+            let row = change.after().ok_or("after")?.row()?;
+            assert_eq!(row.notes, number.to_string());
+        }
+        assert_eq!(number, WRITERS * ROUNDS);
+        Ok(())
+    })
+}
+
+/// Subscribes while others write, reads, and goes on with what comes: there is no gap.
+#[test]
+fn a_copy_that_is_begun_at_any_time_has_no_gap() -> TestResult {
+    on_both(|store, people| {
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let (store, people) = (&store, &people);
+                    scope.spawn(move || {
+                        for round in 0..ROUNDS {
+                            let id = (round * 7 + writer) % 20;
+                            store
+                                .transaction(|txn| {
+                                    let row = Person { age: round as u8, ..person(id) };
+                                    people.put(txn, &row)?;
+                                    people.delete(txn, (id + 5) % 20).map(drop)
+                                })
+                                .expect("it can write");
+                        }
+                    })
+                })
+                .collect();
+            for watcher in 0..2 {
+                let (store, people, done) = (&store, &people, &done);
+                scope.spawn(move || {
+                    let mut copies = 0;
+                    while !done.load(Ordering::Acquire) || copies == 0 {
+                        let watcher = people
+                            .watch(store)
+                            .buffer(if watcher == 0 { 2 } else { 1000 })
+                            .start()
+                            .expect("it can watch");
+                        let reread = || {
+                            let txn = store.read().expect("it can read");
+                            Copy::read(&txn, people.all(&txn).rows()).expect("it can read")
+                        };
+                        let mut copy = reread();
+                        for _ in 0..20 {
+                            match watcher.try_recv() {
+                                Ok(event) if event.commit_number() <= copy.commit => {}
+                                Ok(Event::Change(change)) => {
+                                    copy.apply(&change).expect("it can be applied");
+                                }
+                                Ok(Event::Lagged(lagged)) => {
+                                    copy = reread();
+                                    assert!(copy.commit >= lagged.commit_number);
+                                }
+                                Err(_) => thread::yield_now(),
+                            }
+                        }
+                        // Whatever was committed by then has been handed over by the time that a later
+                        // commit can begin.
+                        let (rows, commit) = {
+                            let txn = store.write().expect("it can write");
+                            let rows = people.all(&txn).rows();
+                            let rows: BTreeMap<_, _> =
+                                rows.map(|row| row.map(|row| (row.id, row)).unwrap()).collect();
+                            (rows, txn.commit_number() - 1)
+                        };
+                        while let Ok(event) = watcher.try_recv() {
+                            if event.commit_number() > commit {
+                                break;
+                            }
+                            match event {
+                                _ if event.commit_number() <= copy.commit => {}
+                                Event::Change(change) => copy.apply(&change).expect("it applies"),
+                                Event::Lagged(_) => copy = Copy { rows: rows.clone(), commit },
+                            }
+                        }
+                        assert_eq!(copy.rows, rows);
+                        copies += 1;
+                    }
+                });
+            }
+            writers.into_iter().for_each(|writer| writer.join().expect("it can write"));
+            done.store(true, Ordering::Release);
+        });
+        Ok(())
+    })
+}
