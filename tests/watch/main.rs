@@ -15,7 +15,7 @@ use index_table::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+type TestResult<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[index(town, name)]
@@ -48,7 +48,7 @@ fn person(id: u32) -> Person {
 }
 
 /// A store on disk, without syncs, and one in memory.
-fn stores() -> std::result::Result<[(Store, Option<TempDir>); 2], Box<dyn std::error::Error>> {
+fn stores() -> TestResult<[(Store, Option<TempDir>); 2]> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
     Ok([(store, Some(dir)), (Store::in_memory(), None)])

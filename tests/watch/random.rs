@@ -155,7 +155,7 @@ impl Watching {
 fn run(steps: &[Step], buffer: usize) -> TestResult {
     for (store, _dir) in stores()? {
         let people = PersonRepository::open(&store)?;
-        let writer = store.writer()?;
+        let group = store.writer()?;
         let mut watching = Vec::new();
         for (watch, rows) in WATCHED {
             let watcher = watch(&store, &people, buffer)?;
@@ -180,7 +180,7 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
                 Step::Group(writes) => {
                     let submit = |(write, fails): (Write, bool)| {
                         let people = people.clone();
-                        writer.submit(move |txn| {
+                        group.submit(move |txn| {
                             write.run(&people, txn)?;
                             if fails { Err(Error::InMemory) } else { Ok(()) }
                         })
@@ -188,7 +188,9 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
                     let held = store.write()?;
                     let submitted: Vec<_> = writes.iter().cloned().map(submit).collect();
                     drop(held);
-                    submitted.into_iter().for_each(|one| drop(one.wait()));
+                    for one in submitted {
+                        drop(one.wait());
+                    }
                 }
                 Step::Receive(who) => {
                     for (watching, receives) in watching.iter_mut().zip(who) {

@@ -132,7 +132,9 @@ fn a_copy_that_is_begun_at_any_time_has_no_gap() -> TestResult {
                     }
                 });
             }
-            writers.into_iter().for_each(|writer| writer.join().expect("it can write"));
+            for writer in writers {
+                writer.join().expect("it can write");
+            }
             done.store(true, Ordering::Release);
         });
         Ok(())
