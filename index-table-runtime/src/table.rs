@@ -191,7 +191,7 @@ impl<R: Entity> Table<R> {
     /// What the table and its indexes have been used for.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        Usage::of(&self.open.usage)
+        Usage::of(&self.open.told.usage)
     }
 
     /// Compares the table's indexes with its rows.
@@ -384,7 +384,7 @@ impl<R: Entity> Table<R> {
     }
 
     fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
-        Ledger::new(&txn.session, &self.open.usage)
+        Ledger::new(&txn.session, &self.open.told.usage)
     }
 }
 

@@ -7,10 +7,10 @@ use crate::{
     maintain::Image,
     schema::Source,
     stats::{Stats, Total},
-    store::{OpenTable, WriterGuard},
+    store::{OpenTable, Told, WriterGuard},
     trace::span,
     upkeep::Upkeep,
-    usage::{RowWrite, TableCounters, Tally},
+    usage::{RowWrite, Tally},
     watch::{self, Watched},
 };
 
@@ -257,7 +257,7 @@ pub(crate) struct Written {
     pub(crate) upkeep: Option<Upkeep>,
     /// For those who watch the table.
     pub(crate) watched: Watched,
-    usage: Arc<TableCounters>,
+    told: Arc<Told>,
 }
 
 impl Written {
@@ -329,12 +329,12 @@ impl<'s> WriteTxn<'s> {
         let (number, mut wakers) = (read.commit_number(), Vec::new());
         // While nobody else can commit, so that events are in the order of the commits.
         read.engine.commit(|| {
-            for Written { tally, watched, .. } in &mut written {
-                watched.deliver(number, tally.row_count(), &mut wakers);
+            for Written { tally, watched, told, .. } in &mut written {
+                watched.deliver(&told.watchers, number, tally.row_count(), &mut wakers);
             }
         })?;
-        for Written { tally, usage, .. } in &written {
-            usage.add(tally);
+        for Written { tally, told, .. } in &written {
+            told.usage.add(tally);
         }
         watch::wake(wakers);
         Ok(())
@@ -363,11 +363,11 @@ impl<'s> WriteTxn<'s> {
             if outer.iter().all(|written| written.opened != table.opened) {
                 check_record(&writer, table)?;
             }
-            let usage = Arc::clone(&table.usage);
-            let tally = Tally::new(usage.schema);
+            let told = Arc::clone(&table.told);
+            let tally = Tally::new(table.schema);
             let upkeep = Upkeep::of(table, writer.reader(), read.opened)?;
-            let watched = Watched::new(&table.watchers);
-            written.push(Written { opened: table.opened, tally, upkeep, watched, usage });
+            let watched = Watched::new(&told.watchers);
+            written.push(Written { opened: table.opened, tally, upkeep, watched, told });
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))

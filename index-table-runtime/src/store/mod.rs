@@ -127,10 +127,15 @@ pub(crate) struct OpenTable {
     as_declared: AtomicU64,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
-    /// What it is used for. Transactions that write it keep it too, until they are committed.
-    pub(crate) usage: Arc<TableCounters>,
-    /// Who watches it. Transactions that write it keep this too.
-    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) told: Arc<Told>,
+}
+
+/// What a commit is told to. Transactions that write the table keep it until then.
+pub(crate) struct Told {
+    /// What the table is used for.
+    pub(crate) usage: TableCounters,
+    /// Who watches it.
+    pub(crate) watchers: Watchers,
 }
 
 impl Store {
@@ -295,8 +300,10 @@ impl Inner {
             readable: Readable::new(&readable, &self.opened),
             as_declared: AtomicU64::new(0),
             tried: AtomicU64::new(0),
-            usage: Arc::new(TableCounters::new(schema)),
-            watchers: Arc::default(),
+            told: Arc::new(Told {
+                usage: TableCounters::new(schema),
+                watchers: Watchers::default(),
+            }),
             store: self.id,
             opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
         });
@@ -378,7 +385,7 @@ impl Drop for Inner {
             let tables: Vec<_> =
                 self.tables().values().filter_map(|(_, it)| it.upgrade()).collect();
             for table in &tables {
-                table.watchers.close();
+                table.told.watchers.close();
             }
         }
     }

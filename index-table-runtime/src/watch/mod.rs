@@ -131,7 +131,7 @@ impl<'a, R: Entity> Watch<'a, R> {
         if table.store != store.inner.id {
             return Err(Error::WrongStore { table: table.schema.name });
         }
-        Ok(Watcher::new(table.watchers.subscribe(filters?, limits), table))
+        Ok(Watcher::new(table.told.watchers.subscribe(filters?, limits), table))
     }
 }
 

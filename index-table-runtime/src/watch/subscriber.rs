@@ -3,7 +3,10 @@
 use std::{
     collections::VecDeque,
     mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering, fence},
+    },
     task::Waker,
 };
 
@@ -12,7 +15,11 @@ use crate::{maintain::Image, scan::Bounds, schema::Source};
 
 /// Those who watch a table.
 #[derive(Default)]
-pub(crate) struct Watchers(Mutex<List>);
+pub(crate) struct Watchers {
+    list: Mutex<List>,
+    /// How many are in the list, for those who find nobody there, as most do.
+    count: AtomicUsize,
+}
 
 #[derive(Default)]
 struct List {
@@ -36,15 +43,37 @@ impl Watchers {
         });
         list.next += 1;
         let others = list.subscribers.iter().flat_map(|others| others.iter());
-        list.subscribers = Some(others.chain([&subscriber]).cloned().collect());
+        let all = others.chain([&subscriber]).cloned().collect();
+        self.replace(&mut list, all);
+        // Before a snapshot is read: see `is_empty`.
+        fence(Ordering::SeqCst);
         subscriber
     }
 
     pub(super) fn unsubscribe(&self, id: u64) {
         let mut list = self.list();
         let others = list.subscribers.iter().flat_map(|others| others.iter());
-        let others: Subscribers = others.filter(|other| other.id != id).cloned().collect();
-        list.subscribers = (!others.is_empty()).then_some(others);
+        let others = others.filter(|other| other.id != id).cloned().collect();
+        self.replace(&mut list, others);
+    }
+
+    fn replace(&self, list: &mut List, subscribers: Subscribers) {
+        self.count.store(subscribers.len(), Ordering::Relaxed);
+        list.subscribers = (!subscribers.is_empty()).then_some(subscribers);
+    }
+
+    /// Whether nobody watches; who begins to at the same time may be overlooked.
+    #[inline]
+    pub(super) fn seems_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether nobody watches who could have read a snapshot without what was committed before this is
+    /// asked: of two who write one place, put a fence, and read the other's, one sees the other.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.seems_empty()
     }
 
     /// Those who watch, and the id of the next one.
@@ -63,7 +92,7 @@ impl Watchers {
     }
 
     fn list(&self) -> MutexGuard<'_, List> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

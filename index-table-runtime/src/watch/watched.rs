@@ -1,15 +1,18 @@
 //! What a write transaction notes for those who watch.
 
-use std::{collections::BTreeMap, sync::Arc, task::Waker};
+use std::{collections::BTreeMap, task::Waker};
 
 use super::subscriber::{Limits, Noted, Stored, Subscriber, Subscribers, Watchers};
 use crate::maintain::Image;
 
-/// The changes of one table in one write transaction, for those who watched it when they began.
+/// The changes of one table in one write transaction, for those who watched it when they began;
+/// nothing, if there was nobody.
 ///
 /// Dropped, it has told nobody anything: so a transaction that is rolled back leaves no trace.
-pub(crate) struct Watched {
-    watchers: Arc<Watchers>,
+pub(crate) struct Watched(Option<Box<Notes>>);
+
+#[derive(Default)]
+struct Notes {
     subscribers: Option<Subscribers>,
     /// Those with this id or a greater one came later, and have missed what was before.
     until: u64,
@@ -54,22 +57,64 @@ impl Pending {
 }
 
 impl Watched {
-    pub(crate) fn new(watchers: &Arc<Watchers>) -> Self {
+    pub(crate) fn new(watchers: &Watchers) -> Self {
+        if watchers.seems_empty() {
+            return Self(None);
+        }
         let (subscribers, until) = watchers.now();
-        let (watchers, pending) = (Arc::clone(watchers), BTreeMap::new());
-        Self { watchers, subscribers, until, pending, over: 0, untold: false }
+        Self(Some(Box::new(Notes { subscribers, until, ..Notes::default() })))
     }
 
     /// Notes that a row has changed.
     #[inline]
     pub(crate) fn note(&mut self, old: Option<&Image>, new: Option<&Image>) {
-        if self.subscribers.is_some() {
-            self.note_for_all(old, new);
+        if let Some(notes) = &mut self.0 {
+            notes.note(old, new);
         }
     }
 
+    /// Whether there is somebody to whom another change could be told.
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.0.as_ref().is_some_and(|notes| notes.takes_more())
+    }
+
+    /// Notes that something has changed that can't be told row by row.
+    pub(crate) fn note_untold(&mut self) {
+        self.0.get_or_insert_default().untold = true;
+    }
+
+    /// Adds what a transaction inside of this one has noted, which came later.
+    pub(crate) fn add(&mut self, more: Self) {
+        match (&mut self.0, more.0) {
+            (Some(notes), Some(more)) => notes.add(*more),
+            // Whoever came between the two has missed what was before.
+            (None, Some(more)) if more.untold => self.note_untold(),
+            (_, None) | (None, Some(_)) => {}
+        }
+    }
+
+    /// Hands over what was noted, once it is committed under this number; `rows`: how many were
+    /// written. The wakers are to be woken when others can write again.
+    ///
+    /// Who subscribes after this has asked who does, reads a snapshot that has the commit.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        watchers: &Watchers,
+        commit: u64,
+        rows: u64,
+        wakers: &mut Vec<Waker>,
+    ) {
+        if !watchers.is_empty() {
+            let notes = self.0.take().unwrap_or_default();
+            notes.deliver(watchers, commit, rows, wakers);
+        }
+    }
+}
+
+impl Notes {
     #[inline(never)]
-    fn note_for_all(&mut self, old: Option<&Image>, new: Option<&Image>) {
+    fn note(&mut self, old: Option<&Image>, new: Option<&Image>) {
         let (mut before, mut after) = (None, None);
         let Self { subscribers, pending, over, .. } = self;
         for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
@@ -87,19 +132,12 @@ impl Watched {
         }
     }
 
-    /// Whether there is somebody to whom another change could be told.
-    pub(crate) fn takes_notes(&self) -> bool {
+    fn takes_more(&self) -> bool {
         let all = self.subscribers.as_ref().map_or(0, |subscribers| subscribers.len());
         !self.untold && self.over < all
     }
 
-    /// Notes that something has changed that can't be told row by row.
-    pub(crate) const fn note_untold(&mut self) {
-        self.untold = true;
-    }
-
-    /// Adds what a transaction inside of this one has noted, which came later.
-    pub(crate) fn add(&mut self, more: Self) {
+    fn add(&mut self, more: Self) {
         let Self { subscribers, pending, over, .. } = self;
         self.untold |= more.untold;
         let mut later = more.pending;
@@ -111,13 +149,10 @@ impl Watched {
         *over = pending.values().filter(|pending| pending.missed > 0).count();
     }
 
-    /// Hands over what was noted, once it is committed under this number; `rows`: how many were
-    /// written. The wakers are to be woken when others can write again.
-    ///
-    /// Who subscribes after this has asked who does, reads a snapshot that has the commit.
-    pub(crate) fn deliver(&mut self, commit: u64, rows: u64, wakers: &mut Vec<Waker>) {
-        let (Some(subscribers), _) = self.watchers.now() else { return };
-        for subscriber in subscribers.iter() {
+    #[cold]
+    fn deliver(mut self, watchers: &Watchers, commit: u64, rows: u64, wakers: &mut Vec<Waker>) {
+        let (subscribers, _) = watchers.now();
+        for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
             let changes = self.pending.remove(&subscriber.id);
             if self.untold || (subscriber.id >= self.until && rows > 0) {
                 wakers.extend(subscriber.miss(commit, rows));
