@@ -1,4 +1,14 @@
-use std::{fmt, marker::PhantomData, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::Deref,
+    path::PathBuf,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
@@ -26,6 +36,8 @@ pub struct ReadTxn<'s> {
     /// The store's id, and its counter of tables and indexes before the transaction began.
     store: u64,
     opened: u64,
+    /// The engine's number of the snapshot.
+    snapshot: u64,
     pub(crate) session: Session,
 }
 
@@ -38,7 +50,8 @@ pub(crate) struct Session {
 
 impl<'s> ReadTxn<'s> {
     pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
-        Self { engine, store, opened, session: Session::default() }
+        let snapshot = engine.snapshot();
+        Self { engine, store, opened, snapshot, session: Session::default() }
     }
 
     /// How the queries of this transaction were answered: a covered query leaves `facts` as it
@@ -88,28 +101,26 @@ impl<'s> ReadTxn<'s> {
     }
 
     /// As [`reader`](ReadTxn::reader), for who is going to ask this index.
-    #[inline]
     pub(crate) fn reader_of<'t>(
         &'t self,
         table: &'t OpenTable,
         source: Source,
     ) -> Result<Reader<'t>> {
         let reader = self.reader(table)?;
-        if let Source::Index(index) = source {
-            let snapshot = self.engine.snapshot();
-            if !(table.is_readable(index, self.opened) && table.is_as_declared(snapshot)) {
-                table.check_readable(reader, index, snapshot, self.opened)?;
-            }
+        if let Source::Index(index) = source
+            && !(table.is_readable(index, self.opened) && table.is_as_declared(self.snapshot))
+        {
+            table.check_readable(reader, index, self.snapshot, self.opened)?;
         }
         Ok(reader)
     }
 
     /// The positions of the table's indexes that can't be asked in this snapshot.
     pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Rc<[usize]>> {
-        let (reader, snapshot) = (self.reader(table)?, self.engine.snapshot());
+        let reader = self.reader(table)?;
         let mut indexes = Vec::new();
         for index in 0..table.schema.indexes.len() {
-            match table.check_readable(reader, index, snapshot, self.opened) {
+            match table.check_readable(reader, index, self.snapshot, self.opened) {
                 Ok(()) => {}
                 Err(Error::IndexNotReadable { .. }) => indexes.push(index),
                 Err(error) => return Err(error),
@@ -213,6 +224,8 @@ pub(crate) struct Written {
     /// `None`: all indexes are kept up as they are declared.
     pub(crate) upkeep: Option<Upkeep>,
     usage: Arc<TableCounters>,
+    /// The [`OpenTable::as_declared`] of the table.
+    as_declared: Arc<AtomicU64>,
 }
 
 impl<'s> WriteTxn<'s> {
@@ -246,10 +259,10 @@ impl<'s> WriteTxn<'s> {
             read.engine.commit()?;
             more
         };
-        for Written { opened, tally, upkeep, usage } in more {
-            match written.iter_mut().find(|written| written.opened == opened) {
-                Some(written) => written.tally.add(&tally),
-                None => written.push(Written { opened, tally, upkeep, usage }),
+        for more in more {
+            match written.iter_mut().find(|written| written.opened == more.opened) {
+                Some(written) => written.tally.add(&more.tally),
+                None => written.push(more),
             }
         }
         Ok(())
@@ -267,9 +280,14 @@ impl<'s> WriteTxn<'s> {
         span!(DEBUG, "commit");
         let Self { held, read, written, .. } = self;
         drop(held);
-        read.engine.commit()?;
-        for Written { tally, usage, .. } in &written {
+        let ReadTxn { engine, snapshot, .. } = read;
+        engine.commit()?;
+        for Written { tally, usage, as_declared, .. } in &written {
             usage.add(tally);
+            // What has changed nothing is no commit, and the next number another one's.
+            if tally.has_rows() {
+                as_declared.fetch_max(snapshot + 1, Ordering::Relaxed);
+            }
         }
         Ok(())
     }
@@ -300,7 +318,8 @@ impl<'s> WriteTxn<'s> {
             let usage = Arc::clone(&table.usage);
             let tally = Tally::new(usage.schema);
             let upkeep = Upkeep::of(table, writer.reader(), read.opened)?;
-            written.push(Written { opened: table.opened, tally, upkeep, usage });
+            let as_declared = Arc::clone(&table.as_declared);
+            written.push(Written { opened: table.opened, tally, upkeep, usage, as_declared });
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))

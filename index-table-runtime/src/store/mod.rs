@@ -123,7 +123,7 @@ pub(crate) struct OpenTable {
     pub(crate) record: Vec<u8>,
     readable: Readable,
     /// The last commit that is known to have left this record.
-    as_declared: AtomicU64,
+    pub(crate) as_declared: Arc<AtomicU64>,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
     /// What it is used for. Transactions that write it keep it too, until they are committed.
@@ -292,7 +292,7 @@ impl Inner {
             tables: opened,
             record,
             readable: Readable::new(&readable, &self.opened),
-            as_declared: AtomicU64::new(0),
+            as_declared: Arc::default(),
             tried: AtomicU64::new(0),
             usage: Arc::new(TableCounters::new(schema)),
             store: self.id,

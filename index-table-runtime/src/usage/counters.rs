@@ -122,6 +122,11 @@ impl Tally {
         }
     }
 
+    /// Whether rows have been written.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.writes.iter().any(|count| *count > 0)
+    }
+
     /// So many entries of an index.
     pub(crate) fn entries(&mut self, index: usize, count: u64) {
         if let Some(counted) = self.written.get_mut(index) {
