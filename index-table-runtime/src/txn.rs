@@ -1,4 +1,11 @@
-use std::{fmt, marker::PhantomData, ops::Deref, path::PathBuf, rc::Rc, sync::Arc};
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::Deref,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
 
 use crate::{
     engine::{Read, Reader, Txn, Writer},
@@ -27,6 +34,8 @@ pub struct ReadTxn<'s> {
     /// The store's id, and its counter of tables and indexes before the transaction began.
     store: u64,
     opened: u64,
+    /// The engine's number of the snapshot.
+    snapshot: u64,
     pub(crate) session: Session,
 }
 
@@ -39,7 +48,8 @@ pub(crate) struct Session {
 
 impl<'s> ReadTxn<'s> {
     pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
-        Self { engine, store, opened, session: Session::default() }
+        let snapshot = engine.snapshot();
+        Self { engine, store, opened, snapshot, session: Session::default() }
     }
 
     /// How the queries of this transaction were answered: a covered query leaves `facts` as it
@@ -131,28 +141,26 @@ impl<'s> ReadTxn<'s> {
     }
 
     /// As [`reader`](ReadTxn::reader), for who is going to ask this index.
-    #[inline]
     pub(crate) fn reader_of<'t>(
         &'t self,
         table: &'t OpenTable,
         source: Source,
     ) -> Result<Reader<'t>> {
         let reader = self.reader(table)?;
-        if let Source::Index(index) = source {
-            let snapshot = self.engine.snapshot();
-            if !(table.is_readable(index, self.opened) && table.is_as_declared(snapshot)) {
-                table.check_readable(reader, index, snapshot, self.opened)?;
-            }
+        if let Source::Index(index) = source
+            && !(table.is_readable(index, self.opened) && table.is_as_declared(self.snapshot))
+        {
+            table.check_readable(reader, index, self.snapshot, self.opened)?;
         }
         Ok(reader)
     }
 
     /// The positions of the table's indexes that can't be asked in this snapshot.
     pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Rc<[usize]>> {
-        let (reader, snapshot) = (self.reader(table)?, self.engine.snapshot());
+        let reader = self.reader(table)?;
         let mut indexes = Vec::new();
         for index in 0..table.schema.indexes.len() {
-            match table.check_readable(reader, index, snapshot, self.opened) {
+            match table.check_readable(reader, index, self.snapshot, self.opened) {
                 Ok(()) => {}
                 Err(Error::IndexNotReadable { .. }) => indexes.push(index),
                 Err(error) => return Err(error),
@@ -335,6 +343,10 @@ impl<'s> WriteTxn<'s> {
         })?;
         for Written { tally, told, .. } in &written {
             told.usage.add(tally);
+            // What has changed nothing is no commit, and the next number another one's.
+            if tally.row_count() > 0 {
+                told.as_declared.fetch_max(number, Ordering::Relaxed);
+            }
         }
         watch::wake(wakers);
         Ok(())

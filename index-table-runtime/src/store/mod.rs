@@ -123,8 +123,6 @@ pub(crate) struct OpenTable {
     /// Its record in the catalog.
     pub(crate) record: Vec<u8>,
     readable: Readable,
-    /// The last commit that is known to have left this record.
-    as_declared: AtomicU64,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
     pub(crate) told: Arc<Told>,
@@ -136,6 +134,8 @@ pub(crate) struct Told {
     pub(crate) usage: TableCounters,
     /// Who watches it.
     pub(crate) watchers: Watchers,
+    /// The last commit that is known to have left this record.
+    pub(crate) as_declared: AtomicU64,
 }
 
 impl Store {
@@ -298,11 +298,11 @@ impl Inner {
             tables: opened,
             record,
             readable: Readable::new(&readable, &self.opened),
-            as_declared: AtomicU64::new(0),
             tried: AtomicU64::new(0),
             told: Arc::new(Told {
                 usage: TableCounters::new(schema),
                 watchers: Watchers::default(),
+                as_declared: AtomicU64::new(0),
             }),
             store: self.id,
             opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,

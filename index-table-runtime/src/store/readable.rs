@@ -81,7 +81,7 @@ impl OpenTable {
     /// one has taken the place of never comes back, so that all snapshots before have it as well.
     #[inline]
     pub(crate) fn is_as_declared(&self, snapshot: u64) -> bool {
-        snapshot <= self.as_declared.load(Ordering::Relaxed)
+        snapshot <= self.told.as_declared.load(Ordering::Relaxed)
     }
 
     /// Whether the index can be asked in this snapshot, whose transaction can't tell.
@@ -116,7 +116,7 @@ impl OpenTable {
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: u64) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if record == self.record {
-            self.as_declared.fetch_max(snapshot, Ordering::Relaxed);
+            self.told.as_declared.fetch_max(snapshot, Ordering::Relaxed);
             return Ok(true);
         }
         let [file, own] =
