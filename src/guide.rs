@@ -48,6 +48,10 @@ pub mod watching {}
 #[doc = include_str!("guide/bulk_loading.md")]
 pub mod bulk_loading {}
 
+/// Indexes that follow the rows in their own time.
+#[doc = include_str!("guide/eventual.md")]
+pub mod eventual {}
+
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}

@@ -10,6 +10,7 @@
 //! --only NAME,…     these contenders, and index-table
 //! --films FILE      also films, from a file of JSON lines with title, year, cast, genres, extract
 //! --build           also what the derive costs the compiler, which takes a few minutes
+//! --eventual        also writes with strong and with eventual indexes
 //! --writers         also many threads that write, and one into a file with and without space ahead
 //! --disk DIR        a directory on a disk; default: that for temporary files
 //! --memory DIR      one in memory; default: /dev/shm if it is there, else as --disk
@@ -24,7 +25,7 @@ use index_table_bench::{
     allocations::Counting,
     build_cost,
     contenders::ALL,
-    films,
+    eventual, films,
     report::{Machine, Measured},
     run::{self, Directories, Plan},
     writers,
@@ -34,7 +35,7 @@ use index_table_bench::{
 static ALLOCATOR: Counting = Counting;
 
 const HELP: &str = "arguments: [--quick] [--rows N,N] [--rounds N] [--loads N] [--only NAME,NAME]
-    [--films FILE] [--build] [--writers]
+    [--films FILE] [--build] [--writers] [--eventual]
     [--disk DIR] [--memory DIR] [--save FILE] [--from FILE] [--report FILE]
 cargo doc -p index-table-bench and src/main.rs say more";
 
@@ -48,6 +49,7 @@ struct Arguments {
     films: Option<PathBuf>,
     build: bool,
     writers: bool,
+    eventual: bool,
     disk: PathBuf,
     memory: PathBuf,
     save: Option<PathBuf>,
@@ -68,6 +70,7 @@ impl Arguments {
             films: None,
             build: false,
             writers: false,
+            eventual: false,
             disk: env::temp_dir(),
             memory: if shared_memory.is_dir() { shared_memory } else { env::temp_dir() },
             save: None,
@@ -91,6 +94,7 @@ impl Arguments {
                 "--films" => parsed.films = Some(value()?.into()),
                 "--build" => parsed.build = true,
                 "--writers" => parsed.writers = true,
+                "--eventual" => parsed.eventual = true,
                 "--disk" => parsed.disk = value()?.into(),
                 "--memory" => parsed.memory = value()?.into(),
                 "--save" => parsed.save = Some(value()?.into()),
@@ -138,6 +142,13 @@ fn execute(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
             writers::run(&writers::TOGETHER, 64, together, rounds, path)?,
             writers::run(&writers::SINGLE, 1, single, rounds, path)?,
         ];
+    }
+    if arguments.eventual {
+        let disk = tempfile::tempdir_in(&arguments.disk)?;
+        let memory = tempfile::tempdir_in(&arguments.memory)?;
+        let (rows, commits) = (arguments.units * 5, arguments.durable);
+        let (disk, memory) = (disk.path(), memory.path());
+        measured.eventual = Some(eventual::run(rows, commits, arguments.rounds, disk, memory)?);
     }
     if let Some(file) = &arguments.save {
         fs::write(file, serde_json::to_vec_pretty(&measured)?)?;

@@ -105,6 +105,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `strategy = "partial"` | an entry also carries the fields of `include` |
 /// | `strategy = "full"` | an entry carries the whole row |
 /// | `include = [field]` | the fields that a partial index carries; it implies the strategy |
+/// | `consistency = "strong"` | entries change with their row, in the same transaction; the default |
+/// | `consistency = "eventual"` | the write leaves a message, and a worker changes the entries later; not with `unique` |
 /// | `unique` | at most one row for each key |
 /// | `sparse` | no entry with a `None` among the fields of its key |
 /// | `filter = method` | entries only for the rows for which `fn method(&self) -> bool` holds |
@@ -142,8 +144,9 @@ use crate::derive::{derive, derive_key, derive_version};
 /// # What is generated
 ///
 /// For the repository: `open`, `insert`, `insert_with`, `bulk_load`, `bulk_load_in`, `put`, `update`,
-/// `delete`, `get`, `get_many`, `all`, `watch`, `usage`, `get_view` if there is a view, and `upgrade` if
-/// there is a previous version. For an index over `a` and `b`:
+/// `delete`, `get`, `get_many`, `all`, `watch`, `usage`, `get_view` if there is a view, `upgrade` if
+/// there is a previous version, and `drain`, `wait_for`, `lag`, `set_aside` and `retry_set_aside` if
+/// an index is eventual. For an index over `a` and `b`:
 ///
 /// | method | answers with |
 /// |---|---|
@@ -155,6 +158,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `get_view_by_a_b` | its view, if the index is `unique` and there is a view |
 /// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |
 /// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the greatest (for a `desc` field the other way round) |
+///
+/// Of an index that is eventual, these return an `EventualScan`, and there are no `distinct_…` methods.
 ///
 /// The primary key has the `find_by_…` and `distinct_…` methods too. Where several keys begin with
 /// the same fields, the methods for these ask the one that has no further fields, then one that is

@@ -181,6 +181,7 @@ pub(crate) struct Index {
     pub(crate) parts: Vec<KeyPart>,
     pub(crate) strategy: Strategy,
     pub(crate) unique: bool,
+    pub(crate) eventual: bool,
     pub(crate) conditions: Conditions,
     pub(crate) findings: Vec<Finding>,
     pub(crate) entry: Entry,

@@ -117,7 +117,7 @@ impl Types {
 ///
 /// Where the first fields of several keys are the same, one of them answers: the one that consists
 /// of just these fields, then one that all rows are in, then the one declared first. The primary
-/// key counts as declared before every index.
+/// key counts as declared before every index. An eventual index gives no different values.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     indexes: &[(Rc<Index>, Span)],
@@ -208,6 +208,15 @@ impl Owner {
         }
     }
 
+    /// Whether it may be behind the rows: values that no row has any more can't be told from
+    /// others.
+    fn is_eventual(&self) -> bool {
+        match &self.target {
+            Target::Rows => false,
+            Target::Index(index) => index.eventual,
+        }
+    }
+
     fn describe(&self) -> String {
         match &self.target {
             Target::Rows => "the primary key".to_owned(),
@@ -290,6 +299,9 @@ impl Methods<'_> {
 
     /// `distinct_town_last_name`
     fn add_distinct(&mut self, owner: &Owner, prefix: &Prefix) {
+        if owner.is_eventual() {
+            return;
+        }
         if prefix.parts.len() <= LONGEST_TUPLE {
             let form = Form::Distinct { leading: Vec::new(), values: prefix.parts.clone() };
             self.add(owner, format!("distinct_{}", prefix.name), form);
@@ -301,7 +313,7 @@ impl Methods<'_> {
     fn add_by_last(&mut self, owner: &Owner, prefix: Prefix) {
         let Prefix { mut parts, name, named, .. } = prefix;
         let Some(last) = parts.pop() else { return };
-        if !parts.is_empty() {
+        if !parts.is_empty() && !owner.is_eventual() {
             let what = if named { &name } else { last.name() };
             let method = format!("distinct_{what}_by_{}", index(&parts));
             let form = Form::Distinct { leading: parts.clone(), values: vec![last.clone()] };

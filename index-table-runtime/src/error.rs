@@ -267,7 +267,8 @@ pub enum Error {
     #[error("this thread holds a write transaction of the store already; commit or drop it first")]
     WriteInProgress,
 
-    /// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter) has panicked.
+    /// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter), or a method that keys are
+    /// computed by, has panicked.
     #[error("the closure has panicked: {message}; nothing that it wrote is there")]
     Panicked {
         /// What it said.
@@ -373,6 +374,20 @@ pub enum Error {
         index: &'static str,
         /// How far its build is, or what stands in its way.
         state: IndexState,
+    },
+
+    /// The queue of a table's eventual indexes is full, and was so for as long as
+    /// [`WhenFull::Wait`](crate::WhenFull::Wait) says.
+    #[error(
+        "the queue for the eventual indexes of table `{table}` is full, with {messages} messages; start \
+         a worker by `store.start_index_worker()`, `drain` it, or allow for more by \
+         `Store::options().index_queue(…)`"
+    )]
+    IndexQueueFull {
+        /// The table.
+        table: &'static str,
+        /// How many messages it has.
+        messages: u64,
     },
 
     /// The operating system refused.

@@ -30,6 +30,7 @@ mod opening;
 #[doc(hidden)]
 pub mod private;
 mod progress;
+mod queue;
 mod row;
 mod scan;
 mod schema;
@@ -58,9 +59,11 @@ pub use get_many::{GetMany, GetManyViews};
 pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
 pub use key::{Desc, MAX_KEY_LEN};
 pub use progress::RowProgress;
+pub use queue::{Drained, IndexToken, IndexWorker, Lag, SetAside, SetAsideMessage, WhenFull};
 pub use scan::{
     Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
-    DistinctValues, Entries, FactOrderRows, Keys, Page, Rows, Scan, Views,
+    DistinctValues, Entries, EventualScan, FactOrderRows, Keys, Page, Rows, Scan, Unverified,
+    UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan, Views,
 };
 pub use schema::{Duplicate, Duplicates};
 pub use stats::Stats;

@@ -7,8 +7,9 @@ use crate::{
     catalog::IndexState,
     engine::{Read, Write, Writer},
     error::{Error, Result},
+    queue,
     scan::{Bounds, Query},
-    schema::{Comparison, Source, StateRecord, TableRecord, TableSchema, is_index},
+    schema::{Comparison, IndexSchema, Source, StateRecord, TableRecord, TableSchema, is_index},
     store::{Declared, OpenTable, Store},
     trace::span,
     versions,
@@ -24,7 +25,7 @@ const SMALL: u64 = 4_096;
 pub(crate) fn open(store: &Store, rows: &'static RowType) -> Result<Arc<OpenTable>> {
     let table = declare(store, rows, true)?;
     let counter = store.inner.opened();
-    if !table.is_all_readable(counter) {
+    if !table.is_all_readable(counter) && has_unreadable(store, &table)? {
         let report = Build::new(store, &table, rows).run()?;
         if let Some(index) = report.indexes.into_iter().find(|it| it.state != IndexState::Readable)
         {
@@ -35,13 +36,17 @@ pub(crate) fn open(store: &Store, rows: &'static RowType) -> Result<Arc<OpenTabl
     Ok(table)
 }
 
+fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
+    Ok(!store.read()?.unreadable(table)?.is_empty())
+}
+
 /// Opens a table whose indexes may have to be built yet.
 pub(crate) fn open_online(store: &Store, rows: &'static RowType) -> Result<Arc<OpenTable>> {
     declare(store, rows, false)
 }
 
 fn declare(store: &Store, rows: &'static RowType, build_small: bool) -> Result<Arc<OpenTable>> {
-    store.inner.open_once(rows.schema, |engine| {
+    store.inner.open_once(rows, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
         let tables = engine.open_table(rows.schema, |writer| {
@@ -74,6 +79,14 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
                     writer.put_record(&name, &state)?;
                 }
                 declared.changes = file.changes.wrapping_add(1).max(1);
+                // What is queued for others, and was before, means nothing any more.
+                queue::void(schema, writer, |name| {
+                    let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
+                    let stays = |(at, index): (usize, &IndexSchema)| {
+                        index.eventual && index.name == name && !indexes.contains(&at)
+                    };
+                    was && schema.indexes.iter().enumerate().any(stays)
+                })?;
                 indexes
             }
         };

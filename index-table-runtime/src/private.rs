@@ -18,8 +18,9 @@ pub use crate::{
         assert_enum_value, assert_key, assert_key_value,
     },
     maintain::EntryBuffer,
+    queue::{Drained, IndexToken, Lag, SetAside},
     row::older,
-    scan::{Bounds, Distinct, Scan},
+    scan::{Bounds, Distinct, EventualScan, Scan},
     schema::{
         Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,
         TableSchema,

@@ -3,6 +3,7 @@ use std::{
     fmt,
     marker::PhantomData,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use crate::{
@@ -14,8 +15,10 @@ use crate::{
     get_many::GetMany,
     key::{DecodeError, Key, KeyBuf, Sequence},
     maintain::Image,
-    opening, row,
-    scan::{self, Bounds, Distinct, Scan},
+    opening,
+    queue::{self, Drained, IndexToken, Lag, SetAside},
+    row,
+    scan::{self, Bounds, Distinct, EventualScan, Scan},
     sequence,
     stats::Ledger,
     store::{OpenTable, Store},
@@ -165,6 +168,61 @@ impl<R: Entity> Table<R> {
         Scan::new(txn.reader_of(&self.open, E::SOURCE), self.ledger(txn), bounds)
     }
 
+    /// What is within `bounds` in the index of `E`, which is eventual.
+    pub fn eventual_scan<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        bounds: Bounds,
+    ) -> EventualScan<'txn, E> {
+        EventualScan::new(self.scan(txn, bounds))
+    }
+
+    /// Applies so many messages to the eventual indexes.
+    ///
+    /// # Errors
+    ///
+    /// What [`Store::transaction`] does.
+    pub fn drain(&self, store: &Store, messages: u64) -> Result<Drained> {
+        queue::drain(store, &self.open, messages)
+    }
+
+    /// Waits until what a transaction has left is applied to the eventual indexes; `false`: it was not in
+    /// this time.
+    ///
+    /// # Errors
+    ///
+    /// What [`Store::read`] does; [`Error::WriteInProgress`].
+    pub fn wait_for(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Result<bool> {
+        queue::wait_for(store, &self.open, token, timeout)
+    }
+
+    /// How far the eventual indexes are behind the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`], errors of the engine.
+    pub fn lag(&self, txn: &ReadTxn<'_>) -> Result<Lag> {
+        queue::lag(R::TABLE, txn.reader(&self.open)?)
+    }
+
+    /// The messages that could not be applied.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the engine.
+    pub fn set_aside(&self, txn: &ReadTxn<'_>) -> Result<SetAside> {
+        queue::list_set_aside(R::TABLE, txn.reader(&self.open)?)
+    }
+
+    /// Applies the messages that could not be applied once more.
+    ///
+    /// # Errors
+    ///
+    /// What [`Store::transaction`] does.
+    pub fn retry_set_aside(&self, store: &Store) -> Result<Drained> {
+        queue::retry_set_aside(store, &self.open)
+    }
+
     /// The rows with these primary keys.
     pub fn get_many<'txn, I>(
         &'txn self,
@@ -246,7 +304,7 @@ impl<R: Entity> Table<R> {
     /// [`Error::Codec`]: nothing has changed then. [`Error::MapFull`] and errors of the engine.
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "insert", table = R::TABLE.name);
-        let (mut writer, Scratch { new, tried, .. }, written) = self.writer(txn)?;
+        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
         self.load_new(row, new, tried)?;
         write::insert(Self::ROWS, &mut writer, new, written)
     }
@@ -266,7 +324,7 @@ impl<R: Entity> Table<R> {
         R::Key: Sequence,
     {
         span!(TRACE, "insert", table = R::TABLE.name);
-        let (mut writer, Scratch { new, tried, .. }, written) = self.writer(txn)?;
+        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
         let last = sequence::last::<R>(&writer)?;
         let exhausted = || Error::SequenceExhausted { table: R::TABLE.name, last };
         let number = last.checked_add(1).ok_or_else(exhausted)?;
@@ -295,7 +353,7 @@ impl<R: Entity> Table<R> {
     /// then. [`Error::MapFull`] and errors of the engine.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "put", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, written) = self.writer(txn)?;
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
         self.load_new(row, new, tried)?;
         write::put(Self::ROWS, &mut writer, old, new, written)
     }
@@ -313,7 +371,7 @@ impl<R: Entity> Table<R> {
         change: impl FnOnce(&mut R),
     ) -> Result<bool> {
         span!(TRACE, "update", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, written) = self.writer(txn)?;
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
         let Some(mut row) = write::load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
         change(&mut row);
         self.load_new(&row, new, tried)?;
@@ -329,7 +387,7 @@ impl<R: Entity> Table<R> {
     /// errors of the engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         span!(TRACE, "delete", table = R::TABLE.name);
-        let (mut writer, Scratch { old, .. }, written) = self.writer(txn)?;
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
         let mut primary_key = KeyBuf::new();
         R::Key::encode(key, &mut primary_key);
         write::delete(Self::ROWS, &mut writer, primary_key.as_bytes(), old, written)

@@ -12,9 +12,10 @@ use crate::{
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
+    queue::IndexToken,
     schema::Source,
     stats::{Stats, Total},
-    store::{OpenTable, Told, WriterGuard},
+    store::{Inner, OpenTable, Told, WriterGuard},
     trace::span,
     upkeep::Upkeep,
     usage::{RowWrite, Tally},
@@ -227,7 +228,15 @@ enum Held<'s> {
     Outer(&'s mut Scratch),
 }
 
-impl Held<'_> {
+impl<'s> Held<'s> {
+    /// The store, of a transaction that isn't inside of another one.
+    fn store(&self) -> Option<&'s Inner> {
+        match self {
+            Self::Turn(guard) => Some(guard.store()),
+            Self::Outer(_) => None,
+        }
+    }
+
     fn scratch(&mut self) -> &mut Scratch {
         match self {
             Self::Turn(guard) => guard.scratch(),
@@ -279,6 +288,15 @@ impl Written {
     fn add(&mut self, more: Self) {
         self.tally.add(&more.tally);
         self.watched.add(more.watched);
+        match (&mut self.upkeep, more.upkeep) {
+            (Some(outer), Some(inner)) => outer.continue_with(inner),
+            (outer, inner) => *outer = inner,
+        }
+    }
+
+    /// The number of the last message that it leaves.
+    fn token(&self) -> Option<u64> {
+        self.upkeep.as_ref()?.later()?.token()
     }
 }
 
@@ -333,6 +351,7 @@ impl<'s> WriteTxn<'s> {
     pub fn commit(self) -> Result<()> {
         span!(DEBUG, "commit");
         let Self { held, read, mut written, .. } = self;
+        let store = held.store();
         drop(held);
         let (number, mut wakers) = (read.commit_number(), Vec::new());
         // While nobody else can commit, so that events are in the order of the commits.
@@ -341,6 +360,11 @@ impl<'s> WriteTxn<'s> {
                 watched.deliver(&told.watchers, number, tally.row_count(), &mut wakers);
             }
         })?;
+        if let Some(store) = store
+            && written.iter().any(|written| written.token().is_some())
+        {
+            store.signals.notify();
+        }
         for Written { tally, told, .. } in &written {
             told.usage.add(tally);
             // What has changed nothing is no commit, and the next number another one's.
@@ -352,6 +376,34 @@ impl<'s> WriteTxn<'s> {
         Ok(())
     }
 
+    /// [`commit`](WriteTxn::commit), and the [`token`](WriteTxn::token).
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](WriteTxn::commit).
+    pub fn commit_with_token(self) -> Result<IndexToken> {
+        let token = self.token();
+        self.commit().map(|()| token)
+    }
+
+    /// What the transaction leaves for the workers of eventual indexes, so far. Once it is committed, the
+    /// `wait_for` of a repository waits until that has been applied.
+    #[must_use]
+    pub fn token(&self) -> IndexToken {
+        let tables = self.written.iter().filter_map(|written| {
+            Some((written.told.usage.schema.name.to_owned(), written.token()?))
+        });
+        IndexToken { tables: tables.collect() }
+    }
+
+    /// The table of which a write was refused because its queue was full.
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        let refused = self.written.iter().find(|written| {
+            written.upkeep.as_ref().and_then(Upkeep::later).is_some_and(|later| later.refused)
+        });
+        refused.map(|written| written.told.usage.schema.name)
+    }
+
     /// The [`Inner::id`](crate::store::Inner::id) of its store.
     pub(crate) fn store(&self) -> u64 {
         self.read.store
@@ -360,6 +412,18 @@ impl<'s> WriteTxn<'s> {
     /// Where temporary files go by default.
     pub(crate) fn directory(&self) -> PathBuf {
         self.read.engine.directory()
+    }
+
+    /// [`writer`](WriteTxn::writer), for who writes one row.
+    pub(crate) fn row_writer<'t>(
+        &'t mut self,
+        table: &'t OpenTable,
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
+        let (writer, scratch, written) = self.writer(table)?;
+        if let Some(upkeep) = &mut written.upkeep {
+            upkeep.admit(table.schema)?;
+        }
+        Ok((writer, scratch, written))
     }
 
     pub(crate) fn writer<'t>(

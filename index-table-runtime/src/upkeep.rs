@@ -1,23 +1,29 @@
-//! Keeping up the indexes of a table of which some are not readable.
+//! Keeping up the indexes of a table of which some are not readable, or are eventual.
 //!
 //! An index that is being built gets the entries of all rows that are written, wherever its build
 //! is, and the build adds those of every row, again if need be. What is there is so always right,
 //! and at the end nothing is missing. Where a key has one entry at most, the second of two rows
 //! with the same key must not take the first one's entry: the build meets the one without an entry
-//! when it comes to it. An index that is violated is empty, and stays so.
+//! when it comes to it. An index that is violated is empty, and stays so. What happens to one that
+//! is eventual is noted for the worker, see [`queue`](crate::queue).
 
 use crate::{
-    engine::{Read, Reader, Writer},
+    engine::{Read, Reader, Write as _, Writer},
     error::Result,
     maintain::{Change, Sink},
-    schema::{IndexSchema, StateRecord},
+    queue::Later,
+    schema::{IndexSchema, StateRecord, TableSchema},
     store::OpenTable,
     usage::Counting,
 };
 
 /// How each index of a table is kept up in a transaction.
 #[derive(Debug)]
-pub(crate) struct Upkeep(Box<[Kept]>);
+pub(crate) struct Upkeep {
+    kept: Box<[Kept]>,
+    /// If some are kept up later.
+    later: Option<Later>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
@@ -25,60 +31,129 @@ enum Kept {
     Up,
     /// A key's entry stays with the row that it belongs to.
     UpForOne,
+    /// By the worker.
+    Later,
     Not,
 }
 
 impl Upkeep {
-    /// `None`: all indexes are kept up as they are declared.
+    /// `None`: all indexes are kept up as they are declared, with their rows.
     pub(crate) fn of(table: &OpenTable, reader: Reader<'_>, opened: u64) -> Result<Option<Self>> {
         if table.is_all_readable(opened) {
             return Ok(None);
         }
-        let mut kept: Box<[Kept]> = table.schema.indexes.iter().map(|_| Kept::Up).collect();
+        let indexes = table.schema.indexes;
+        let declared = |index: &IndexSchema| if index.eventual { Kept::Later } else { Kept::Up };
+        let mut kept: Box<[Kept]> = indexes.iter().map(declared).collect();
         for (index, state) in table.unreadable(reader, opened)? {
-            let of = table.schema.indexes.get(index);
-            if let Some(kept) = kept.get_mut(index) {
-                *kept = match state {
-                    StateRecord::Building(_)
-                        if of.is_some_and(IndexSchema::has_one_entry_per_key) =>
-                    {
-                        Kept::UpForOne
+            if let (Some(kept), Some(of)) = (kept.get_mut(index), indexes.get(index)) {
+                match state {
+                    StateRecord::Building(_) if of.has_one_entry_per_key() => {
+                        *kept = Kept::UpForOne;
                     }
-                    StateRecord::Building(_) => Kept::Up,
-                    StateRecord::Violated(_) | StateRecord::Retired(_) => Kept::Not,
-                };
+                    StateRecord::Building(_) => {}
+                    StateRecord::Violated(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
+                        *kept = Kept::Not;
+                    }
+                }
             }
         }
-        Ok(kept.iter().any(|kept| *kept != Kept::Up).then_some(Self(kept)))
+        let later = if kept.contains(&Kept::Later) {
+            Some(Later::new(table.schema, reader, table.limit)?)
+        } else {
+            None
+        };
+        Ok(kept.iter().any(|kept| *kept != Kept::Up).then_some(Self { kept, later }))
     }
 
-    /// Whether the keys of an index are to be compared with those of other rows.
+    /// Whether the entries of an index are kept up at all.
     pub(crate) fn keeps(&self, index: usize) -> bool {
         self.kept(index) != Kept::Not
     }
 
-    /// Whether an index is kept up as it is declared.
+    /// Whether entries of an index may be written as it is declared: that they would be kept up
+    /// later is no hindrance.
     pub(crate) fn is_up(&self, index: usize) -> bool {
-        self.kept(index) == Kept::Up
+        matches!(self.kept(index), Kept::Up | Kept::Later)
+    }
+
+    /// Before a row is written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::IndexQueueFull`](crate::Error::IndexQueueFull)
+    pub(crate) fn admit(&mut self, schema: &TableSchema) -> Result<()> {
+        match &mut self.later {
+            Some(later) => {
+                later.forget();
+                later.admit(schema)
+            }
+            None => Ok(()),
+        }
     }
 
     /// A sink that hands on what is to be done to the indexes when a row is written, which was
-    /// stored under the primary key `old` before.
+    /// stored under the primary key `old` before. What is to be done later is
+    /// [noted](Upkeep::leave).
     pub(crate) fn filter<'a, 't, 's>(
-        &'a self,
+        &'a mut self,
         to: Counting<'a, Writer<'t, 's>>,
         old: Option<&'a [u8]>,
     ) -> Filter<'a, 't, 's> {
-        Filter { upkeep: self, to, old }
+        let Self { kept, later } = self;
+        Filter { kept, later: later.as_mut().filter(|later| !later.in_line), to, old }
+    }
+
+    /// The same, with everything done at once.
+    pub(crate) fn filter_in_line<'a, 't, 's>(
+        &'a self,
+        to: Counting<'a, Writer<'t, 's>>,
+    ) -> Filter<'a, 't, 's> {
+        Filter { kept: &self.kept, later: None, to, old: None }
+    }
+
+    /// Leaves messages about what was noted, or disables the indexes if there is no room for them.
+    pub(crate) fn leave(
+        &mut self,
+        schema: &TableSchema,
+        writer: &mut Writer<'_, '_>,
+    ) -> Result<()> {
+        let Some(later) = &mut self.later else { return Ok(()) };
+        if !later.disables() {
+            return later.write(schema, writer);
+        }
+        let state = StateRecord::Disabled.encode(schema.name)?;
+        for (kept, index) in self.kept.iter_mut().zip(schema.indexes) {
+            if *kept == Kept::Later {
+                *kept = Kept::Not;
+                writer.put_record(index.name, &state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages of the transaction.
+    pub(crate) fn later(&self) -> Option<&Later> {
+        self.later.as_ref()
+    }
+
+    /// Goes on where a transaction inside of this one has ended.
+    pub(crate) fn continue_with(&mut self, mut inner: Self) {
+        if let (Some(later), Some(outer)) = (&mut inner.later, &self.later) {
+            later.continues(outer);
+        }
+        *self = inner;
     }
 
     fn kept(&self, index: usize) -> Kept {
-        self.0.get(index).copied().unwrap_or(Kept::Up)
+        self.kept.get(index).copied().unwrap_or(Kept::Up)
     }
 }
 
 pub(crate) struct Filter<'a, 't, 's> {
-    upkeep: &'a Upkeep,
+    kept: &'a [Kept],
+    /// `None`: everything is done at once.
+    later: Option<&'a mut Later>,
     to: Counting<'a, Writer<'t, 's>>,
     old: Option<&'a [u8]>,
 }
@@ -90,8 +165,15 @@ impl Sink for Filter<'_, '_, '_> {
         else {
             return self.to.change(change);
         };
-        let passes = match self.upkeep.kept(index) {
+        let passes = match self.kept.get(index).copied().unwrap_or(Kept::Up) {
             Kept::Up => true,
+            Kept::Later => match &mut self.later {
+                Some(later) => {
+                    later.note(change);
+                    false
+                }
+                None => true,
+            },
             Kept::Not => false,
             Kept::UpForOne => {
                 let holder = self.to.sink().reader().unique(index, key)?;

@@ -206,7 +206,8 @@ fn replace(
             None => maintain::data_changes(rows.schema, old, new, &mut { counting }),
             Some(upkeep) => {
                 let filter = &mut upkeep.filter(counting, Some(old.primary_key()));
-                maintain::data_changes(rows.schema, old, new, filter)
+                maintain::data_changes(rows.schema, old, new, filter)?;
+                upkeep.leave(rows.schema, writer)
             }
         };
     }
@@ -233,7 +234,8 @@ fn send(
         None => maintain::entry_changes(rows.schema, old, new, &mut counting),
         Some(upkeep) => {
             let mut filter = upkeep.filter(counting, old.map(Image::primary_key));
-            maintain::entry_changes(rows.schema, old, new, &mut filter)
+            maintain::entry_changes(rows.schema, old, new, &mut filter)?;
+            upkeep.leave(rows.schema, writer)
         }
     }
 }

@@ -14,11 +14,12 @@ mod first {
 
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "towns")]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
     #[index(town)]
     #[index(desc(code), unique, name = "single")]
     #[index(code, name = "kept")]
     #[index(town, strategy = "full", name = "gone")]
-    pub(crate) struct Town {
+    pub(crate) struct Place {
         #[primary_key]
         pub(crate) id: u32,
         pub(crate) town: String,
@@ -33,10 +34,11 @@ mod changed {
 
     #[derive(Serialize, Deserialize, IndexTable)]
     #[table(name = "towns")]
+    #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
     #[index(town, include = [code])]
     #[index(town, name = "single")]
     #[index(code, name = "kept")]
-    pub(crate) struct Town {
+    pub(crate) struct Place {
         #[primary_key]
         id: u32,
         town: String,
@@ -75,15 +77,15 @@ fn is_declared_otherwise<T: std::fmt::Debug>(asked: Result<T>) -> TestResult {
 /// Its entries are others, or are not there yet: there is no answer in them.
 #[test]
 fn an_index_that_was_declared_otherwise_answers_nothing() -> TestResult {
-    if as_other_process(|store| changed::TownRepository::open_online(store).map(drop))? {
+    if as_other_process(|store| changed::PlaceRepository::open_online(store).map(drop))? {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
-    let towns = first::TownRepository::open(&store)?;
+    let towns = first::PlaceRepository::open(&store)?;
     store.transaction(|txn| {
         (0..ROWS).try_for_each(|id| {
-            towns.insert(txn, &first::Town { id, town: format!("town {}", id % 5), code: id })
+            towns.insert(txn, &first::Place { id, town: format!("town {}", id % 5), code: id })
         })
     })?;
     let before = store.read()?;

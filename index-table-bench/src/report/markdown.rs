@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{MEASURES, Measured, Unit, short, targets, thousands};
 use crate::{
     build_cost::Derives,
-    contenders, films,
+    contenders, eventual, films,
     results::{Measure, Results},
     run::SEED,
     writers::{self, Figure},
@@ -30,6 +30,9 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
     for results in &measured.writers {
         writers(&mut out, results);
     }
+    if let Some(results) = &measured.eventual {
+        eventual(&mut out, results);
+    }
     if let Some(results) = &measured.films {
         films(&mut out, results);
     }
@@ -48,6 +51,9 @@ pub(super) fn tables(measured: &Measured) -> String {
     }
     for results in &measured.writers {
         writers(&mut out, results);
+    }
+    if let Some(results) = &measured.eventual {
+        eventual(&mut out, results);
     }
     if let Some(results) = &measured.films {
         films(&mut out, results);
@@ -113,7 +119,7 @@ fn introduction(out: &mut String, measured: &Measured) {
          Measured on {}.\n\n## Running it again\n\n\
          ```sh\n\
          cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
-         cargo run --release -p index-table-bench -- --build --writers --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
+         cargo run --release -p index-table-bench -- --build --writers --eventual --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
          cargo run --release -p index-table-bench -- --from figures.json --report docs/BENCHMARKS.md  # without measuring\n\
          cargo bench -p index-table-bench                                          # criterion, for development\n\
          ```\n\n`--help` lists the other arguments.\n",
@@ -255,6 +261,33 @@ fn writers(out: &mut String, results: &writers::Results) {
     out.push('\n');
     for way in ways {
         let _ = writeln!(out, "- *{}*: {}.", way.name, way.about);
+    }
+}
+
+fn eventual(out: &mut String, results: &eventual::Results) {
+    let eventual::Results { rows, commits, rounds, figures } = results;
+    let _ = write!(
+        out,
+        "\n## Strong and eventual indexes\n\n{} rows with a text of 100 bytes and a number for each \
+         index, normalized; each write puts a row over another one and changes all numbers. *A row of \
+         many* is one of all rows in a transaction, in memory, without a worker. *A commit* is one row, \
+         durable, {} in a round, beside a worker that commits what gathers within 10 ms. *Keeps up* \
+         is how many rows a second are written in transactions of 100, in memory, when writers wait for a worker \
+         whose queue is full, until the last message is applied; *applied* is how many messages a \
+         second while nobody writes. Medians of {rounds} rounds; p50 and p99 of all.\n\n\
+         | indexes | consistency | a row of many | a commit, p50 | p99 | keeps up, rows a second | \
+         applied a second |\n|--:|---|--:|--:|--:|--:|--:|\n",
+        thousands(*rows),
+        thousands(*commits),
+    );
+    for figure in figures {
+        let eventual::Figure { indexes, consistency, write, p50, p99, kept_up, applied } = figure;
+        let applied = applied.map_or("N/A".to_owned(), |applied| format!("{applied:.0}"));
+        let [write, p50, p99] = [write, p50, p99].map(|time| Unit::Time.show(*time));
+        let _ = writeln!(
+            out,
+            "| {indexes} | {consistency} | {write} | {p50} | {p99} | {kept_up:.0} | {applied} |"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use self::machine::Machine;
 use crate::{
     build_cost::Cost,
-    films,
+    eventual, films,
     results::{Measure, Results},
     writers,
 };
@@ -31,6 +31,9 @@ pub struct Measured {
     /// Many threads that write, and one; empty: not measured.
     #[serde(default)]
     pub writers: Vec<writers::Results>,
+    /// Indexes that follow the rows, if they were measured.
+    #[serde(default)]
+    pub eventual: Option<eventual::Results>,
 }
 
 impl Measured {

@@ -19,6 +19,7 @@ pub(crate) struct IndexAttr {
     /// A field could not be read, so `parts` is not what was meant.
     pub(crate) incomplete: bool,
     pub(crate) strategy: Option<Setting<LitStr>>,
+    pub(crate) consistency: Option<Setting<LitStr>>,
     pub(crate) include: Option<Setting<Vec<Ident>>>,
     pub(crate) name: Option<Setting<LitStr>>,
     pub(crate) filter: Option<Setting<Ident>>,
@@ -56,6 +57,7 @@ impl IndexAttr {
             // `#[index = "town"]` names its fields in a way that is not read.
             incomplete: matches!(attribute.meta, Meta::NameValue(_)),
             strategy: None,
+            consistency: None,
             include: None,
             name: None,
             filter: None,
@@ -179,6 +181,7 @@ impl IndexAttr {
         }
         match key.id {
             IndexKey::Strategy => set(&mut self.strategy, word, string(input, key.usage)?),
+            IndexKey::Consistency => set(&mut self.consistency, word, string(input, key.usage)?),
             IndexKey::Name => set(&mut self.name, word, string(input, key.usage)?),
             IndexKey::Filter => {
                 let method = value(input, "the name of a method", key.usage)?;
@@ -195,6 +198,7 @@ impl IndexAttr {
 
     fn push(&mut self, kind: PartKind) {
         let late = self.strategy.is_some()
+            || self.consistency.is_some()
             || self.include.is_some()
             || self.name.is_some()
             || self.filter.is_some()

@@ -281,6 +281,52 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn drain(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Applies so many messages to the eventual indexes of the table `{name}`, in batches of a \
+             transaction each.\n\n\
+             Cost: for each message a look-up of its row and a look-up and a write for each entry.\n\n\
+             # Errors\n\nIf this thread writes, or if the store fails."
+        ))
+    }
+
+    pub(in super::super) fn wait_for(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Waits until what a transaction has written to the table `{name}` is in its eventual \
+             indexes, and answers whether it is in this time. Transactions that begin then find it.\n\n\
+             # Errors\n\nIf this thread writes and it is not, or if the store fails."
+        ))
+    }
+
+    pub(in super::super) fn lag(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "How far the eventual indexes of the table `{name}` are behind its rows.\n\n\
+             Cost: two look-ups.\n\n\
+             # Errors\n\nIf the store cannot be read."
+        ))
+    }
+
+    pub(in super::super) fn set_aside(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "The messages about rows of the table `{name}` that could not be applied to its eventual \
+             indexes, and why.\n\n\
+             # Errors\n\nIf the store cannot be read."
+        ))
+    }
+
+    pub(in super::super) fn retry_set_aside(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "Applies the messages about rows of the table `{name}` that could not be applied once more, \
+             in one transaction.\n\n\
+             # Errors\n\nIf this thread writes, or if the store fails."
+        ))
+    }
+
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
@@ -359,7 +405,13 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         ),
         None => scan_cost(target).to_owned(),
     };
-    doc(&format!("{what}{rows}\n\nCost: {cost}"))
+    let behind = match target {
+        Target::Index(index) if index.eventual => {
+            "\nThe index follows the rows and may be behind them; `verified()` compares with the rows."
+        }
+        Target::Index(_) | Target::Rows => "",
+    };
+    doc(&format!("{what}{rows}{behind}\n\nCost: {cost}"))
 }
 
 /// ``, in which `url` is a hash``

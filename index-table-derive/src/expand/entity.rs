@@ -103,12 +103,13 @@ fn schema(cx: &Context<'_>) -> TokenStream {
 ///     key: &[_index_table::KeyField::new::<String>("town")],
 ///     strategy: _index_table::Strategy::Partial(&["phone"]),
 ///     unique: false,
+///     eventual: false,
 ///     conditions: &[],
 ///     findings: &[],
 /// }
 /// ```
 fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
-    let (name, unique) = (&index.name, index.unique);
+    let (name, unique, eventual) = (&index.name, index.unique, index.eventual);
     let key = index.parts.iter().map(|part| match part {
         KeyPart::Plain(field) => plain_key_field(cx, field),
         KeyPart::Desc(field) => {
@@ -149,6 +150,7 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
             key: &[#(#key),*],
             strategy: _index_table::Strategy::#strategy,
             unique: #unique,
+            eventual: #eventual,
             conditions: &[#(#conditions),*],
             findings: &[#(#findings),*],
         }

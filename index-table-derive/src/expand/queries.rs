@@ -63,6 +63,8 @@ fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
 ///     )
 /// }
 /// ```
+///
+/// An index that is eventual gives an `EventualScan`.
 fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>) -> TokenStream {
     let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
     let doc = docs::query(cx.table, &query.target, &query.form);
@@ -71,6 +73,10 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
     let lifetime = last.and_then(|last| last.lifetime.as_ref());
     let last_parameter = last.map(|last| &last.parameter).into_iter();
     let last_bound = last.map(|last| &last.bound);
+    let (scan, ask) = match &query.target {
+        Target::Index(index) if index.eventual => (mixed!(EventualScan), mixed!(eventual_scan)),
+        Target::Index(_) | Target::Rows => (mixed!(Scan), mixed!(scan)),
+    };
     mixed! {
         #doc
         #v fn #method<#txn #lifetime>(
@@ -78,8 +84,8 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
             txn: &#txn _index_table::ReadTxn<'_>,
             #(#parameters,)*
             #(#last_parameter,)*
-        ) -> _index_table::Scan<#txn, #found> {
-            self.table.scan(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
+        ) -> _index_table::#scan<#txn, #found> {
+            self.table.#ask(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
         }
     }
 }

@@ -42,6 +42,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let (opening, fixed) = (opening(cx), fixed(cx));
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
+    let eventual = eventual(cx);
     let get_many = get_many::method(cx);
     let bulk_load = bulk_load::methods(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
@@ -54,6 +55,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #get_view
             #get_many
             #bulk_load
+            #eventual
             #(#queries)*
         }
     }
@@ -192,6 +194,66 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
 
         #upgrade
     }
+}
+
+/// Expands to the methods about indexes that follow the rows, if there is one.
+fn eventual(cx: &Context<'_>) -> Option<TokenStream> {
+    let (table, v) = (cx.table, &cx.table.visibility);
+    if !table.indexes.iter().any(|index| index.eventual) {
+        return None;
+    }
+    let [drain, wait_for, lag, set_aside, retry_set_aside] = [
+        docs::fixed::drain,
+        docs::fixed::wait_for,
+        docs::fixed::lag,
+        docs::fixed::set_aside,
+        docs::fixed::retry_set_aside,
+    ]
+    .map(|doc| doc(table));
+    Some(mixed! {
+        #drain
+        #v fn drain(
+            &self,
+            store: &_index_table::Store,
+            messages: u64,
+        ) -> _index_table::Result<_index_table::Drained> {
+            self.table.drain(store, messages)
+        }
+
+        #wait_for
+        #v fn wait_for(
+            &self,
+            store: &_index_table::Store,
+            token: &_index_table::IndexToken,
+            timeout: ::core::time::Duration,
+        ) -> _index_table::Result<bool> {
+            self.table.wait_for(store, token, timeout)
+        }
+
+        #lag
+        #v fn lag(
+            &self,
+            txn: &_index_table::ReadTxn<'_>,
+        ) -> _index_table::Result<_index_table::Lag> {
+            self.table.lag(txn)
+        }
+
+        #set_aside
+        #v fn set_aside(
+            &self,
+            txn: &_index_table::ReadTxn<'_>,
+        ) -> _index_table::Result<_index_table::SetAside> {
+            self.table.set_aside(txn)
+        }
+
+        #retry_set_aside
+        #v fn retry_set_aside(
+            &self,
+            store: &_index_table::Store,
+        ) -> _index_table::Result<_index_table::Drained> {
+            self.table.retry_set_aside(store)
+        }
+    })
 }
 
 /// Expands to the method that numbers rows, if the primary key is one number:

@@ -27,11 +27,20 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
             Strategy::Full => whole_row(scope, &draft.parts),
         };
         let entry = Entry { ident, steps: distinct(scope, &draft, steps) };
-        let Draft { span, name, named, parts, strategy, unique, conditions, findings, .. } = draft;
         let position = indexes.len();
-        let index =
-            Index { position, name, named, parts, strategy, unique, conditions, findings, entry };
-        indexes.push((Rc::new(index), span));
+        let index = Index {
+            position,
+            name: draft.name,
+            named: draft.named,
+            parts: draft.parts,
+            strategy: draft.strategy,
+            unique: draft.unique,
+            eventual: draft.eventual,
+            conditions: draft.conditions,
+            findings: draft.findings,
+            entry,
+        };
+        indexes.push((Rc::new(index), draft.span));
     }
     indexes
 }

@@ -25,6 +25,7 @@ pub(super) struct Scope<'a> {
 }
 
 /// An index that has been checked but for what concerns its entries.
+#[expect(clippy::struct_excessive_bools, reason = "each is said by a word of its own")]
 pub(super) struct Draft {
     /// Where what is generated for it points to.
     pub(super) span: Span,
@@ -33,6 +34,8 @@ pub(super) struct Draft {
     pub(super) parts: Vec<KeyPart>,
     pub(super) strategy: Strategy,
     pub(super) unique: bool,
+    /// It follows the rows, in its own time.
+    pub(super) eventual: bool,
     pub(super) conditions: Conditions,
     pub(super) allowed: Vec<Lint>,
     pub(super) findings: Vec<Finding>,
@@ -45,6 +48,11 @@ const STRATEGIES: [&str; 3] = [NORMALIZED, PARTIAL, FULL];
 const NORMALIZED: &str = "normalized";
 const PARTIAL: &str = "partial";
 const FULL: &str = "full";
+
+/// When an index has what was written to its table, by name.
+const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
+const STRONG: &str = "strong";
+const EVENTUAL: &str = "eventual";
 
 /// Checks each index. One that is not sound is left out.
 pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
@@ -76,6 +84,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         filter: attribute.filter.as_ref().map(|filter| filter.value.clone()),
     };
     let strategy = strategy(scope, attribute, &parts);
+    let eventual = is_eventual(attribute, unique, errors);
     let given = attribute.name.as_ref().and_then(|name| given_name(&name.value, errors));
     if parts.is_empty() || !sound {
         return None;
@@ -97,6 +106,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         parts,
         strategy,
         unique,
+        eventual,
         conditions,
         allowed,
         findings,
@@ -397,6 +407,35 @@ fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPart]) -> Stra
             if meant == Some(FULL) { Strategy::Full } else { carrying }
         }
     }
+}
+
+/// Whether it follows the rows in its own time. A `unique` one can't: by then it is too late to
+/// refuse a row.
+fn is_eventual(attribute: &IndexAttr, meant_unique: bool, errors: &Diagnostics) -> bool {
+    let Some(given) = &attribute.consistency else { return false };
+    let (word, span) = (given.value.value(), given.value.span());
+    let eventual = match word.as_str() {
+        STRONG => false,
+        EVENTUAL => true,
+        _ => {
+            let meant = suggestion(&word, CONSISTENCIES);
+            let advice = match meant {
+                Some(meant) => format!("did you mean `\"{meant}\"`?"),
+                None => format!("there are {}", listed(CONSISTENCIES)),
+            };
+            errors.error(span, format!("there is no consistency `{word}`; {advice}"));
+            meant == Some(EVENTUAL)
+        }
+    };
+    let unique = attribute.unique.is_some();
+    if unique && word == EVENTUAL {
+        errors.error(
+            span,
+            "a unique index refuses a second row when it is written, and an eventual one is not \
+             looked at then; leave one of the two out",
+        );
+    }
+    eventual && !unique && !meant_unique
 }
 
 /// The fields of an include list that can be included.

@@ -101,6 +101,7 @@ fn has_entries_of(draft: &Draft, longer: &Draft) -> bool {
     draft.parts.iter().zip(&longer.parts).all(|(part, other)| part.sorts_as(other))
         && draft.conditions.sparse.is_some() == longer.conditions.sparse.is_some()
         && draft.conditions.filter == longer.conditions.filter
+        && draft.eventual == longer.eventual
         && carries(longer, &draft.strategy)
 }
 

@@ -35,6 +35,17 @@ struct Customer {
 }
 ";
 
+    eventual: r#"
+#[index(town, last_name, consistency = "eventual")]
+#[index(last_name, consistency = "strong")]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    last_name: String,
+    town: String,
+}
+"#;
+
     partial: r#"
 #[table(name = "customers")]
 #[index(town, last_name, strategy = "partial", include = [phone, photo, age])]

@@ -13,7 +13,7 @@ use crate::{
 /// How a step is done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct How {
-    /// Whether violated indexes are begun anew.
+    /// Whether violated and disabled indexes are begun anew.
     pub(super) retry: bool,
     /// All rows at once, and from the first one.
     pub(super) exclusive: bool,
@@ -48,6 +48,10 @@ pub(super) fn step(
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
             Some(StateRecord::Violated(_)) if how.retry => {
+                building.push((index, Building::default()));
+            }
+            Some(StateRecord::Disabled) if how.retry => {
+                writer.clear(index)?;
                 building.push((index, Building::default()));
             }
             state => step.states.push((index, state)),

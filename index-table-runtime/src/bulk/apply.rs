@@ -94,7 +94,7 @@ fn replace_facts(
                 match upkeep {
                     None => maintain::removed_entries(rows.schema, old, new, &mut counting)?,
                     Some(upkeep) => {
-                        let filter = &mut upkeep.filter(counting, None);
+                        let filter = &mut upkeep.filter_in_line(counting);
                         maintain::removed_entries(rows.schema, old, new, filter)?;
                     }
                 }
@@ -170,7 +170,7 @@ fn put_filtered(
     tally: &mut Tally,
     upkeep: &Upkeep,
 ) -> Result<()> {
-    let mut filter = upkeep.filter(tally.counting(writer), None);
+    let mut filter = upkeep.filter_in_line(tally.counting(writer));
     while let Some(entry) = entries.next()? {
         filter.change(entry.put(Source::Index(index)))?;
     }

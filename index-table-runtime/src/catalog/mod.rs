@@ -72,7 +72,7 @@ pub struct CatalogIndex {
     pub strategy: &'static str,
     /// The included fields of a partial one.
     pub include: Vec<String>,
-    /// `"unique"`, `"sparse"` and `"filter=method"`, as far as they are declared.
+    /// `"unique"`, `"sparse"`, `"filter=method"` and `"eventual"`, as far as they are declared.
     pub options: Vec<String>,
     /// How its entries are laid out in the file.
     pub layout: String,
@@ -99,6 +99,9 @@ pub enum IndexState {
     },
     /// It is unique, and its build has met rows with the same keys. It is empty, and not kept up.
     Violated(Duplicates),
+    /// It is eventual, and its queue was full, as [`WhenFull::Disable`](crate::WhenFull::Disable) says: it
+    /// is not kept up. The repository's `build`, or opening the table, builds it anew.
+    Disabled,
     /// It is not declared any more: it is kept, and not kept up, until
     /// [`drop_retired`](Store::drop_retired), or until it is declared again and built anew.
     Retired,
@@ -323,7 +326,7 @@ impl IndexState {
     pub const fn duplicates(&self) -> Option<&Duplicates> {
         match self {
             Self::Building { duplicates, .. } | Self::Violated(duplicates) => Some(duplicates),
-            Self::Readable | Self::Retired => None,
+            Self::Readable | Self::Retired | Self::Disabled => None,
         }
     }
 
@@ -336,6 +339,7 @@ impl IndexState {
             },
             StateRecord::Violated(duplicates) => Self::Violated(duplicates),
             StateRecord::Retired(_) => Self::Retired,
+            StateRecord::Disabled => Self::Disabled,
         }
     }
 }

@@ -65,6 +65,7 @@ impl fmt::Display for IndexState {
                 if duplicates.count > 0 { write!(f, ", {duplicates}") } else { Ok(()) }
             }
             Self::Violated(duplicates) => write!(f, "violated, {duplicates}"),
+            Self::Disabled => f.write_str("disabled"),
             Self::Retired => f.write_str("retired"),
         }
     }
@@ -89,6 +90,11 @@ impl IndexState {
             }
             Self::Readable => {
                 "it was not readable, and is now; begin another transaction".to_owned()
+            }
+            Self::Disabled => {
+                "its queue was full; start a worker, and then the repository's `build` builds it \
+                               anew, as `open` does"
+                    .to_owned()
             }
             Self::Retired => "it is not declared any more".to_owned(),
         }

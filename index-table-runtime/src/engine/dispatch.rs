@@ -342,6 +342,18 @@ impl<'t> Read<'t> for Reader<'t> {
     fn recorded_parts(self) -> Result<Vec<String>> {
         on_engine!(self, reader => reader.recorded_parts())
     }
+
+    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
+        on_engine!(self, reader => reader.message(from))
+    }
+
+    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
+        on_engine!(self, reader => reader.message_below(below))
+    }
+
+    fn messages(self) -> Result<u64> {
+        on_engine!(self, reader => reader.messages())
+    }
 }
 
 /// [`Read::Entries`] of whichever engine.
@@ -430,6 +442,14 @@ impl Write for Writer<'_, '_> {
 
     fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
         on_engine!(self, writer => writer.put_sequence(sequence))
+    }
+
+    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.put_message(number, message))
+    }
+
+    fn remove_message(&mut self, number: u64) -> Result<()> {
+        on_engine!(self, writer => writer.remove_message(number))
     }
 
     fn layout(&self, index: &IndexSchema) -> &'static str {

@@ -110,6 +110,16 @@ pub(crate) trait Read<'t>: Copy {
 
     /// The parts of the table that the catalog has something for, in the order of their names.
     fn recorded_parts(self) -> Result<Vec<String>>;
+
+    /// What the table's queue has under the least number from this one on. A table without an eventual
+    /// index has no queue, and nothing in it.
+    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>>;
+
+    /// What the table's queue has under the greatest number below this one.
+    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>>;
+
+    /// How many numbers the table's queue has something under.
+    fn messages(self) -> Result<u64>;
 }
 
 /// The answer to a count, and what it took.
@@ -165,6 +175,12 @@ pub(crate) trait Write: Sink {
 
     /// Replaces what the table's sequence has in the file.
     fn put_sequence(&mut self, sequence: &[u8]) -> Result<()>;
+
+    /// Replaces what the table's queue has under a number.
+    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()>;
+
+    /// Removes what the table's queue has under a number.
+    fn remove_message(&mut self, number: u64) -> Result<()>;
 
     /// The name of the layout that the engine gives an index; part of its record.
     fn layout(&self, index: &IndexSchema) -> &'static str;

@@ -15,7 +15,15 @@ use crate::{
 
 const fn index(name: &'static str, strategy: Carried, unique: bool) -> IndexSchema {
     const KEY: &[KeyField] = &[KeyField::new::<u8>("key")];
-    IndexSchema { name, key: KEY, strategy, unique, conditions: &[], findings: &[] }
+    IndexSchema {
+        name,
+        key: KEY,
+        strategy,
+        unique,
+        eventual: false,
+        conditions: &[],
+        findings: &[],
+    }
 }
 
 const TABLE: &TableSchema = &TableSchema {

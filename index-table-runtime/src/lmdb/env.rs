@@ -27,6 +27,8 @@ use crate::{
 
 pub(super) const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
+/// In front of the name of a table.
+const QUEUE: &str = ".queue.";
 
 const FILE: &str = "data.mdb";
 
@@ -218,6 +220,11 @@ impl Engine {
                 catalog: database(CATALOG)?,
                 sequences: database(SEQUENCES)?,
                 facts: database(schema.name)?,
+                queue: if schema.has_eventual() {
+                    Some(database(&format!("{QUEUE}{}", schema.name))?)
+                } else {
+                    None
+                },
                 indexes: schema
                     .indexes
                     .iter()
@@ -316,6 +323,8 @@ pub(crate) struct Tables<'d> {
     pub(super) catalog: Database<'d>,
     pub(super) sequences: Database<'d>,
     pub(super) facts: Database<'d>,
+    /// If an index is eventual.
+    pub(super) queue: Option<Database<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
 }
 
@@ -336,6 +345,7 @@ impl OnCommit for Tables<'_> {
             catalog: self.catalog.on_commit(token),
             sequences: self.sequences.on_commit(token),
             facts: self.facts.on_commit(token),
+            queue: self.queue.map(|queue| queue.on_commit(token)),
             indexes: self
                 .indexes
                 .into_iter()

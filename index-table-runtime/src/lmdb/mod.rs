@@ -1,6 +1,7 @@
 //! The LMDB engine: the only folder that names `heed`.
 //!
 //! Databases: `.catalog` (table name → its record, `{table}.{index}` → the state of an index), `.sequences` (table name → its last number),
+//! `.queue.{table}` (number → message) where an index is eventual,
 //! `{table}` (primary key → row) and `{table}.{index}` for each index. An index is laid out in one of three ways:
 //!
 //! | [`Layout`] | for | physical entry |

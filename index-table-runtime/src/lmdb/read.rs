@@ -54,6 +54,23 @@ impl<'t> Reader<'t> {
         found.map_err(|error| self.engine.error(error))
     }
 
+    /// What a queue has, with its number.
+    fn numbered(
+        self,
+        found: heed::Result<Option<(&'t [u8], &'t [u8])>>,
+    ) -> Result<Option<(u64, &'t [u8])>> {
+        let Some((number, message)) = found.map_err(|error| self.engine.error(error))? else {
+            return Ok(None);
+        };
+        let number = number.try_into().map(u64::from_be_bytes);
+        number.map(|number| Some((number, message))).map_err(|_| Error::Corrupt {
+            table: self.tables.schema.name,
+            index: None,
+            key: "of a message in its queue".to_owned(),
+            reason: "it is no number".to_owned(),
+        })
+    }
+
     pub(super) fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
         let index = self.tables.indexes.get(position);
         index.zip(self.tables.schema.indexes.get(position)).ok_or_else(|| {
@@ -316,6 +333,22 @@ impl<'t> Read<'t> for Reader<'t> {
             Ok(String::from_utf8_lossy(name.get(prefix.len()..).unwrap_or_default()).into_owned())
         });
         names.collect()
+    }
+
+    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
+        let Some(queue) = &self.tables.queue else { return Ok(None) };
+        let found = queue.get_greater_than_or_equal_to(self.txn, &from.to_be_bytes());
+        self.numbered(found)
+    }
+
+    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
+        let Some(queue) = &self.tables.queue else { return Ok(None) };
+        self.numbered(queue.get_lower_than(self.txn, &below.to_be_bytes()))
+    }
+
+    fn messages(self) -> Result<u64> {
+        let queue = self.tables.queue.as_ref();
+        queue.map_or(Ok(0), |queue| queue.len(self.txn)).map_err(|error| self.engine.error(error))
     }
 }
 

@@ -212,6 +212,18 @@ impl Write for Writer<'_, '_> {
         sequences.put(self.txn, name, sequence).map_err(|error| self.engine.error(error))
     }
 
+    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
+        let Some(queue) = &self.tables.queue else { return Ok(()) };
+        let put = queue.put(self.txn, &number.to_be_bytes(), message);
+        put.map_err(|error| self.engine.error(error))
+    }
+
+    fn remove_message(&mut self, number: u64) -> Result<()> {
+        let Some(queue) = &self.tables.queue else { return Ok(()) };
+        let removed = queue.delete(self.txn, &number.to_be_bytes());
+        removed.map(drop).map_err(|error| self.engine.error(error))
+    }
+
     fn layout(&self, index: &IndexSchema) -> &'static str {
         Layout::of(self.tables.schema, index).name()
     }

@@ -27,6 +27,8 @@ type Databases = BTreeMap<String, Arc<Map>>;
 
 const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
+/// In front of the name of a table.
+const QUEUE: &str = ".queue.";
 
 /// A store in memory.
 #[derive(Debug, Default)]
@@ -89,6 +91,7 @@ impl Engine {
         let tables = Tables {
             schema,
             facts: schema.name.to_owned(),
+            queue: format!("{QUEUE}{}", schema.name),
             indexes: schema
                 .indexes
                 .iter()
@@ -116,6 +119,7 @@ fn records(databases: &Databases) -> Records {
 pub(crate) struct Tables {
     schema: &'static TableSchema,
     facts: String,
+    queue: String,
     indexes: Vec<String>,
 }
 
@@ -200,6 +204,10 @@ pub(crate) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    fn queue(self) -> Option<&'t Map> {
+        self.databases.get(&self.tables.queue).map(AsRef::as_ref)
+    }
+
     fn map(self, source: Source) -> Option<&'t Map> {
         self.databases.get(self.tables.name(source)).map(AsRef::as_ref)
     }
@@ -287,6 +295,30 @@ impl<'t> Read<'t> for Reader<'t> {
         let names = catalog.keys().filter_map(|name| name.strip_prefix(prefix.as_slice()));
         Ok(names.map(|part| String::from_utf8_lossy(part).into_owned()).collect())
     }
+
+    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
+        let from = from.to_be_bytes();
+        let mut messages = self.queue().into_iter().flat_map(|it| it.range(from.to_vec()..));
+        Ok(messages.next().and_then(numbered))
+    }
+
+    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
+        let below = below.to_be_bytes();
+        let messages = self.queue().map(|it| it.range(..below.to_vec()));
+        Ok(messages.and_then(|mut messages| messages.next_back()).and_then(numbered))
+    }
+
+    fn messages(self) -> Result<u64> {
+        Ok(self.queue().map_or(0, |queue| queue.len() as u64))
+    }
+}
+
+/// A message with its number.
+fn numbered<'t>(
+    (number, (_, message)): (&Vec<u8>, &'t (usize, Vec<u8>)),
+) -> Option<(u64, &'t [u8])> {
+    let number = number.as_slice().try_into().map(u64::from_be_bytes);
+    number.ok().map(|number| (number, message.as_slice()))
 }
 
 /// The first place behind an entry, or behind all that begins with a key; unbounded: there is
@@ -430,6 +462,17 @@ impl Write for Writer<'_> {
     fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
         let name = self.tables.record_name("");
         self.named(SEQUENCES).insert(name, (0, sequence.to_vec()));
+        Ok(())
+    }
+
+    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
+        let message = (0, message.to_vec());
+        self.named(&self.tables.queue).insert(number.to_be_bytes().to_vec(), message);
+        Ok(())
+    }
+
+    fn remove_message(&mut self, number: u64) -> Result<()> {
+        self.named(&self.tables.queue).remove(number.to_be_bytes().as_slice());
         Ok(())
     }
 

@@ -201,6 +201,9 @@ impl<'txn> Check<'txn> {
             meter.fact();
             self.fact = self.reader.fact(entry.primary_key)?;
             meter.bytes(self.fact.map_or(0, <[u8]>::len));
+            if self.fact.is_none() && self.schema.is_eventual(self.index) {
+                return Ok(false);
+            }
             self.fact.ok_or(DANGLING).and_then(|fact| {
                 (self.asked.of_row)(self.index, Place::Fact(fact), &mut self.values)
             })

@@ -154,6 +154,15 @@ impl<'txn> Raw<'txn> {
         }
     }
 
+    /// The bytes of the row with this primary key.
+    pub(super) fn fact_if_any(&mut self, primary_key: &[u8]) -> Result<Option<&'txn [u8]>> {
+        let Some(reader) = self.reader else { return Ok(None) };
+        self.meter.fact();
+        let fact = reader.fact(primary_key)?;
+        self.meter.bytes(fact.map_or(0, <[u8]>::len));
+        Ok(fact)
+    }
+
     fn look_up(&mut self, primary_key: &[u8]) -> Result<&'txn [u8], Failure> {
         let Some(reader) = self.reader else { return Err(Failure::dangling()) };
         self.meter.fact();

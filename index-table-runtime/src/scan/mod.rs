@@ -5,6 +5,7 @@ mod bounds;
 mod combined;
 mod cursor;
 mod distinct;
+mod eventual;
 mod fact_order;
 mod found;
 mod iter;
@@ -17,6 +18,9 @@ pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub(crate) use cursor::hash_of;
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
+pub use eventual::{
+    EventualScan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan,
+};
 pub use fact_order::FactOrderRows;
 pub(crate) use found::row_by;
 pub(crate) use iter::DANGLING;

@@ -17,6 +17,9 @@ use crate::{
 /// The format of everything in the file but the catalog's own first field, which is this number.
 const FORMAT: u32 = 1;
 
+/// The option of an index that follows the rows in its own time.
+const EVENTUAL: &str = "eventual";
+
 /// One table in the catalog; postcard's bytes of this struct are its value there.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TableRecord {
@@ -48,7 +51,7 @@ pub(crate) struct IndexRecord {
     pub(crate) name: String,
     pub(crate) key: Vec<KeyFieldRecord>,
     pub(crate) strategy: StrategyRecord,
-    /// `unique`, `sparse` and `filter=method`, in this order, as far as they are given.
+    /// `unique`, `sparse`, `filter=method` and [`EVENTUAL`], in this order, as far as they are given.
     pub(crate) options: Vec<String>,
     /// How the engine lays the entries out.
     pub(crate) layout: String,
@@ -244,15 +247,25 @@ impl TableRecord {
 }
 
 impl IndexRecord {
-    /// Whether the entries in the file are those of the index in the code.
+    /// Whether it follows the rows in its own time.
+    pub(crate) fn is_eventual(&self) -> bool {
+        self.options.last().is_some_and(|option| option == EVENTUAL)
+    }
+
+    /// Whether the entries in the file are those of the index in the code. One that is eventual may lack
+    /// some, and one that becomes eventual has them all.
     fn fits(&self, code: &Self) -> bool {
         let Self { name, key, strategy, options, layout } = self;
         *name == code.name
             && all_fit(key, &code.key)
             && *strategy == code.strategy
-            && *options == code.options
+            && (*options == code.options || becomes_eventual(options, &code.options))
             && *layout == code.layout
     }
+}
+
+fn becomes_eventual(file: &[String], code: &[String]) -> bool {
+    code.split_last().is_some_and(|(last, others)| last == EVENTUAL && others == file)
 }
 
 impl KeyFieldRecord {
@@ -294,7 +307,8 @@ fn options(index: &IndexSchema) -> Vec<String> {
         Condition::Sparse => "sparse".to_owned(),
         Condition::Filter(method) => format!("filter={method}"),
     });
-    unique.into_iter().chain(conditions).collect()
+    let eventual = index.eventual.then(|| EVENTUAL.to_owned());
+    unique.into_iter().chain(conditions).chain(eventual).collect()
 }
 
 fn show_fields(fields: &[KeyFieldRecord]) -> String {

@@ -130,6 +130,8 @@ pub struct IndexSchema {
     pub strategy: Strategy,
     /// Whether a key belongs to one row at most.
     pub unique: bool,
+    /// Whether it follows the rows in its own time. Never with `unique`.
+    pub eventual: bool,
     /// Which rows have entries: those for which all of these hold.
     pub conditions: &'static [Condition],
     /// What the derive found against it, and was not told to allow. Not in the file.
@@ -171,6 +173,16 @@ impl TableSchema {
             Source::Facts => None,
             Source::Index(position) => self.indexes.get(position),
         }
+    }
+
+    /// Whether an index follows the rows in its own time, so that the table has a queue.
+    pub(crate) fn has_eventual(&self) -> bool {
+        self.indexes.iter().any(|index| index.eventual)
+    }
+
+    /// Whether this index does.
+    pub(crate) fn is_eventual(&self, index: usize) -> bool {
+        self.indexes.get(index).is_some_and(|index| index.eventual)
     }
 
     /// The name of the index, for errors.

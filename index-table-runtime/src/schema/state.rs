@@ -18,6 +18,8 @@ pub(crate) enum StateRecord {
     Violated(Duplicates),
     /// It is not declared any more, and not kept up.
     Retired(Retired),
+    /// It is eventual, and its queue was full: it is not kept up.
+    Disabled,
 }
 
 /// How far the build of an index is.
@@ -109,7 +111,7 @@ impl StateRecord {
     pub(crate) fn retired(self) -> Option<Retired> {
         match self {
             Self::Retired(retired) => Some(retired),
-            Self::Building(_) | Self::Violated(_) => None,
+            Self::Building(_) | Self::Violated(_) | Self::Disabled => None,
         }
     }
 }

@@ -27,6 +27,7 @@ static TABLE: TableSchema = TableSchema {
         ],
         strategy: Strategy::Full,
         unique: true,
+        eventual: false,
         conditions: &[Condition::Sparse, Condition::Filter("is_shown")],
         findings: &[],
     }],
@@ -75,6 +76,7 @@ fn states_are_as_they_are_documented() {
         building(Some(vec![2, 3]), 513),
         StateRecord::Violated(duplicates),
         StateRecord::Retired(Retired { version: 1, index }),
+        StateRecord::Disabled,
     ];
     let documented = documented("### States of indexes");
     let documented: Vec<_> = documented.iter().filter_map(|row| row.split('`').nth(1)).collect();
@@ -86,7 +88,7 @@ fn states_are_as_they_are_documented() {
         assert_eq!(StateRecord::decode(&[&bytes, &[0][..]].concat()), None);
         assert_eq!(StateRecord::decode(&bytes[..bytes.len() - 1]), None);
     }
-    assert_eq!(StateRecord::decode(&[3]), None);
+    assert_eq!(StateRecord::decode(&[4]), None);
 }
 
 #[test]

@@ -14,15 +14,18 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
+    time::Instant,
 };
 
 use crate::{
     engine::{Engine, Records, Tables},
     error::{Error, Result},
+    queue::{self, IndexWorker, Limit, Signals, WhenFull},
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, Scratch, WriteTxn},
     usage::TableCounters,
     watch::Watchers,
+    write::RowType,
 };
 
 pub(crate) use copy::Copy;
@@ -81,6 +84,10 @@ pub(crate) struct Inner {
     /// Tells this store's transactions and repositories from those of others.
     pub(crate) id: u64,
     writer: Mutex<WriterState>,
+    /// What happens to queues of tables.
+    pub(crate) signals: Arc<Signals>,
+    /// How long queues may get.
+    limit: Limit,
     /// The tables that have been opened, and how they were declared. No transaction is waited for
     /// while it is locked: the thread that has it may be waiting for this.
     tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
@@ -115,7 +122,10 @@ struct WriterState {
 /// A table in use: what its repositories share.
 pub(crate) struct OpenTable {
     pub(crate) schema: &'static TableSchema,
+    pub(crate) rows: &'static RowType,
     pub(crate) tables: Tables,
+    /// How long its queue may get.
+    pub(crate) limit: Limit,
     /// The [`Inner::id`] of its store.
     pub(crate) store: u64,
     /// The [`Inner::opened`] of its store once it was open.
@@ -179,7 +189,7 @@ impl Store {
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
-        Self { inner: Arc::new(Inner::new(Engine::in_memory())) }
+        Self { inner: Arc::new(Inner::new(Engine::in_memory(), Options::default().index_queue)) }
     }
 
     /// Begins a read transaction: a snapshot of the store as the last commit left it, which
@@ -211,6 +221,50 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }
 
+    /// Starts a thread that applies the messages of the queues to eventual indexes, of those tables of which
+    /// this process has a repository, until what this returns is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`], and [`Error::Engine`] when the thread can't be started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town, consistency = "eventual")]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// let worker = store.start_index_worker()?;
+    ///
+    /// let mut txn = store.write()?;
+    /// people.insert(&mut txn, &Person { id: 1, town: "Redmond".into() })?;
+    /// let token = txn.commit_with_token()?;
+    /// assert!(people.wait_for(&store, &token, Duration::from_secs(10))?);
+    /// let txn = store.read()?;
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").verified().rows().count(), 1);
+    /// # drop(worker);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_index_worker(&self) -> Result<IndexWorker> {
+        self.inner.engine.refuse_forked()?;
+        IndexWorker::start(self)
+    }
+
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
     /// `body` should have no effects but through the transaction: when the map is full, twice as much
@@ -238,27 +292,56 @@ impl Store {
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let mut waiting = Waiting::default();
         loop {
             let mut txn = self.write()?;
             let outcome = body(&mut txn);
+            let refused = txn.refused();
             // While the transaction is there, so that it is this one that met the end of the map,
             // whatever the closure has made of the error.
             let mut full_at = self.inner.engine.full_at();
-            let error = match outcome.map(|value| (value, txn.commit())) {
-                Ok((value, Ok(()))) => return Ok(value),
-                Ok((_, Err(error))) => {
-                    if let Error::MapFull { map_size } = error {
-                        full_at = Some(map_size);
+            let error = match outcome {
+                Ok(value) => match txn.commit() {
+                    Ok(()) => return Ok(value),
+                    Err(error) => {
+                        if let Error::MapFull { map_size } = error {
+                            full_at = Some(map_size);
+                        }
+                        error.into()
                     }
-                    error.into()
+                },
+                Err(error) => {
+                    drop(txn);
+                    error
                 }
-                Err(error) => error,
             };
+            if let Some(table) = refused
+                && waiting.wait_for_room(self, table)?
+            {
+                continue;
+            }
             match full_at {
                 Some(full_at) if self.inner.engine.grow(full_at)? => {}
                 _ => return Err(error),
             }
         }
+    }
+}
+
+/// How long a transaction has waited for the workers.
+#[derive(Default)]
+struct Waiting {
+    until: Option<Instant>,
+}
+
+impl Waiting {
+    /// Waits until there is room in the queue of a table; `false`: for no longer.
+    fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
+        let WhenFull::Wait(most) = store.inner.limit.when_full else { return Ok(false) };
+        let until = *self.until.get_or_insert_with(|| Instant::now() + most);
+        let table = store.inner.tables().get(table).and_then(|(_, used)| used.upgrade());
+        let Some(table) = table else { return Ok(false) };
+        queue::wait_for_room(store, &table, until.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -269,20 +352,22 @@ impl fmt::Debug for Store {
 }
 
 impl Inner {
-    fn new(engine: Engine) -> Self {
+    fn new(engine: Engine, limit: Limit) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { engine, id, writer, tables, opening, opened: Arc::default() }
+        let (opened, signals) = (Arc::default(), Arc::default());
+        Self { engine, id, writer, signals, limit, tables, opening, opened }
     }
 
     /// Opens a table, or gives it again while a repository of it is in use. One with another
     /// declaration is refused then: each would write rows without the other's indexes.
     pub(crate) fn open_once(
         &self,
-        schema: &'static TableSchema,
+        rows: &'static RowType,
         open: impl FnOnce(&Engine) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
+        let schema = rows.schema;
         let declared = TableRecord::of(schema, |_| "");
         if let Some(used) = self.used(schema, &declared)? {
             return Ok(used);
@@ -295,9 +380,11 @@ impl Inner {
         let (opened, Declared { record, readable }) = open(&self.engine)?;
         let table = Arc::new(OpenTable {
             schema,
+            rows,
             tables: opened,
+            limit: self.limit,
             record,
-            readable: Readable::new(&readable, &self.opened),
+            readable: Readable::new(schema, &readable, &self.opened),
             tried: AtomicU64::new(0),
             told: Arc::new(Told {
                 usage: TableCounters::new(schema),
@@ -330,6 +417,13 @@ impl Inner {
             way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
                       other's repositories first",
         })
+    }
+
+    /// The tables that this process has in use and that have eventual indexes.
+    pub(crate) fn eventual_tables(&self) -> Vec<Arc<OpenTable>> {
+        let tables = self.tables();
+        let used = tables.values().filter_map(|(_, used)| used.upgrade());
+        used.filter(|table| table.schema.has_eventual()).collect()
     }
 
     fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>> {
@@ -403,6 +497,10 @@ impl<'s> WriterGuard<'s> {
         writer.thread = Some(thread::current().id());
         let scratch = writer.scratch.take();
         Self { inner, scratch }
+    }
+
+    pub(crate) const fn store(&self) -> &'s Inner {
+        self.inner
     }
 
     pub(crate) fn scratch(&mut self) -> &mut Scratch {

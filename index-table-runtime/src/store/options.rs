@@ -1,7 +1,10 @@
 use std::{fmt::Debug, path::Path};
 
 use super::{Store, shared};
-use crate::error::Result;
+use crate::{
+    error::Result,
+    queue::{Limit, WhenFull},
+};
 
 /// What survives a crash of the machine. A crash of the process loses nothing that was committed
 /// in any of them.
@@ -36,6 +39,7 @@ pub struct Options {
     pub(crate) max_databases: u32,
     pub(crate) max_readers: u32,
     pub(crate) reserve: usize,
+    pub(crate) index_queue: Limit,
 }
 
 impl Default for Options {
@@ -47,6 +51,7 @@ impl Default for Options {
             max_databases: 64,
             max_readers: 126,
             reserve: 1 << 20,
+            index_queue: Limit { messages: 100_000, when_full: WhenFull::ApplyInLine },
         }
     }
 }
@@ -77,7 +82,7 @@ impl Options {
         self
     }
 
-    /// The most tables and indexes together. Default: 64. Each costs every transaction
+    /// The most tables and indexes together, a table with eventual indexes being one more. Default: 64. Each costs every transaction
     /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes 11,400
     /// instructions instead of 8,300.
     pub fn max_databases(mut self, databases: u32) -> Self {
@@ -110,6 +115,15 @@ impl Options {
         self
     }
 
+    /// How many messages the queue of a table with eventual indexes may have, and what this process does
+    /// when a write meets one that is full. Default: 100,000, and [`WhenFull::ApplyInLine`].
+    ///
+    /// A transaction that has begun to leave messages goes on, so that a queue may have as many more.
+    pub fn index_queue(mut self, messages: u64, when_full: WhenFull) -> Self {
+        self.index_queue = Limit { messages, when_full };
+        self
+    }
+
     /// Opens the store in the directory `path`, which is created if it is not there.
     ///
     /// # Errors
@@ -121,7 +135,15 @@ impl Options {
 
     /// The first option in which `other` is different: its name, and both values.
     pub(super) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let Self { map_size, max_map_size, durability, max_databases, max_readers, reserve } = self;
+        let Self {
+            map_size,
+            max_map_size,
+            durability,
+            max_databases,
+            max_readers,
+            reserve,
+            index_queue,
+        } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
             ("max_map_size", max_map_size, &other.max_map_size),
@@ -129,6 +151,7 @@ impl Options {
             ("max_databases", max_databases, &other.max_databases),
             ("max_readers", max_readers, &other.max_readers),
             ("reserve", reserve, &other.reserve),
+            ("index_queue", index_queue, &other.index_queue),
         ];
         options
             .into_iter()

@@ -8,7 +8,7 @@ use crate::{
     catalog::IndexState,
     engine::{Read, Reader},
     error::{Error, Result},
-    schema::{Source, StateRecord, TableRecord},
+    schema::{IndexSchema, Source, StateRecord, TableRecord, TableSchema},
 };
 
 /// Which indexes of a table can be asked, and by which transactions.
@@ -24,8 +24,11 @@ pub(super) struct Readable {
 }
 
 impl Readable {
-    pub(super) fn new(readable: &[bool], counter: &Arc<AtomicU64>) -> Self {
-        let from = readable.iter().map(|readable| if *readable { 0 } else { u64::MAX });
+    pub(super) fn new(schema: &TableSchema, readable: &[bool], counter: &Arc<AtomicU64>) -> Self {
+        // One that is eventual may be disabled at any time, by any process.
+        let once = |(readable, index): (&bool, &IndexSchema)| *readable && !index.eventual;
+        let from =
+            readable.iter().zip(schema.indexes).map(|it| if once(it) { 0 } else { u64::MAX });
         Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
     }
 }
@@ -43,8 +46,11 @@ impl OpenTable {
         (0..self.readable.from.len()).all(|index| self.is_readable(index, opened))
     }
 
-    /// An index is readable in all snapshots from now on.
+    /// An index is readable in all snapshots from now on, unless it is eventual.
     pub(crate) fn became_readable(&self, index: usize) {
+        if self.schema.is_eventual(index) {
+            return;
+        }
         let now = self.readable.counter.fetch_add(1, Ordering::AcqRel) + 1;
         if let Some(from) = self.readable.from.get(index) {
             from.store(now, Ordering::Relaxed);

@@ -43,7 +43,7 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     }
     refuse_alias(&stores, &path)?;
     stores.retain(|_, open| open.inner.strong_count() > 0);
-    let inner = Arc::new(Inner::new(Engine::open(options, &path)?));
+    let inner = Arc::new(Inner::new(Engine::open(options, &path)?, options.index_queue));
     let file = file_id(&path).ok();
     stores.insert(path, Open { inner: Arc::downgrade(&inner), options: options.clone(), file });
     Ok(inner)

@@ -5,7 +5,15 @@ use crate::schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema};
 
 const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
     let key = &const { [KeyField::new::<u16>("year")] };
-    IndexSchema { name: "year", key, strategy, unique, conditions: &[], findings: &[] }
+    IndexSchema {
+        name: "year",
+        key,
+        strategy,
+        unique,
+        eventual: false,
+        conditions: &[],
+        findings: &[],
+    }
 }
 
 /// The reasons for these figures: rows inserted; queries, entries, facts and written entries.

@@ -165,7 +165,7 @@ impl Batch {
         report: &mut Report,
     ) -> Result<Self> {
         let mut stage = place.stage;
-        let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place);
+        let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place).impatient();
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
             while let Some(next) = walk.next_found() {

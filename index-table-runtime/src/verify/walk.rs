@@ -16,6 +16,7 @@ use crate::{
     entity::Entity,
     error::{Error, Result},
     maintain::Image,
+    queue::Queued,
     row,
     scan::{Bounds, Cursor, Position, Query, hash_of},
     schema::{IndexSchema, Source},
@@ -130,6 +131,10 @@ pub(super) struct Walk<'t, R> {
     other: Image,
     pub(super) rows: u64,
     pub(super) entries: u64,
+    /// What eventual indexes have not got yet, once it is asked for.
+    queued: Option<Queued>,
+    /// What they have not got yet is to be mended too.
+    impatient: bool,
     /// The indexes that are not readable.
     skipped: Rc<[usize]>,
     row: PhantomData<fn() -> R>,
@@ -156,13 +161,21 @@ impl<'t, R: Entity> Walk<'t, R> {
             other: Image::default(),
             rows: 0,
             entries: 0,
+            queued: None,
+            impatient: false,
             row: PhantomData,
         }
     }
 
     /// The same from another place on.
     pub(super) fn at(self, place: Place) -> Self {
-        Self::new(self.reader, self.skipped, place)
+        let impatient = self.impatient;
+        Self { impatient, ..Self::new(self.reader, self.skipped, place) }
+    }
+
+    /// With what eventual indexes have not got yet among what is wrong.
+    pub(super) fn impatient(self) -> Self {
+        Self { impatient: true, ..self }
     }
 
     /// How many steps there are from the beginning to the end.
@@ -237,7 +250,29 @@ impl<'t, R: Entity> Walk<'t, R> {
                 }
             }
         }
+        self.leave_out_queued()?;
         Ok(true)
+    }
+
+    /// What is different because the worker has not come to it is not wrong.
+    fn leave_out_queued(&mut self) -> Result<()> {
+        let is_late = |found: &Found| {
+            matches!(found.kind, Kind::Stale | Kind::Dangling | Kind::Missing)
+                && matches!(found.source, Source::Index(index) if R::TABLE.is_eventual(index))
+        };
+        if self.impatient || !self.found.iter().any(is_late) {
+            return Ok(());
+        }
+        let queued = match self.queued.take() {
+            Some(queued) => queued,
+            None => Queued::read(R::TABLE, self.reader)?,
+        };
+        self.found.retain(|found| match found.source {
+            Source::Index(index) => !(is_late(found) && queued.has(index, &found.primary_key)),
+            Source::Facts => true,
+        });
+        self.queued = Some(queued);
+        Ok(())
     }
 
     fn begin(&mut self) -> Result<Running<'t>> {

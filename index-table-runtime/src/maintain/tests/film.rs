@@ -45,7 +45,7 @@ const fn index(
     strategy: Carried,
     unique: bool,
 ) -> IndexSchema {
-    IndexSchema { name, key, strategy, unique, conditions: &[], findings: &[] }
+    IndexSchema { name, key, strategy, unique, eventual: false, conditions: &[], findings: &[] }
 }
 
 impl Entity for Film {

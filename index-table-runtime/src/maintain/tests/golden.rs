@@ -32,7 +32,7 @@ const fn index(
     strategy: Carried,
     unique: bool,
 ) -> IndexSchema {
-    IndexSchema { name, key, strategy, unique, conditions: &[], findings: &[] }
+    IndexSchema { name, key, strategy, unique, eventual: false, conditions: &[], findings: &[] }
 }
 
 impl Entity for Customer {

@@ -128,6 +128,7 @@ impl Entity for Word {
             key: &[KeyField::new::<String>("other")],
             strategy: Strategy::Normalized,
             unique: true,
+            eventual: false,
             conditions: &[],
             findings: &[],
         }],

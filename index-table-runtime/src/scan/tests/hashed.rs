@@ -31,7 +31,7 @@ const fn index(
     strategy: Carried,
     unique: bool,
 ) -> IndexSchema {
-    IndexSchema { name, key, strategy, unique, conditions: &[], findings: &[] }
+    IndexSchema { name, key, strategy, unique, eventual: false, conditions: &[], findings: &[] }
 }
 
 const URL: KeyField = KeyField::hash::<String>("url");

@@ -1,0 +1,159 @@
+//! What a write leaves for the worker.
+
+use std::time::Duration;
+
+use super::message::{self, Message, Part, Position, encode};
+use crate::{
+    engine::{Reader, Write as _, Writer},
+    error::{Error, Result},
+    maintain::Change,
+    schema::TableSchema,
+};
+
+/// What a write does that meets a full queue; see
+/// [`Options::index_queue`](crate::Options::index_queue).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// It changes the entries itself, as with strong consistency, and leaves no message. The
+    /// default.
+    ApplyInLine,
+    /// It waits until the worker has made room, this long at the most, and fails with
+    /// [`Error::IndexQueueFull`] then. [`Store::transaction`](crate::Store::transaction) does so,
+    /// by rolling back and running its closure again; in a transaction from
+    /// [`Store::write`](crate::Store::write), in which the worker could not come to its turn, the
+    /// write fails at once.
+    Wait(Duration),
+    /// It disables the eventual indexes of the table: they are not kept up any more, and can't be
+    /// asked, until the repository's `build` builds them anew.
+    Disable,
+}
+
+/// How long a queue may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) messages: u64,
+    pub(crate) when_full: WhenFull,
+}
+
+/// The messages of a transaction about one table.
+#[derive(Debug)]
+pub(crate) struct Later {
+    limit: Limit,
+    /// The number of the last one.
+    last: u64,
+    /// How many are in the queue.
+    length: u64,
+    /// How many of them are the transaction's own.
+    own: u64,
+    /// Entries are changed in line, for this row.
+    pub(crate) in_line: bool,
+    /// A write was refused.
+    pub(crate) refused: bool,
+    /// Of the row that is being written, or of two, if it moves.
+    noted: Vec<Noted>,
+}
+
+/// What is noted of a row.
+#[derive(Debug)]
+struct Noted {
+    primary_key: Vec<u8>,
+    indexes: Vec<(usize, Vec<Vec<u8>>)>,
+}
+
+impl Later {
+    pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
+        let position = Position::read(schema, reader)?;
+        let (last, length) = (position.last(reader)?, position.left(reader)?);
+        let noted = Vec::new();
+        Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, noted })
+    }
+
+    fn is_full(&self) -> bool {
+        self.length >= self.limit.messages
+    }
+
+    /// Before a row is written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::IndexQueueFull`], if the transaction would have to wait. One that has begun to
+    /// write goes on.
+    pub(crate) fn admit(&mut self, schema: &TableSchema) -> Result<()> {
+        let full = self.is_full();
+        self.in_line = full && self.limit.when_full == WhenFull::ApplyInLine;
+        if full && self.own == 0 && matches!(self.limit.when_full, WhenFull::Wait(_)) {
+            self.refused = true;
+            return Err(Error::IndexQueueFull { table: schema.name, messages: self.length });
+        }
+        Ok(())
+    }
+
+    /// Notes what is to be done to an entry.
+    pub(crate) fn note(&mut self, change: Change<'_>) {
+        let (index, primary_key, key) = match change {
+            Change::PutEntry { index, primary_key, .. } => (index, primary_key, None),
+            Change::DeleteEntry { index, key, primary_key } => (index, primary_key, Some(key)),
+            Change::PutFact { .. } | Change::DeleteFact { .. } => return,
+        };
+        let row = self.noted.iter().position(|noted| noted.primary_key == primary_key);
+        let row = row.unwrap_or_else(|| {
+            self.noted.push(Noted { primary_key: primary_key.to_vec(), indexes: Vec::new() });
+            self.noted.len() - 1
+        });
+        let Some(Noted { indexes, .. }) = self.noted.get_mut(row) else { return };
+        // They come index by index.
+        if indexes.last().is_none_or(|(last, _)| *last != index) {
+            indexes.push((index, Vec::new()));
+        }
+        if let (Some((_, keys)), Some(key)) = (indexes.last_mut(), key) {
+            keys.push(key.to_vec());
+        }
+    }
+
+    /// Whether what is noted is not to be written, because the indexes are to be disabled for it.
+    pub(crate) fn disables(&mut self) -> bool {
+        let disables =
+            !self.noted.is_empty() && self.is_full() && self.limit.when_full == WhenFull::Disable;
+        if disables {
+            self.noted.clear();
+        }
+        disables
+    }
+
+    /// Writes the messages about what was noted.
+    pub(crate) fn write(
+        &mut self,
+        schema: &TableSchema,
+        writer: &mut Writer<'_, '_>,
+    ) -> Result<()> {
+        for Noted { primary_key, indexes } in self.noted.drain(..) {
+            let part = |(index, keys): (usize, _)| {
+                let index = schema.indexes.get(index)?.name.to_owned();
+                Some(Part { index, keys })
+            };
+            let indexes = indexes.into_iter().filter_map(part).collect();
+            let message = Message { time: message::now(), primary_key, indexes };
+            self.last += 1;
+            writer.put_message(self.last, &encode(schema, &message)?)?;
+            self.length += 1;
+            self.own += 1;
+        }
+        Ok(())
+    }
+
+    /// Forgets what a write has noted that failed.
+    pub(crate) fn forget(&mut self) {
+        self.noted.clear();
+    }
+
+    /// The number of the last message of this transaction.
+    pub(crate) fn token(&self) -> Option<u64> {
+        (self.own > 0).then_some(self.last)
+    }
+
+    /// What the transaction around this one has written before it.
+    pub(crate) fn continues(&mut self, outer: &Self) {
+        self.own += outer.own;
+    }
+}

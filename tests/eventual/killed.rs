@@ -1,0 +1,103 @@
+//! Processes that are killed while they write and apply.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use index_table::{Store, WhenFull};
+
+use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
+
+fn store(path: &Path) -> index_table::Result<Store> {
+    Store::options()
+        .map_size(1 << 26)
+        .index_queue(200, WhenFull::ApplyInLine)
+        .durability(index_table::Durability::None)
+        .open(path)
+}
+
+/// What the child does: it writes and applies without an end, and says so.
+fn write(path: &Path) -> index_table::Result<()> {
+    let store = store(path)?;
+    let items = ItemRepository::open(&store)?;
+    let _worker = store.start_index_worker()?;
+    for round in 0.. {
+        store.transaction(|txn| {
+            items.put(txn, &item(round % 50, round))?;
+            items.put(txn, &item(round % 7, round / 2))?;
+            items.delete(txn, round % 11).map(drop)
+        })?;
+        if round % 20 == 0 {
+            items.drain(&store, 13)?;
+            println!("round {round}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_lost_or_done_twice() -> TestResult {
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        write(Path::new(&path))?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    for rounds in [3, 9, 17, 6] {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "killed::nothing_is_lost_or_done_twice", "--nocapture"])
+            .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+        let told = lines.map_while(Result::ok).filter(|line| line.contains("round ")).take(rounds);
+        let told = told.count();
+        child.kill()?;
+        child.wait()?;
+        assert_eq!(told, rounds);
+
+        let store = store(dir.path())?;
+        let items = ItemRepository::open(&store)?;
+        assert_clean(&items, &store.read()?)?;
+        items.drain(&store, u64::MAX)?;
+        assert_drained(&items, &store)?;
+    }
+    Ok(())
+}
+
+/// A worker applies what another process has written, and a process waits for another one's worker.
+#[test]
+fn a_worker_in_another_process() -> TestResult {
+    if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
+        let store = store(Path::new(&path))?;
+        let items = ItemRepository::open(&store)?;
+        let _worker = store.start_index_worker()?;
+        println!("round 0");
+        // Until the parent has written this row.
+        while items.get(&store.read()?, 99)?.is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = store(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "killed::a_worker_in_another_process", "--nocapture"])
+        .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("round "))));
+    let mut txn = store.write()?;
+    items.insert(&mut txn, &item(1, 1))?;
+    let token = txn.commit_with_token()?;
+    let waited = items.wait_for(&store, &token, std::time::Duration::from_mins(1))?;
+    store.transaction(|txn| items.insert(txn, &item(99, 1)))?;
+    child.wait()?;
+    assert!(waited);
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Messages that can't be applied.
+
+use std::path::Path;
+
+use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, RwTxn, types::Bytes};
+use index_table::{Store, WhenFull};
+
+use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item, on_both};
+
+type Raw<'a> = Database<'a, Bytes, Bytes>;
+
+/// Runs `work` on a database behind the store's back, which is closed.
+fn on(path: &Path, name: &str, work: impl FnOnce(&Raw<'_>, &mut RwTxn<'_>) -> heed::Result<()>) {
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: nothing else has the files of this test open.
+    let env = unsafe {
+        EnvOpenOptions::new().max_dbs(40).map_size(1 << 24).flags(EnvFlags::NO_SYNC).open(path)
+    };
+    let env = env.expect("a file of LMDB");
+    let txn = env.write_txn().expect("a transaction");
+    let done = env.create_databases_and_commit(txn, |opener, txn| {
+        let database: Raw<'_> = opener.open_database(txn, Some(name))?.expect("a database");
+        work(&database, txn)?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    });
+    done.expect("heed can write");
+}
+
+fn open(path: &Path) -> index_table::Result<(Store, ItemRepository)> {
+    let store = Store::options().map_size(1 << 24).open(path)?;
+    let items = ItemRepository::open(&store)?;
+    Ok((store, items))
+}
+
+#[test]
+fn a_row_that_can_not_be_read() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, items) = open(dir.path())?;
+    store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    items.drain(&store, 3)?;
+    drop((items, store));
+    let mut whole = Vec::new();
+    on(dir.path(), "items", |rows, txn| {
+        whole = rows.get(txn, &4_u32.to_be_bytes())?.expect("a row").to_vec();
+        rows.put(txn, &4_u32.to_be_bytes(), &[1, 2, 0xff])
+    });
+
+    let (store, items) = open(dir.path())?;
+    let drained = items.drain(&store, u64::MAX)?;
+    assert_eq!((drained.applied, drained.set_aside, drained.left), (2, 1, 0));
+    let txn = store.read()?;
+    assert_eq!(items.lag(&txn)?.set_aside, 1);
+    let set_aside = items.set_aside(&txn)?;
+    assert_eq!((set_aside[0].number, set_aside[0].row.as_deref()), (5, Some("4")));
+    assert_eq!(set_aside[0].indexes.len(), 8);
+    assert!(set_aside[0].error.contains("key 4"), "{}", set_aside[0].error);
+    assert_eq!(items.find_by_town(&txn, &item(5, 5).town).verified().count()?, 2);
+    drop(txn);
+    // It is no better yet.
+    let again = items.retry_set_aside(&store)?;
+    assert_eq!((again.applied, again.set_aside), (0, 1));
+    drop((items, store));
+
+    on(dir.path(), "items", |rows, txn| rows.put(txn, &4_u32.to_be_bytes(), &whole));
+    let (store, items) = open(dir.path())?;
+    assert_clean(&items, &store.read()?)?;
+    let again = items.retry_set_aside(&store)?;
+    assert_eq!((again.applied, again.set_aside), (1, 0));
+    assert!(items.set_aside(&store.read()?)?.is_empty());
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
+/// A repair doesn't wait for the worker, nor for what is set aside.
+#[test]
+fn a_row_that_is_deleted_by_a_repair() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, items) = open(dir.path())?;
+    store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    items.drain(&store, u64::MAX)?;
+    store.transaction(|txn| (0..6).try_for_each(|id| items.put(txn, &item(id, id + 1))))?;
+    drop((items, store));
+    on(dir.path(), "items", |rows, txn| rows.put(txn, &4_u32.to_be_bytes(), &[1, 2, 0xff]));
+    let (store, items) = open(dir.path())?;
+    assert_eq!(items.drain(&store, u64::MAX)?.set_aside, 1);
+    store.transaction(|txn| items.put(txn, &item(1, 9)))?;
+    let mut txn = store.write()?;
+    items.repair(&mut txn).delete_unreadable_rows().run()?;
+    txn.commit()?;
+    assert_eq!(items.retry_set_aside(&store)?.applied, 1);
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
+#[test]
+fn messages_that_are_damaged_or_come_again() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (store, items) = open(dir.path())?;
+    store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    items.drain(&store, u64::MAX)?;
+    for round in 1..4 {
+        store.transaction(|txn| {
+            (0..5).try_for_each(|id| items.put(txn, &item(id, id + round)))?;
+            items.delete(txn, round).map(drop)
+        })?;
+    }
+    drop((items, store));
+    let mut messages = Vec::new();
+    on(dir.path(), ".queue.items", |queue, txn| {
+        for entry in queue.iter(txn)? {
+            let (number, message) = entry?;
+            messages.push((number.to_vec(), message.to_vec()));
+        }
+        Ok(())
+    });
+    let (store, items) = open(dir.path())?;
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    drop((items, store));
+    // The same once more, in another order, and one that is none.
+    on(dir.path(), ".queue.items", |queue, txn| {
+        let messages = messages.iter().filter(|(number, _)| **number != [0; 8]).rev();
+        for (number, (_, message)) in (1000_u64..).zip(messages) {
+            queue.put(txn, &number.to_be_bytes(), message)?;
+        }
+        queue.put(txn, &1003_u64.to_be_bytes(), b"no message")
+    });
+    let (store, items) = open(dir.path())?;
+    let drained = items.drain(&store, u64::MAX)?;
+    assert_eq!(drained.set_aside, 1);
+    assert!(drained.applied > 10);
+    let txn = store.read()?;
+    let [aside] = &items.set_aside(&txn)?[..] else { return Err("one is set aside".into()) };
+    assert_eq!((aside.number, &aside.row), (1003, &None));
+    assert!(items.verify(&txn).run()?.is_clean());
+    Ok(())
+}
+
+/// A method that keys are computed by may panic for a row that is in the table.
+#[test]
+fn a_method_that_panics() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let options = Store::options().map_size(1 << 24).index_queue(9, WhenFull::ApplyInLine);
+    let store = options.open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    store.transaction(|txn| (0..3).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    drop((items, store));
+    // The name of the second row becomes one that a method doesn't bear.
+    on(dir.path(), "items", |rows, txn| {
+        let row = rows.get(txn, &1_u32.to_be_bytes())?.expect("a row").to_vec();
+        let at = row.windows(3).position(|at| at == b"\x02Li").expect("its name");
+        let panics = [&row[..at], b"\x05panic", &row[at + 3..]].concat();
+        rows.put(txn, &1_u32.to_be_bytes(), &panics)
+    });
+    let store = options.open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let drained = items.drain(&store, u64::MAX)?;
+    assert_eq!((drained.applied, drained.set_aside), (2, 1));
+    let set_aside = items.set_aside(&store.read()?)?;
+    assert!(set_aside[0].error.contains("no name"), "{}", set_aside[0].error);
+    Ok(())
+}
+
+#[test]
+fn nothing_is_set_aside() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        assert!(items.set_aside(&store.read()?)?.is_empty());
+        assert_eq!(items.retry_set_aside(store)?, index_table::Drained::default());
+        Ok(())
+    })
+}

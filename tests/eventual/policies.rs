@@ -1,0 +1,138 @@
+//! Queues that are full.
+
+use std::time::{Duration, Instant};
+
+use index_table::{Durability, Error, IndexState, Store, WhenFull};
+
+use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
+
+fn store(messages: u64, when_full: WhenFull) -> index_table::Result<(tempfile::TempDir, Store)> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Store::options().map_size(1 << 26).durability(Durability::None);
+    let store = options.index_queue(messages, when_full).open(dir.path())?;
+    Ok((dir, store))
+}
+
+#[test]
+fn entries_are_changed_in_line() -> TestResult {
+    let (_dir, store) = store(3, WhenFull::ApplyInLine)?;
+    let items = ItemRepository::open(&store)?;
+    for id in 0..8 {
+        store.transaction(|txn| items.insert(txn, &item(id, 1)))?;
+    }
+    let txn = store.read()?;
+    assert_eq!(items.lag(&txn)?.messages, 3);
+    let town = item(0, 1).town;
+    let found: Vec<u32> = items
+        .find_by_town(&txn, &town)
+        .keys()
+        .map(|key| key.map(index_table::Unverified::into_inner))
+        .collect::<Result<_, _>>()?;
+    assert_eq!(found, [3, 4, 5, 6, 7]);
+    assert_clean(&items, &txn)?;
+    drop(txn);
+    // Of a row about which there is a message, too.
+    store.transaction(|txn| {
+        items.put(txn, &item(1, 2))?;
+        items.put(txn, &item(1, 3))?;
+        items.delete(txn, 2).map(drop)
+    })?;
+    assert_clean(&items, &store.read()?)?;
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
+#[test]
+fn a_writer_waits_for_the_worker() -> TestResult {
+    let (_dir, store) = store(3, WhenFull::Wait(Duration::from_mins(1)))?;
+    let items = ItemRepository::open(&store)?;
+    // A transaction that has begun goes on.
+    store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    // One by hand can't wait, and nothing has changed.
+    let mut txn = store.write()?;
+    let Err(Error::IndexQueueFull { table: "items", messages: 5 }) =
+        items.put(&mut txn, &item(7, 7))
+    else {
+        return Err("there is room".into());
+    };
+    assert_eq!(items.get(&txn, 7)?, None);
+    drop(txn);
+    let worker = store.start_index_worker()?;
+    for id in 10..60 {
+        store.transaction(|txn| items.insert(txn, &item(id, id)))?;
+        assert!(items.lag(&store.read()?)?.messages <= 5);
+    }
+    drop(worker);
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
+#[test]
+fn a_writer_does_not_wait_forever() -> TestResult {
+    let wait = Duration::from_millis(50);
+    let (_dir, store) = store(2, WhenFull::Wait(wait))?;
+    let items = ItemRepository::open(&store)?;
+    store.transaction(|txn| (0..2).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    let begun = Instant::now();
+    let refused = store.transaction(|txn| items.insert(txn, &item(3, 3)));
+    let Err(error @ Error::IndexQueueFull { messages: 2, .. }) = refused else {
+        return Err(format!("{refused:?}").into());
+    };
+    assert!(error.to_string().contains("start_index_worker"), "{error}");
+    assert!(begun.elapsed() >= wait);
+    assert_eq!(items.get(&store.read()?, 3)?, None);
+    items.drain(&store, 1)?;
+    store.transaction(|txn| items.insert(txn, &item(3, 3)))?;
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
+#[test]
+fn indexes_are_disabled_and_built_anew() -> TestResult {
+    let (_dir, store) = store(4, WhenFull::Disable)?;
+    let items = ItemRepository::open(&store)?;
+    store.transaction(|txn| (0..4).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    assert!(items.find_by_town(&store.read()?, "Rome").count().is_ok());
+    let before = store.read()?;
+    store.transaction(|txn| (4..9).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+
+    let txn = store.read()?;
+    let refused = items.find_by_town(&txn, "Rome").verified().count();
+    let Err(error @ Error::IndexNotReadable { index: "town", state: IndexState::Disabled, .. }) =
+        refused
+    else {
+        return Err(format!("{refused:?}").into());
+    };
+    assert!(error.to_string().contains("`build`"), "{error}");
+    // The snapshot before, and strong indexes, are what they were.
+    assert!(items.find_by_town(&before, "Rome").count().is_ok());
+    assert_eq!(items.by_now(&txn).count()?, 9);
+    assert_clean(&items, &txn)?;
+    let states: Vec<_> =
+        store.catalog()?.tables[0].indexes.iter().map(|it| it.state.clone()).collect();
+    assert_eq!(states.iter().filter(|state| **state == IndexState::Disabled).count(), 9);
+    drop((txn, before));
+    // Nothing more is queued, and what is means nothing.
+    store.transaction(|txn| items.delete(txn, 1).map(drop))?;
+    assert_eq!(items.lag(&store.read()?)?.messages, 4);
+    assert_eq!(items.drain(&store, 2)?.applied, 2);
+
+    let report = items.build(&store).run()?;
+    assert!(report.is_readable(), "{report}");
+    store.transaction(|txn| items.put(txn, &item(2, 7)))?;
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+
+    // Opening the table does so too.
+    store.transaction(|txn| (20..30).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    store.transaction(|txn| items.insert(txn, &item(30, 30)))?;
+    assert!(items.find_by_town(&store.read()?, "Rome").count().is_err());
+    drop(items);
+    let items = ItemRepository::open(&store)?;
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    Ok(())
+}

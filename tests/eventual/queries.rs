@@ -1,0 +1,74 @@
+//! What an index says that is behind, and what `verified` makes of it.
+
+use crate::{Item, ItemRepository, TestResult, item, on_both};
+
+/// Rows whose town is Rome and whose name is Li.
+fn roman(id: u32) -> Item {
+    Item { town: "Rome".into(), name: "Li".into(), ..item(id, 0) }
+}
+
+#[test]
+fn an_index_that_is_behind() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &roman(id))))?;
+        items.drain(store, u64::MAX)?;
+        store.transaction(|txn| {
+            items.delete(txn, 0)?;
+            items.update(txn, 1, |row| row.town = "Oslo".into())?;
+            items.update(txn, 2, |row| row.code = 77)?;
+            items.insert(txn, &roman(9))
+        })?;
+
+        let txn = store.read()?;
+        let rome = || items.find_by_town_name(&txn, "Rome", "Li");
+        // The index says what was.
+        let said: Vec<_> = rome()
+            .entries()
+            .map(|entry| entry.map(|entry| (entry.id, entry.code)))
+            .collect::<Result<_, _>>()?;
+        assert_eq!(said, [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]);
+        assert_eq!(rome().count()?.into_inner(), 6);
+        assert_eq!(
+            rome().keys().map(|key| key.map(|it| *it)).collect::<Result<Vec<_>, _>>()?.len(),
+            6
+        );
+        // The rows say what is, but for one that is missing.
+        let ids = |rows: Vec<Item>| rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        let rows: Vec<_> = rome().verified().rows().collect::<Result<_, _>>()?;
+        assert_eq!(rows[0].code, 77);
+        assert_eq!(ids(rows), [2, 3, 4, 5]);
+        assert_eq!(rome().verified().count()?, 4);
+        assert_eq!(rome().verified().first()?.map(|row| row.id), Some(2));
+        assert!(rome().verified().exists()?);
+        assert!(!items.find_by_town(&txn, "Oslo").verified().exists()?);
+        // Limits count what is left.
+        let two: Vec<_> = rome().limit(2).verified().rows().collect::<Result<_, _>>()?;
+        assert_eq!(ids(two), [2, 3]);
+        let last: Vec<_> = rome().rev().limit(1).verified().rows().collect::<Result<_, _>>()?;
+        assert_eq!(ids(last), [5]);
+        assert_eq!(rome().limit(2).entries().count(), 2);
+        // Pages too.
+        let page = rome().verified().page(3)?;
+        assert_eq!(ids(page.items), [2, 3, 4]);
+        let next = page.next.ok_or("a page")?;
+        let page = rome().after(&next).verified().page(3)?;
+        assert_eq!((ids(page.items), page.next), (vec![5], None));
+        // A hashed field is compared with the row, which may be gone.
+        assert_eq!(items.find_by_url(&txn, &roman(0).url).verified().count()?, 5);
+        assert_eq!(items.find_by_url(&txn, &roman(0).url).entries().count(), 5);
+        drop(txn);
+
+        items.drain(store, u64::MAX)?;
+        let txn = store.read()?;
+        let rows: Vec<_> = items
+            .find_by_town_name(&txn, "Rome", "Li")
+            .verified()
+            .rows()
+            .collect::<Result<_, _>>()?;
+        assert_eq!(ids(rows), [2, 3, 4, 5, 9]);
+        // A strong index was never behind.
+        assert_eq!(items.by_now(&txn).count()?, 6);
+        Ok(())
+    })
+}

@@ -1,0 +1,160 @@
+//! Waiting for what was written, and how far the indexes are behind.
+
+use std::time::Duration;
+
+use index_table::{Error, IndexToken, Store};
+
+use crate::{ItemRepository, TestResult, assert_drained, item, on_both};
+
+const LONG: Duration = Duration::from_mins(1);
+const SHORT: Duration = Duration::from_millis(30);
+
+#[test]
+fn what_was_written_can_be_waited_for() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        let worker = store.start_index_worker()?;
+        for id in 0..30 {
+            let mut txn = store.write()?;
+            items.insert(&mut txn, &item(id, id))?;
+            let inside = txn.token();
+            let token = txn.commit_with_token()?;
+            assert_eq!(inside, token);
+            assert!(!token.is_empty());
+            assert!(items.wait_for(store, &token, LONG)?);
+            let txn = store.read()?;
+            let found = items.find_by_town(&txn, &item(id, id).town).verified().rows();
+            assert!(found.filter_map(Result::ok).any(|row| row.id == id));
+        }
+        assert!(worker.error().is_none());
+        drop(worker);
+        assert_drained(&items, store)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_token_of_a_transaction_by_closure() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        let token = store.transaction(|txn| {
+            items.insert(txn, &item(1, 1))?;
+            Ok(txn.token())
+        })?;
+        assert!(!items.wait_for(store, &token, SHORT)?);
+        items.drain(store, 1)?;
+        assert!(items.wait_for(store, &token, SHORT)?);
+        // What changes no eventual index leaves nothing.
+        let token = store.transaction(|txn| {
+            items.update(txn, 1, |row| row.number = 7)?;
+            Ok(txn.token())
+        })?;
+        // But one that carries the whole row.
+        assert!(!token.is_empty());
+        let token = store.transaction(|txn| {
+            items.put(txn, &items.get(txn, 1)?.expect("a row"))?;
+            Ok(txn.token())
+        })?;
+        assert!(token.is_empty() && token == IndexToken::default());
+        assert!(items.wait_for(store, &token, SHORT)?);
+        Ok(())
+    })
+}
+
+#[test]
+fn this_thread_is_in_the_way() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        let worker = store.start_index_worker()?;
+        let mut txn = store.write()?;
+        items.insert(&mut txn, &item(1, 1))?;
+        let token = txn.token();
+        assert!(matches!(items.wait_for(store, &token, LONG), Err(Error::WriteInProgress)));
+        assert!(matches!(items.drain(store, 1), Err(Error::WriteInProgress)));
+        // It doesn't wait for a worker that waits for this transaction.
+        drop(worker);
+        txn.commit()?;
+        items.drain(store, u64::MAX)?;
+        assert_drained(&items, store)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn lag_in_messages_and_in_time() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        assert_eq!(items.lag(&store.read()?)?, index_table::Lag::default());
+        store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+        std::thread::sleep(Duration::from_millis(20));
+        let lag = items.lag(&store.read()?)?;
+        assert_eq!((lag.messages, lag.set_aside), (5, 0));
+        assert!(lag.behind >= Duration::from_millis(19), "{lag:?}");
+        let drained = items.drain(store, 2)?;
+        assert_eq!((drained.applied, drained.left), (2, 3));
+        assert_eq!(items.lag(&store.read()?)?.messages, 3);
+        assert_eq!(items.drain(store, u64::MAX)?.applied, 3);
+        let lag = items.lag(&store.read()?)?;
+        assert_eq!((lag.messages, lag.behind), (0, Duration::ZERO));
+        Ok(())
+    })
+}
+
+/// The store is closed when its last handle is gone, whatever a worker does.
+#[test]
+fn a_worker_does_not_keep_the_store_open() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let worker = store.start_index_worker()?;
+    store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
+    drop((items, store));
+    let other = Store::options().max_readers(5);
+    let begun = std::time::Instant::now();
+    while other.open(dir.path()).is_err() {
+        assert!(begun.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    drop(worker);
+    Ok(())
+}
+
+/// Transactions inside of others, which a group writer has.
+#[test]
+fn groups() -> TestResult {
+    on_both(|store| {
+        let items = ItemRepository::open(store)?;
+        let writer = store.writer()?;
+        let submitted: Vec<_> = (0..40_u32)
+            .map(|id| {
+                let items = items.clone();
+                let failed = Error::SequenceExhausted { table: "items", last: 0 };
+                let failed = (id % 5 == 4).then_some(failed);
+                writer.submit(move |txn| {
+                    items.put(txn, &item(id % 10, id))?;
+                    items.put(txn, &item(id, id))?;
+                    match &failed {
+                        Some(Error::SequenceExhausted { table, last }) => {
+                            Err(Error::SequenceExhausted { table, last: *last })
+                        }
+                        _ => Ok(txn.token()),
+                    }
+                })
+            })
+            .collect();
+        let mut tokens = Vec::new();
+        for (id, submitted) in submitted.into_iter().enumerate() {
+            match submitted.wait() {
+                Ok(token) => tokens.push(token),
+                Err(_) => assert_eq!(id % 5, 4),
+            }
+        }
+        writer.close()?;
+        items.drain(store, u64::MAX)?;
+        for token in tokens {
+            assert!(items.wait_for(store, &token, Duration::ZERO)?);
+        }
+        assert_drained(&items, store)?;
+        Ok(())
+    })
+}
