@@ -137,3 +137,23 @@ fn an_index_is_built_while_messages_come() -> TestResult {
         Ok(())
     })
 }
+
+/// The key of one row in the old declaration is, with its primary key, an entry of another row in the
+/// new one.
+#[test]
+fn a_key_that_means_something_else() -> TestResult {
+    on_both(|store| {
+        let rows = eventual::RowRepository::open(store)?;
+        let row = |id: &str, a: &str, b| eventual::Row { id: id.into(), a: a.into(), b };
+        store.transaction(|txn| {
+            rows.put(txn, &row("BC", "A", 1))?;
+            rows.put(txn, &row("", "", u32::from_be_bytes(*b"A\0BC")))
+        })?;
+        store.transaction(|txn| rows.update(txn, "BC", |row| row.a = "Z".into()).map(drop))?;
+        drop(rows);
+        let rows = other::RowRepository::open(store)?;
+        rows.drain(store, u64::MAX)?;
+        assert_eq!(assert_right!(other, store), 2);
+        Ok(())
+    })
+}
