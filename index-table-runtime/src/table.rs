@@ -77,7 +77,11 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`] when it can't be decoded.
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
-        self.fact(txn, key, row::decode)
+        #[expect(
+            clippy::redundant_closure,
+            reason = "the function is not inlined, and moves the row"
+        )]
+        self.fact(txn, key, |bytes| row::decode(bytes))
     }
 
     /// The view of the row with this primary key.
@@ -122,7 +126,11 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         key: Bounds,
     ) -> Result<Option<R>> {
-        self.fact_by::<E, R>(txn, key, row::decode)
+        #[expect(
+            clippy::redundant_closure,
+            reason = "the function is not inlined, and moves the row"
+        )]
+        self.fact_by::<E, R>(txn, key, |bytes| row::decode(bytes))
     }
 
     /// The view of the row with this key in the unique index of `E`.

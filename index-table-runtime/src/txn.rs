@@ -415,6 +415,7 @@ impl<'s> WriteTxn<'s> {
     }
 
     /// [`writer`](WriteTxn::writer), for who writes one row.
+    #[inline]
     pub(crate) fn row_writer<'t>(
         &'t mut self,
         table: &'t OpenTable,

@@ -27,7 +27,10 @@ impl RowType {
     pub(crate) const fn of<R: Entity>() -> Self {
         Self {
             schema: R::TABLE,
-            load: |image, bytes| row::decode(bytes).map(|row: R| image.load_stored(&row, bytes)),
+            load: |image, bytes| {
+                let row: R = row::decode(bytes)?;
+                Ok(image.load_stored(&row, bytes))
+            },
             hashed: |bytes, index, values| {
                 row::decode(bytes).map(|row: R| row.hashed(index, values))
             },

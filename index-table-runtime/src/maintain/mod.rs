@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use crate::{
     error::Result,
-    schema::{IndexSchema, TableSchema},
+    schema::{IndexSchema, Strategy, TableSchema},
 };
 
 /// One thing to do to one database.
@@ -136,7 +136,10 @@ pub(crate) fn data_changes(
     sink: &mut impl Sink,
 ) -> Result<()> {
     for (index, declared) in schema.indexes.iter().enumerate() {
-        if old.data(index, declared) != new.data(index, declared) {
+        // Those that carry nothing are most.
+        if !matches!(declared.strategy, Strategy::Normalized)
+            && old.data(index, declared) != new.data(index, declared)
+        {
             add_entries(declared, index, new, sink)?;
         }
     }
