@@ -77,10 +77,6 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`] when it can't be decoded.
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
-        #[expect(
-            clippy::redundant_closure,
-            reason = "the function is not inlined, and moves the row"
-        )]
         self.fact(txn, key, |bytes| row::decode(bytes))
     }
 
@@ -126,10 +122,6 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         key: Bounds,
     ) -> Result<Option<R>> {
-        #[expect(
-            clippy::redundant_closure,
-            reason = "the function is not inlined, and moves the row"
-        )]
         self.fact_by::<E, R>(txn, key, |bytes| row::decode(bytes))
     }
 
