@@ -1,8 +1,17 @@
 //! Queues that are full.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-use index_table::{Durability, Error, IndexState, Store, WhenFull};
+use index_table::{
+    Durability, Error, GroupOptions, IndexState, Store, Submitted, WhenFull, WriteTxn,
+};
 
 use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
 
@@ -87,6 +96,71 @@ fn a_writer_does_not_wait_forever() -> TestResult {
     store.transaction(|txn| items.insert(txn, &item(3, 3)))?;
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
+    Ok(())
+}
+
+/// The group's transaction is not in the worker's way.
+#[test]
+fn a_group_writer_waits_for_the_worker() -> TestResult {
+    let (_dir, store) = store(3, WhenFull::Wait(Duration::from_mins(1)))?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer_with(&GroupOptions::default().most(1))?;
+    let (runs, order) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let submitted: Vec<_> = (0..200)
+        .map(|id| {
+            let (items, runs, order) = (items.clone(), Arc::clone(&runs), Arc::clone(&order));
+            writer.submit(move |txn| {
+                runs.fetch_add(1, Ordering::Relaxed);
+                items.insert(txn, &item(id, id))?;
+                order.lock().expect("no panics").push(id);
+                Ok::<_, Error>(())
+            })
+        })
+        .collect();
+    // The fourth is refused as long as there is no worker.
+    while runs.load(Ordering::Relaxed) < 4 {
+        thread::yield_now();
+    }
+    let worker = store.start_index_worker()?;
+    submitted.into_iter().try_for_each(Submitted::wait)?;
+    assert!(runs.load(Ordering::Relaxed) > 200, "none was run again");
+    assert!(order.lock().expect("no panics").is_sorted());
+    drop(worker);
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    assert_eq!(items.all(&store.read()?).count()?, 200);
+    Ok(())
+}
+
+#[test]
+fn a_group_writer_does_not_wait_forever() -> TestResult {
+    let wait = Duration::from_millis(50);
+    let (_dir, store) = store(2, WhenFull::Wait(wait))?;
+    let items = ItemRepository::open(&store)?;
+    store.transaction(|txn| (0..2).try_for_each(|id| items.insert(txn, &item(id, id))))?;
+    let (writer, held) = (store.writer()?, store.write()?);
+    let insert = |id| {
+        let items = items.clone();
+        move |txn: &mut WriteTxn<'_>| items.insert(txn, &item(id, id))
+    };
+    // Which leaves no message.
+    let unneeded = |txn: &mut WriteTxn<'_>| Ok::<_, Error>(txn.stats().seeks);
+    let before = writer.submit(unneeded);
+    let [first, second] = [3, 4].map(|id| writer.submit(insert(id)));
+    let after = writer.submit(unneeded);
+    let begun = Instant::now();
+    drop(held);
+    before.wait()?;
+    for refused in [first, second] {
+        assert!(matches!(refused.wait(), Err(Error::IndexQueueFull { messages: 2, .. })));
+    }
+    assert!(begun.elapsed() >= 2 * wait);
+    after.wait()?;
+    items.drain(&store, 1)?;
+    writer.submit(insert(3)).wait()?;
+    items.drain(&store, u64::MAX)?;
+    assert_drained(&items, &store)?;
+    assert_eq!(items.all(&store.read()?).count()?, 3);
     Ok(())
 }
 

@@ -137,7 +137,9 @@ impl Store {
 /// - If the commit fails, everyone in the group gets its error, and nothing of the group is there; the
 ///   writer goes on with the next one.
 /// - When the map is full, those before are committed, more is mapped, as by [`Store::transaction`], and
-///   the closure is run again. So a closure should have no effects but through the transaction.
+///   the closure is run again. The same goes for a closure that meets a full queue of eventual indexes
+///   under [`WhenFull::Wait`](crate::WhenFull::Wait): it is run again when the worker has made room, and
+///   those behind it wait with it. So a closure should have no effects but through the transaction.
 /// - [`Store::write`] goes on to work beside it: each waits for the other.
 ///
 /// It can be cloned, sent and shared. It keeps the store open, and so does what has been submitted. When

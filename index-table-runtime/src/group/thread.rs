@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    queue::Waiting,
     store::Store,
     txn::WriteTxn,
 };
@@ -44,6 +45,10 @@ struct Groups<'q> {
     full: Option<Full>,
     /// How many of the first are run one by one, because together they don't fit into the map.
     alone: usize,
+    /// The table of whose eventual indexes the queue was full for the first of them.
+    blocked: Option<&'static str>,
+    /// How long it has waited for room there.
+    waiting: Waiting,
 }
 
 struct Full {
@@ -64,11 +69,14 @@ struct Group {
     spoiled: bool,
     /// The size of the map when the one that comes next met its end.
     full_at: Option<usize>,
+    /// As in [`Groups`], for the one that comes next.
+    blocked: Option<&'static str>,
 }
 
 impl<'q> Groups<'q> {
-    const fn new(queue: &'q Queue, most: usize) -> Self {
-        Self { queue, most, entries: VecDeque::new(), full: None, alone: 0 }
+    fn new(queue: &'q Queue, most: usize) -> Self {
+        let (entries, waiting) = (VecDeque::new(), Waiting::default());
+        Self { queue, most, entries, full: None, alone: 0, blocked: None, waiting }
     }
 
     fn run(mut self) {
@@ -77,6 +85,8 @@ impl<'q> Groups<'q> {
             self.reply(replies);
             // After the replies: who waits for one may be a reader that is in the way.
             let replies = self.grow();
+            self.reply(replies);
+            let replies = self.wait_for_room();
             self.reply(replies);
         }
     }
@@ -97,7 +107,8 @@ impl<'q> Groups<'q> {
             Ok(txn) => txn,
             Err(error) => return self.fail(self.entries.len(), &error),
         };
-        let Group { entries, spoiled, mut full_at } = self.fill(&store, &mut txn);
+        let Group { entries, spoiled, mut full_at, blocked } = self.fill(&store, &mut txn);
+        self.blocked = blocked;
         let committed = if spoiled || entries.is_empty() {
             drop(txn);
             Ok(())
@@ -108,7 +119,7 @@ impl<'q> Groups<'q> {
         let replies = match committed {
             Ok(()) => entries.into_iter().map(|(entry, error)| (entry.done(), error)).collect(),
             Err(Error::MapFull { map_size }) => {
-                full_at = Some(map_size);
+                (full_at, self.blocked) = (Some(map_size), None);
                 full += entries.len();
                 entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
                 Replies::new()
@@ -132,9 +143,10 @@ impl<'q> Groups<'q> {
             let Some(mut entry) = self.entries.pop_front() else { break };
             // The first needs no transaction of its own: there is nothing yet that it could spoil.
             let first = group.entries.is_empty();
-            let mut keeps = false;
+            let (mut keeps, mut blocked) = (false, None);
             let mut run = |txn: &mut WriteTxn<'_>| {
                 keeps = entry.run(txn);
+                blocked = txn.refused().filter(|_| !keeps);
                 keeps
             };
             let nested = if first {
@@ -152,6 +164,12 @@ impl<'q> Groups<'q> {
                 self.entries.push_front(entry);
                 break;
             }
+            if blocked.is_some() {
+                group.blocked = blocked;
+                self.entries.push_front(entry);
+                break;
+            }
+            self.waiting = Waiting::default();
             let error = nested.err().filter(|_| !entry.has_failed());
             group.entries.push((entry, error));
             if group.spoiled {
@@ -184,6 +202,21 @@ impl<'q> Groups<'q> {
             }
             Err(error) => self.fail(entries, &error),
         }
+    }
+
+    /// Waits for the workers if the first has to, so that it is run again, or gets the error that it has
+    /// returned when it has waited for long enough. Without a transaction, which they would wait for.
+    fn wait_for_room(&mut self) -> Replies {
+        let (Some(table), Some(store)) = (self.blocked.take(), self.store()) else {
+            return Replies::new();
+        };
+        let error = match self.waiting.wait_for_room(&store, table) {
+            Ok(true) => return Replies::new(),
+            Ok(false) => None,
+            Err(error) => Some(error),
+        };
+        self.waiting = Waiting::default();
+        self.entries.pop_front().map(|entry| (entry.done(), error)).into_iter().collect()
     }
 
     /// The first so many get an error.

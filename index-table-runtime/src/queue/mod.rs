@@ -57,7 +57,7 @@ pub(crate) use set_aside::{list as list_set_aside, retry as retry_set_aside};
 pub(crate) use token::lag;
 pub use token::{IndexToken, Lag};
 pub(crate) use void::void;
-pub(crate) use wait::{Signals, wait_for, wait_for_room};
+pub(crate) use wait::{Signals, Waiting, wait_for};
 pub use worker::IndexWorker;
 
 /// Where the [`Position`](message::Position) is.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    later::WhenFull,
     message::Position,
     token::{IndexToken, is_applied},
 };
@@ -90,14 +91,28 @@ pub(crate) fn wait_for(
     })
 }
 
-/// Waits until the queue of a table has room again; `false`: the time is over.
-pub(crate) fn wait_for_room(store: &Store, table: &OpenTable, timeout: Duration) -> Result<bool> {
-    until(store, timeout, || {
-        let txn = store.read()?;
-        let reader = txn.reader(table)?;
-        let left = Position::read(table.schema, reader)?.left(reader)?;
-        Ok(left < table.limit.messages)
-    })
+/// How long a closure has waited for the workers to make room.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    until: Option<Instant>,
+}
+
+impl Waiting {
+    /// Waits until there is room in the queue of a table; `false`: for no longer.
+    pub(crate) fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
+        let used = store.inner.eventual_tables();
+        let Some(table) = used.into_iter().find(|used| used.schema.name == table) else {
+            return Ok(false);
+        };
+        let WhenFull::Wait(most) = table.limit.when_full else { return Ok(false) };
+        let end = *self.until.get_or_insert_with(|| Instant::now() + most);
+        until(store, end.saturating_duration_since(Instant::now()), || {
+            let txn = store.read()?;
+            let reader = txn.reader(&table)?;
+            let left = Position::read(table.schema, reader)?.left(reader)?;
+            Ok(left < table.limit.messages)
+        })
+    }
 }
 
 fn until(store: &Store, timeout: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {

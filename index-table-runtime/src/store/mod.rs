@@ -14,13 +14,12 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
-    time::Instant,
 };
 
 use crate::{
     engine::{Engine, Records, Tables},
     error::{Error, Result},
-    queue::{self, IndexWorker, Limit, Signals, WhenFull},
+    queue::{self, IndexWorker, Limit, Signals},
     schema::{TableRecord, TableSchema},
     txn::{ReadTxn, Scratch, WriteTxn},
     usage::TableCounters,
@@ -292,7 +291,7 @@ impl Store {
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut waiting = Waiting::default();
+        let mut waiting = queue::Waiting::default();
         loop {
             let mut txn = self.write()?;
             let outcome = body(&mut txn);
@@ -325,23 +324,6 @@ impl Store {
                 _ => return Err(error),
             }
         }
-    }
-}
-
-/// How long a transaction has waited for the workers.
-#[derive(Default)]
-struct Waiting {
-    until: Option<Instant>,
-}
-
-impl Waiting {
-    /// Waits until there is room in the queue of a table; `false`: for no longer.
-    fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
-        let WhenFull::Wait(most) = store.inner.limit.when_full else { return Ok(false) };
-        let until = *self.until.get_or_insert_with(|| Instant::now() + most);
-        let table = store.inner.tables().get(table).and_then(|(_, used)| used.upgrade());
-        let Some(table) = table else { return Ok(false) };
-        queue::wait_for_room(store, &table, until.saturating_duration_since(Instant::now()))
     }
 }
 
