@@ -25,7 +25,7 @@ use crate::{
     trace::span,
     txn::{ReadTxn, Scratch, WriteTxn, Written},
     upgrade::Upgrade,
-    usage::Usage,
+    usage::{RowWrite, Usage},
     verify::{Repair, Verify},
     watch::Watch,
     write::{self, RowType},
@@ -306,7 +306,7 @@ impl<R: Entity> Table<R> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
         self.load_new(row, new, tried)?;
-        write::insert(Self::ROWS, &mut writer, new, written)
+        write::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
     }
 
     /// Writes a new row, which `row` makes for the next number of the table's [`sequence`].
@@ -339,7 +339,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        write::insert(Self::ROWS, &mut writer, new, written)?;
+        write::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)?;
         sequence::keep(&mut writer, number)?;
         Ok(key)
     }

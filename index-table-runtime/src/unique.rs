@@ -1,15 +1,77 @@
 //! Whether the keys of unique indexes are free: the last thing that can refuse a write.
 
 use crate::{
-    engine::{Read, Reader, Writer},
+    engine::{Read, Reader, Write as _, Writer},
     error::Result,
     key::KeyBuf,
-    maintain::{self, Image},
+    maintain::{self, Change, Image, Sink},
     scan::{Bounds, DANGLING, Query},
-    schema::{IndexSchema, Source},
+    schema::{IndexSchema, Source, TableSchema},
     upkeep::Upkeep,
     write::RowType,
 };
+
+/// Writes the entries of a new row in the indexes whose keys have one entry at most, if these keys
+/// are free; `false`: one of them is not, or it can't be said in this way, and nothing has changed.
+///
+/// That is one search for what would be two: whether a key is free, and where its entry belongs.
+pub(crate) fn claim(
+    schema: &TableSchema,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+) -> Result<bool> {
+    // Those with hashes are compared with the rows.
+    if schema.indexes.iter().any(|declared| declared.unique && declared.is_hashed()) {
+        return Ok(false);
+    }
+    let mut claimed = 0;
+    for (index, declared) in claimable(schema) {
+        let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+        for key in new.keys(index) {
+            if !writer.insert_entry(index, key, primary_key, data)? {
+                return release(schema, writer, new, claimed).map(|()| false);
+            }
+            claimed += 1;
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the first so many entries of those that were claimed.
+pub(crate) fn release(
+    schema: &TableSchema,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+    claimed: usize,
+) -> Result<()> {
+    let primary_key = new.primary_key();
+    let keys =
+        claimable(schema).flat_map(|(index, _)| new.keys(index).map(move |key| (index, key)));
+    keys.take(claimed)
+        .try_for_each(|(index, key)| writer.change(Change::DeleteEntry { index, key, primary_key }))
+}
+
+/// The indexes whose keys have one entry at most.
+fn claimable(schema: &TableSchema) -> impl Iterator<Item = (usize, &IndexSchema)> {
+    schema.indexes.iter().enumerate().filter(|(_, declared)| declared.has_one_entry_per_key())
+}
+
+/// Hands on all changes but the entries that have been claimed.
+pub(crate) struct Unclaimed<'a, S> {
+    pub(crate) schema: &'a TableSchema,
+    pub(crate) sink: &'a mut S,
+}
+
+impl<S: Sink> Sink for Unclaimed<'_, S> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        if let Change::PutEntry { index, .. } = change
+            && self.schema.indexes.get(index).is_some_and(IndexSchema::has_one_entry_per_key)
+        {
+            return Ok(());
+        }
+        self.sink.change(change)
+    }
+}
 
 /// Whether the keys that `new` adds to unique indexes are free.
 pub(crate) fn check(

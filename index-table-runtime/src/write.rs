@@ -9,7 +9,7 @@ use crate::{
     row,
     schema::{Source, TableSchema},
     txn::{Scratch, Written},
-    unique,
+    unique::{self, Unclaimed},
     usage::RowWrite,
 };
 
@@ -123,16 +123,15 @@ pub(crate) fn put(
     new: &Image,
     written: &mut Written,
 ) -> Result<()> {
-    let stored = match writer.reader().fact(new.primary_key())? {
+    match writer.reader().fact(new.primary_key())? {
         Some(bytes) if bytes == new.row() => return Ok(()),
         Some(bytes) => {
             rows.load_stored(old, bytes, new.primary_key())?;
-            Some(&*old)
         }
-        None => None,
-    };
-    replace(rows, writer, stored, new, written)?;
-    written.row(RowWrite::Put, stored, Some(new));
+        None => return insert(rows, writer, new, written, RowWrite::Put),
+    }
+    replace(rows, writer, old, new, written)?;
+    written.row(RowWrite::Put, Some(old), Some(new));
     Ok(())
 }
 
@@ -151,7 +150,7 @@ pub(crate) fn update(
     if moved && writer.reader().fact(new.primary_key())?.is_some() {
         return Err(rows.duplicate(new.primary_key()));
     }
-    replace(rows, writer, Some(old), new, written)?;
+    replace(rows, writer, old, new, written)?;
     written.row(RowWrite::Update, Some(old), Some(new));
     Ok(())
 }
@@ -171,23 +170,35 @@ pub(crate) fn delete(
     Ok(true)
 }
 
-/// Writes `new`, after all that can be refused has been checked.
+/// Writes `new`, a row that is not there yet; nothing has changed if it is refused.
 pub(crate) fn insert(
     rows: &RowType,
     writer: &mut Writer<'_, '_>,
     new: &Image,
     written: &mut Written,
+    kind: RowWrite,
 ) -> Result<()> {
-    if let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new) {
+    let claimed = written.upkeep.is_none() && unique::claim(rows.schema, writer, new)?;
+    if !claimed && let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new)
+    {
         // A row that is there already is the plainer reason.
         let taken = writer.reader().fact(new.primary_key())?.is_some();
         return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
     }
     if !writer.insert_fact(new.primary_key(), new.row())? {
+        if claimed {
+            unique::release(rows.schema, writer, new, usize::MAX)?;
+        }
         return Err(rows.duplicate(new.primary_key()));
     }
-    send(rows, writer, None, Some(new), written)?;
-    written.row(RowWrite::Insert, None, Some(new));
+    if claimed {
+        let mut unclaimed = Unclaimed { schema: rows.schema, sink: writer };
+        let mut counting = written.tally.counting(&mut unclaimed);
+        maintain::entry_changes(rows.schema, None, Some(new), &mut counting)?;
+    } else {
+        send(rows, writer, None, Some(new), written)?;
+    }
+    written.row(kind, None, Some(new));
     Ok(())
 }
 
@@ -195,13 +206,11 @@ pub(crate) fn insert(
 fn replace(
     rows: &RowType,
     writer: &mut Writer<'_, '_>,
-    old: Option<&Image>,
+    old: &Image,
     new: &Image,
     written: &mut Written,
 ) -> Result<()> {
-    if let Some(old) = old
-        && old.same_key_bytes(new)
-    {
+    if old.same_key_bytes(new) {
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
         let Written { tally, upkeep, .. } = written;
         let counting = tally.counting(writer);
@@ -214,14 +223,12 @@ fn replace(
             }
         };
     }
-    unique::check(rows, writer, written.upkeep.as_ref(), old, new)?;
-    if let Some(old) = old
-        && old.primary_key() != new.primary_key()
-    {
+    unique::check(rows, writer, written.upkeep.as_ref(), Some(old), new)?;
+    if old.primary_key() != new.primary_key() {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-    send(rows, writer, old, Some(new), written)
+    send(rows, writer, Some(old), Some(new), written)
 }
 
 /// Sends the changes of all entries from `old` to `new` to the indexes, as far as they are kept up.
@@ -260,7 +267,7 @@ pub(crate) fn upgrade(
         let reason = "it has other keys each time, or when it is read back".to_owned();
         return Err(rows.conversion(version, primary_key, reason));
     }
-    replace(rows, writer, Some(old), new, written)
+    replace(rows, writer, old, new, written)
 }
 
 /// Reads the row with this primary key, and takes its image.

@@ -39,7 +39,24 @@ pub(crate) struct ByHand {
     _directory: TempDir,
 }
 
+const EMAIL_TAKEN: &str = "there is such an email";
+
+/// Writes what is not there yet.
+fn put_new(
+    table: &Table,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    value: &[u8],
+    taken: &'static str,
+) -> Result<()> {
+    match table.put_with_flags(txn, PutFlags::NO_OVERWRITE, key, value) {
+        Err(heed::Error::Mdb(MdbError::KeyExist)) => Err(taken.into()),
+        written => Ok(written?),
+    }
+}
+
 impl ByHand {
+    /// All but the email's, if the row is new.
     fn put_entries(
         &self,
         txn: &mut RwTxn<'_>,
@@ -65,10 +82,8 @@ impl ByHand {
             self.by_last_name.delete(txn, &old.last_name)?;
         }
         self.by_last_name.put(txn, &new.last_name, &new.fact)?;
-        if old.is_none_or(|old| old.email != new.email) {
-            if let Some(old) = old {
-                self.by_email.delete(txn, &old.email)?;
-            }
+        if let Some(old) = old.filter(|old| old.email != new.email) {
+            self.by_email.delete(txn, &old.email)?;
             self.by_email.put(txn, &new.email, &new.id)?;
         }
         Ok(())
@@ -81,14 +96,8 @@ impl ByHand {
         (image, scratch): &mut (Image, Scratch),
     ) -> Result<()> {
         image.load(row)?;
-        if self.by_email.get(txn, &image.email)?.is_some() {
-            return Err("there is such an email".into());
-        }
-        let facts = &self.facts;
-        match facts.put_with_flags(txn, PutFlags::NO_OVERWRITE, &image.id, &image.fact) {
-            Err(heed::Error::Mdb(MdbError::KeyExist)) => return Err("there is such a row".into()),
-            written => written?,
-        }
+        put_new(&self.by_email, txn, &image.email, &image.id, EMAIL_TAKEN)?;
+        put_new(&self.facts, txn, &image.id, &image.fact, "there is such a row")?;
         self.put_entries(txn, None, image, scratch)
     }
 }
@@ -205,10 +214,11 @@ impl Side for ByHand {
                 }
                 None => None,
             };
-            if stored.is_none_or(|old| old.email != new.email)
-                && self.by_email.get(&txn, &new.email)?.is_some()
-            {
-                return Err("there is such an email".into());
+            match stored {
+                Some(old) if old.email == new.email => {}
+                Some(_) if self.by_email.get(&txn, &new.email)?.is_none() => {}
+                Some(_) => return Err(EMAIL_TAKEN.into()),
+                None => put_new(&self.by_email, &mut txn, &new.email, &new.id, EMAIL_TAKEN)?,
             }
             self.facts.put(&mut txn, &new.id, &new.fact)?;
             self.put_entries(&mut txn, stored, &new, &mut scratch)?;

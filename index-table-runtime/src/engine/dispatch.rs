@@ -420,6 +420,16 @@ impl Write for Writer<'_, '_> {
         on_engine!(self, writer => writer.insert_fact(primary_key, row))
     }
 
+    fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<bool> {
+        on_engine!(self, writer => writer.insert_entry(index, key, primary_key, data))
+    }
+
     fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
         on_engine!(self, writer => writer.remove_pieces(index, at, all))
     }

@@ -157,6 +157,16 @@ pub(crate) trait Write: Sink {
     /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
 
+    /// Writes the entry of a key in an index whose keys have one at most, unless there is one;
+    /// `false`: there is, and nothing has changed.
+    fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<bool>;
+
     /// Removes the piece of an index at this place, or all that begin with these bytes; `false`:
     /// there was none.
     fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool>;

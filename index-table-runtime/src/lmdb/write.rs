@@ -1,7 +1,7 @@
 use heed::{PutFlags, RwTxn};
 
 use super::{
-    Layout, Reader,
+    Database, Layout, Reader,
     append::{self, Block, Taken},
     blocks::{self, Scratch},
     env::{Engine, Index, Tables},
@@ -130,6 +130,21 @@ impl<'t, 's> Writer<'t, 's> {
     }
 }
 
+/// `false`: the key is there, and nothing has changed.
+fn insert(
+    engine: &Engine,
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<bool> {
+    match database.put_with_flags(txn, PutFlags::NO_OVERWRITE, key, value) {
+        Ok(()) => Ok(true),
+        Err(heed::Error::Mdb(heed::MdbError::KeyExist)) => Ok(false),
+        Err(error) => Err(engine.error(error)),
+    }
+}
+
 impl Sink for Writer<'_, '_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
         self.apply(change).map_err(|error| self.engine.error(error))
@@ -156,12 +171,20 @@ impl Write for Writer<'_, '_> {
     }
 
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
-        let facts = &self.tables.facts;
-        match facts.put_with_flags(self.txn, PutFlags::NO_OVERWRITE, primary_key, row) {
-            Ok(()) => Ok(true),
-            Err(heed::Error::Mdb(heed::MdbError::KeyExist)) => Ok(false),
-            Err(error) => Err(self.engine.error(error)),
-        }
+        let Self { engine, txn, tables, .. } = self;
+        insert(engine, &tables.facts, txn, primary_key, row)
+    }
+
+    fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<bool> {
+        let Self { engine, txn, tables, scratch } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
+        insert(engine, database, txn, key, scratch.joined(primary_key, data))
     }
 
     fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {

@@ -429,6 +429,20 @@ impl Write for Writer<'_> {
         Ok(true)
     }
 
+    fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<bool> {
+        if self.reader().unique(index, key)?.is_some() {
+            return Ok(false);
+        }
+        self.change(Change::PutEntry { index, key, primary_key, data })?;
+        Ok(true)
+    }
+
     fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
         let map = self.map(Source::Index(index));
         let before = map.len();

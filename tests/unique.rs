@@ -1,0 +1,111 @@
+//! Unique indexes: whose key is taken is refused, and leaves nothing behind.
+
+use index_table::{Error, IndexTable, Result, Store};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "indexes may have an option in common")]
+#[index(email, unique, strategy = "full")]
+#[index(town)]
+#[index(each(phones), unique)]
+#[index(badge, unique, sparse)]
+struct Member {
+    #[primary_key]
+    id: u32,
+    email: String,
+    town: String,
+    phones: Vec<u32>,
+    badge: Option<u16>,
+}
+
+fn member(id: u32) -> Member {
+    let email = format!("{id}@example.com");
+    let phones = vec![10 * id, 10 * id + 1, 10 * id + 2];
+    Member { id, email, town: "Redmond".into(), phones, badge: Some(id as u16) }
+}
+
+/// On disk, and in memory.
+fn stores() -> Result<[(Option<tempfile::TempDir>, Store); 2]> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = Store::open(dir.path())?;
+    Ok([(Some(dir), store), (None, Store::in_memory())])
+}
+
+/// Rows that are refused, each by another index or by two of them, with its name and the holder.
+fn refused() -> Vec<(Member, &'static str, &'static str)> {
+    let new = member(9);
+    let badge = Member { badge: Some(2), ..new.clone() };
+    let phones = Member { phones: vec![5, 7, 21], ..new.clone() };
+    let email = Member { email: "1@example.com".into(), ..phones.clone() };
+    vec![(badge, "badge", "2"), (phones, "phones", "2"), (email, "email", "1")]
+}
+
+type Write = fn(&MemberRepository, &mut index_table::WriteTxn<'_>, &Member) -> Result<()>;
+
+#[test]
+fn a_refused_row_leaves_nothing_in_its_transaction() -> Result<()> {
+    let writes: [Write; 2] = [MemberRepository::insert, MemberRepository::put];
+    for (_dir, store) in stores()? {
+        let members = MemberRepository::open(&store)?;
+        store.transaction(|txn| (1..4).try_for_each(|id| members.insert(txn, &member(id))))?;
+        let written = |name: &str| {
+            let usage = members.usage();
+            usage.indexes.iter().find(|index| index.name == name).map(|index| index.written)
+        };
+        let before = ["email", "phones", "badge"].map(written);
+
+        let mut txn = store.write()?;
+        for (row, index, holder) in refused() {
+            for write in writes {
+                match write(&members, &mut txn, &row) {
+                    Err(Error::UniqueViolation { index: by, holder: of, .. }) => {
+                        assert_eq!((by, of.as_str()), (index, holder));
+                    }
+                    other => panic!("{index}: {other:?}"),
+                }
+                assert!(members.verify(&txn).run()?.is_clean());
+            }
+        }
+        // The row is there, and its keys are free.
+        let other = Member { id: 2, ..member(9) };
+        let there = members.insert(&mut txn, &other);
+        assert!(matches!(there, Err(Error::DuplicateKey { .. })), "{there:?}");
+        // Both: what is plainer is said.
+        let same = members.insert(&mut txn, &member(2));
+        assert!(matches!(same, Err(Error::DuplicateKey { .. })), "{same:?}");
+        assert!(members.verify(&txn).run()?.is_clean());
+        assert_eq!(members.all(&txn).rows().collect::<Result<Vec<_>>>()?, [1, 2, 3].map(member));
+        txn.commit()?;
+        assert_eq!(["email", "phones", "badge"].map(written), before);
+
+        // All that was refused before is free.
+        store.transaction(|txn| members.insert(txn, &member(9)))?;
+        store.transaction(|txn| members.put(txn, &member(10)))?;
+        assert_eq!(written("phones"), Some(15));
+        let txn = store.read()?;
+        assert_eq!(members.get_by_phones(&txn, 91)?, Some(member(9)));
+        assert_eq!(members.get_by_badge(&txn, Some(10))?, Some(member(10)));
+        assert!(members.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_row_may_keep_its_keys_and_take_those_that_were_given_up() -> Result<()> {
+    for (_dir, store) in stores()? {
+        let members = MemberRepository::open(&store)?;
+        store.transaction(|txn| {
+            members.insert(txn, &member(1))?;
+            members.put(txn, &Member { town: "Bergen".into(), ..member(1) })?;
+            members.delete(txn, 1)?;
+            members.insert(txn, &Member { id: 2, ..member(1) })?;
+            members.put(txn, &Member { id: 2, ..member(3) })?;
+            members.put(txn, &member(1))
+        })?;
+        let txn = store.read()?;
+        let expected = [member(1), Member { id: 2, ..member(3) }];
+        assert_eq!(members.all(&txn).rows().collect::<Result<Vec<_>>>()?, expected);
+        assert!(members.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}
