@@ -1,0 +1,141 @@
+//! The rules of `#[index(…)]`: those of its fields ([`parts`]), of `include` ([`include`]) and of each
+//! of the other options ([`options`]), and here what concerns the whole.
+
+mod include;
+mod options;
+mod parts;
+
+use std::rc::Rc;
+
+use proc_macro2::Span;
+use syn::Ident;
+
+use self::parts::KeyParts;
+use super::{Declared, LONGEST_NAME, too_long};
+use crate::attr::index::IndexAttr;
+use crate::attr::keys::Lint;
+use crate::diagnostics::Diagnostics;
+use crate::model::{Conditions, Field, Finding, KeyPart, Strategy};
+use crate::names::{self, Types};
+
+/// What the rules of an index look at besides its attribute.
+pub(super) struct Scope<'a> {
+    pub(super) row: &'a Ident,
+    pub(super) fields: &'a [Declared<'a>],
+    pub(super) primary_key: &'a [Rc<Field>],
+    pub(super) types: Types,
+    pub(super) errors: &'a Diagnostics,
+}
+
+impl<'a> Scope<'a> {
+    /// The field of this name.
+    fn field(&self, name: &str) -> Option<&'a Declared<'a>> {
+        self.fields.iter().find(|declared| declared.field.name == name)
+    }
+
+    fn field_names(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.fields.iter().map(|declared| declared.field.name.as_str())
+    }
+
+    /// The message about a word that names no field.
+    fn unknown_field(&self, name: &str, meant: Option<&str>) -> String {
+        let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+        format!("`{}` has no field `{name}`{advice}", self.row)
+    }
+}
+
+/// An index that has been checked but for what concerns its entries.
+#[expect(clippy::struct_excessive_bools, reason = "each is said by a word of its own")]
+pub(super) struct Draft {
+    /// Where what is generated for it points to.
+    pub(super) span: Span,
+    pub(super) name: String,
+    pub(super) named: bool,
+    pub(super) parts: Vec<KeyPart>,
+    pub(super) strategy: Strategy,
+    pub(super) unique: bool,
+    /// It follows the rows, in its own time.
+    pub(super) eventual: bool,
+    pub(super) conditions: Conditions,
+    pub(super) allowed: Vec<Lint>,
+    pub(super) findings: Vec<Finding>,
+    /// A mistake was repaired by a guess, so nothing else about it is worth a message.
+    guessed: bool,
+}
+
+/// Checks each index. One that is not sound is left out.
+pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
+    let mut drafts: Vec<Draft> = Vec::new();
+    for attribute in attributes {
+        if let Some(draft) = lower(scope, attribute)
+            && is_new(&draft, &drafts, scope.errors)
+        {
+            drafts.push(draft);
+        }
+    }
+    drafts
+}
+
+fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
+    let errors = scope.errors;
+    let KeyParts { parts, sound, guessed, unique, .. } = KeyParts::of(scope, attribute);
+    let sound = sound && !attribute.incomplete;
+    if attribute.parts.is_empty() && sound {
+        errors.error(attribute.span, "this index has no fields: `#[index(field)]`");
+    }
+    let conditions = Conditions {
+        sparse: options::sparse(attribute, &parts, sound && !guessed, errors),
+        filter: attribute.filter.as_ref().map(|filter| filter.value.clone()),
+    };
+    let strategy = options::strategy(scope, attribute, &parts);
+    let eventual = options::is_eventual(attribute, unique, errors);
+    let given = attribute.name.as_ref().and_then(|name| options::name(&name.value, errors));
+    if parts.is_empty() || !sound {
+        return None;
+    }
+
+    let span = attribute.parts.first().map_or(attribute.span, |part| part.kind.span());
+    let named = given.is_some();
+    let name = given.unwrap_or_else(|| names::index(&parts));
+    if !named && name.len() > LONGEST_NAME {
+        errors.error(span, too_long("index", &name));
+    }
+    let unique = unique || attribute.unique.is_some();
+    let allowed = attribute.allow.as_ref().map(|allow| allow.value.clone()).unwrap_or_default();
+    let findings = Vec::new();
+    Some(Draft {
+        span,
+        name,
+        named,
+        parts,
+        strategy,
+        unique,
+        eventual,
+        conditions,
+        allowed,
+        findings,
+        guessed,
+    })
+}
+
+/// Whether no earlier index is the same. The first one stays.
+fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
+    let Some(other) = drafts.iter().find(|other| other.name == draft.name) else { return true };
+    // What was guessed may well be wrong.
+    if draft.guessed || other.guessed {
+        return false;
+    }
+    let same = draft.parts.len() == other.parts.len()
+        && draft.parts.iter().zip(&other.parts).all(|(a, b)| a.same(b));
+    let name = &draft.name;
+    let message = if same && !draft.named {
+        format!(
+            "there is an index `{name}` over these fields already; if both are meant, tell them \
+             apart with `name = \"…\"`"
+        )
+    } else {
+        format!("there is an index `{name}` already; tell them apart with `name = \"…\"`")
+    };
+    errors.error(draft.span, message);
+    false
+}

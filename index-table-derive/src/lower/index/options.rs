@@ -1,0 +1,151 @@
+//! The options of `#[index(…)]`, each with its rules.
+
+use proc_macro2::Span;
+use syn::ext::IdentExt as _;
+use syn::parse::Parser as _;
+use syn::{Ident, LitStr};
+
+use super::Scope;
+use super::include::included;
+use crate::attr::index::IndexAttr;
+use crate::diagnostics::{Diagnostics, listed, suggestion};
+use crate::lower::{LONGEST_NAME, too_long};
+use crate::model::{KeyPart, NEVER_ABSENT, Strategy};
+
+/// The strategies by their names.
+const STRATEGIES: [&str; 3] = [NORMALIZED, PARTIAL, FULL];
+const NORMALIZED: &str = "normalized";
+const PARTIAL: &str = "partial";
+const FULL: &str = "full";
+
+/// When an index has what was written to its table, by name.
+const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
+const STRONG: &str = "strong";
+const EVENTUAL: &str = "eventual";
+
+/// The strategy that the options come to. Whatever is wrong with them, the fields that can be
+/// included are kept.
+pub(super) fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPart]) -> Strategy {
+    let errors = scope.errors;
+    let included = attribute.include.as_ref().map(|include| {
+        if include.value.is_empty() {
+            errors.error(
+                include.key,
+                "this list is empty; name the fields to include, or leave it out",
+            );
+        }
+        included(scope, &include.value, parts)
+    });
+    let carrying = match included {
+        Some(fields) if !fields.is_empty() => Strategy::Partial(fields),
+        _ => Strategy::Normalized,
+    };
+    let Some(given) = &attribute.strategy else { return carrying };
+
+    let word = given.value.value();
+    match (word.as_str(), &attribute.include) {
+        (NORMALIZED | FULL, Some(include)) => {
+            let reason =
+                if word == FULL { "carries the whole row anyway" } else { "carries no fields" };
+            errors.error(
+                include.key,
+                format!(
+                    "a {word} index {reason}; fields are included with `strategy = \"{PARTIAL}\"`"
+                ),
+            );
+            if word == FULL { Strategy::Full } else { carrying }
+        }
+        (PARTIAL, None) => {
+            errors.error(
+                given.value.span(),
+                "a partial index carries the fields that it names: add `include = [field]`",
+            );
+            carrying
+        }
+        (FULL, None) => Strategy::Full,
+        (NORMALIZED | PARTIAL, _) => carrying,
+        _ => {
+            let meant = unknown("strategy", &given.value, STRATEGIES, errors);
+            if meant == Some(FULL) { Strategy::Full } else { carrying }
+        }
+    }
+}
+
+/// Whether it follows the rows in its own time. A `unique` one can't: by then it is too late to
+/// refuse a row.
+pub(super) fn is_eventual(attribute: &IndexAttr, meant_unique: bool, errors: &Diagnostics) -> bool {
+    let Some(given) = &attribute.consistency else { return false };
+    let (word, span) = (given.value.value(), given.value.span());
+    let eventual = match word.as_str() {
+        STRONG => false,
+        EVENTUAL => true,
+        _ => unknown("consistency", &given.value, CONSISTENCIES, errors) == Some(EVENTUAL),
+    };
+    let unique = attribute.unique.is_some();
+    if unique && word == EVENTUAL {
+        errors.error(
+            span,
+            "a unique index refuses a second row when it is written, and an eventual one is not \
+             looked at then; leave one of the two out",
+        );
+    }
+    eventual && !unique && !meant_unique
+}
+
+/// Where `sparse` is demanded, if it makes a difference: where it can't be told, the compiler is
+/// asked.
+pub(super) fn sparse(
+    attribute: &IndexAttr,
+    parts: &[KeyPart],
+    certain: bool,
+    errors: &Diagnostics,
+) -> Option<Span> {
+    let span = attribute.sparse.as_ref()?.key;
+    let present = |part: &KeyPart| {
+        !part.is_each() && part.key_type().is_optional().is_some_and(|optional| !optional)
+    };
+    if !parts.iter().all(present) {
+        return Some(span);
+    }
+    // Of parts that are missing or were guessed nothing is known.
+    if certain && !parts.is_empty() {
+        errors.error(span, NEVER_ABSENT);
+    }
+    None
+}
+
+/// The name in `name = "…"`, if it is one.
+pub(super) fn name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
+    let name = given.value();
+    // The name becomes the end of an identifier, so a keyword will do.
+    let is_identifier = name != "_"
+        && Ident::parse_any
+            .parse_str(&name)
+            .is_ok_and(|ident| ident == name && ident.unraw() == name);
+    if !is_identifier {
+        let message = format!("{name:?} is no identifier, and the methods are named by it");
+        errors.error(given.span(), message);
+    } else if name.len() > LONGEST_NAME {
+        errors.error(given.span(), too_long("index", &name));
+    } else {
+        return Some(name);
+    }
+    None
+}
+
+/// Reports a word that is none of these, and says which of them it was probably meant to be.
+fn unknown<const N: usize>(
+    what: &str,
+    given: &LitStr,
+    words: [&'static str; N],
+    errors: &Diagnostics,
+) -> Option<&'static str> {
+    let word = given.value();
+    let meant = suggestion(&word, words);
+    let advice = match meant {
+        Some(meant) => format!("did you mean `\"{meant}\"`?"),
+        None => format!("there are {}", listed(words)),
+    };
+    errors.error(given.span(), format!("there is no {what} `{word}`; {advice}"));
+    meant
+}

@@ -1,0 +1,226 @@
+//! The fields of `#[index(…)]`: the parts of its key.
+
+use std::rc::Rc;
+
+use proc_macro2::Span;
+use syn::{Ident, Type};
+
+use super::Scope;
+use crate::attr::index::{IndexAttr, PartAttr, PartKind};
+use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey, TABLE_KEYS};
+use crate::diagnostics::suggestion;
+use crate::lower::{Declared, KEY_TYPES, no_encoding};
+use crate::model::{Field, KeyPart, Method};
+use crate::names;
+use crate::types::{self, DataType};
+
+/// Gathers the parts of a key.
+pub(super) struct KeyParts<'s, 'a> {
+    scope: &'s Scope<'a>,
+    pub(super) parts: Vec<KeyPart>,
+    /// No part is missing.
+    pub(super) sound: bool,
+    /// A misspelt field was replaced.
+    pub(super) guessed: bool,
+    /// A bare word turned out to be a misspelt `unique`.
+    pub(super) unique: bool,
+}
+
+impl<'s, 'a> KeyParts<'s, 'a> {
+    pub(super) fn of(scope: &'s Scope<'a>, attribute: &IndexAttr) -> Self {
+        let mut keys =
+            Self { scope, parts: Vec::new(), sound: true, guessed: false, unique: false };
+        for part in &attribute.parts {
+            keys.add(part);
+        }
+        keys
+    }
+
+    fn add(&mut self, part: &PartAttr) {
+        match &part.kind {
+            PartKind::Field(word) => self.plain(word, part.late, KeyPart::Plain),
+            PartKind::Each(field) => self.each(field, part.late),
+            PartKind::Desc(field) => self.plain(field, part.late, KeyPart::Desc),
+            PartKind::Hash(field) => self.plain(field, part.late, KeyPart::Hash),
+            PartKind::Computed { method, ty } => self.computed(method, ty, part.late),
+        }
+    }
+
+    fn plain(&mut self, word: &Ident, late: bool, form: fn(Rc<Field>) -> KeyPart) {
+        let Some(declared) = self.resolve(word, late) else { return };
+        if types::has_no_encoding(declared.ty) {
+            // A field of the primary key has been reported where it is declared.
+            if declared.primary_key.is_none() {
+                let advice = if types::is_collection_of_keys(declared.ty) {
+                    format!("; `each({word})` makes an entry for each of its elements")
+                } else {
+                    String::new()
+                };
+                let message = format!(
+                    "{}{advice}",
+                    no_encoding(&declared.field.name, &declared.field.declared, declared.ty)
+                );
+                self.scope.errors.error(word.span(), message);
+            }
+            self.sound = false;
+            return;
+        }
+        let part = form(Rc::clone(&declared.field));
+        if part.is_hash() && types::is_short(declared.ty) {
+            let Field { name, declared: ty, .. } = &*declared.field;
+            let message = format!(
+                "a hash takes 16 bytes, and no `{}` takes more; the value itself is indexed by \
+                 `{name}`",
+                types::shown(ty)
+            );
+            self.scope.errors.error(word.span(), message);
+        }
+        self.push(word, part);
+    }
+
+    fn computed(&mut self, method: &Ident, ty: &Type, late: bool) {
+        let errors = self.scope.errors;
+        let name = names::plain(method);
+        if late {
+            errors.error(method.span(), behind_options(&name));
+        }
+        if types::has_no_encoding(ty) {
+            let advice = match ty {
+                Type::Reference(_) => "what a method returns for a key is owned; ",
+                _ => "",
+            };
+            let ty_text = types::shown(&types::text(ty));
+            let message = format!(
+                "`{name}` returns `{ty_text}`, which has no key encoding; {advice}{KEY_TYPES}"
+            );
+            errors.error_on(ty, message);
+            self.sound = false;
+            return;
+        }
+        let computed = Method { ident: method.clone(), name, ty: DataType::of(ty) };
+        self.push(method, KeyPart::Computed(Rc::new(computed)));
+    }
+
+    fn each(&mut self, word: &Ident, late: bool) {
+        let errors = self.scope.errors;
+        let Some(declared) = self.resolve(word, late) else { return };
+        let Field { name, declared: ty, .. } = &*declared.field;
+        let ty = types::shown(ty);
+        if types::elements_have_no_encoding(declared.ty) {
+            errors.error(
+                word.span(),
+                format!(
+                    "`each({name})` makes a key of each element of `{ty}`, and they have no key \
+                     encoding"
+                ),
+            );
+            self.sound = false;
+            return;
+        }
+        if types::is_no_collection(declared.ty) {
+            errors.error(
+                word.span(),
+                format!(
+                    "`each({name})` makes an entry for each element, and `{ty}` is no collection; \
+                     the value itself is indexed by `{name}`"
+                ),
+            );
+            self.push(word, KeyPart::Plain(Rc::clone(&declared.field)));
+            return;
+        }
+        if self.parts.iter().any(KeyPart::is_each) {
+            errors.error(
+                word.span(),
+                "an index has at most one `each`: two would make an entry for every pair of \
+                 elements",
+            );
+            self.sound = false;
+            return;
+        }
+        let element = Rc::new(DataType::element_of(&types::named(declared.ty, self.scope.row)));
+        self.push(word, KeyPart::Each(Rc::clone(&declared.field), element));
+    }
+
+    fn push(&mut self, word: &Ident, part: KeyPart) {
+        let name = part.name();
+        if let Some(other) = self.parts.iter().find(|other| other.name() == name) {
+            if !self.guessed {
+                let reason = if other.field().is_some() != part.field().is_some() {
+                    "; a part of a key is known by its name, so call the method something else"
+                } else if other.is_hash() != part.is_hash() {
+                    "; beside the value its hash tells nothing more"
+                } else if other.is_desc() != part.is_desc() {
+                    "; behind itself it has nothing left to sort, in either direction"
+                } else {
+                    ""
+                };
+                let message = format!("`{name}` is in this index already{reason}");
+                self.scope.errors.error(word.span(), message);
+            }
+            return;
+        }
+        self.parts.push(part);
+    }
+
+    /// The field that a word names, or the one that it was probably meant to name.
+    fn resolve(&mut self, word: &Ident, late: bool) -> Option<&'a Declared<'a>> {
+        let errors = self.scope.errors;
+        let name = names::plain(word);
+        if let Some(declared) = self.scope.field(&name) {
+            if late {
+                errors.error(word.span(), behind_options(&name));
+            }
+            return Some(declared);
+        }
+        if let Some(key) = keys::find(INDEX_KEYS, &name) {
+            let message = match key.form {
+                Form::Value => format!("`{name}` needs a value: `{}`", key.usage),
+                Form::Call | Form::Flag | Form::List => format!("this is written `{}`", key.usage),
+            };
+            errors.error(word.span(), message);
+            self.sound &= key.form != Form::Call;
+            return None;
+        }
+        let of_the_table = keys::find(TABLE_KEYS, &name).is_some_and(|key| key.form == Form::Flag);
+        if late || of_the_table {
+            errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
+            self.unique |= meant_unique(&name);
+            return None;
+        }
+
+        let flags = INDEX_KEYS.iter().filter(|key| key.form == Form::Flag).map(|key| key.name);
+        let candidates = self.scope.field_names().chain(flags);
+        let meant = suggestion(&name, candidates);
+        let field = meant.and_then(|meant| self.scope.field(meant));
+        if meant.is_some() && field.is_none() {
+            errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
+            self.unique |= meant_unique(&name);
+            return None;
+        }
+        errors.error(word.span(), self.scope.unknown_field(&name, meant));
+        self.guessed |= field.is_some();
+        self.sound &= field.is_some();
+        field
+    }
+}
+
+/// Whether a bare word is a misspelt `unique`.
+fn meant_unique(name: &str) -> bool {
+    let unique = INDEX_KEYS.iter().filter(|key| key.id == IndexKey::Unique);
+    suggestion(name, unique.map(|key| key.name)).is_some()
+}
+
+fn behind_options(name: &str) -> String {
+    format!("the fields come before the options; move `{name}` forward")
+}
+
+impl PartKind {
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Self::Field(field) | Self::Each(field) | Self::Desc(field) | Self::Hash(field) => {
+                field.span()
+            }
+            Self::Computed { method, .. } => method.span(),
+        }
+    }
+}
