@@ -2,11 +2,8 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use super::walk::{Fix, Found};
-use crate::{
-    scan::Cursor,
-    schema::{Source, TableSchema},
-};
+use super::found::{Fix, Found};
+use crate::{scan::Cursor, schema::TableSchema};
 
 /// Findings that a [`Report`] lists; all are counted.
 const LISTED: usize = 1000;
@@ -181,10 +178,4 @@ impl fmt::Display for Report {
             more => writeln!(f, "and {more} more"),
         }
     }
-}
-
-/// A fact that can't be read.
-pub(super) fn unreadable(kind: Kind, primary_key: &[u8], reason: String, fix: Fix) -> Found {
-    let (source, primary_key) = (Source::Facts, primary_key.to_vec());
-    Found { kind, source, key: Vec::new(), primary_key, reason, fix }
 }

@@ -6,7 +6,10 @@
 
 mod compare;
 mod finding;
+mod found;
+mod place;
 mod repair;
+mod row;
 mod walk;
 
 use std::{
@@ -27,7 +30,8 @@ use crate::{
     scan::Cursor,
     trace::span,
 };
-use walk::{Place, Walk};
+use place::Place;
+use walk::Walk;
 
 /// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields what
 /// is wrong. From the `verify` of a repository; see [`Repair`] for what to do about it.

@@ -1,8 +1,11 @@
 use std::{fmt, marker::PhantomData, rc::Rc};
 
 use super::{
-    finding::{Kind, Report, unreadable},
-    walk::{self, Fix, Found, Place, Stage, Walk},
+    finding::{Kind, Report},
+    found::{Fix, Found},
+    place::{Place, Stage},
+    row::load,
+    walk::Walk,
 };
 use crate::{
     build,
@@ -227,11 +230,11 @@ fn delete_unreadable<R: Entity>(writer: &mut Writer<'_, '_>, report: &mut Report
         for fact in writer.reader().scan(query)? {
             let fact = fact?;
             if let Err((kind, reason)) =
-                walk::load::<R>(&mut image, fact.primary_key, fact.data, None)
+                load::<R>(&mut image, fact.primary_key, fact.data, None)
                 // It is not the row that is wrong.
                 && kind != Kind::WrongConversion
             {
-                batch.push(unreadable(kind, fact.primary_key, reason, Fix::Delete));
+                batch.push(Found::new(kind, Source::Facts, fact, reason, Fix::Delete));
             }
             if batch.len() >= BATCH {
                 break;
