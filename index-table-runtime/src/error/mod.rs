@@ -1,13 +1,13 @@
-use std::{
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+//! What can go wrong, and ([`convert`]) how one thing becomes another on its way to the caller.
 
-use crate::{
-    catalog::IndexState,
-    key::{DecodeError, MAX_KEY_LEN},
-};
+mod convert;
+
+pub(crate) use convert::Boxed;
+pub use convert::EncodeError;
+
+use std::{io, path::PathBuf, time::Duration};
+
+use crate::{catalog::IndexState, key::MAX_KEY_LEN};
 
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -105,7 +105,7 @@ pub enum Error {
     /// A key doesn't fit into LMDB's limit.
     #[error(
         "the key {key} of {} in table `{table}` takes {len} bytes, and LMDB's limit is {MAX_KEY_LEN}{}",
-        index.map_or("the primary key".to_owned(), |index| format!("index `{index}`")),
+        index_or("the primary key", *index),
         if index.is_some() {
             " (the primary key is part of it unless the index is unique); index a long field as \
              `hash(field)`, which finds equal values, or keep a shortened copy of it to index"
@@ -141,7 +141,7 @@ pub enum Error {
     #[error(
         "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists what is wrong, \
          and `repair` is the way out",
-        index.map_or("facts".to_owned(), |index| format!("index `{index}`"))
+        index_or("facts", *index)
     )]
     Corrupt {
         /// The table.
@@ -159,7 +159,7 @@ pub enum Error {
     #[error(
         "table `{table}`, {}, key {key}: the row has version {version}, and this program reads \
          versions up to {known}; restart it with the declaration that is in use",
-        index.map_or("facts".to_owned(), |index| format!("index `{index}`"))
+        index_or("facts", *index)
     )]
     NewerRow {
         /// The table.
@@ -404,80 +404,7 @@ pub enum Error {
     Engine(String),
 }
 
-impl Error {
-    /// Why a directory was not opened.
-    #[cold]
-    pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        match source.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { path, source }
-            }
-            _ => Self::Io { path, source },
-        }
-    }
-
-    /// The same once more, for everyone whose transaction it was.
-    #[cold]
-    pub(crate) fn again(&self) -> Self {
-        match self {
-            Self::MapFull { map_size } => Self::MapFull { map_size: *map_size },
-            Self::MapTooSmall { map_size } => Self::MapTooSmall { map_size: *map_size },
-            Self::GrowthBlocked { map_size, readers, oldest } => {
-                Self::GrowthBlocked { map_size: *map_size, readers: *readers, oldest: *oldest }
-            }
-            Self::Forked { path } => Self::Forked { path: path.clone() },
-            Self::DamagedFile { path, reason } => {
-                Self::DamagedFile { path: path.clone(), reason: reason.clone() }
-            }
-            Self::Io { path, source } => {
-                let same = |code| io::Error::from_raw_os_error(code);
-                let other = || io::Error::new(source.kind(), source.to_string());
-                let source = source.raw_os_error().map_or_else(other, same);
-                Self::Io { path: path.clone(), source }
-            }
-            Self::Engine(reason) => Self::Engine(reason.clone()),
-            error => Self::Engine(error.to_string()),
-        }
-    }
-}
-
-/// Why a row or an included field can't be written. The write that met it says for which table.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct EncodeError(#[from] pub(crate) postcard::Error);
-
-impl EncodeError {
-    pub(crate) fn of(self, table: &'static str) -> Error {
-        Error::Codec { table, reason: self.to_string() }
-    }
-}
-
-impl DecodeError {
-    pub(crate) fn at(self, table: &'static str, index: Option<&'static str>, key: String) -> Error {
-        match self {
-            Self::Version { found, expected } if found > expected => {
-                Error::NewerRow { table, index, key, version: found, known: expected }
-            }
-            error => Error::Corrupt { table, index, key, reason: error.to_string() },
-        }
-    }
-}
-
-/// An [`Error`] on the way through an iterator: as small as a pointer, so that an entry is not
-/// copied with room for an error around it.
-pub(crate) struct Boxed(Box<Error>);
-
-impl From<Error> for Boxed {
-    #[cold]
-    fn from(error: Error) -> Self {
-        Self(Box::new(error))
-    }
-}
-
-impl From<Boxed> for Error {
-    #[cold]
-    fn from(Boxed(error): Boxed) -> Self {
-        *error
-    }
+/// The index as messages name it, or what stands in its place where there is none.
+fn index_or(other: &str, index: Option<&str>) -> String {
+    index.map_or(other.to_owned(), |index| format!("index `{index}`"))
 }
