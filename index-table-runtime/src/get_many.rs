@@ -3,7 +3,7 @@
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use crate::{
-    engine::{Read, Reader},
+    engine::Reader,
     entity::{Entity, Viewed},
     error::{Error, Result},
     key::{DecodeError, KeyBuf},
@@ -65,9 +65,7 @@ impl<'txn, R: Entity, I: Iterator<Item: Borrow<R::Key>>> GetMany<'txn, R, I> {
         self.buffer.clear();
         self.buffer.push::<R::Key>(key.borrow());
         let primary_key = self.buffer.as_bytes();
-        self.meter.fact();
-        let row = reader.fact(primary_key).and_then(|bytes| {
-            self.meter.bytes(bytes.map_or(0, <[u8]>::len));
+        let row = self.meter.look_up(reader, primary_key).and_then(|bytes| {
             let corrupt = |error| R::TABLE.corrupt(Source::Facts, primary_key, error);
             bytes.map(decode).transpose().map_err(corrupt)
         });

@@ -3,7 +3,8 @@
 use std::{cell::Cell, ops::AddAssign};
 
 use crate::{
-    engine::Count,
+    engine::{Count, Read, Reader},
+    error::Result,
     schema::Source,
     trace::Trace,
     txn::Session,
@@ -177,6 +178,19 @@ impl<'txn> Meter<'txn> {
     #[inline]
     pub(crate) const fn fact(&mut self) {
         self.facts += 1;
+    }
+
+    /// The fact with this primary key, to be decoded.
+    #[inline]
+    pub(crate) fn look_up<'t>(
+        &mut self,
+        reader: Reader<'t>,
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        self.fact();
+        let fact = reader.fact(primary_key)?;
+        self.bytes(fact.map_or(0, <[u8]>::len));
+        Ok(fact)
     }
 
     /// So many bytes are decoded.

@@ -27,18 +27,7 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
         figures(&mut out, results, rows);
     }
     growth(&mut out, results, picture);
-    for results in &measured.writers {
-        writers(&mut out, results);
-    }
-    if let Some(results) = &measured.eventual {
-        eventual(&mut out, results);
-    }
-    if let Some(results) = &measured.films {
-        films(&mut out, results);
-    }
-    if !measured.build.is_empty() {
-        build(&mut out, measured);
-    }
+    others(&mut out, measured);
     out
 }
 
@@ -49,19 +38,24 @@ pub(super) fn tables(measured: &Measured) -> String {
     for rows in measured.customers.sizes() {
         figures(&mut out, &measured.customers, rows);
     }
+    others(&mut out, measured);
+    out
+}
+
+/// The figures of what else was measured.
+fn others(out: &mut String, measured: &Measured) {
     for results in &measured.writers {
-        writers(&mut out, results);
+        writers(out, results);
     }
     if let Some(results) = &measured.eventual {
-        eventual(&mut out, results);
+        eventual(out, results);
     }
     if let Some(results) = &measured.films {
-        films(&mut out, results);
+        films(out, results);
     }
     if !measured.build.is_empty() {
-        build(&mut out, measured);
+        build(out, measured);
     }
-    out
 }
 
 fn introduction(out: &mut String, measured: &Measured) {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     entity::Entity,
-    error::{EncodeError, Error, Result},
+    error::{EncodeError, Result},
     key::{Key, KeyBuf, MAX_KEY_LEN, hash},
     row,
     schema::{IndexSchema, Source, Strategy, TableSchema},
@@ -29,7 +29,8 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`] and [`Error::KeyTooLong`]: nothing that can't be written gets past here.
+    /// [`Error::Codec`](crate::Error::Codec) and [`Error::KeyTooLong`](crate::Error::KeyTooLong):
+    /// nothing that can't be written gets past here.
     pub(crate) fn load<R: Entity>(&mut self, row: &R) -> Result<()> {
         self.row.clear();
         row::encode(row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
@@ -105,19 +106,11 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`]
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong)
     pub(crate) fn check_lengths(&self, schema: &TableSchema) -> Result<()> {
-        let too_long = |source, key: &[u8], len| {
-            Err(Error::KeyTooLong {
-                table: schema.name,
-                index: schema.index_name(source),
-                key: schema.show_key(source, key),
-                len,
-            })
-        };
         let primary_key = self.primary_key();
         if primary_key.len() > MAX_KEY_LEN {
-            return too_long(Source::Facts, primary_key, primary_key.len());
+            return Err(schema.too_long(Source::Facts, primary_key, primary_key.len()));
         }
         if self.entries.longest + primary_key.len() <= MAX_KEY_LEN {
             return Ok(());
@@ -126,7 +119,7 @@ impl Image {
             let suffix = if declared.has_one_entry_per_key() { 0 } else { primary_key.len() };
             for key in self.keys(index) {
                 if key.len() + suffix > MAX_KEY_LEN {
-                    return too_long(Source::Index(index), key, key.len() + suffix);
+                    return Err(schema.too_long(Source::Index(index), key, key.len() + suffix));
                 }
             }
         }

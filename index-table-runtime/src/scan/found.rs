@@ -198,9 +198,7 @@ impl<'txn> Check<'txn> {
             let place = Place::Entry(entry, self.form);
             (self.asked.of_row)(self.index, place, &mut self.values)
         } else {
-            meter.fact();
-            self.fact = self.reader.fact(entry.primary_key)?;
-            meter.bytes(self.fact.map_or(0, <[u8]>::len));
+            self.fact = meter.look_up(self.reader, entry.primary_key)?;
             if self.fact.is_none() && self.schema.is_eventual(self.index) {
                 return Ok(false);
             }

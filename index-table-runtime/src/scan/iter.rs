@@ -1,7 +1,7 @@
 use std::{fmt, iter::FusedIterator, marker::PhantomData};
 
 use crate::{
-    engine::{RawEntry, Read, Reader, Step},
+    engine::{RawEntry, Reader, Step},
     entity::{Entity, EntryReader, Form, IndexEntry, Viewed},
     error::{Boxed, Error, Result},
     key::{DecodeError, Key, KeyReader, Unescaped},
@@ -157,19 +157,12 @@ impl<'txn> Raw<'txn> {
     /// The bytes of the row with this primary key.
     pub(super) fn fact_if_any(&mut self, primary_key: &[u8]) -> Result<Option<&'txn [u8]>> {
         let Some(reader) = self.reader else { return Ok(None) };
-        self.meter.fact();
-        let fact = reader.fact(primary_key)?;
-        self.meter.bytes(fact.map_or(0, <[u8]>::len));
-        Ok(fact)
+        self.meter.look_up(reader, primary_key)
     }
 
     fn look_up(&mut self, primary_key: &[u8]) -> Result<&'txn [u8], Failure> {
-        let Some(reader) = self.reader else { return Err(Failure::dangling()) };
-        self.meter.fact();
-        let fact = reader.fact(primary_key).map_err(Failure::Other)?;
-        let fact = fact.ok_or_else(Failure::dangling)?;
-        self.meter.bytes(fact.len());
-        Ok(fact)
+        let fact = self.fact_if_any(primary_key).map_err(Failure::Other)?;
+        fact.ok_or_else(Failure::dangling)
     }
 
     #[cold]

@@ -215,6 +215,13 @@ impl TableSchema {
         error.at(self.name, self.index_name(source), self.show_key(source, key))
     }
 
+    /// What a key of `source` is refused with that takes so many bytes, encoded.
+    #[cold]
+    pub(crate) fn too_long(&self, source: Source, key: &[u8], len: usize) -> Error {
+        let (table, index) = (self.name, self.index_name(source));
+        Error::KeyTooLong { table, index, key: self.show_key(source, key), len }
+    }
+
     /// A key of `source` as errors show it.
     pub(crate) fn show_key(&self, source: Source, key: &[u8]) -> String {
         self.show_hashed_key(source, key, &[])

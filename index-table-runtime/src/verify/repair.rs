@@ -11,7 +11,7 @@ use crate::{
     build,
     engine::{Read, Reader, Write, Writer},
     entity::Entity,
-    error::{Error, Result},
+    error::Result,
     key::MAX_KEY_LEN,
     maintain::{Change, Image, Sink},
     scan::{Bounds, Position, Query},
@@ -119,8 +119,9 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`] when a row has a key that no entry can have; [`Error::MapFull`] and
-    /// errors of the engine. The transaction is to be dropped then.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) when a row has a key that no entry can have;
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. The transaction is to be
+    /// dropped then.
     pub fn run(self) -> Result<Report> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let (mut writer, written, skipped) = self.writer?;
@@ -216,8 +217,7 @@ fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Re
     if len <= MAX_KEY_LEN {
         return Ok(());
     }
-    let (table, index) = (R::TABLE.name, R::TABLE.index_name(source));
-    Err(Error::KeyTooLong { table, index, key: R::TABLE.show_key(source, key), len })
+    Err(R::TABLE.too_long(source, key, len))
 }
 
 /// Deletes the rows that can't be read. Their entries lead nowhere then, and are found.

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::plan::Node;
 use crate::{
-    engine::{Read, Reader},
+    engine::Reader,
     entity::Entity,
     error::{Error, Result},
     key::DecodeError,
@@ -90,9 +90,7 @@ impl<'txn> Run<'txn> {
         primary_key: &[u8],
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Result<T, DecodeError>> {
-        self.meter.fact();
-        let fact = reader.fact(primary_key)?;
-        self.meter.bytes(fact.map_or(0, <[u8]>::len));
+        let fact = self.meter.look_up(reader, primary_key)?;
         Ok(fact.ok_or(DANGLING).and_then(decode))
     }
 }
