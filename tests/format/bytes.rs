@@ -1,0 +1,126 @@
+//! What is in the file after rows were written.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+use super::{NAMES, TestResult, dump, hex, open, store, write};
+
+/// Tables of every strategy and layout; `docs/FORMAT.md` says what the bytes mean.
+#[test]
+fn every_byte_is_fixed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    write(dir.path())?;
+    let dump = dump(dir.path())?;
+    assert_eq!(dump.keys().map(String::as_str).collect::<Vec<_>>().len(), NAMES.len());
+    let mut text = String::new();
+    for name in NAMES {
+        let _ = writeln!(text, "{name}");
+        for (key, value) in &dump[name] {
+            let _ = writeln!(text, "  {} -> {}", hex(key), hex(value));
+        }
+    }
+    let expected = include_str!("../golden/format-1.txt");
+    assert_eq!(
+        text, expected,
+        "the format has changed: it needs a new number, and the old one a reader"
+    );
+    Ok(())
+}
+
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(name = "people")]
+#[index(town)]
+struct Citizen {
+    #[primary_key]
+    id: u16,
+    town: String,
+}
+
+/// The blocks of `docs/FORMAT.md`: filled in order, split, and emptied from the front.
+#[test]
+fn blocks_are_filled_and_split() -> TestResult {
+    let ids = |range: std::ops::RangeInclusive<u16>| -> Vec<u8> {
+        range.flat_map(u16::to_be_bytes).collect()
+    };
+    let blocks = |path: &Path| -> Result<_, Box<dyn std::error::Error>> {
+        Ok(dump(path)?.remove("people.town").unwrap_or_default())
+    };
+    let change = |path: &Path, put: &[u16], delete: &[u16]| {
+        let store = store(path)?;
+        let citizens = CitizenRepository::open(&store)?;
+        store.transaction(|txn| {
+            put.iter().try_for_each(|&id| citizens.put(txn, &Citizen { id, town: "Oz".into() }))?;
+            delete.iter().try_for_each(|&id| citizens.delete(txn, id).map(drop))
+        })
+    };
+    let (first, second) =
+        (b"Oz\0".to_vec(), |separator: u16| [b"Oz\0", separator.to_be_bytes().as_slice()].concat());
+
+    let dir = tempfile::tempdir()?;
+    change(dir.path(), &(0..=256).collect::<Vec<_>>(), &[])?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(0..=255)), (second(256), ids(256..=256))]);
+
+    let dir = tempfile::tempdir()?;
+    let mut order: Vec<u16> = (1..=256).collect();
+    order.push(0);
+    change(dir.path(), &order, &[])?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(0..=127)), (second(128), ids(128..=256))]);
+    change(dir.path(), &[], &(0..=128).collect::<Vec<_>>())?;
+    assert_eq!(blocks(dir.path())?, [(first.clone(), ids(129..=256))]);
+    change(dir.path(), &[3], &[])?;
+    assert_eq!(blocks(dir.path())?, [(first, [ids(3..=3), ids(129..=256)].concat())]);
+    Ok(())
+}
+
+/// A block that empties gives its place to the next one, whichever way it was found.
+#[test]
+fn an_empty_first_block_is_replaced() -> TestResult {
+    for other_town_before in [false, true] {
+        let dir = tempfile::tempdir()?;
+        {
+            let store = store(dir.path())?;
+            let citizens = CitizenRepository::open(&store)?;
+            store.transaction(|txn| {
+                (0..=256)
+                    .try_for_each(|id| citizens.insert(txn, &Citizen { id, town: "Oz".into() }))?;
+                (0..=254).try_for_each(|id| citizens.delete(txn, id).map(drop))?;
+                if other_town_before {
+                    // A key of its own: the next change expects another one.
+                    citizens.insert(txn, &Citizen { id: 999, town: "Rome".into() })?;
+                }
+                citizens.delete(txn, 255).map(drop)
+            })?;
+            let txn = store.read()?;
+            let ids = citizens.find_by_town(&txn, "Oz").keys().collect::<Result<Vec<_>, _>>()?;
+            assert_eq!(ids, [256]);
+        }
+        let blocks = dump(dir.path())?.remove("people.town").unwrap_or_default();
+        assert_eq!(blocks.first(), Some(&(b"Oz\0".to_vec(), vec![1, 0])));
+        assert_eq!(blocks.len(), 1 + usize::from(other_town_before));
+    }
+    Ok(())
+}
+
+/// A file that an earlier build wrote.
+#[test]
+fn an_old_file_opens() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-1.mdb");
+    std::fs::copy(golden, dir.path().join("data.mdb"))?;
+    let (store, people, notes) = open(dir.path())?;
+    let txn = store.read()?;
+    assert_eq!(
+        people.find_by_town(&txn, "Rome").keys().collect::<Result<Vec<_>, _>>()?,
+        [1, 0x0203]
+    );
+    assert_eq!(people.get_by_tags(&txn, "b")?.map(|person| person.id), Some(1));
+    let ages = people.by_age(&txn).entries().map(|entry| entry.map(|entry| entry.age));
+    assert_eq!(ages.collect::<Result<Vec<_>, _>>()?, [None, Some(-1), Some(5)]);
+    assert_eq!(notes.find_by_author(&txn, 'é').count()?, 1);
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Entries that share a hash.
+
+use std::path::Path;
+
+use index_table::{Error, Result, Scan, Store};
+
+use super::{Link, LinkRepository, link, raw};
+
+const FORGED: [&str; 6] = ["normalized", "partial", "covered", "whole", "once", "once_a_year"];
+
+/// Gives the row 2 an entry like its own under the key of the row 1 in each index, as if their
+/// urls had the same hash.
+fn forge(path: &Path) {
+    raw(path, &FORGED, |database, entries, txn| {
+        let (one, two) = (1_u16.to_be_bytes(), 2_u16.to_be_bytes());
+        if let Some((key, _)) = entries.iter().find(|(_, value)| *value == one) {
+            // Primary keys in a block.
+            return database.put(txn, key, &[one, two].concat());
+        }
+        let of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
+        let ((first, _), (_, data)) = of(&one).zip(of(&two)).expect("both have entries");
+        let key = first.strip_suffix(&one).expect("its primary key");
+        database.put(txn, &[key, &two].concat(), data)
+    });
+}
+
+/// A file in which the rows 1 and 2 have entries under the same keys.
+fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let open = || {
+        let store = Store::options().map_size(1 << 24).open(dir.path())?;
+        LinkRepository::open(&store).map(|links| (store, links))
+    };
+    {
+        let (store, links) = open().expect("a new store");
+        let write = store.transaction(|txn| {
+            links.insert(txn, &link(1, "https://a"))?;
+            links.insert(txn, &link(2, "https://b"))?;
+            links.insert(txn, &link(3, "https://c"))
+        });
+        write.expect("three rows");
+    }
+    forge(dir.path());
+    let (store, links) = open().expect("the same declaration");
+    (dir, store, links)
+}
+
+/// All that can be asked of the rows with a url finds the row with this primary key alone.
+fn assert_only<'txn, E>(scan: impl Fn() -> Scan<'txn, E>, row: &Link) -> Result<()>
+where
+    E: index_table::__private::IndexEntry<'txn, Row = Link>,
+{
+    assert_eq!(scan().keys().collect::<Result<Vec<_>>>()?, [row.id]);
+    assert_eq!(scan().rev().keys().collect::<Result<Vec<_>>>()?, [row.id]);
+    assert_eq!(scan().rows().collect::<Result<Vec<_>>>()?, std::slice::from_ref(row));
+    assert_eq!(scan().rows_in_fact_order().collect::<Result<Vec<_>>>()?, std::slice::from_ref(row));
+    assert_eq!(scan().entries().count(), 1);
+    assert_eq!((scan().count()?, scan().rev().limit(2).count()?), (1, 1));
+    assert!(scan().exists()?);
+    assert_eq!(scan().rev().first()?.as_ref(), Some(row));
+    for rev in [false, true] {
+        let scan = || if rev { scan().rev() } else { scan() };
+        let page = scan().page(1)?;
+        assert_eq!(page.items, std::slice::from_ref(row));
+        // What comes behind has only the hash.
+        assert_eq!(page.next, None);
+        assert_eq!(scan().limit(1).page(5)?.items, std::slice::from_ref(row));
+    }
+    Ok(())
+}
+
+#[test]
+fn what_only_shares_a_hash_is_never_found() -> Result<()> {
+    let (_dir, store, links) = forged();
+    let txn = store.read()?;
+    // They are there.
+    for count in [
+        links.by_normalized(&txn).count()?,
+        links.by_partial(&txn).count()?,
+        links.by_covered(&txn).count()?,
+        links.by_whole(&txn).count()?,
+        links.by_once(&txn).count()?,
+        links.by_once_a_year(&txn).count()?,
+    ] {
+        assert_eq!(count, 4);
+    }
+    for (id, url) in [(1, "https://a"), (2, "https://b"), (3, "https://c")] {
+        let row = &link(id, url);
+        macro_rules! only {
+            ($($scan:expr),+ $(,)?) => {$( assert_only(|| $scan, row)?; )+};
+        }
+        only![
+            links.find_by_normalized(&txn, url),
+            links.find_by_partial(&txn, url, 7),
+            links.find_by_partial_range(&txn, url, 0..),
+            links.find_by_covered(&txn, url, "A"),
+            links.find_by_whole(&txn, url),
+            links.find_by_once(&txn, url),
+            links.find_by_once_a_year(&txn, 7, url),
+        ];
+        assert_eq!(links.get_by_once(&txn, url)?.as_ref(), Some(row));
+        assert_eq!(links.get_by_once_a_year(&txn, 7, url)?.as_ref(), Some(row));
+        let years = || links.distinct_partial_by_url(&txn, url);
+        assert_eq!(years().counts().collect::<Result<Vec<_>>>()?, [(7, 1)]);
+        assert_eq!(years().rev().counts().collect::<Result<Vec<_>>>()?, [(7, 1)]);
+
+        let by_url = || links.find_by_normalized(&txn, url);
+        let keys =
+            |combined: index_table::Combined<'_, Link>| combined.keys().collect::<Result<Vec<_>>>();
+        assert_eq!(keys(by_url().and(links.find_by_year(&txn, 7)))?, [id]);
+        assert_eq!(keys(links.find_by_year(&txn, 7).and(by_url()))?, [id]);
+        assert_eq!(keys(by_url().or(links.find_by_covered(&txn, url, "A")))?, [id]);
+        assert_eq!(by_url().or(links.find_by_whole(&txn, url)).count()?, 1);
+        assert_eq!(by_url().and(links.find_by_id(&txn, 2)).exists()?, id == 2);
+    }
+    assert_eq!(links.find_by_covered(&txn, "https://a", "B").count()?, 0);
+    Ok(())
+}
+
+#[test]
+fn what_only_shares_a_hash_is_not_in_the_way() -> Result<()> {
+    let (_dir, store, links) = forged();
+    let mut txn = store.write()?;
+    // The row 2 has entries under the keys of the row 1, and another url.
+    links.put(&mut txn, &Link { title: "B".to_owned(), ..link(1, "https://a") })?;
+    links.update(&mut txn, 3, |row| row.title.push('!'))?;
+    assert!(links.delete(&mut txn, 1)?);
+    links.insert(&mut txn, &link(4, "https://a"))?;
+    assert_eq!(links.get_by_once(&txn, "https://a")?.map(|row| row.id), Some(4));
+    let refused = links.insert(&mut txn, &link(5, "https://a"));
+    match refused {
+        Err(Error::UniqueViolation { table: "links", index: "once", key, holder }) => {
+            assert_eq!((key.as_str(), holder.as_str()), ("\"https://a\"", "4"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let refused = links.update(&mut txn, 2, |row| row.url = "https://c".to_owned());
+    assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Which directories are the same store.
+
+use index_table::{Error, Store};
+
+use super::{TestResult, indexed, plain};
+
+#[test]
+fn repositories_dont_keep_a_store_open() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = plain::PersonRepository::open(&store)?;
+    drop(store);
+    let store = Store::open(dir.path())?;
+    assert!(matches!(people.get(&store.read()?, 1), Err(Error::WrongStore { .. })));
+    Ok(())
+}
+
+#[test]
+fn a_directory_that_is_open_is_shared() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let store = Store::open(&path)?;
+    let people = plain::PersonRepository::open(&store)?;
+    store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
+
+    let mut ways = vec![path.clone(), path.join("..").join("store"), path.join(".")];
+    #[cfg(unix)]
+    {
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link)?;
+        ways.push(link);
+        let mut relative: std::path::PathBuf =
+            std::env::current_dir()?.components().skip(1).map(|_| "..").collect();
+        relative.extend(path.components().skip(1));
+        assert!(relative.is_relative());
+        ways.push(relative);
+    }
+    for way in ways {
+        let again = Store::open(way)?;
+        assert!(people.get(&again.read()?, 1)?.is_some(), "repositories are good for both");
+        let txn = store.write()?;
+        assert!(matches!(again.write(), Err(Error::WriteInProgress)));
+        drop(txn);
+        assert!(matches!(
+            indexed::PersonRepository::open(&again),
+            Err(Error::SchemaMismatch { table: "people", .. })
+        ));
+    }
+
+    for (options, option) in [
+        (Store::options().map_size(1 << 26), "map_size"),
+        (Store::options().max_map_size(1 << 26), "max_map_size"),
+        (Store::options().durability(index_table::Durability::None), "durability"),
+        (Store::options().max_databases(5), "max_databases"),
+        (Store::options().max_readers(5), "max_readers"),
+    ] {
+        let refused = options.open(&path);
+        let Err(Error::AlreadyOpen { path: open, reason }) = refused else {
+            return Err(format!("{refused:?}").into());
+        };
+        assert_eq!(open, path.canonicalize()?);
+        assert!(reason.contains(option), "{reason}");
+    }
+
+    let again = Store::open(&path)?;
+    drop(store);
+    assert!(people.get(&again.read()?, 1)?.is_some(), "the other handle keeps it open");
+    drop(again);
+    let store = Store::options().max_databases(5).open(&path)?;
+    assert!(plain::PersonRepository::open(&store)?.get(&store.read()?, 1)?.is_some());
+    Ok(())
+}
+
+/// Handles are dropped while others are made: each either shares or opens anew.
+#[test]
+fn threads_open_and_close_a_directory() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| (0..200).try_for_each(|_| Store::open(dir.path())?.read().map(drop)))
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| panic!()))
+    })?;
+    Ok(())
+}
+
+#[cfg(unix)]
+#[test]
+fn a_directory_that_was_replaced_is_not_shared() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let store = Store::open(&path)?;
+    std::fs::rename(&path, dir.path().join("elsewhere"))?;
+    let refused = Store::open(&path);
+    assert!(matches!(refused, Err(Error::AlreadyOpen { .. })), "{refused:?}");
+    drop(store);
+    Store::open(&path)?;
+    Ok(())
+}
+
+/// LMDB would lose its locks when one of the two is closed.
+#[cfg(unix)]
+#[test]
+fn a_directory_that_is_open_is_known_by_its_file() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let [path, hard, soft, renamed] =
+        ["store", "hard", "soft", "renamed"].map(|it| dir.path().join(it));
+    let store = Store::open(&path)?;
+    for other in [&hard, &soft] {
+        std::fs::create_dir(other)?;
+    }
+    for file in ["data.mdb", "lock.mdb"] {
+        std::fs::hard_link(path.join(file), hard.join(file))?;
+        std::os::unix::fs::symlink(path.join(file), soft.join(file))?;
+    }
+    std::fs::rename(&path, &renamed)?;
+    std::os::unix::fs::symlink(&renamed, &path)?;
+    for other in [&hard, &soft, &renamed] {
+        let Err(Error::AlreadyOpen { reason, .. }) = Store::open(other) else {
+            return Err(format!("{} is opened", other.display()).into());
+        };
+        assert!(
+            reason.contains(&*path.file_name().ok_or("no name")?.to_string_lossy()),
+            "{reason}"
+        );
+    }
+    drop(store);
+    Store::open(&renamed)?;
+    Ok(())
+}
+
+/// The environment is not ours.
+#[test]
+fn a_directory_that_is_open_without_this_crate_is_refused() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: the directory is the test's own.
+    let env = unsafe { heed::EnvOpenOptions::new().open(dir.path())? };
+    assert!(matches!(Store::open(dir.path()), Err(Error::AlreadyOpen { .. })));
+    drop(env);
+    Store::open(dir.path())?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What happens between a file, or a store in use, and another declaration.
+
+mod directories;
+mod limits;
+mod misuse;
+mod other_declarations;
+mod rebuilt;
+
+use std::path::Path;
+
+use index_table::Store;
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+/// Each module declares the table `people` anew.
+macro_rules! declaration {
+    ($name:ident, $(#[$attribute:meta])* { $($field:ident: $ty:ty = $value:expr),* }) => {
+        mod $name {
+            #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+            #[derive(index_table::IndexTable)]
+            #[table(name = "people")]
+            $(#[$attribute])*
+            pub(crate) struct Person {
+                #[primary_key]
+                pub(crate) id: u32,
+                $(pub(crate) $field: $ty,)*
+            }
+
+            #[allow(dead_code)]
+            pub(crate) fn person(id: u32) -> Person {
+                Person { id, $($field: $value),* }
+            }
+        }
+    };
+}
+
+declaration!(plain, { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(indexed, #[index(town)] #[index(age, strategy = "full")] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(unique, #[index(age, unique)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(covering, #[index(town, include = [age])] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(descending, #[index(desc(age))] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(computing, #[index(computed(age: u8))] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(filtered, #[index(age, filter = is_even)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(otherwise, #[index(age, filter = is_odd)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(nicked, #[index(nick)] { nick: Option<String> = None });
+declaration!(sparse, #[index(nick, sparse)] { nick: Option<String> = None });
+declaration!(newer, #[table(version = 2)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(retyped, { town: String = "Rome".into(), age: u16 = 40 });
+declaration!(longer, { town: String = "Rome".into(), age: u8 = 40, email: String = String::new() });
+declaration!(both, #[index(town)] #[index(id, unique, name = "same")] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(one, #[index(id, unique, name = "same")] { town: String = "Rome".into(), age: u8 = 40 });
+
+mod other {
+    #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]
+    pub(crate) struct Other {
+        #[primary_key]
+        pub(crate) id: u32,
+    }
+}
+
+fn fill(path: &Path) -> index_table::Result<()> {
+    let store = Store::open(path)?;
+    let people = plain::PersonRepository::open(&store)?;
+    store.transaction(|txn| (0..3000).try_for_each(|id| people.insert(txn, &plain::person(id))))
+}
+
+impl computing::Person {
+    fn age(&self) -> u8 {
+        100 - self.age
+    }
+}
+
+impl filtered::Person {
+    fn is_even(&self) -> bool {
+        self.id.is_multiple_of(2)
+    }
+}
+
+impl otherwise::Person {
+    fn is_odd(&self) -> bool {
+        !self.id.is_multiple_of(2)
+    }
+}

@@ -1,0 +1,80 @@
+//! A declaration beside those of a file, of the same process and of another one.
+
+use std::path::Path;
+
+use index_table::{Error, Store};
+
+use super::{TestResult, fill, indexed, longer, newer, plain, retyped};
+
+#[test]
+fn rows_that_dont_fit_are_refused() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill(dir.path())?;
+    let store = Store::open(dir.path())?;
+    let refused = [
+        newer::PersonRepository::open(&store).map(drop),
+        retyped::PersonRepository::open(&store).map(drop),
+        longer::PersonRepository::open(&store).map(drop),
+    ];
+    let messages = refused.map(|refused| refused.unwrap_err().to_string());
+    assert_eq!(
+        messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
+        [
+            "table `people` doesn't match its declaration: it may have rows of version 1, and from version 2 no `previous` leads there",
+            "table `people` doesn't match its declaration: field 3 of its rows is `age: u8` in the file and `age: u16` in the code",
+            "table `people` doesn't match its declaration: field 4 of its rows is none in the file and `email: String` in the code",
+        ]
+    );
+    assert!(messages.iter().all(|message| message.contains("`previous`")), "{messages:?}");
+    Ok(())
+}
+
+#[test]
+fn two_declarations_are_not_in_use_at_the_same_time() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let plain = plain::PersonRepository::open(&store)?;
+    let again = plain::PersonRepository::open(&store)?;
+    drop(again);
+    assert!(matches!(
+        indexed::PersonRepository::open(&store),
+        Err(Error::SchemaMismatch { table: "people", .. })
+    ));
+    drop(plain);
+    indexed::PersonRepository::open(&store)?;
+    Ok(())
+}
+
+/// What the test of this name does in a process of its own.
+fn in_another_process(name: &str, path: &Path) -> TestResult {
+    let child = std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", name])
+        .env("INDEX_TABLE_OTHER_PROCESS", path)
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    Ok(())
+}
+
+fn as_other_process() -> Option<std::path::PathBuf> {
+    std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
+}
+
+#[test]
+fn another_process_that_declares_otherwise_is_noticed() -> TestResult {
+    if let Some(path) = as_other_process() {
+        indexed::PersonRepository::open(&Store::open(path)?)?;
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let people = plain::PersonRepository::open(&store)?;
+    store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
+    in_another_process(
+        "other_declarations::another_process_that_declares_otherwise_is_noticed",
+        dir.path(),
+    )?;
+    let refused = store.transaction(|txn| people.insert(txn, &plain::person(2)));
+    assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
+    assert_eq!(people.all(&store.read()?).count()?, 1, "reading goes on");
+    Ok(())
+}
