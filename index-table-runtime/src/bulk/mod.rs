@@ -157,8 +157,8 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// The bytes that it takes for rows and entries, which go to temporary files beyond that; less than
     /// 64 KiB, or than the largest row needs, is taken for that. Default: 256 MiB.
     ///
-    /// Not in it are a bit for each row, once rows are left out, and what LMDB does in any
-    /// transaction: it keeps the pages that are written, up to 512 MiB of them, before it gives them
+    /// Not in it are some copies of the row that is read, a bit for each row, once rows are left out,
+    /// and what LMDB does in any transaction: it keeps the pages that are written, up to 512 MiB of them, before it gives them
     /// to the operating system.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
@@ -281,7 +281,8 @@ impl<R: Entity> Loading<'_, '_, R> {
     }
 
     fn finish(self) -> Result<LoadReport> {
-        let Self { table, target, gatherer, mut teller, .. } = self;
+        let Self { table, target, gatherer, new, tried, mut teller } = self;
+        drop((new, tried));
         span!(DEBUG, "bulk_load", table = R::TABLE.name);
         let gathered = gatherer.finish()?;
         let mut load = |txn: &mut WriteTxn<'_>| table.load_gathered(txn, &gathered, &mut teller);
