@@ -2,11 +2,15 @@
 
 use std::{
     any::Any,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
-use super::reply::{Replier, Submitted};
+use super::{
+    contained,
+    reply::{Replier, Submitted},
+};
 use crate::{
     error::{Error, Result},
     store::{Inner, Store},
@@ -89,8 +93,13 @@ where
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool {
         let Self { body, outcome, .. } = self;
         // Nothing of what the closure was doing is used again but itself, if the map was full.
-        *outcome = catch_unwind(AssertUnwindSafe(|| body(txn)))
-            .map_err(|panic| Error::Panicked { message: message(&*panic) });
+        let new = catch_unwind(AssertUnwindSafe(|| body(txn))).map_err(|panic| {
+            let message = message(&*panic);
+            contained(|| drop(panic));
+            Error::Panicked { message }
+        });
+        let before = mem::replace(outcome, new);
+        contained(|| drop(before));
         !self.has_failed()
     }
 
@@ -101,8 +110,14 @@ where
     fn reply(self: Box<Self>, error: Option<Error>) {
         let Self { body, outcome, replier } = *self;
         // What the closure holds is gone when its submitter goes on.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
-        replier.reply(error.map_or(outcome, Err));
+        contained(|| drop(body));
+        match error {
+            Some(error) => {
+                contained(|| drop(outcome));
+                replier.reply(Err(error));
+            }
+            None => replier.reply(outcome),
+        }
     }
 }
 

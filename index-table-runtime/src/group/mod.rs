@@ -9,7 +9,11 @@ mod reply;
 mod submission;
 mod thread;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use self::{
     job::Entry,
@@ -120,7 +124,7 @@ impl Store {
     pub fn writer_with(&self, options: &GroupOptions) -> Result<GroupWriter> {
         self.inner.engine.refuse_forked()?;
         let queue = Arc::new(Queue::new(options.queue));
-        thread::start(&queue, options.most)?;
+        thread::start(&queue, options.most, self.inner.id)?;
         Ok(GroupWriter { handle: Arc::new(Handle { queue, store: Arc::clone(&self.inner) }) })
     }
 }
@@ -167,6 +171,14 @@ impl Drop for Handle {
         if self.store.engine.refuse_forked().is_ok() {
             self.queue.close();
         }
+    }
+}
+
+/// Runs what others have written: a panic in it ends here. What it panicked with is not dropped, which
+/// could panic again.
+fn contained(run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        mem::forget(panic);
     }
 }
 
@@ -221,7 +233,7 @@ impl GroupWriter {
         let (entry, submitted) = Entry::new(store, body);
         match store.engine.refuse_forked() {
             // Whoever holds a write transaction would wait for those who wait for it.
-            Ok(()) => queue.push(entry, || store.refuse_nested_write()),
+            Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
         }
         submitted
@@ -315,12 +327,13 @@ impl GroupWriter {
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] in a closure of the writer, and in a thread that holds a write
-    /// transaction, which those in the queue would wait for; [`Error::Forked`]. It is not closed then.
+    /// [`Error::WriteInProgress`] in a closure of the writer and in the `drop` of what one holds, and in a
+    /// thread that holds a write transaction, which those in the queue would wait for;
+    /// [`Error::Forked`]. It is not closed then.
     pub fn close(&self) -> Result<()> {
         let Handle { queue, store } = &*self.handle;
         store.engine.refuse_forked()?;
-        store.refuse_nested_write()?;
+        thread::refuse_to_wait(store)?;
         queue.close();
         queue.wait_for_the_end();
         Ok(())

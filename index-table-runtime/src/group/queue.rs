@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -11,7 +10,7 @@ use std::{
     task::Waker,
 };
 
-use super::{job::Entry, reply::Submitted};
+use super::{contained, job::Entry, reply::Submitted};
 use crate::error::{Error, Result};
 
 pub(super) struct Queue {
@@ -170,7 +169,7 @@ impl Queue {
     pub(super) fn end(&self) {
         self.close();
         let entries = mem::take(&mut self.state().entries);
-        drop(entries);
+        contained(|| drop(entries));
         self.state().ended = true;
         self.ended.notify_all();
     }
@@ -194,6 +193,6 @@ fn wait<'q>(condition: &Condvar, state: MutexGuard<'q, State>) -> MutexGuard<'q,
 fn wake(tasks: BTreeMap<u64, Waker>) {
     for task in tasks.into_values() {
         // One that panics is not to keep the others waiting, or to end the thread.
-        let _ = catch_unwind(AssertUnwindSafe(|| task.wake()));
+        contained(|| task.wake());
     }
 }

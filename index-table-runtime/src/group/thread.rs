@@ -1,28 +1,42 @@
 //! The thread that runs what was submitted.
 
-use std::{
-    collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
-};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, thread};
 
 use super::{
+    contained,
     job::{Done, Entry},
     queue::Queue,
 };
 use crate::{
     error::{Error, Result},
     queue::Waiting,
-    store::Store,
+    store::{Inner, Store},
     txn::WriteTxn,
 };
 
-pub(super) fn start(queue: &Arc<Queue>, most: usize) -> Result<()> {
+thread_local! {
+    /// The [`Inner::id`] of the store, in the thread of a writer.
+    static WRITES_TO: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Whether this thread would wait for itself if it waited for a writer of the store: because it has the
+/// write transaction, or is such a writer's own, which drops what closures hold, and wakes tasks.
+pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
+    if WRITES_TO.get() == Some(store.id) {
+        return Err(Error::WriteInProgress);
+    }
+    store.refuse_nested_write()
+}
+
+/// Starts the thread of a writer of the store with this [`Inner::id`].
+pub(super) fn start(queue: &Arc<Queue>, most: usize, store: u64) -> Result<()> {
     let ended = Ended(Arc::clone(queue));
     thread::Builder::new()
         .name("group-writer".to_owned())
-        .spawn(move || Groups::new(&ended.0, most).run())
+        .spawn(move || {
+            WRITES_TO.set(Some(store));
+            Groups::new(&ended.0, most).run();
+        })
         .map(drop)
         .map_err(|error| Error::Engine(format!("the writer's thread can't be started: {error}")))
 }
@@ -96,7 +110,7 @@ impl<'q> Groups<'q> {
         self.alone = self.alone.saturating_sub(replies.len());
         for (done, error) in replies {
             // A waker that panics is not to end the thread.
-            let _ = catch_unwind(AssertUnwindSafe(|| done.reply(error)));
+            contained(|| done.reply(error));
         }
     }
 
