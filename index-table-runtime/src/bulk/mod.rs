@@ -190,9 +190,10 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     ///
     /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`] as [`OnDuplicate`] says;
     /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written;
-    /// [`Error::Corrupt`] for a row in the table that is to be replaced. Nothing has changed then.
-    /// [`Error::Io`] for the temporary files, [`Error::MapFull`] and errors of the engine: with
-    /// `bulk_load_in`, the transaction is to be dropped then.
+    /// [`Error::Corrupt`] for a row in the table that is to be replaced. [`Error::Io`] for the temporary
+    /// files, [`Error::MapFull`] and errors of the engine. Nothing has changed then, and a transaction
+    /// of yours goes on, unless the rows were being written already: it refuses to be committed then,
+    /// as it does if `progress` panics meanwhile.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,
