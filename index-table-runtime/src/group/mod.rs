@@ -17,7 +17,7 @@ use std::{
 
 use self::{
     job::Entry,
-    queue::{Queue, Refused},
+    queue::{Queue, Refused, WithoutRoom},
 };
 pub use self::{reply::Submitted, submission::Submission};
 use crate::{
@@ -136,6 +136,8 @@ impl Store {
 /// meanwhile is the next group. Each gets its own result, and none before the commit is durable as the
 /// store's [`Durability`](crate::Durability) says.
 ///
+/// - The order is that of the calls, and of the first polls of futures: whoever waits for room in the
+///   queue keeps the place.
 /// - A closure sees what those before it have written. One that returns an error or panics leaves
 ///   nothing behind, and the others are none the wiser.
 /// - If the commit fails, everyone in the group gets its error, and nothing of the group is there; the
@@ -284,9 +286,10 @@ impl GroupWriter {
             return Ok(Submitted::refused(store, error));
         }
         let mut body = Some(body);
-        let pushed = queue.try_push(None, || body.take().map(|body| Entry::new(store, body)));
+        let make = || body.take().map(|body| Entry::new(store, body));
+        let pushed = queue.try_push(WithoutRoom::Refuse, make);
         match (pushed, body) {
-            (Ok(submitted), _) => Ok(submitted),
+            (Ok((_, submitted)), _) => Ok(submitted),
             (Err(Refused::Full), Some(body)) => Err(QueueFull(body)),
             (Err(_), _) => Ok(Submitted::refused(store, Error::WriterClosed)),
         }
