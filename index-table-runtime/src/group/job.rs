@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    queue::Waiting,
     store::{Inner, Store},
     txn::WriteTxn,
 };
@@ -21,6 +22,7 @@ use crate::{
 pub(super) struct Entry {
     job: Box<dyn Job>,
     store: Arc<Inner>,
+    waiting: Waiting,
 }
 
 /// A closure that has been run, or never will be, and that no longer keeps the store open.
@@ -47,7 +49,8 @@ impl Entry {
     {
         let (replier, submitted) = Submitted::new(store);
         let job = Box::new(Closure { body, outcome: Err(Error::WriterClosed), replier });
-        (Self { job, store: Arc::clone(store) }, submitted)
+        let (store, waiting) = (Arc::clone(store), Waiting::begun());
+        (Self { job, store, waiting }, submitted)
     }
 
     pub(super) fn store(&self) -> Store {
@@ -60,6 +63,12 @@ impl Entry {
 
     pub(super) fn has_failed(&self) -> bool {
         self.job.has_failed()
+    }
+
+    /// Waits until there is room in the queue of a table; `false`: for no longer. It has waited since it
+    /// was submitted, so that many don't wait one after the other.
+    pub(super) fn wait_for_room(&mut self, table: &str) -> Result<bool> {
+        self.waiting.wait_for_room(&self.store(), table)
     }
 
     pub(super) fn done(self) -> Done {

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    queue::Waiting,
     store::{Inner, Store},
     txn::WriteTxn,
 };
@@ -61,8 +60,6 @@ struct Groups<'q> {
     alone: usize,
     /// The table of whose eventual indexes the queue was full for the first of them.
     blocked: Option<&'static str>,
-    /// How long it has waited for room there.
-    waiting: Waiting,
 }
 
 struct Full {
@@ -88,9 +85,8 @@ struct Group {
 }
 
 impl<'q> Groups<'q> {
-    fn new(queue: &'q Queue, most: usize) -> Self {
-        let (entries, waiting) = (VecDeque::new(), Waiting::default());
-        Self { queue, most, entries, full: None, alone: 0, blocked: None, waiting }
+    const fn new(queue: &'q Queue, most: usize) -> Self {
+        Self { queue, most, entries: VecDeque::new(), full: None, alone: 0, blocked: None }
     }
 
     fn run(mut self) {
@@ -183,7 +179,6 @@ impl<'q> Groups<'q> {
                 self.entries.push_front(entry);
                 break;
             }
-            self.waiting = Waiting::default();
             let error = nested.err().filter(|_| !entry.has_failed());
             group.entries.push((entry, error));
             if group.spoiled {
@@ -221,15 +216,14 @@ impl<'q> Groups<'q> {
     /// Waits for the workers if the first has to, so that it is run again, or gets the error that it has
     /// returned when it has waited for long enough. Without a transaction, which they would wait for.
     fn wait_for_room(&mut self) -> Replies {
-        let (Some(table), Some(store)) = (self.blocked.take(), self.store()) else {
+        let (Some(table), Some(first)) = (self.blocked.take(), self.entries.front_mut()) else {
             return Replies::new();
         };
-        let error = match self.waiting.wait_for_room(&store, table) {
+        let error = match first.wait_for_room(table) {
             Ok(true) => return Replies::new(),
             Ok(false) => None,
             Err(error) => Some(error),
         };
-        self.waiting = Waiting::default();
         self.entries.pop_front().map(|entry| (entry.done(), error)).into_iter().collect()
     }
 
