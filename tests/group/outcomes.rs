@@ -280,7 +280,7 @@ fn what_a_closure_holds_can_not_wait_for_it_either() -> TestResult {
         let mut waits = Some(waits);
         drop(writer.submit(move |_| Ok::<_, Error>(waits.take())));
         drop(txn);
-        for refused in refused.recv_timeout(Duration::from_secs(60))? {
+        for refused in refused.recv_timeout(Duration::from_mins(1))? {
             assert!(matches!(refused, Err(Error::WriteInProgress)), "{refused:?}");
         }
         writer.close()?;
