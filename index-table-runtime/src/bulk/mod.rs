@@ -157,9 +157,9 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// The bytes that it takes for rows and entries, which go to temporary files beyond that; less than
     /// 64 KiB, or than the largest row needs, is taken for that. Default: 256 MiB.
     ///
-    /// Not in it are some copies of the row that is read, a bit for each row, once rows are left out,
-    /// and what LMDB does in any transaction: it keeps the pages that are written, up to 512 MiB of them, before it gives them
-    /// to the operating system.
+    /// Not in it are some copies of the row that is read, a bit for each row, once rows are left out, and
+    /// what LMDB does in any transaction: it keeps the pages that are written, up to 512 MiB of them,
+    /// before it gives them to the operating system.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
