@@ -65,6 +65,35 @@ fn customer(number: u64) -> Customer {
 
 const MEMORY: usize = 1 << 20;
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(title)]
+struct Document {
+    #[primary_key]
+    id: u64,
+    title: String,
+    text: String,
+}
+
+const LARGE: usize = 1 << 16;
+
+/// The most that was allocated for a load of so many rows of 64 KiB each.
+fn peak_of_large(rows: u64) -> Result<usize, Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let store = Store::options().durability(Durability::None).open(directory.path())?;
+    let documents = DocumentRepository::open(&store)?;
+    let document = |number| {
+        let Customer { id, name, .. } = customer(number);
+        Document { id, title: name, text: "t".repeat(LARGE) }
+    };
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let report = documents.bulk_load(&store, (0..rows).map(document)).memory(MEMORY).run()?;
+    let most = MOST.load(Relaxed) - before;
+    assert_eq!(report.written, rows);
+    assert_eq!(documents.by_title(&store.read()?).count()?, rows);
+    Ok(most)
+}
+
 /// The most that was allocated for a load of so many rows, each `times`.
 fn peak(rows: u64, times: u64, policy: OnDuplicate) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
@@ -91,6 +120,11 @@ fn is_bounded() -> Result<(), Box<dyn Error>> {
     for policy in [OnDuplicate::Skip, OnDuplicate::Replace] {
         let most = peak(10_000, 3, policy)?;
         assert!(most <= MEMORY, "{most} bytes to {policy:?}");
+    }
+    // A merge holds a row of each run that it reads.
+    for rows in [16, 400] {
+        let most = peak_of_large(rows)?;
+        assert!(most <= MEMORY + 4 * LARGE, "{most} bytes for {rows} large rows");
     }
     Ok(())
 }

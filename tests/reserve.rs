@@ -72,6 +72,25 @@ fn the_file_grows_in_steps_or_with_each_commit() -> TestResult {
 }
 
 #[test]
+fn a_file_that_has_taken_its_place_is_not_touched() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (path, moved) = (dir.path().join("store"), dir.path().join("moved"));
+    let store = Store::open(&path)?;
+    let blobs = BlobRepository::open(&store)?;
+    insert(&store, &blobs, 0..3000)?;
+    fs::rename(&path, &moved)?;
+    fs::create_dir(&path)?;
+    fs::write(path.join("data.mdb"), [7; 1000])?;
+    let before = length(&moved)?;
+    for begin in (3000..6000).step_by(100) {
+        insert(&store, &blobs, begin..begin + 100)?;
+    }
+    assert!(length(&moved)? > before);
+    assert_eq!(length(&path)?, 1000);
+    Ok(())
+}
+
+#[test]
 fn small_stores_stay_small() -> TestResult {
     let dir = tempfile::tempdir()?;
     let mut lengths = Vec::new();

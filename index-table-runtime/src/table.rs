@@ -426,12 +426,7 @@ impl<R: Entity> Table<R> {
         teller: &mut bulk::Teller<'_>,
     ) -> Result<LoadReport> {
         let (mut writer, Scratch { old, new, .. }, written) = self.writer(txn)?;
-        let loaded = bulk::apply(Self::ROWS, &mut writer, [old, new], gathered, written, teller);
-        if loaded.is_err() {
-            // Some of the rows may be there, should the transaction be committed.
-            written.watched.note_untold();
-        }
-        loaded
+        bulk::apply(Self::ROWS, &mut writer, [old, new], gathered, written, teller)
     }
 
     fn writer<'t, 's>(

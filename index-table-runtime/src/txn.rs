@@ -274,6 +274,9 @@ pub(crate) struct Written {
     pub(crate) upkeep: Option<Upkeep>,
     /// For those who watch the table.
     pub(crate) watched: Watched,
+    /// A load has begun to write its rows and has not come to its end: what is there must not be
+    /// committed.
+    pub(crate) unfinished: bool,
     told: Arc<Told>,
 }
 
@@ -282,6 +285,17 @@ impl Written {
     pub(crate) fn row(&mut self, kind: RowWrite, old: Option<&Image>, new: Option<&Image>) {
         self.tally.row(kind);
         self.watched.note(old, new);
+    }
+
+    /// Whether it may be committed.
+    fn refuse_unfinished(&self) -> Result<()> {
+        if self.unfinished {
+            return Err(Error::Engine(format!(
+                "a load into table `{}` has failed half-way: the transaction can only be dropped",
+                self.told.usage.schema.name
+            )));
+        }
+        Ok(())
     }
 
     /// Adds what a transaction inside of this one has written to the same table.
@@ -317,6 +331,7 @@ impl<'s> WriteTxn<'s> {
     /// Those of the transaction inside; this one goes on without it.
     pub(crate) fn nested(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
         let Self { held, read, written, .. } = self;
+        written.iter().try_for_each(Written::refuse_unfinished)?;
         let (store, opened) = (read.store, read.opened);
         let engine = read.engine.nested().ok_or_else(|| {
             Error::Engine("a transaction that reads has none inside".to_owned())
@@ -328,6 +343,7 @@ impl<'s> WriteTxn<'s> {
                 return Ok(());
             }
             let WriteTxn { read, written: more, .. } = inner;
+            more.iter().try_for_each(Written::refuse_unfinished)?;
             read.engine.commit(|| ())?;
             more
         };
@@ -351,6 +367,7 @@ impl<'s> WriteTxn<'s> {
     pub fn commit(self) -> Result<()> {
         span!(DEBUG, "commit");
         let Self { held, read, mut written, .. } = self;
+        written.iter().try_for_each(Written::refuse_unfinished)?;
         let store = held.store();
         drop(held);
         let (number, mut wakers) = (read.commit_number(), Vec::new());
@@ -443,8 +460,9 @@ impl<'s> WriteTxn<'s> {
             let told = Arc::clone(&table.told);
             let tally = Tally::new(table.schema);
             let upkeep = Upkeep::of(table, writer.reader(), read.opened)?;
-            let watched = Watched::new(&told.watchers);
-            written.push(Written { opened: table.opened, tally, upkeep, watched, told });
+            let (watched, unfinished) = (Watched::new(&told.watchers), false);
+            let opened = table.opened;
+            written.push(Written { opened, tally, upkeep, watched, unfinished, told });
         }
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))

@@ -1,8 +1,11 @@
 //! What a program meets: errors, reports, growth, sequences and counters.
 
-use std::error::Error as StdError;
+use std::{
+    error::Error as StdError,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
-use index_table::{Durability, Error, LoadProgress, OnDuplicate, Result, Store};
+use index_table::{Durability, Error, LoadProgress, OnDuplicate, Result, Store, WriteTxn};
 
 use crate::{Item, ItemRepository, all, item, open};
 
@@ -143,6 +146,46 @@ fn a_transaction_that_is_dropped_has_loaded_nothing() -> TestResult {
     assert_eq!(all(&items, &txn)?.len(), 100);
     drop(txn);
     assert_eq!(items.all(&store.read()?).count()?, 0);
+    Ok(())
+}
+
+/// Loads half of the rows, and goes on as if nothing had happened.
+fn load_half(items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<()> {
+    let half = |progress: LoadProgress| assert!(progress.written < 5_000, "half of it");
+    let load = items.bulk_load_in(txn, (0..1_000).map(item)).on_duplicate(OnDuplicate::Replace);
+    assert!(catch_unwind(AssertUnwindSafe(|| load.progress(half).run())).is_err());
+    items.put(txn, &item(2_000))
+}
+
+#[test]
+fn half_of_a_load_is_not_committed() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    for (store, items) in [open(directory.path())?, store()?] {
+        store.transaction(|txn| items.insert(txn, &Item { live: false, ..item(1) }))?;
+        let mut txn = store.write()?;
+        load_half(&items, &mut txn)?;
+        let error = txn.commit().expect_err("half").to_string();
+        assert!(error.contains("a load into table `items` has failed half-way"), "{error}");
+        assert!(matches!(store.transaction(|txn| load_half(&items, txn)), Err(Error::Engine(_))));
+
+        // In a group, whether it is the first closure or not, those beside it are.
+        let writer = store.writer()?;
+        let txn = store.write()?;
+        let submit =
+            |half: bool, id| {
+                let items = items.clone();
+                writer.submit(move |txn| {
+                    if half { load_half(&items, txn) } else { items.insert(txn, &item(id)) }
+                })
+            };
+        let submitted =
+            [submit(true, 0), submit(false, 3_000), submit(true, 0), submit(false, 4_000)];
+        drop(txn);
+        let outcomes = submitted.map(|submitted| submitted.wait().is_ok());
+        assert_eq!(outcomes, [false, true, false, true]);
+        let ids: Vec<u32> = all(&items, &store.read()?)?.iter().map(|item| item.id).collect();
+        assert_eq!(ids, [1, 3_000, 4_000]);
+    }
     Ok(())
 }
 

@@ -1,8 +1,17 @@
 //! Each closure has an outcome of its own, whatever those beside it do.
 
-use std::{collections::BTreeMap, panic, sync::Once};
+use std::{
+    collections::BTreeMap,
+    panic,
+    sync::{
+        Once,
+        mpsc::{Sender, channel},
+    },
+    thread,
+    time::Duration,
+};
 
-use index_table::{Error, IndexTable, Store, Submitted};
+use index_table::{Error, GroupOptions, GroupWriter, IndexTable, Store, Submitted};
 use serde::{Deserialize, Serialize};
 
 use crate::{Item, ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
@@ -13,7 +22,7 @@ fn quiet() {
     QUIET.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if std::thread::current().name() != Some("group-writer") {
+            if thread::current().name() != Some("group-writer") {
                 before(info);
             }
         }));
@@ -49,7 +58,7 @@ fn what_was_submitted_meanwhile_is_one_commit_in_its_order() -> TestResult {
 fn no_more_than_the_most_are_in_a_commit() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&index_table::GroupOptions::default().most(10))?;
+        let writer = store.writer_with(&GroupOptions::default().most(10))?;
         let txn = hold(&store)?;
         let submitted: Vec<Submitted<_, Error>> = (0..100)
             .map(|id| {
@@ -208,7 +217,7 @@ struct Other {
 fn a_closure_can_not_wait_for_itself() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&index_table::GroupOptions::default().queue(1))?;
+        let writer = store.writer_with(&GroupOptions::default().queue(1))?;
         let own = (store.clone(), writer.clone(), items.clone());
         let inside = writer.submit(move |_| {
             let (store, writer, items) = &own;
@@ -242,6 +251,104 @@ fn a_closure_can_not_wait_for_itself() -> TestResult {
     Ok(())
 }
 
+/// Waits for the writer, and closes it, where it is dropped.
+struct Waits {
+    writer: GroupWriter,
+    items: ItemRepository,
+    told: Sender<[Result<(), Error>; 3]>,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let Self { writer, items, told } = self;
+        // There is room for one.
+        let accepted = insert(writer, items, item(1));
+        let refused = insert(writer, items, item(2)).wait();
+        let _ = told.send([refused, accepted.wait(), writer.close()]);
+    }
+}
+
+#[test]
+fn what_a_closure_holds_can_not_wait_for_it_either() -> TestResult {
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer_with(&GroupOptions::default().queue(1))?;
+        let (told, refused) = channel();
+        let waits = Waits { writer: writer.clone(), items: items.clone(), told };
+        // What it holds, and what it returns when nobody is there to take it.
+        let txn = hold(&store)?;
+        let mut waits = Some(waits);
+        drop(writer.submit(move |_| Ok::<_, Error>(waits.take())));
+        drop(txn);
+        for refused in refused.recv_timeout(Duration::from_mins(1))? {
+            assert!(matches!(refused, Err(Error::WriteInProgress)), "{refused:?}");
+        }
+        writer.close()?;
+        check(&store, &items, [1])?;
+    }
+    Ok(())
+}
+
+/// It panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(thread::panicking(), "dropped");
+    }
+}
+
+#[test]
+fn what_panics_when_it_is_dropped_is_alone() -> TestResult {
+    quiet();
+    for (store, _dir) in stores()? {
+        let items = ItemRepository::open(&store)?;
+        let writer = store.writer()?;
+        let txn = hold(&store)?;
+        let first = insert(&writer, &items, item(1));
+        let payload = writer.submit(|_| -> Result<(), Error> { std::panic::panic_any(Bomb) });
+        let held = Bomb;
+        let holds = writer.submit(move |_| {
+            let _held = &held;
+            Ok::<_, Error>(())
+        });
+        drop(writer.submit(|_| Ok::<_, Error>(Bomb)));
+        let last = insert(&writer, &items, item(2));
+        drop(txn);
+        first.wait()?;
+        assert!(matches!(payload.wait(), Err(Error::Panicked { .. })));
+        holds.wait()?;
+        last.wait()?;
+        check(&store, &items, [1, 2])?;
+        writer.close()?;
+    }
+    Ok(())
+}
+
+/// So is one that runs again, for the map was full, and has returned such a thing before.
+#[test]
+fn what_it_has_returned_before_is_dropped_quietly() -> TestResult {
+    quiet();
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(1 << 18).open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let writer = store.writer()?;
+    let txn = hold(&store)?;
+    let first = insert(&writer, &items, item(10_000));
+    let second = {
+        let items = items.clone();
+        // Whether it has room or not, it returns the same.
+        writer.submit(move |txn| {
+            let _ = (0..1000).try_for_each(|id| items.insert(txn, &item(id)));
+            Ok::<_, Error>(Bomb)
+        })
+    };
+    drop(txn);
+    first.wait()?;
+    std::mem::forget(second.wait()?);
+    check(&store, &items, (0..1000).chain([10_000]))
+}
+
 /// A table that is opened while the writer waits for its turn is known to those who come later.
 #[test]
 fn tables_can_be_opened_meanwhile() -> TestResult {
@@ -251,9 +358,9 @@ fn tables_can_be_opened_meanwhile() -> TestResult {
     let writer = store.writer()?;
     let txn = hold(&store)?;
     let first = insert(&writer, &items, item(1));
-    let others = std::thread::scope(|scope| {
+    let others = thread::scope(|scope| {
         let opening = scope.spawn(|| OtherRepository::open(&store));
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        thread::sleep(std::time::Duration::from_millis(50));
         drop(txn);
         opening.join().unwrap_or_else(|_| panic!("opening"))
     })?;

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -141,6 +141,46 @@ fn tasks_wait_for_room_and_can_be_given_up() -> TestResult {
         block_on(waits)?;
         writer.close()?;
         check(&store, &items, (0..accepted).chain([101]))?;
+    }
+    Ok(())
+}
+
+/// Who waits for room has a place in the order already, polled again or not.
+#[test]
+fn nobody_overtakes_those_who_wait_for_room() -> TestResult {
+    for (store, _dir) in stores()? {
+        let writer = store.writer_with(&options())?;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let note = |number: u32| {
+            let order = Arc::clone(&order);
+            move |_: &mut WriteTxn<'_>| {
+                order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+                Ok::<_, Error>(())
+            }
+        };
+        let txn = hold(&store)?;
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(50));
+            while writer.try_submit(note(0)).is_ok() {}
+        }
+        let mut first = Box::pin(writer.submit_async(note(1)));
+        assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        thread::scope(|scope| {
+            let second = scope.spawn(|| writer.submit(note(2)).wait());
+            thread::sleep(Duration::from_millis(50));
+            let mut given_up = Box::pin(writer.submit_async(note(3)));
+            let mut last = Box::pin(writer.submit_async(note(4)));
+            for waits in [&mut given_up, &mut last] {
+                assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            drop((given_up, txn));
+            second.join().unwrap_or_else(|_| panic!("waiting"))?;
+            writer.submit(note(5)).wait()?;
+            block_on(last)
+        })?;
+        block_on(first)?;
+        let order = order.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(order.ends_with(&[0, 1, 2, 4, 5]), "{order:?}");
     }
     Ok(())
 }

@@ -23,13 +23,14 @@ pub(crate) fn apply(
     writer: &mut Writer<'_, '_>,
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
-    Written { tally, upkeep, watched, .. }: &mut Written,
+    Written { tally, upkeep, watched, unfinished, .. }: &mut Written,
     teller: &mut Teller<'_>,
 ) -> Result<LoadReport> {
     let upkeep = upkeep.as_ref();
     let decision = decide::decide(rows, writer.reader(), gathered, upkeep, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
     teller.begin_writing(to_write);
+    *unfinished = true;
     let replaced = if decision.replaces {
         let sink = Sinks { tally, upkeep, watched };
         replace_facts(rows, writer, [old, new], gathered, &decision, sink, teller)?
@@ -53,6 +54,7 @@ pub(crate) fn apply(
         };
         tally.entries(index, written);
     }
+    *unfinished = false;
     let (read, skipped) = (gathered.rows, decision.left_out.len());
     Ok(LoadReport { read, written: read - skipped, skipped, replaced: replaced.replaced })
 }

@@ -157,9 +157,9 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// The bytes that it takes for rows and entries, which go to temporary files beyond that; less than
     /// 64 KiB, or than the largest row needs, is taken for that. Default: 256 MiB.
     ///
-    /// Not in it are a bit for each row, once rows are left out, and what LMDB does in any
-    /// transaction: it keeps the pages that are written, up to 512 MiB of them, before it gives them
-    /// to the operating system.
+    /// Not in it are some copies of the row that is read, a bit for each row, once rows are left out, and
+    /// what LMDB does in any transaction: it keeps the pages that are written, up to 512 MiB of them,
+    /// before it gives them to the operating system.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
@@ -190,9 +190,10 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     ///
     /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`] as [`OnDuplicate`] says;
     /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written;
-    /// [`Error::Corrupt`] for a row in the table that is to be replaced. Nothing has changed then.
-    /// [`Error::Io`] for the temporary files, [`Error::MapFull`] and errors of the engine: with
-    /// `bulk_load_in`, the transaction is to be dropped then.
+    /// [`Error::Corrupt`] for a row in the table that is to be replaced. [`Error::Io`] for the temporary
+    /// files, [`Error::MapFull`] and errors of the engine. Nothing has changed then, and a transaction
+    /// of yours goes on, unless the rows were being written already: it refuses to be committed then,
+    /// as it does if `progress` panics meanwhile.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,
@@ -281,7 +282,8 @@ impl<R: Entity> Loading<'_, '_, R> {
     }
 
     fn finish(self) -> Result<LoadReport> {
-        let Self { table, target, gatherer, mut teller, .. } = self;
+        let Self { table, target, gatherer, new, tried, mut teller } = self;
+        drop((new, tried));
         span!(DEBUG, "bulk_load", table = R::TABLE.name);
         let gathered = gatherer.finish()?;
         let mut load = |txn: &mut WriteTxn<'_>| table.load_gathered(txn, &gathered, &mut teller);

@@ -2,13 +2,18 @@
 
 use std::{
     any::Any,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
 
-use super::reply::{Replier, Submitted};
+use super::{
+    contained,
+    reply::{Replier, Submitted},
+};
 use crate::{
     error::{Error, Result},
+    queue::Waiting,
     store::{Inner, Store},
     txn::WriteTxn,
 };
@@ -17,6 +22,7 @@ use crate::{
 pub(super) struct Entry {
     job: Box<dyn Job>,
     store: Arc<Inner>,
+    waiting: Waiting,
 }
 
 /// A closure that has been run, or never will be, and that no longer keeps the store open.
@@ -43,7 +49,8 @@ impl Entry {
     {
         let (replier, submitted) = Submitted::new(store);
         let job = Box::new(Closure { body, outcome: Err(Error::WriterClosed), replier });
-        (Self { job, store: Arc::clone(store) }, submitted)
+        let (store, waiting) = (Arc::clone(store), Waiting::begun());
+        (Self { job, store, waiting }, submitted)
     }
 
     pub(super) fn store(&self) -> Store {
@@ -56,6 +63,12 @@ impl Entry {
 
     pub(super) fn has_failed(&self) -> bool {
         self.job.has_failed()
+    }
+
+    /// Waits until there is room in the queue of a table; `false`: for no longer. It has waited since it
+    /// was submitted, so that many don't wait one after the other.
+    pub(super) fn wait_for_room(&mut self, table: &str) -> Result<bool> {
+        self.waiting.wait_for_room(&self.store(), table)
     }
 
     pub(super) fn done(self) -> Done {
@@ -89,8 +102,13 @@ where
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool {
         let Self { body, outcome, .. } = self;
         // Nothing of what the closure was doing is used again but itself, if the map was full.
-        *outcome = catch_unwind(AssertUnwindSafe(|| body(txn)))
-            .map_err(|panic| Error::Panicked { message: message(&*panic) });
+        let new = catch_unwind(AssertUnwindSafe(|| body(txn))).map_err(|panic| {
+            let message = message(&*panic);
+            contained(|| drop(panic));
+            Error::Panicked { message }
+        });
+        let before = mem::replace(outcome, new);
+        contained(|| drop(before));
         !self.has_failed()
     }
 
@@ -101,8 +119,14 @@ where
     fn reply(self: Box<Self>, error: Option<Error>) {
         let Self { body, outcome, replier } = *self;
         // What the closure holds is gone when its submitter goes on.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(body)));
-        replier.reply(error.map_or(outcome, Err));
+        contained(|| drop(body));
+        match error {
+            Some(error) => {
+                contained(|| drop(outcome));
+                replier.reply(Err(error));
+            }
+            None => replier.reply(outcome),
+        }
     }
 }
 

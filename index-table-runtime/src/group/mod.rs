@@ -9,11 +9,15 @@ mod reply;
 mod submission;
 mod thread;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use self::{
     job::Entry,
-    queue::{Queue, Refused},
+    queue::{Queue, Refused, WithoutRoom},
 };
 pub use self::{reply::Submitted, submission::Submission};
 use crate::{
@@ -120,7 +124,7 @@ impl Store {
     pub fn writer_with(&self, options: &GroupOptions) -> Result<GroupWriter> {
         self.inner.engine.refuse_forked()?;
         let queue = Arc::new(Queue::new(options.queue));
-        thread::start(&queue, options.most)?;
+        thread::start(&queue, options.most, self.inner.id)?;
         Ok(GroupWriter { handle: Arc::new(Handle { queue, store: Arc::clone(&self.inner) }) })
     }
 }
@@ -132,6 +136,8 @@ impl Store {
 /// meanwhile is the next group. Each gets its own result, and none before the commit is durable as the
 /// store's [`Durability`](crate::Durability) says.
 ///
+/// - The order is that of the calls, and of the first polls of futures: whoever waits for room in the
+///   queue keeps the place.
 /// - A closure sees what those before it have written. One that returns an error or panics leaves
 ///   nothing behind, and the others are none the wiser.
 /// - If the commit fails, everyone in the group gets its error, and nothing of the group is there; the
@@ -167,6 +173,14 @@ impl Drop for Handle {
         if self.store.engine.refuse_forked().is_ok() {
             self.queue.close();
         }
+    }
+}
+
+/// Runs what others have written: a panic in it ends here. What it panicked with is not dropped, which
+/// could panic again.
+fn contained(run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        mem::forget(panic);
     }
 }
 
@@ -221,7 +235,7 @@ impl GroupWriter {
         let (entry, submitted) = Entry::new(store, body);
         match store.engine.refuse_forked() {
             // Whoever holds a write transaction would wait for those who wait for it.
-            Ok(()) => queue.push(entry, || store.refuse_nested_write()),
+            Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
         }
         submitted
@@ -272,9 +286,10 @@ impl GroupWriter {
             return Ok(Submitted::refused(store, error));
         }
         let mut body = Some(body);
-        let pushed = queue.try_push(None, || body.take().map(|body| Entry::new(store, body)));
+        let make = || body.take().map(|body| Entry::new(store, body));
+        let pushed = queue.try_push(WithoutRoom::Refuse, make);
         match (pushed, body) {
-            (Ok(submitted), _) => Ok(submitted),
+            (Ok((_, submitted)), _) => Ok(submitted),
             (Err(Refused::Full), Some(body)) => Err(QueueFull(body)),
             (Err(_), _) => Ok(Submitted::refused(store, Error::WriterClosed)),
         }
@@ -315,12 +330,13 @@ impl GroupWriter {
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] in a closure of the writer, and in a thread that holds a write
-    /// transaction, which those in the queue would wait for; [`Error::Forked`]. It is not closed then.
+    /// [`Error::WriteInProgress`] in a closure of the writer and in the `drop` of what one holds, and in a
+    /// thread that holds a write transaction, which those in the queue would wait for;
+    /// [`Error::Forked`]. It is not closed then.
     pub fn close(&self) -> Result<()> {
         let Handle { queue, store } = &*self.handle;
         store.engine.refuse_forked()?;
-        store.refuse_nested_write()?;
+        thread::refuse_to_wait(store)?;
         queue.close();
         queue.wait_for_the_end();
         Ok(())

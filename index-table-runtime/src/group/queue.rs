@@ -1,22 +1,16 @@
-//! Where closures wait, as many as there is room for.
+//! Where closures wait, as many as there is room for, and behind them those that wait for room.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::Waker,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{job::Entry, reply::Submitted};
+use super::{contained, job::Entry, reply::Submitted};
 use crate::error::{Error, Result};
 
 pub(super) struct Queue {
     capacity: usize,
-    tickets: AtomicU64,
     state: Mutex<State>,
     /// There is something in it, or it is closed.
     work: Condvar,
@@ -27,10 +21,11 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    entries: VecDeque<Entry>,
-    /// Tasks that wait for room, by their tickets. All are woken when there is some: one that was woken
-    /// alone and is never polled again would keep the others waiting.
-    tasks: BTreeMap<u64, Waker>,
+    /// In their order, with ascending numbers. Those for which there is no room are here already, each on
+    /// behalf of a thread or a task that waits, so that nobody who comes later is before them.
+    entries: VecDeque<(u64, Entry)>,
+    /// The number of the next one.
+    next: u64,
     closed: bool,
     /// The thread is gone.
     ended: bool,
@@ -43,11 +38,18 @@ pub(super) enum Refused {
     Closed,
 }
 
+/// What becomes of an entry for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithoutRoom {
+    Refuse,
+    /// It waits for it, until it [leaves](Queue::leave).
+    Wait,
+}
+
 impl Queue {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            tickets: AtomicU64::new(0),
             state: Mutex::default(),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -55,69 +57,68 @@ impl Queue {
         }
     }
 
-    /// By what a task that waits for room is known.
-    pub(super) fn ticket(&self) -> u64 {
-        self.tickets.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Appends an entry, and waits for room unless that is refused. One that can't be accepted gets
-    /// the error as its result.
-    pub(super) fn push(&self, entry: Entry, may_wait: impl Fn() -> Result<()>) {
+    /// Appends an entry, and waits until it has room unless that is refused. One that can't be accepted
+    /// gets the error as its result.
+    pub(super) fn push(&self, entry: Entry, may_wait: impl FnOnce() -> Result<()>) {
         let mut state = self.state();
-        let error = loop {
-            if state.closed {
-                break Error::WriterClosed;
-            }
-            if state.entries.len() < self.capacity {
-                return self.append(&mut state, entry);
-            }
-            if let Err(error) = may_wait() {
-                break error;
-            }
-            state = wait(&self.room, state);
+        let accepted = if state.closed {
+            Err(Error::WriterClosed)
+        } else if state.entries.len() < self.capacity {
+            Ok(())
+        } else {
+            may_wait()
         };
-        drop(state);
-        entry.reply(Some(error));
+        if let Err(error) = accepted {
+            drop(state);
+            return entry.reply(Some(error));
+        }
+        let number = self.append(&mut state, entry);
+        while self.waiting(&state, number).is_some() {
+            state = wait(&self.room, state);
+        }
     }
 
-    /// Appends the entry that `make` makes if there is room. If there is none, the task is woken when
-    /// there is some.
+    /// Appends the entry that `make` makes, if there is room or it waits for it; its number.
     pub(super) fn try_push<T, E>(
         &self,
-        task: Option<(u64, &Waker)>,
+        without_room: WithoutRoom,
         make: impl FnOnce() -> Option<(Entry, Submitted<T, E>)>,
-    ) -> Result<Submitted<T, E>, Refused> {
+    ) -> Result<(u64, Submitted<T, E>), Refused> {
         let mut state = self.state();
         if state.closed {
             return Err(Refused::Closed);
         }
-        if state.entries.len() < self.capacity
+        if (state.entries.len() < self.capacity || without_room == WithoutRoom::Wait)
             && let Some((entry, submitted)) = make()
         {
-            self.append(&mut state, entry);
-            return Ok(submitted);
-        }
-        if let Some((ticket, waker)) = task {
-            let before = state.tasks.insert(ticket, waker.clone());
-            // Without the lock: it may be the last to hold a task that is in the queue too.
-            drop(state);
-            drop(before);
+            return Ok((self.append(&mut state, entry), submitted));
         }
         Err(Refused::Full)
     }
 
-    /// A task no longer waits for room.
-    pub(super) fn leave(&self, ticket: u64) {
-        let waker = self.state().tasks.remove(&ticket);
+    /// Takes an entry back that waits for room. One that has had it is not.
+    pub(super) fn leave(&self, number: u64) {
+        let mut state = self.state();
+        let entry = self.waiting(&state, number).and_then(|at| state.entries.remove(at));
         // Without the lock.
-        drop(waker);
+        drop(state);
+        drop(entry);
     }
 
-    fn append(&self, state: &mut State, entry: Entry) {
-        state.entries.push_back(entry);
+    fn append(&self, state: &mut State, entry: Entry) -> u64 {
+        let number = state.next;
+        state.next += 1;
+        state.entries.push_back((number, entry));
         if state.entries.len() == 1 {
             self.work.notify_one();
         }
+        number
+    }
+
+    /// Where the entry of this number waits for room, if it does.
+    fn waiting(&self, state: &State, number: u64) -> Option<usize> {
+        let at = state.entries.binary_search_by_key(&number, |(number, _)| *number).ok();
+        at.filter(|at| *at >= self.capacity)
     }
 
     /// Waits for entries, and takes what is there, up to `most`; `false`: there will be none.
@@ -143,23 +144,22 @@ impl Queue {
 
     fn move_out(&self, mut state: MutexGuard<'_, State>, most: usize, to: &mut VecDeque<Entry>) {
         let most = most.min(state.entries.len());
-        to.extend(state.entries.drain(..most));
-        let tasks = mem::take(&mut state.tasks);
+        to.extend(state.entries.drain(..most).map(|(_, entry)| entry));
         drop(state);
         self.room.notify_all();
-        wake(tasks);
     }
 
-    /// Refuses what comes from now on.
+    /// Refuses what comes from now on, and what waits for room.
     pub(super) fn close(&self) {
-        let tasks = {
+        let refused = {
             let mut state = self.state();
             state.closed = true;
-            mem::take(&mut state.tasks)
+            let accepted = self.capacity.min(state.entries.len());
+            state.entries.split_off(accepted)
         };
         self.work.notify_all();
         self.room.notify_all();
-        wake(tasks);
+        refuse(refused);
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -170,7 +170,7 @@ impl Queue {
     pub(super) fn end(&self) {
         self.close();
         let entries = mem::take(&mut self.state().entries);
-        drop(entries);
+        refuse(entries);
         self.state().ended = true;
         self.ended.notify_all();
     }
@@ -191,9 +191,10 @@ fn wait<'q>(condition: &Condvar, state: MutexGuard<'q, State>) -> MutexGuard<'q,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-fn wake(tasks: BTreeMap<u64, Waker>) {
-    for task in tasks.into_values() {
-        // One that panics is not to keep the others waiting, or to end the thread.
-        let _ = catch_unwind(AssertUnwindSafe(|| task.wake()));
+/// Those that are dropped say that the writer is closed. A panic in one is not to keep the others
+/// waiting.
+fn refuse(entries: VecDeque<(u64, Entry)>) {
+    for entry in entries {
+        contained(|| drop(entry));
     }
 }

@@ -8,6 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use super::thread;
 use crate::{
     error::{Error, Result},
     store::Inner,
@@ -57,9 +58,9 @@ impl<T, E: From<Error>> Submitted<T, E> {
     ///
     /// # Errors
     ///
-    /// As of [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer,
-    /// and in a thread that holds a write transaction, which the closure waits for: it is run
-    /// nevertheless, once that is over.
+    /// As of [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer
+    /// and in the `drop` of what one holds, and in a thread that holds a write transaction, which the
+    /// closure waits for: it is run nevertheless, once that is over.
     pub fn wait(self) -> Result<T, E> {
         self.refuse_forked()?;
         let mut state = self.slot.state();
@@ -67,7 +68,7 @@ impl<T, E: From<Error>> Submitted<T, E> {
             && let Some(store) = self.store.upgrade()
         {
             drop(state);
-            store.refuse_nested_write()?;
+            thread::refuse_to_wait(&store)?;
             drop(store);
             state = self.slot.state();
         }

@@ -1,4 +1,4 @@
-//! A closure that has not been accepted yet, on behalf of a task.
+//! A closure on behalf of a task, which may have to wait for room.
 
 use std::{
     fmt,
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{GroupWriter, Handle, Submitted, job::Entry, queue::Refused};
+use super::{GroupWriter, Handle, Submitted, job::Entry, queue::WithoutRoom};
 use crate::{
     error::{Error, Result},
     txn::WriteTxn,
@@ -18,23 +18,22 @@ use crate::{
 /// [`submit_async`](GroupWriter::submit_async).
 #[must_use = "futures do nothing unless polled"]
 pub struct Submission<T, E, F> {
-    ticket: u64,
     writer: GroupWriter,
     state: Submitting<T, E, F>,
 }
 
 enum Submitting<T, E, F> {
-    /// For room.
-    Waiting(F),
-    Submitted(Submitted<T, E>),
-    /// Only in between.
+    /// It has not been polled.
+    New(F),
+    /// With its number in the queue, where it may be waiting for room.
+    Submitted(u64, Submitted<T, E>),
+    /// In between, and at the end.
     Nothing,
 }
 
 impl<T, E, F> Submission<T, E, F> {
-    pub(super) fn new(writer: GroupWriter, body: F) -> Self {
-        let ticket = writer.handle.queue.ticket();
-        Self { ticket, writer, state: Submitting::Waiting(body) }
+    pub(super) const fn new(writer: GroupWriter, body: F) -> Self {
+        Self { writer, state: Submitting::New(body) }
     }
 }
 
@@ -50,36 +49,39 @@ where
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { ticket, writer, state } = self.get_mut();
+        let Self { writer, state } = self.get_mut();
         let Handle { queue, store } = &*writer.handle;
         if let Err(error) = store.engine.refuse_forked() {
             return Poll::Ready(Err(error.into()));
         }
-        if matches!(state, Submitting::Waiting(_)) {
-            let pushed = queue.try_push(Some((*ticket, context.waker())), || {
+        if matches!(state, Submitting::New(_)) {
+            let pushed = queue.try_push(WithoutRoom::Wait, || {
                 match mem::replace(state, Submitting::Nothing) {
-                    Submitting::Waiting(body) => Some(Entry::new(store, body)),
+                    Submitting::New(body) => Some(Entry::new(store, body)),
                     _ => None,
                 }
             });
             match pushed {
-                Ok(submitted) => *state = Submitting::Submitted(submitted),
-                Err(Refused::Full) => return Poll::Pending,
-                Err(Refused::Closed) => return Poll::Ready(Err(Error::WriterClosed.into())),
+                Ok((number, submitted)) => *state = Submitting::Submitted(number, submitted),
+                Err(_) => return Poll::Ready(Err(Error::WriterClosed.into())),
             }
         }
-        match state {
-            Submitting::Submitted(submitted) => Pin::new(submitted).poll(context),
-            _ => Poll::Pending,
+        let Submitting::Submitted(_, submitted) = state else { return Poll::Pending };
+        let polled = Pin::new(submitted).poll(context);
+        if polled.is_ready() {
+            *state = Submitting::Nothing;
         }
+        polled
     }
 }
 
 impl<T, E, F> Drop for Submission<T, E, F> {
     fn drop(&mut self) {
         let Handle { queue, store } = &*self.writer.handle;
-        if matches!(self.state, Submitting::Waiting(_)) && store.engine.refuse_forked().is_ok() {
-            queue.leave(self.ticket);
+        if let Submitting::Submitted(number, _) = self.state
+            && store.engine.refuse_forked().is_ok()
+        {
+            queue.leave(number);
         }
     }
 }

@@ -1,28 +1,41 @@
 //! The thread that runs what was submitted.
 
-use std::{
-    collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
-};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, thread};
 
 use super::{
+    contained,
     job::{Done, Entry},
     queue::Queue,
 };
 use crate::{
     error::{Error, Result},
-    queue::Waiting,
-    store::Store,
+    store::{Inner, Store},
     txn::WriteTxn,
 };
 
-pub(super) fn start(queue: &Arc<Queue>, most: usize) -> Result<()> {
+thread_local! {
+    /// The [`Inner::id`] of the store, in the thread of a writer.
+    static WRITES_TO: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Whether this thread would wait for itself if it waited for a writer of the store: because it has the
+/// write transaction, or is such a writer's own, which drops what closures hold, and wakes tasks.
+pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
+    if WRITES_TO.get() == Some(store.id) {
+        return Err(Error::WriteInProgress);
+    }
+    store.refuse_nested_write()
+}
+
+/// Starts the thread of a writer of the store with this [`Inner::id`].
+pub(super) fn start(queue: &Arc<Queue>, most: usize, store: u64) -> Result<()> {
     let ended = Ended(Arc::clone(queue));
     thread::Builder::new()
         .name("group-writer".to_owned())
-        .spawn(move || Groups::new(&ended.0, most).run())
+        .spawn(move || {
+            WRITES_TO.set(Some(store));
+            Groups::new(&ended.0, most).run();
+        })
         .map(drop)
         .map_err(|error| Error::Engine(format!("the writer's thread can't be started: {error}")))
 }
@@ -47,8 +60,6 @@ struct Groups<'q> {
     alone: usize,
     /// The table of whose eventual indexes the queue was full for the first of them.
     blocked: Option<&'static str>,
-    /// How long it has waited for room there.
-    waiting: Waiting,
 }
 
 struct Full {
@@ -74,9 +85,8 @@ struct Group {
 }
 
 impl<'q> Groups<'q> {
-    fn new(queue: &'q Queue, most: usize) -> Self {
-        let (entries, waiting) = (VecDeque::new(), Waiting::default());
-        Self { queue, most, entries, full: None, alone: 0, blocked: None, waiting }
+    const fn new(queue: &'q Queue, most: usize) -> Self {
+        Self { queue, most, entries: VecDeque::new(), full: None, alone: 0, blocked: None }
     }
 
     fn run(mut self) {
@@ -96,7 +106,7 @@ impl<'q> Groups<'q> {
         self.alone = self.alone.saturating_sub(replies.len());
         for (done, error) in replies {
             // A waker that panics is not to end the thread.
-            let _ = catch_unwind(AssertUnwindSafe(|| done.reply(error)));
+            contained(|| done.reply(error));
         }
     }
 
@@ -169,7 +179,6 @@ impl<'q> Groups<'q> {
                 self.entries.push_front(entry);
                 break;
             }
-            self.waiting = Waiting::default();
             let error = nested.err().filter(|_| !entry.has_failed());
             group.entries.push((entry, error));
             if group.spoiled {
@@ -207,15 +216,14 @@ impl<'q> Groups<'q> {
     /// Waits for the workers if the first has to, so that it is run again, or gets the error that it has
     /// returned when it has waited for long enough. Without a transaction, which they would wait for.
     fn wait_for_room(&mut self) -> Replies {
-        let (Some(table), Some(store)) = (self.blocked.take(), self.store()) else {
+        let (Some(table), Some(first)) = (self.blocked.take(), self.entries.front_mut()) else {
             return Replies::new();
         };
-        let error = match self.waiting.wait_for_room(&store, table) {
+        let error = match first.wait_for_room(table) {
             Ok(true) => return Replies::new(),
             Ok(false) => None,
             Err(error) => Some(error),
         };
-        self.waiting = Waiting::default();
         self.entries.pop_front().map(|entry| (entry.done(), error)).into_iter().collect()
     }
 

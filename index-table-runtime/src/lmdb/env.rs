@@ -84,6 +84,7 @@ impl Engine {
             error => Error::Engine(format!("{}: {error}", path.display())),
         })?;
         let max_readers = env.max_readers();
+        let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let engine = Self {
             path,
             forks: process::forks(),
@@ -94,7 +95,7 @@ impl Engine {
             max_map_size: options.max_map_size,
             full_at: AtomicUsize::new(0),
             catalog: OnceLock::new(),
-            reserve: Reserve::new(reserved(options)),
+            reserve,
             writing: Mutex::default(),
             env,
         };

@@ -21,7 +21,8 @@ pub enum WhenFull {
     /// It waits until the worker has made room, this long at the most, and fails with
     /// [`Error::IndexQueueFull`] then. [`Store::transaction`](crate::Store::transaction) does so,
     /// by rolling back and running its closure again, and so does a
-    /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well; in a
+    /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well, and the time
+    /// counted from when each was submitted; in a
     /// transaction from [`Store::write`](crate::Store::write), in which the worker could not come to
     /// its turn, the write fails at once.
     Wait(Duration),

@@ -208,9 +208,10 @@ impl Sorted {
         (self.memory / (runs + 1)).clamp(LEAST_BUFFER, LARGEST_BUFFER)
     }
 
-    /// How many runs the memory has buffers for.
+    /// How many runs the memory has buffers for, each of which takes a whole record.
     fn most_runs(&self) -> usize {
-        (self.memory / LEAST_BUFFER).saturating_sub(1).clamp(2, 256)
+        let largest = self.runs.as_ref().map_or(0, Runs::largest);
+        (self.memory / LEAST_BUFFER.max(largest)).saturating_sub(1).clamp(2, 256)
     }
 
     /// Merges runs until there are no more than there are buffers for.

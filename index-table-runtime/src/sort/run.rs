@@ -22,12 +22,14 @@ pub(super) struct Runs {
     file: File,
     /// Where each run is.
     places: Vec<Range<u64>>,
+    /// The bytes of the largest record.
+    largest: usize,
 }
 
 impl Runs {
     pub(super) fn new(directory: Arc<Path>) -> Result<Self> {
         match temporary(&directory) {
-            Ok(file) => Ok(Self { directory, file, places: Vec::new() }),
+            Ok(file) => Ok(Self { directory, file, places: Vec::new(), largest: 0 }),
             Err(error) => Err(failed(&directory, error)),
         }
     }
@@ -40,14 +42,19 @@ impl Runs {
         self.places.len()
     }
 
+    /// The bytes of the largest record: who reads a run holds as many at least.
+    pub(super) const fn largest(&self) -> usize {
+        self.largest
+    }
+
     /// Begins another run; `buffer`: the bytes that are written at a time.
     pub(super) fn begin(&mut self, buffer: usize) -> Result<Writer<'_>> {
-        let Self { directory, file, places } = self;
+        let Self { directory, file, places, largest } = self;
         let start = places.last().map_or(0, |run| run.end);
         let mut file = &*file;
         file.seek(SeekFrom::Start(start)).map_err(|error| failed(directory, error))?;
         let to = BufWriter::with_capacity(buffer, file);
-        Ok(Writer { directory, to, places, run: start..start })
+        Ok(Writer { directory, to, places, largest, run: start..start })
     }
 
     /// Reads a run; `buffer`: the bytes that are read at a time.
@@ -96,6 +103,7 @@ pub(super) struct Writer<'a> {
     directory: &'a Path,
     to: BufWriter<&'a File>,
     places: &'a mut Vec<Range<u64>>,
+    largest: &'a mut usize,
     run: Range<u64>,
 }
 
@@ -103,6 +111,7 @@ impl Writer<'_> {
     #[inline]
     pub(super) fn add(&mut self, record: &[u8]) -> Result<()> {
         self.run.end += record.len() as u64;
+        *self.largest = record.len().max(*self.largest);
         self.to.write_all(record).map_err(|error| failed(self.directory, error))
     }
 
