@@ -54,7 +54,7 @@ fn entries_are_changed_in_line() -> TestResult {
 
 #[test]
 fn a_writer_waits_for_the_worker() -> TestResult {
-    let (_dir, store) = store(3, WhenFull::Wait(Duration::from_mins(1)))?;
+    let (_dir, store) = store(3, WhenFull::Wait(Duration::MAX))?;
     let items = ItemRepository::open(&store)?;
     // A transaction that has begun goes on.
     store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;

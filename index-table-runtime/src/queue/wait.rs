@@ -94,7 +94,7 @@ pub(crate) fn wait_for(
 /// How long a closure has waited for the workers to make room.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    until: Option<Instant>,
+    since: Option<Instant>,
 }
 
 impl Waiting {
@@ -105,8 +105,8 @@ impl Waiting {
             return Ok(false);
         };
         let WhenFull::Wait(most) = table.limit.when_full else { return Ok(false) };
-        let end = *self.until.get_or_insert_with(|| Instant::now() + most);
-        until(store, end.saturating_duration_since(Instant::now()), || {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        until(store, most.saturating_sub(since.elapsed()), || {
             let txn = store.read()?;
             let reader = txn.reader(&table)?;
             let left = Position::read(table.schema, reader)?.left(reader)?;
