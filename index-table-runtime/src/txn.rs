@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
-    queue::IndexToken,
+    queue::{IndexToken, Later},
     schema::Source,
     stats::{Stats, Total},
     store::{Inner, OpenTable, Told, WriterGuard},
@@ -294,9 +294,14 @@ impl Written {
         }
     }
 
-    /// The number of the last message that it leaves.
+    /// The number of the last message that has to be applied for its rows.
     fn token(&self) -> Option<u64> {
         self.upkeep.as_ref()?.later()?.token()
+    }
+
+    /// Whether there is work for the workers.
+    fn has_left(&self) -> bool {
+        self.upkeep.as_ref().and_then(Upkeep::later).is_some_and(Later::has_left)
     }
 }
 
@@ -361,7 +366,7 @@ impl<'s> WriteTxn<'s> {
             }
         })?;
         if let Some(store) = store
-            && written.iter().any(|written| written.token().is_some())
+            && written.iter().any(Written::has_left)
         {
             store.signals.notify();
         }
@@ -386,8 +391,8 @@ impl<'s> WriteTxn<'s> {
         self.commit().map(|()| token)
     }
 
-    /// What the transaction leaves for the workers of eventual indexes, so far. Once it is committed, the
-    /// `wait_for` of a repository waits until that has been applied.
+    /// What the workers of eventual indexes have to do until these have what the transaction has written
+    /// so far, and others before it. Once it is committed, the `wait_for` of a repository waits for that.
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self.written.iter().filter_map(|written| {
