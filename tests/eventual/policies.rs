@@ -15,6 +15,37 @@ use index_table::{
 
 use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
 
+/// Rows of two versions, which an index carries.
+mod versions {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", version = 1)]
+    #[index(text, strategy = "full", consistency = "eventual")]
+    pub(crate) struct NoteV1 {
+        #[primary_key]
+        pub(crate) id: u32,
+        pub(crate) text: String,
+    }
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", version = 2, previous = NoteV1)]
+    #[index(text, strategy = "full", consistency = "eventual")]
+    pub(crate) struct Note {
+        #[primary_key]
+        id: u32,
+        text: String,
+        stars: u8,
+    }
+
+    impl From<NoteV1> for Note {
+        fn from(NoteV1 { id, text }: NoteV1) -> Self {
+            Self { id, text, stars: 0 }
+        }
+    }
+}
+
 fn store(messages: u64, when_full: WhenFull) -> index_table::Result<(tempfile::TempDir, Store)> {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Store::options().map_size(1 << 26).durability(Durability::None);
@@ -208,5 +239,25 @@ fn indexes_are_disabled_and_built_anew() -> TestResult {
     let items = ItemRepository::open(&store)?;
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
+    Ok(())
+}
+
+/// There are more rows than a queue has room, and nobody waits for them.
+#[test]
+fn an_upgrade_fills_no_queue() -> TestResult {
+    for when_full in [WhenFull::ApplyInLine, WhenFull::Wait(Duration::ZERO), WhenFull::Disable] {
+        let (_dir, store) = store(4, when_full)?;
+        let notes = versions::NoteV1Repository::open(&store)?;
+        let rows = (0..50).map(|id| versions::NoteV1 { id, text: "none".to_owned() });
+        notes.bulk_load(&store, rows).run()?;
+        drop(notes);
+        let notes = versions::NoteRepository::open(&store)?;
+        assert_eq!(notes.upgrade(&store).batch_bytes(100).run()?.upgraded, 50);
+        let txn = store.read()?;
+        assert_eq!(notes.lag(&txn)?.messages, 0, "{when_full:?}");
+        assert_eq!(notes.find_by_text(&txn, "none").verified().count()?, 50);
+        let report = notes.verify(&txn).run()?;
+        assert!(report.is_clean(), "{report}");
+    }
     Ok(())
 }
