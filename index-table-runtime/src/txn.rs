@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
-    queue::{IndexToken, Later},
+    queue::{self, IndexToken, Later},
     schema::Source,
     stats::{Stats, Total},
     store::{Inner, OpenTable, Told, WriterGuard},
@@ -430,6 +430,15 @@ impl<'s> WriteTxn<'s> {
             upkeep.admit(table.schema)?;
         }
         Ok((writer, scratch, written))
+    }
+
+    /// Empties the queue of a table if it is damaged, before it is counted what it has; `true`: it was.
+    pub(crate) fn mend_queue(&mut self, table: &OpenTable) -> Result<bool> {
+        self.read.check(table)?;
+        let wrong_store = || Error::WrongStore { table: table.schema.name };
+        let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        check_record(&writer, table)?;
+        queue::mend(table.schema, &mut writer)
     }
 
     pub(crate) fn writer<'t>(

@@ -65,7 +65,7 @@ struct Noted {
 impl Later {
     pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
         let position = Position::read(schema, reader)?;
-        let (last, length) = (position.last(reader)?, position.left(reader)?);
+        let (last, length) = (position.last(schema, reader)?, position.left(reader)?);
         let noted = Vec::new();
         Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, noted })
     }

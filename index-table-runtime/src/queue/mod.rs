@@ -38,6 +38,7 @@
 
 mod apply;
 mod later;
+mod mend;
 mod message;
 mod set_aside;
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use apply::Drained;
 pub(crate) use apply::drain;
 pub use later::WhenFull;
 pub(crate) use later::{Later, Limit};
+pub(crate) use mend::mend;
 pub(crate) use message::Queued;
 pub use set_aside::{SetAside, SetAsideMessage};
 pub(crate) use set_aside::{list as list_set_aside, retry as retry_set_aside};
@@ -65,3 +67,6 @@ const POSITION: u64 = 0;
 
 /// What is added to the numbers of messages that are set aside.
 const ASIDE: u64 = 1 << 63;
+
+/// What no number of a message comes to. A queue that has one from here on is damaged.
+const BOUND: u64 = ASIDE >> 1;
