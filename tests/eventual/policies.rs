@@ -230,15 +230,43 @@ fn indexes_are_disabled_and_built_anew() -> TestResult {
     store.transaction(|txn| items.put(txn, &item(2, 7)))?;
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
+    Ok(())
+}
 
-    // Opening the table does so too.
-    store.transaction(|txn| (20..30).try_for_each(|id| items.insert(txn, &item(id, id))))?;
-    store.transaction(|txn| items.insert(txn, &item(30, 30)))?;
-    assert!(items.find_by_town(&store.read()?, "Rome").count().is_err());
-    drop(items);
+/// What is queued for indexes that are built anew takes no room, or the next write would disable them
+/// again.
+#[test]
+fn indexes_that_are_built_anew_have_room() -> TestResult {
+    let (_dir, store) = store(4, WhenFull::Disable)?;
     let items = ItemRepository::open(&store)?;
-    items.drain(&store, u64::MAX)?;
-    assert_drained(&items, &store)?;
+    let fill = |from: u32| {
+        store.transaction(|txn| {
+            (from..from + 6).try_for_each(|id| items.insert(txn, &item(id, id)))?;
+            Ok(txn.token())
+        })
+    };
+    for (round, from) in (0..4).zip((0..).step_by(10)) {
+        let token = fill(from)?;
+        assert!(items.find_by_town(&store.read()?, "Rome").count().is_err());
+        assert!(!items.wait_for(&store, &token, Duration::ZERO)?);
+        match round {
+            0 => drop(items.build(&store).run()?),
+            1 => drop(items.build(&store).exclusive().run()?),
+            2 => drop(items.build(&store).batch_bytes(100).limit(2).run()?),
+            // Opening the table does so too.
+            _ => drop(ItemRepository::open(&store)?),
+        }
+        assert_eq!(items.lag(&store.read()?)?.messages, 0);
+        assert!(items.wait_for(&store, &token, Duration::ZERO)?);
+        store.transaction(|txn| {
+            (0..4).try_for_each(|id| items.put(txn, &item(id, from + id + 1)))
+        })?;
+        assert!(items.build(&store).run()?.is_readable());
+        assert_eq!(items.lag(&store.read()?)?.messages, 4);
+        assert_clean(&items, &store.read()?)?;
+        items.drain(&store, u64::MAX)?;
+        assert_drained(&items, &store)?;
+    }
     Ok(())
 }
 

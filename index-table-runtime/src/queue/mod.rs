@@ -27,7 +27,8 @@
 //!
 //! Keys of one declaration mean nothing in another one of the same name, whose encodings are
 //! others. So opening a table takes the names of indexes that are declared in another way out of
-//! the messages that are there ([`void`]), before they are built anew.
+//! the messages that are there ([`void`]), before they are built anew. So does who builds one anew that was
+//! disabled: E is empty then, and gets no entry that isn't in K.
 //!
 //! # The queue
 //!
