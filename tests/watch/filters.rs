@@ -147,6 +147,7 @@ fn an_index_that_cannot_be_asked_cannot_be_watched() -> TestResult {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may be eventual")]
 #[index(each(words), consistency = "eventual")]
 #[index(hash(url), consistency = "eventual")]
 struct Page {
