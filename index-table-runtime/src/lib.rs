@@ -73,5 +73,5 @@ pub use upgrade::{Upgrade, Upgraded};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};
 pub use verify::{Finding, Kind, Repair, Report, Verify, VerifyProgress};
 pub use watch::{
-    Change, ChangeKind, ChangedRow, Event, Events, IntoEvents, Lagged, Watch, Watcher,
+    Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Lagged, Watch, Watcher,
 };

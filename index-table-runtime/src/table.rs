@@ -260,12 +260,7 @@ impl<R: Entity> Table<R> {
 
     /// Makes the table's indexes what its rows say.
     pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
-        let skipped = txn.unreadable(&self.open);
-        let writer = skipped.and_then(|skipped| {
-            let (writer, _, written) = self.writer(txn)?;
-            Ok((writer, written, skipped))
-        });
-        Repair::new(writer, Self::ROWS)
+        Repair::new(txn, &self.open, Self::ROWS)
     }
 
     /// Watches the changes that are committed.

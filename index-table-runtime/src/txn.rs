@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     key::Unescaped,
     maintain::Image,
-    queue::IndexToken,
+    queue::{self, IndexToken, Later},
     schema::Source,
     stats::{Stats, Total},
     store::{Inner, OpenTable, Told, WriterGuard},
@@ -308,9 +308,14 @@ impl Written {
         }
     }
 
-    /// The number of the last message that it leaves.
+    /// The number of the last message that has to be applied for its rows.
     fn token(&self) -> Option<u64> {
         self.upkeep.as_ref()?.later()?.token()
+    }
+
+    /// Whether there is work for the workers.
+    fn has_left(&self) -> bool {
+        self.upkeep.as_ref().and_then(Upkeep::later).is_some_and(Later::has_left)
     }
 }
 
@@ -378,7 +383,7 @@ impl<'s> WriteTxn<'s> {
             }
         })?;
         if let Some(store) = store
-            && written.iter().any(|written| written.token().is_some())
+            && written.iter().any(Written::has_left)
         {
             store.signals.notify();
         }
@@ -403,8 +408,8 @@ impl<'s> WriteTxn<'s> {
         self.commit().map(|()| token)
     }
 
-    /// What the transaction leaves for the workers of eventual indexes, so far. Once it is committed, the
-    /// `wait_for` of a repository waits until that has been applied.
+    /// What the workers of eventual indexes have to do until these have what the transaction has written
+    /// so far, and others before it. Once it is committed, the `wait_for` of a repository waits for that.
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self.written.iter().filter_map(|written| {
@@ -442,6 +447,15 @@ impl<'s> WriteTxn<'s> {
             upkeep.admit(table.schema)?;
         }
         Ok((writer, scratch, written))
+    }
+
+    /// Empties the queue of a table if it is damaged, before it is counted what it has; `true`: it was.
+    pub(crate) fn mend_queue(&mut self, table: &OpenTable) -> Result<bool> {
+        self.read.check(table)?;
+        let wrong_store = || Error::WrongStore { table: table.schema.name };
+        let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        check_record(&writer, table)?;
+        queue::mend(table.schema, &mut writer)
     }
 
     pub(crate) fn writer<'t>(

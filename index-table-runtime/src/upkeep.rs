@@ -92,6 +92,14 @@ impl Upkeep {
         }
     }
 
+    /// Before a row is written all of whose changes are to be made at once.
+    pub(crate) fn admit_in_line(&mut self) {
+        if let Some(later) = &mut self.later {
+            later.forget();
+            later.in_line = true;
+        }
+    }
+
     /// A sink that hands on what is to be done to the indexes when a row is written, which was
     /// stored under the primary key `old` before. What is to be done later is
     /// [noted](Upkeep::leave).

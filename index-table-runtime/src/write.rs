@@ -267,6 +267,10 @@ pub(crate) fn upgrade(
         let reason = "it has other keys each time, or when it is read back".to_owned();
         return Err(rows.conversion(version, primary_key, reason));
     }
+    // A table has more rows than a queue has room.
+    if let Some(upkeep) = &mut written.upkeep {
+        upkeep.admit_in_line();
+    }
     replace(rows, writer, old, new, written)
 }
 

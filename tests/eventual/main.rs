@@ -1,5 +1,6 @@
 //! Indexes that follow the rows.
 
+mod damaged;
 mod killed;
 mod poison;
 mod policies;

@@ -7,10 +7,14 @@ use index_table::{Store, WhenFull};
 
 use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item, on_both};
 
-type Raw<'a> = Database<'a, Bytes, Bytes>;
+pub(crate) type Raw<'a> = Database<'a, Bytes, Bytes>;
 
 /// Runs `work` on a database behind the store's back, which is closed.
-fn on(path: &Path, name: &str, work: impl FnOnce(&Raw<'_>, &mut RwTxn<'_>) -> heed::Result<()>) {
+pub(crate) fn on(
+    path: &Path,
+    name: &str,
+    work: impl FnOnce(&Raw<'_>, &mut RwTxn<'_>) -> heed::Result<()>,
+) {
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: nothing else has the files of this test open.
     let env = unsafe {

@@ -15,6 +15,37 @@ use index_table::{
 
 use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
 
+/// Rows of two versions, which an index carries.
+mod versions {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", version = 1)]
+    #[index(text, strategy = "full", consistency = "eventual")]
+    pub(crate) struct NoteV1 {
+        #[primary_key]
+        pub(crate) id: u32,
+        pub(crate) text: String,
+    }
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", version = 2, previous = NoteV1)]
+    #[index(text, strategy = "full", consistency = "eventual")]
+    pub(crate) struct Note {
+        #[primary_key]
+        id: u32,
+        text: String,
+        stars: u8,
+    }
+
+    impl From<NoteV1> for Note {
+        fn from(NoteV1 { id, text }: NoteV1) -> Self {
+            Self { id, text, stars: 0 }
+        }
+    }
+}
+
 fn store(messages: u64, when_full: WhenFull) -> index_table::Result<(tempfile::TempDir, Store)> {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Store::options().map_size(1 << 26).durability(Durability::None);
@@ -54,7 +85,7 @@ fn entries_are_changed_in_line() -> TestResult {
 
 #[test]
 fn a_writer_waits_for_the_worker() -> TestResult {
-    let (_dir, store) = store(3, WhenFull::Wait(Duration::from_mins(1)))?;
+    let (_dir, store) = store(3, WhenFull::Wait(Duration::MAX))?;
     let items = ItemRepository::open(&store)?;
     // A transaction that has begun goes on.
     store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;
@@ -200,14 +231,62 @@ fn indexes_are_disabled_and_built_anew() -> TestResult {
     store.transaction(|txn| items.put(txn, &item(2, 7)))?;
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
+    Ok(())
+}
 
-    // Opening the table does so too.
-    store.transaction(|txn| (20..30).try_for_each(|id| items.insert(txn, &item(id, id))))?;
-    store.transaction(|txn| items.insert(txn, &item(30, 30)))?;
-    assert!(items.find_by_town(&store.read()?, "Rome").count().is_err());
-    drop(items);
+/// What is queued for indexes that are built anew takes no room, or the next write would disable them
+/// again.
+#[test]
+fn indexes_that_are_built_anew_have_room() -> TestResult {
+    let (_dir, store) = store(4, WhenFull::Disable)?;
     let items = ItemRepository::open(&store)?;
-    items.drain(&store, u64::MAX)?;
-    assert_drained(&items, &store)?;
+    let fill = |from: u32| {
+        store.transaction(|txn| {
+            (from..from + 6).try_for_each(|id| items.insert(txn, &item(id, id)))?;
+            Ok(txn.token())
+        })
+    };
+    for (round, from) in (0..4).zip((0..).step_by(10)) {
+        let token = fill(from)?;
+        assert!(items.find_by_town(&store.read()?, "Rome").count().is_err());
+        assert!(!items.wait_for(&store, &token, Duration::ZERO)?);
+        match round {
+            0 => drop(items.build(&store).run()?),
+            1 => drop(items.build(&store).exclusive().run()?),
+            2 => drop(items.build(&store).batch_bytes(100).limit(2).run()?),
+            // Opening the table does so too.
+            _ => drop(ItemRepository::open(&store)?),
+        }
+        assert_eq!(items.lag(&store.read()?)?.messages, 0);
+        assert!(items.wait_for(&store, &token, Duration::ZERO)?);
+        store.transaction(|txn| {
+            (0..4).try_for_each(|id| items.put(txn, &item(id, from + id + 1)))
+        })?;
+        assert!(items.build(&store).run()?.is_readable());
+        assert_eq!(items.lag(&store.read()?)?.messages, 4);
+        assert_clean(&items, &store.read()?)?;
+        items.drain(&store, u64::MAX)?;
+        assert_drained(&items, &store)?;
+    }
+    Ok(())
+}
+
+/// There are more rows than a queue has room, and nobody waits for them.
+#[test]
+fn an_upgrade_fills_no_queue() -> TestResult {
+    for when_full in [WhenFull::ApplyInLine, WhenFull::Wait(Duration::ZERO), WhenFull::Disable] {
+        let (_dir, store) = store(4, when_full)?;
+        let notes = versions::NoteV1Repository::open(&store)?;
+        let rows = (0..50).map(|id| versions::NoteV1 { id, text: "none".to_owned() });
+        notes.bulk_load(&store, rows).run()?;
+        drop(notes);
+        let notes = versions::NoteRepository::open(&store)?;
+        assert_eq!(notes.upgrade(&store).batch_bytes(100).run()?.upgraded, 50);
+        let txn = store.read()?;
+        assert_eq!(notes.lag(&txn)?.messages, 0, "{when_full:?}");
+        assert_eq!(notes.find_by_text(&txn, "none").verified().count()?, 50);
+        let report = notes.verify(&txn).run()?;
+        assert!(report.is_clean(), "{report}");
+    }
     Ok(())
 }

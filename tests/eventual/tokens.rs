@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use index_table::{Error, IndexToken, Store};
+use index_table::{Error, IndexToken, OnDuplicate, Store, WhenFull};
 
-use crate::{ItemRepository, TestResult, assert_drained, item, on_both};
+use crate::{Item, ItemRepository, TestResult, assert_drained, item, on_both};
 
 const LONG: Duration = Duration::from_mins(1);
 const SHORT: Duration = Duration::from_millis(30);
@@ -55,10 +55,45 @@ fn a_token_of_a_transaction_by_closure() -> TestResult {
             items.put(txn, &items.get(txn, 1)?.expect("a row"))?;
             Ok(txn.token())
         })?;
+        // It writes nothing, and what was there before is waited for.
+        assert!(!items.wait_for(store, &token, SHORT)?);
+        items.drain(store, 1)?;
+        assert!(items.wait_for(store, &token, SHORT)?);
+        let token = store.transaction(|txn| {
+            items.put(txn, &items.get(txn, 1)?.expect("a row"))?;
+            Ok(txn.token())
+        })?;
         assert!(token.is_empty() && token == IndexToken::default());
         assert!(items.wait_for(store, &token, SHORT)?);
         Ok(())
     })
+}
+
+/// A row is found by what it has, whoever has left the message about it.
+#[test]
+fn rows_that_are_partly_changed_in_line() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().index_queue(1, WhenFull::ApplyInLine).open(dir.path())?;
+    let items = ItemRepository::open(&store)?;
+    let tagged =
+        |tags: &[&str]| Item { tags: tags.iter().map(ToString::to_string).collect(), ..item(1, 1) };
+    let found = || items.find_by_tags(&store.read()?, "a").verified().count();
+    store.transaction(|txn| items.insert(txn, &tagged(&["a", "b"])))?;
+    // There is no room any more; of the tags, one was changed here, and one is in the message.
+    let token = store.transaction(|txn| {
+        items.put(txn, &tagged(&["a", "c"]))?;
+        Ok(txn.token())
+    })?;
+    assert_eq!(items.find_by_tags(&store.read()?, "c").verified().count()?, 1);
+    assert_eq!((items.wait_for(&store, &token, SHORT)?, found()?), (false, 0));
+    let loaded = store.transaction(|txn| {
+        items.bulk_load_in(txn, [tagged(&["a", "d"])]).on_duplicate(OnDuplicate::Replace).run()?;
+        Ok(txn.token())
+    })?;
+    assert_eq!(loaded, token);
+    items.drain(&store, 1)?;
+    assert_eq!((items.wait_for(&store, &token, SHORT)?, found()?), (true, 1));
+    Ok(())
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Watching the rows that a scan finds.
 
-use index_table::{ChangeKind::*, Error, IndexTable, Store};
+use index_table::{ChangeKind, ChangeKind::*, Error, Event, IndexTable, Store, Watcher};
 use serde::{Deserialize, Serialize};
 
 use crate::{Person, TestResult, on_both, person, received, told};
@@ -143,5 +143,54 @@ fn an_index_that_cannot_be_asked_cannot_be_watched() -> TestResult {
     assert!(watcher.try_recv().is_err());
     let txn = store.read()?;
     assert!(items.watch(&store).only(items.find_by_code(&txn, 2)).start().is_ok());
+    Ok(())
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, IndexTable)]
+#[allow(clippy::duplicated_attributes, reason = "two indexes may be eventual")]
+#[index(each(words), consistency = "eventual")]
+#[index(hash(url), consistency = "eventual")]
+struct Page {
+    #[primary_key]
+    id: u32,
+    words: Vec<String>,
+    url: String,
+}
+
+/// The rows are watched, and not what an index that is behind has of them.
+#[test]
+fn rows_by_the_keys_of_an_eventual_index() -> TestResult {
+    let store = Store::in_memory();
+    let pages = PageRepository::open(&store)?;
+    let txn = store.read()?;
+    let word = pages.watch(&store).only(pages.find_by_words(&txn, "loom")).start()?;
+    let beginning = pages.find_by_words_starting_with(&txn, "lo").rev().limit(1);
+    let beginning = pages.watch(&store).only(beginning).start()?;
+    let url = pages.watch(&store).only(pages.find_by_url(&txn, "/2")).start()?;
+    drop(txn);
+    let page = |id: u32, words: &[&str]| Page {
+        id,
+        words: words.iter().map(ToString::to_string).collect(),
+        url: format!("/{id}"),
+    };
+    store.transaction(|txn| {
+        pages.insert(txn, &page(1, &["lord", "loom"]))?;
+        pages.insert(txn, &page(2, &["engine", "lord"]))?;
+        pages.put(txn, &page(1, &["lord"]))
+    })?;
+    let kinds = |watcher: &Watcher<Page>| -> Vec<ChangeKind> {
+        let events = std::iter::from_fn(|| watcher.try_recv().ok());
+        let kind = |event| match event {
+            Event::Change(change) => change.kind(),
+            Event::Lagged(lagged) => panic!("{lagged:?}"),
+        };
+        events.map(kind).collect()
+    };
+    assert_eq!(kinds(&word), [Inserted, Deleted]);
+    assert_eq!(kinds(&beginning), [Inserted, Inserted, Updated]);
+    assert_eq!(kinds(&url), [Inserted]);
+    // Nor does the worker change any row.
+    pages.drain(&store, u64::MAX)?;
+    assert_eq!((kinds(&word), kinds(&url)), (vec![], vec![]));
     Ok(())
 }

@@ -4,7 +4,8 @@ use super::rows::{self, Met, Range};
 use crate::{
     engine::{Read, Write, Writer},
     error::Result,
-    schema::{Building, Duplicate, Source, StateRecord},
+    queue,
+    schema::{Building, Duplicate, IndexSchema, Source, StateRecord},
     store::OpenTable,
     trace::span,
     write::RowType,
@@ -42,7 +43,7 @@ pub(super) fn step(
     how: How,
 ) -> Result<Step> {
     let mut step = Step { of: writer.reader().stored(Source::Facts)?, ..Step::default() };
-    let mut building = Vec::new();
+    let (mut building, mut anew) = (Vec::new(), Vec::new());
     for index in 0..rows.schema.indexes.len() {
         match table.state(writer.reader(), index)? {
             None => {}
@@ -52,6 +53,7 @@ pub(super) fn step(
             }
             Some(StateRecord::Disabled) if how.retry => {
                 writer.clear(index)?;
+                anew.push(index);
                 building.push((index, Building::default()));
             }
             state => step.states.push((index, state)),
@@ -61,8 +63,10 @@ pub(super) fn step(
         for (index, state) in &mut building {
             writer.clear(*index)?;
             *state = Building::default();
+            anew.push(*index);
         }
     }
+    void(rows, writer, &anew)?;
     // Indexes that were declared at different times come together where one is at the other's
     // place.
     let behind = building.iter().map(|(_, state)| state.behind.clone()).min().flatten();
@@ -121,6 +125,7 @@ pub(crate) fn at_once(
         writer.clear(index)?;
         record(rows, writer, index, None)?;
     }
+    void(rows, writer, indexes)?;
     if !indexes.is_empty() {
         span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
         let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
@@ -161,6 +166,19 @@ pub(crate) fn begin_anew(
             let building = StateRecord::Building(Building { of, ..Building::default() });
             record(rows, writer, index, Some(&building))?;
         }
+    }
+    Ok(())
+}
+
+/// Takes indexes that are empty out of what is queued: their builds come to all rows.
+fn void(rows: &RowType, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
+    let schema = rows.schema;
+    if indexes.iter().any(|index| schema.is_eventual(*index)) {
+        let is_empty = |name: &str| {
+            let named = |index: &IndexSchema| index.name == name;
+            indexes.iter().filter_map(|index| schema.indexes.get(*index)).any(named)
+        };
+        queue::void(schema, writer, |name| !is_empty(name))?;
     }
     Ok(())
 }

@@ -462,6 +462,10 @@ impl Write for Writer<'_, '_> {
         on_engine!(self, writer => writer.remove_message(number))
     }
 
+    fn clear_messages(&mut self) -> Result<()> {
+        on_engine!(self, writer => writer.clear_messages())
+    }
+
     fn layout(&self, index: &IndexSchema) -> &'static str {
         on_engine!(self, writer => writer.layout(index))
     }

@@ -192,6 +192,9 @@ pub(crate) trait Write: Sink {
     /// Removes what the table's queue has under a number.
     fn remove_message(&mut self, number: u64) -> Result<()>;
 
+    /// Empties the table's queue.
+    fn clear_messages(&mut self) -> Result<()>;
+
     /// The name of the layout that the engine gives an index; part of its record.
     fn layout(&self, index: &IndexSchema) -> &'static str;
 }

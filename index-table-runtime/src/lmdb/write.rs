@@ -247,6 +247,11 @@ impl Write for Writer<'_, '_> {
         removed.map(drop).map_err(|error| self.engine.error(error))
     }
 
+    fn clear_messages(&mut self) -> Result<()> {
+        let Some(queue) = &self.tables.queue else { return Ok(()) };
+        queue.clear(self.txn).map_err(|error| self.engine.error(error))
+    }
+
     fn layout(&self, index: &IndexSchema) -> &'static str {
         Layout::of(self.tables.schema, index).name()
     }

@@ -490,6 +490,11 @@ impl Write for Writer<'_> {
         Ok(())
     }
 
+    fn clear_messages(&mut self) -> Result<()> {
+        self.named(&self.tables.queue).clear();
+        Ok(())
+    }
+
     fn layout(&self, _: &IndexSchema) -> &'static str {
         "memory"
     }

@@ -66,7 +66,7 @@ struct Noted {
 impl Later {
     pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
         let position = Position::read(schema, reader)?;
-        let (last, length) = (position.last(reader)?, position.left(reader)?);
+        let (last, length) = (position.last(schema, reader)?, position.left(reader)?);
         let noted = Vec::new();
         Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, noted })
     }
@@ -149,9 +149,16 @@ impl Later {
         self.noted.clear();
     }
 
-    /// The number of the last message of this transaction.
+    /// The number of the message with which all that the transaction has written is in the indexes:
+    /// the last one in the queue. It may be another one's, which has the rest of a row of which this
+    /// transaction has changed a part, in line or in no index at all.
     pub(crate) fn token(&self) -> Option<u64> {
-        (self.own > 0).then_some(self.last)
+        (self.length > 0).then_some(self.last)
+    }
+
+    /// Whether the transaction has left messages.
+    pub(crate) fn has_left(&self) -> bool {
+        self.own > 0
     }
 
     /// What the transaction around this one has written before it.

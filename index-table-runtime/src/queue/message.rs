@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{ASIDE, POSITION};
+use super::{ASIDE, BOUND, POSITION};
 use crate::{
     engine::{Read, Reader, Write as _, Writer},
     error::{Error, Result},
@@ -51,7 +51,9 @@ pub(super) struct Position {
 impl Position {
     pub(super) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
         match reader.message(POSITION)? {
-            Some((POSITION, position)) => decode(position).ok_or_else(|| damaged(schema)),
+            Some((POSITION, position)) => decode(position)
+                .filter(|position: &Self| position.applied < BOUND && position.aside < BOUND)
+                .ok_or_else(|| damaged(schema)),
             _ => Ok(Self::default()),
         }
     }
@@ -63,13 +65,15 @@ impl Position {
     /// How many messages are to be applied.
     pub(super) fn left(self, reader: Reader<'_>) -> Result<u64> {
         let own = u64::from(self != Self::default());
-        Ok(reader.messages()?.saturating_sub(own + self.aside))
+        let left = reader.messages()?.saturating_sub(own + self.aside);
+        // In a damaged queue there may be others, to which nobody comes.
+        Ok(if left > 0 && self.next(reader)?.is_none() { 0 } else { left })
     }
 
     /// The number of the last message that was written.
-    pub(super) fn last(self, reader: Reader<'_>) -> Result<u64> {
+    pub(super) fn last(self, schema: &TableSchema, reader: Reader<'_>) -> Result<u64> {
         let last = reader.message_below(ASIDE)?.map_or(0, |(number, _)| number);
-        Ok(last.max(self.applied))
+        if last < BOUND { Ok(last.max(self.applied)) } else { Err(damaged(schema)) }
     }
 
     /// The first message that is to be applied.

@@ -27,7 +27,8 @@
 //!
 //! Keys of one declaration mean nothing in another one of the same name, whose encodings are
 //! others. So opening a table takes the names of indexes that are declared in another way out of
-//! the messages that are there ([`void`]), before they are built anew.
+//! the messages that are there ([`void`]), before they are built anew. So does who builds one anew that was
+//! disabled: E is empty then, and gets no entry that isn't in K.
 //!
 //! # The queue
 //!
@@ -38,6 +39,7 @@
 
 mod apply;
 mod later;
+mod mend;
 mod message;
 mod set_aside;
 #[cfg(test)]
@@ -51,6 +53,7 @@ pub use apply::Drained;
 pub(crate) use apply::drain;
 pub use later::WhenFull;
 pub(crate) use later::{Later, Limit};
+pub(crate) use mend::mend;
 pub(crate) use message::Queued;
 pub use set_aside::{SetAside, SetAsideMessage};
 pub(crate) use set_aside::{list as list_set_aside, retry as retry_set_aside};
@@ -65,3 +68,6 @@ const POSITION: u64 = 0;
 
 /// What is added to the numbers of messages that are set aside.
 const ASIDE: u64 = 1 << 63;
+
+/// What no number of a message comes to. A queue that has one from here on is damaged.
+const BOUND: u64 = ASIDE >> 1;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::message::{self, Message, Position, decode};
 use crate::{engine::Reader, error::Result, schema::TableSchema};
 
-/// What a transaction has left in the queues of tables, for the `wait_for` of their repositories.
+/// How far the queues of tables have to be applied for what a transaction has written to them, for the
+/// `wait_for` of their repositories.
 /// From [`WriteTxn::token`](crate::WriteTxn::token) and
 /// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
 ///
@@ -15,12 +16,13 @@ use crate::{engine::Reader, error::Result, schema::TableSchema};
 /// number for each table that has eventual indexes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
-    /// The last message about each table.
+    /// The last message about each table, be it the transaction's or another one's before it.
     pub(crate) tables: Vec<(String, u64)>,
 }
 
 impl IndexToken {
-    /// Whether there is nothing to wait for: the transaction has left no message.
+    /// Whether there is nothing to wait for: the transaction has written no table with eventual
+    /// indexes, or none with messages in its queue.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()

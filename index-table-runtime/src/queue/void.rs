@@ -1,22 +1,28 @@
-//! What messages say of indexes that are declared in another way meanwhile.
+//! What messages say of indexes that are built anew, or are declared in another way meanwhile.
 
 use super::{
     ASIDE, POSITION,
-    message::{Aside, Message, decode, encode},
+    message::{Aside, Message, Position, decode, encode},
 };
 use crate::{
     engine::{Read as _, Write as _, Writer},
-    error::Result,
+    error::{Error, Result},
     schema::TableSchema,
 };
 
-/// Takes all indexes but those that `keep` names out of the messages of a queue. The messages stay,
-/// and with them their numbers.
+/// Takes all indexes but those that `keep` names out of the messages of a queue, and messages that
+/// are about none out of the queue, where they would take the room of others.
 pub(crate) fn void(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
     keep: impl Fn(&str) -> bool,
 ) -> Result<()> {
+    let last = match last(schema, writer) {
+        Ok(last) => Some(last),
+        // A repair is for that, which needs a table that is open.
+        Err(Error::Corrupt { .. }) => None,
+        Err(error) => return Err(error),
+    };
     let mut from = POSITION + 1;
     while let Some((number, bytes)) = writer.reader().message(from)? {
         let aside = if number < ASIDE { None } else { decode::<Aside>(bytes) };
@@ -24,7 +30,9 @@ pub(crate) fn void(
         if let Some(mut message) = decode::<Message>(inner) {
             let before = message.indexes.len();
             message.indexes.retain(|part| keep(&part.index));
-            if message.indexes.len() < before {
+            if message.indexes.is_empty() && last.is_some_and(|last| number < last) {
+                writer.remove_message(number)?;
+            } else if message.indexes.len() < before {
                 let message = encode(schema, &message)?;
                 let bytes = match aside {
                     Some(aside) => encode(schema, &Aside { message, ..aside })?,
@@ -35,6 +43,25 @@ pub(crate) fn void(
         }
         let Some(next) = number.checked_add(1) else { break };
         from = next;
+    }
+    last.map_or(Ok(()), |last| remove_last(schema, writer, last))
+}
+
+fn last(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<u64> {
+    Position::read(schema, writer.reader())?.last(schema, writer.reader())
+}
+
+/// Removes the last message, which keeps that its number is not given out again, if it is the only
+/// one and about no index.
+fn remove_last(schema: &TableSchema, writer: &mut Writer<'_, '_>, last: u64) -> Result<()> {
+    let mut position = Position::read(schema, writer.reader())?;
+    let is_void = position.next(writer.reader())?.is_some_and(|(number, bytes)| {
+        number == last && decode::<Message>(bytes).is_some_and(|it| it.indexes.is_empty())
+    });
+    if is_void {
+        writer.remove_message(last)?;
+        position.applied = last;
+        position.write(schema, writer)?;
     }
     Ok(())
 }

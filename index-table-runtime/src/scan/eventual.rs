@@ -133,6 +133,11 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
         VerifiedScan { scan: self.scan, limit: self.limit }
     }
 
+    /// The question, for who asks the rows and not the index.
+    pub(crate) fn into_scan(self) -> Scan<'txn, E> {
+        self.scan
+    }
+
     fn limited(self) -> Scan<'txn, E> {
         match self.limit {
             Some(limit) => self.scan.limit(limit),

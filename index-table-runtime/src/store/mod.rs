@@ -269,7 +269,9 @@ impl Store {
     /// `body` should have no effects but through the transaction: when the map is full, twice as much
     /// is mapped, up to [`max_map_size`](Options::max_map_size), and it is run again. That needs a moment
     /// without transactions of this process, for which it waits up to two seconds; those that begin
-    /// meanwhile wait for it. To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
+    /// meanwhile wait for it. When the queue of eventual indexes was full and is to be
+    /// [waited for](crate::WhenFull::Wait), it is run again as well. To roll back with an error of your own,
+    /// use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///

@@ -118,7 +118,8 @@ impl Options {
     /// How many messages the queue of a table with eventual indexes may have, and what this process does
     /// when a write meets one that is full. Default: 100,000, and [`WhenFull::ApplyInLine`].
     ///
-    /// A transaction that has begun to leave messages goes on, so that a queue may have as many more.
+    /// With [`WhenFull::Wait`], a transaction that has begun to leave messages goes on, so that a queue may
+    /// have as many more.
     pub fn index_queue(mut self, messages: u64, when_full: WhenFull) -> Self {
         self.index_queue = Limit { messages, when_full };
         self

@@ -16,8 +16,9 @@ use crate::{
     maintain::{Change, Image, Sink},
     scan::{Bounds, Position, Query},
     schema::{IndexSchema, Source},
+    store::OpenTable,
     trace::span,
-    txn::Written,
+    txn::WriteTxn,
     write::RowType,
 };
 
@@ -37,6 +38,8 @@ const BATCH_BYTES: usize = 1 << 20;
 /// key in a unique index, of which it is not known which is the right one.
 ///
 /// An index that is not readable is passed over: the repository's `build` makes it of the rows.
+/// Eventual indexes are mended without waiting for their worker. If their queue is damaged, so that it
+/// is not known how far it is, it is emptied.
 ///
 /// Where a block is damaged, the right entries of its key are removed with it and written anew; the
 /// report counts them as [`Missing`](crate::Kind::Missing) ones. Those of rows that can't be decoded
@@ -88,19 +91,20 @@ const BATCH_BYTES: usize = 1 << 20;
 /// ```
 #[must_use = "a repair does nothing until `run`"]
 pub struct Repair<'t, 's, R> {
-    writer: Result<(Writer<'t, 's>, &'t mut Written, Rc<[usize]>)>,
+    txn: &'t mut WriteTxn<'s>,
+    table: &'t OpenTable,
     rows: &'static RowType,
     delete_unreadable: bool,
     row: PhantomData<fn() -> R>,
 }
 
 impl<'t, 's, R: Entity> Repair<'t, 's, R> {
-    /// `writer`: with the indexes that are not readable.
     pub(crate) const fn new(
-        writer: Result<(Writer<'t, 's>, &'t mut Written, Rc<[usize]>)>,
+        txn: &'t mut WriteTxn<'s>,
+        table: &'t OpenTable,
         rows: &'static RowType,
     ) -> Self {
-        Self { writer, rows, delete_unreadable: false, row: PhantomData }
+        Self { txn, table, rows, delete_unreadable: false, row: PhantomData }
     }
 
     /// Deletes the rows that can't be decoded, and those that are stored under another primary key
@@ -124,14 +128,20 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// dropped then.
     pub fn run(self) -> Result<Report> {
         span!(DEBUG, "repair", table = R::TABLE.name);
-        let (mut writer, written, skipped) = self.writer?;
+        let Self { txn, table, rows, .. } = self;
+        let skipped = txn.unreadable(table)?;
+        let is_emptied = txn.mend_queue(table)?;
+        let (mut writer, _, written) = txn.writer(table)?;
+        if is_emptied {
+            build::begin_anew(rows, &mut writer, &skipped)?;
+        }
         let mut report = Report::new(R::TABLE);
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
             if !report.is_clean() {
                 // Nobody knows what the rows had in them, nor who watched them.
                 written.watched.note_untold();
-                build::begin_anew(self.rows, &mut writer, &skipped)?;
+                build::begin_anew(rows, &mut writer, &skipped)?;
             }
         }
         let mut next = Some(Place::first::<R>());

@@ -22,7 +22,7 @@ pub(crate) use self::{subscriber::Watchers, watched::Watched};
 use crate::{
     entity::{Entity, IndexEntry},
     error::{Error, Result},
-    scan::Scan,
+    scan::{EventualScan, Scan},
     store::{OpenTable, Store},
 };
 
@@ -91,9 +91,12 @@ impl<'a, R: Entity> Watch<'a, R> {
     /// What counts is the index, or the primary key, and the values, the range or the beginning that
     /// were given; a `limit`, a direction and a cursor do not. The scan isn't run, and its transaction
     /// may end before [`start`](Watch::start).
-    pub fn only<'t, E: IndexEntry<'t, Row = R>>(mut self, scan: Scan<'t, E>) -> Self {
-        match (&mut self.filters, scan.into_bounds()) {
-            (Ok(filters), Ok((source, bounds))) => filters.push(Filter { source, bounds }),
+    ///
+    /// Of an index that is eventual, the scan finds the rows that have these values, whether the index has
+    /// them yet or not.
+    pub fn only(mut self, scan: impl Into<FoundRows<R>>) -> Self {
+        match (&mut self.filters, scan.into().filter) {
+            (Ok(filters), Ok(filter)) => filters.push(filter),
             (Ok(_), Err(error)) => self.filters = Err(error),
             (Err(_), _) => {}
         }
@@ -132,6 +135,32 @@ impl<'a, R: Entity> Watch<'a, R> {
             return Err(Error::WrongStore { table: table.schema.name });
         }
         Ok(Watcher::new(table.told.watchers.subscribe(filters?, limits), table))
+    }
+}
+
+/// The rows that a scan finds, for [`Watch::only`]: of a [`Scan`], or an [`EventualScan`].
+pub struct FoundRows<R> {
+    /// An error: it can't be asked.
+    filter: Result<Filter>,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'t, E: IndexEntry<'t>> From<Scan<'t, E>> for FoundRows<E::Row> {
+    fn from(scan: Scan<'t, E>) -> Self {
+        let filter = scan.into_bounds().map(|(source, bounds)| Filter { source, bounds });
+        Self { filter, row: PhantomData }
+    }
+}
+
+impl<'t, E: IndexEntry<'t>> From<EventualScan<'t, E>> for FoundRows<E::Row> {
+    fn from(scan: EventualScan<'t, E>) -> Self {
+        scan.into_scan().into()
+    }
+}
+
+impl<R> fmt::Debug for FoundRows<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FoundRows").finish_non_exhaustive()
     }
 }
 
