@@ -1,3 +1,19 @@
+// The README's links to the guide: the first definition of a link counts, so it is the one here.
+//! [modelling]: guide::modelling
+//! [strategies and their costs]: guide::strategies
+//! [composite and multi-valued keys]: guide::keys
+//! [pagination]: guide::pagination
+//! [keys of your own]: guide::own_keys
+//! [transactions]: guide::transactions
+//! [when indexes change]: guide::changing_indexes
+//! [group commit]: guide::group_commit
+//! [space ahead]: guide::space_ahead
+//! [row versions]: guide::versions
+//! [many rows at once]: guide::bulk_loading
+//! [watching changes]: guide::watching
+//! [eventual indexes]: guide::eventual
+//! [when something is wrong]: guide::damage
+//! [what not to index]: guide::what_not_to_index
 #![doc = include_str!("../README.md")]
 
 pub mod guide;
