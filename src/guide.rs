@@ -23,6 +23,7 @@ pub mod pagination {}
 pub mod own_keys {}
 
 /// [row versions]: versions
+/// [when indexes change]: changing_indexes
 ///
 /// What a commit and an error leave behind, and what opening a table does.
 #[doc = include_str!("guide/transactions.md")]

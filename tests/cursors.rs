@@ -1,6 +1,6 @@
 //! Cursors come back from outside: they lead nowhere that was not asked for.
 
-use index_table::{__private::IndexEntry, Cursor, Error, IndexTable, Page, Result, Scan, Store};
+use index_table::{Cursor, Error, IndexEntry, IndexTable, Page, Result, Scan, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 

@@ -67,7 +67,7 @@ fn stores() -> Result<Vec<(Store, Option<tempfile::TempDir>)>> {
 
 fn ids<'txn, E>(scan: Scan<'txn, E>) -> Result<Vec<u32>>
 where
-    E: index_table::__private::IndexEntry<'txn, Row: index_table::__private::Entity<Key = u32>>,
+    E: index_table::IndexEntry<'txn, Row: index_table::__private::Entity<Key = u32>>,
 {
     scan.keys().collect()
 }
@@ -264,7 +264,7 @@ fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
 /// All that can be asked of the rows with a url finds the row with this primary key alone.
 fn assert_only<'txn, E>(scan: impl Fn() -> Scan<'txn, E>, row: &Link) -> Result<()>
 where
-    E: index_table::__private::IndexEntry<'txn, Row = Link>,
+    E: index_table::IndexEntry<'txn, Row = Link>,
 {
     assert_eq!(scan().keys().collect::<Result<Vec<_>>>()?, [row.id]);
     assert_eq!(scan().rev().keys().collect::<Result<Vec<_>>>()?, [row.id]);
