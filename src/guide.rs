@@ -1,5 +1,7 @@
 //! The guide: what to declare, what it costs, and how the answers are used. Its examples are tests.
 
+// A chapter's links to others: the first definition of a link counts, so it is the one here.
+
 /// Which index for which question.
 #[doc = include_str!("guide/modelling.md")]
 pub mod modelling {}
@@ -20,6 +22,9 @@ pub mod pagination {}
 #[doc = include_str!("guide/own_keys.md")]
 pub mod own_keys {}
 
+/// [row versions]: versions
+/// [when indexes change]: changing_indexes
+///
 /// What a commit and an error leave behind, and what opening a table does.
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
@@ -28,6 +33,8 @@ pub mod transactions {}
 #[doc = include_str!("guide/changing_indexes.md")]
 pub mod changing_indexes {}
 
+/// [eventual indexes]: eventual
+///
 /// Many threads and tasks that write, and one commit for them.
 #[doc = include_str!("guide/group_commit.md")]
 pub mod group_commit {}
@@ -40,6 +47,8 @@ pub mod space_ahead {}
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}
 
+/// [group commit]: group_commit
+///
 /// What was committed, for caches and other copies: `watch`.
 #[doc = include_str!("guide/watching.md")]
 pub mod watching {}
@@ -52,6 +61,8 @@ pub mod bulk_loading {}
 #[doc = include_str!("guide/eventual.md")]
 pub mod eventual {}
 
+/// [row versions]: versions
+///
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}

@@ -1,3 +1,19 @@
+// The README's links to the guide: the first definition of a link counts, so it is the one here.
+//! [modelling]: guide::modelling
+//! [strategies and their costs]: guide::strategies
+//! [composite and multi-valued keys]: guide::keys
+//! [pagination]: guide::pagination
+//! [keys of your own]: guide::own_keys
+//! [transactions]: guide::transactions
+//! [when indexes change]: guide::changing_indexes
+//! [group commit]: guide::group_commit
+//! [space ahead]: guide::space_ahead
+//! [row versions]: guide::versions
+//! [many rows at once]: guide::bulk_loading
+//! [watching changes]: guide::watching
+//! [eventual indexes]: guide::eventual
+//! [when something is wrong]: guide::damage
+//! [what not to index]: guide::what_not_to_index
 #![doc = include_str!("../README.md")]
 
 pub mod guide;
@@ -15,10 +31,11 @@ pub use index_table_runtime::{
     CatalogTable, Change, ChangeKind, ChangedRow, Combined, CombinedKeys, CombinedRows,
     CombinedViews, Cursor, Desc, Distinct, DistinctCounts, DistinctValues, Drained, DroppedIndex,
     Duplicate, Duplicates, Durability, Entries, Error, Event, Events, EventualScan, FactOrderRows,
-    Finding, FoundRows, GetMany, GetManyViews, GroupOptions, GroupWriter, IndexState, IndexToken,
-    IndexUsage, IndexWorker, IntoEvents, Keys, Kind, Lag, Lagged, LoadProgress, LoadReport,
-    MAX_KEY_LEN, OnDuplicate, Options, Page, Progress, QueueFull, ReadTxn, Readers, Repair, Report,
-    Result, RowProgress, Rows, Scan, SetAside, SetAsideMessage, Stats, Store, Submission,
-    Submitted, TableUsage, Unverified, UnverifiedEntries, UnverifiedKeys, Upgrade, Upgraded, Usage,
-    VerifiedRows, VerifiedScan, Verify, VerifyProgress, Views, Watch, Watcher, WhenFull, WriteTxn,
+    Finding, FoundRows, GetMany, GetManyViews, GroupOptions, GroupWriter, IndexEntry, IndexState,
+    IndexToken, IndexUsage, IndexWorker, IntoEvents, Keys, Kind, Lag, Lagged, LoadProgress,
+    LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page, Progress, QueueFull, ReadTxn, Readers,
+    Repair, Report, Result, RowProgress, Rows, Scan, SetAside, SetAsideMessage, Stats, Store,
+    Submission, Submitted, TableUsage, Unverified, UnverifiedEntries, UnverifiedKeys, Upgrade,
+    Upgraded, Usage, VerifiedRows, VerifiedScan, Verify, VerifyProgress, Views, Watch, Watcher,
+    WhenFull, WriteTxn,
 };

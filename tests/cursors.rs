@@ -1,6 +1,6 @@
 //! Cursors come back from outside: they lead nowhere that was not asked for.
 
-use index_table::{__private::IndexEntry, Cursor, Error, IndexTable, Page, Result, Scan, Store};
+use index_table::{Cursor, Error, IndexEntry, IndexTable, Page, Result, Scan, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,9 @@ fn another_question_refuses_it() -> Result<()> {
     for page in refused {
         assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
     }
+    let text = "page 2".parse::<Cursor>().map_err(|error| error.to_string());
+    let message = "the cursor can't be used here: the text is no cursor; start without one";
+    assert_eq!(text, Err(message.to_owned()));
     Ok(())
 }
 

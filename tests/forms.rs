@@ -64,7 +64,7 @@ fn open(members: &[Member]) -> Result<(Store, MemberRepository)> {
 
 fn ids<'txn, E>(scan: index_table::Scan<'txn, E>) -> Result<Vec<u32>>
 where
-    E: index_table::__private::IndexEntry<'txn, Row = Member>,
+    E: index_table::IndexEntry<'txn, Row = Member>,
 {
     scan.keys().collect()
 }

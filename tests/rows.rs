@@ -65,15 +65,16 @@ fn what_does_not_come_back_is_not_written() -> TestResult {
     ] {
         let new = Odd { id: 2, ..bad.clone() };
         let outcomes = [
-            odd.insert(&mut txn, &new),
-            odd.put(&mut txn, &bad),
-            odd.update(&mut txn, 1, |row| row.clone_from(&bad)).map(drop),
+            (2, odd.insert(&mut txn, &new)),
+            (1, odd.put(&mut txn, &bad)),
+            (1, odd.update(&mut txn, 1, |row| row.clone_from(&bad)).map(drop)),
         ];
-        for outcome in outcomes {
+        for (id, outcome) in outcomes {
             let Err(Error::Codec { table: "odd", reason }) = outcome else {
                 return Err(format!("{outcome:?}").into());
             };
-            assert!(reason.contains("could not be read back"), "{reason}");
+            let named = format!("the one with primary key {id} could not be read back");
+            assert!(reason.starts_with(&named) && reason.contains("`untagged`"), "{reason}");
         }
     }
     assert_eq!(odd.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, [fine]);

@@ -143,11 +143,57 @@ impl<T> NoVersion for VersionOf<T> {}
 
 /// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
 /// itself for the fact table.
+///
+/// It is what functions for any scan ask for. The derive implements it, and nobody else: what is in it
+/// may change with any release.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexEntry, IndexTable, Result, Scan, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Customer {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// /// The rows of a page, and what the link to the next one has.
+/// fn page<'txn, E: IndexEntry<'txn>>(
+///     scan: Scan<'txn, E>,
+///     after: Option<&str>,
+/// ) -> Result<(Vec<E::Row>, Option<String>)> {
+///     let scan = match after {
+///         Some(text) => scan.after(&text.parse()?),
+///         None => scan,
+///     };
+///     let page = scan.page(20)?;
+///     Ok((page.items, page.next.map(|cursor| cursor.to_string())))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// # let dir = tempfile::tempdir().expect("a directory"); let store = Store::open(dir.path())?;
+/// # let customers = CustomerRepository::open(&store)?;
+/// store.transaction(|txn| {
+///     (0..30).try_for_each(|id| customers.insert(txn, &Customer { id, town: "Oslo".into() }))
+/// })?;
+/// let txn = store.read()?;
+/// let (first, next) = page(customers.find_by_town(&txn, "Oslo"), None)?;
+/// let (last, end) = page(customers.find_by_town(&txn, "Oslo"), next.as_deref())?;
+/// assert_eq!((first.len(), last.len(), end), (20, 10, None));
+/// assert_eq!(page(customers.all(&txn), None)?.0.len(), 20);
+/// # Ok(())
+/// # }
+/// ```
 pub trait IndexEntry<'txn>: Sized {
     /// The row type.
     type Row: Entity;
 
     /// Where the entries are.
+    #[doc(hidden)]
     const SOURCE: Source;
 
     /// Reads one entry.
@@ -155,6 +201,7 @@ pub trait IndexEntry<'txn>: Sized {
     /// # Errors
     ///
     /// [`DecodeError`] when the bytes are no entry of this index.
+    #[doc(hidden)]
     fn decode(entry: EntryReader<'txn>) -> Result<Self, DecodeError>;
 }
 

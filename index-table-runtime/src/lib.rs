@@ -54,6 +54,7 @@ mod write;
 pub use build::{Build, BuildReport, BuiltIndex};
 pub use bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate};
 pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
+pub use entity::IndexEntry;
 pub use error::{Error, Result};
 pub use get_many::{GetMany, GetManyViews};
 pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};

@@ -105,14 +105,22 @@ impl RowType {
 
 /// Whether a row comes back from its bytes with the same keys.
 pub(crate) fn try_back(rows: &RowType, new: &Image, tried: &mut Image) -> Result<()> {
-    let unreadable = |reason: String| Error::Codec { table: rows.schema.name, reason };
+    let unreadable = |reason: String| {
+        let key = rows.schema.show_primary_key(new.primary_key());
+        let reason = format!("the one with primary key {key} {reason}");
+        Error::Codec { table: rows.schema.name, reason }
+    };
     (rows.load)(tried, new.row()).map_err(|error| {
-        unreadable(format!("it could not be read back from the bytes that serde makes: {error}"))
+        unreadable(format!(
+            "could not be read back from the bytes that serde makes ({error}); a type inside of it needs \
+             a format that describes itself, as `serde_json::Value` and serde's `untagged`, `tag`, \
+             `flatten` and `skip_serializing_if` do: keep it as text, or as a type without them"
+        ))
     })??;
     if tried.same_keys(new) {
         return Ok(());
     }
-    Err(unreadable("it has other keys when it is read back from the bytes that serde makes".into()))
+    Err(unreadable("has other keys when it is read back from the bytes that serde makes".into()))
 }
 
 /// Writes `new` over the row with its primary key, if there is one.

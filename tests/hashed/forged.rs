@@ -48,7 +48,7 @@ fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
 /// All that can be asked of the rows with a url finds the row with this primary key alone.
 fn assert_only<'txn, E>(scan: impl Fn() -> Scan<'txn, E>, row: &Link) -> Result<()>
 where
-    E: index_table::__private::IndexEntry<'txn, Row = Link>,
+    E: index_table::IndexEntry<'txn, Row = Link>,
 {
     assert_eq!(scan().keys().collect::<Result<Vec<_>>>()?, [row.id]);
     assert_eq!(scan().rev().keys().collect::<Result<Vec<_>>>()?, [row.id]);

@@ -71,7 +71,7 @@ fn stores() -> Result<Vec<(Store, Option<tempfile::TempDir>)>> {
 
 fn ids<'txn, E>(scan: Scan<'txn, E>) -> Result<Vec<u32>>
 where
-    E: index_table::__private::IndexEntry<'txn, Row: index_table::__private::Entity<Key = u32>>,
+    E: index_table::IndexEntry<'txn, Row: index_table::__private::Entity<Key = u32>>,
 {
     scan.keys().collect()
 }

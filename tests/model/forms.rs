@@ -7,10 +7,7 @@ pub(crate) mod words;
 
 use std::collections::BTreeMap;
 
-use index_table::{
-    __private::{IndexEntry, Viewed},
-    Result, Scan,
-};
+use index_table::{__private::Viewed, IndexEntry, Result, Scan};
 use proptest::prelude::*;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use index_table::{__private::IndexEntry, Error, IndexTable, ReadTxn, Result, Scan, Store};
+use index_table::{Error, IndexEntry, IndexTable, ReadTxn, Result, Scan, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use index_table::{__private::IndexEntry, Cursor, Result, Scan};
+use index_table::{Cursor, IndexEntry, Result, Scan};
 use proptest::prelude::*;
 
 use crate::fail;

@@ -98,6 +98,13 @@ impl IndexAttr {
         match known.map(|key| key.id) {
             Some(IndexKey::Unique) => set(&mut self.unique, &word, ()),
             Some(IndexKey::Sparse) => set(&mut self.sparse, &word, ()),
+            _ if input.peek(Token![.]) => {
+                self.incomplete = true;
+                Err(input.error(format!(
+                    "an index has the fields of the row itself; for one inside of `{word}` write a \
+                     method that returns it: `computed(method: Type)`"
+                )))
+            }
             // Any other bare word may be a field: `#[index(name)]`.
             _ => {
                 self.push(PartKind::Field(word));

@@ -141,8 +141,8 @@ pub(super) mod fixed {
         doc(&format!(
             "Adds a row to the table `{name}`.\n\n\
              Cost: one write for the row and one for each index entry.\n\n\
-             # Errors\n\nIf the primary key exists, if a unique index has its key already, or if \
-             the store fails."
+             # Errors\n\nIf the primary key exists, if a unique index has its key already, if a \
+             key is too long, if the row cannot be encoded, or if the store fails."
         ))
     }
 
@@ -163,7 +163,8 @@ pub(super) mod fixed {
             "Adds a row to the table `{name}` or replaces the one with its primary key.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf a unique index has the key already, or if the store fails."
+             # Errors\n\nIf a unique index has its key already, if a key is too long, if the row \
+             cannot be encoded, or if the store fails."
         ))
     }
 
@@ -175,8 +176,8 @@ pub(super) mod fixed {
              one.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf the changed row meets another one's primary key or unique key, or if \
-             the store fails."
+             # Errors\n\nIf the changed row meets another one's primary key or unique key, if a \
+             key of it is too long, if it cannot be encoded, or if the store fails."
         ))
     }
 
@@ -343,6 +344,11 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Target::Rows => format!("the table `{}`", table.name),
         Target::Index(index) => format!("the index `{}` of the table `{}`", index.name, table.name),
     };
+    let rows = match target {
+        Target::Index(index) => rows_with_entries(index),
+        Target::Rows => None,
+    };
+    let rows = rows.map(|rows| format!("\n{rows}")).unwrap_or_default();
     let what = match form {
         Form::Whole => format!("All of {place}, in the order of its key{}.", hashes(target)),
         Form::Equal(parts) => format!("What {place} has for this {}.", fields(parts)),
@@ -355,7 +361,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         }
         Form::Get(parts) => {
             return doc(&format!(
-                "The row that {place} has for this {}.\n\n\
+                "The row that {place} has for this {}.{rows}\n\n\
                  Cost: one look-up{}; the row is decoded.\n\n\
                  # Errors\n\nIf the entry or the row cannot be read.",
                 fields(parts),
@@ -364,7 +370,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         }
         Form::GetView(parts) => {
             return doc(&format!(
-                "The view of the row that {place} has for this {}.\n\n\
+                "The view of the row that {place} has for this {}.{rows}\n\n\
                  Cost: one look-up{}; texts and bytes are borrowed.\n\n\
                  # Errors\n\nIf the entry or the row cannot be read.",
                 fields(parts),
@@ -382,17 +388,12 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                 None => "",
             };
             return doc(&format!(
-                "Each different {} that {place} has{of}, once and in order.\n\n\
+                "Each different {} that {place} has{of}, once and in order.{rows}\n\n\
                  Cost: one seek{compared} for each value, and one at the end.",
                 fields(values),
             ));
         }
     };
-    let rows = match target {
-        Target::Index(index) => rows_with_entries(index),
-        Target::Rows => None,
-    };
-    let rows = rows.map(|rows| format!("\n{rows}")).unwrap_or_default();
     let asked: &[KeyPart] = match form {
         Form::Equal(parts) => parts,
         Form::Range(leading, _) | Form::StartingWith(leading, _) => leading,

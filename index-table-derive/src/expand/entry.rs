@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Context, allow_on_struct, at, docs, key_type, requirements};
+use super::{Context, allow_on_struct, at, docs, key_type, requirements, visibility_at};
 use crate::model::{Index, Source, Step};
 use crate::names;
 
@@ -32,9 +32,10 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
             Source::PrimaryKey(field) => field.ty.key(private, &cx.txn),
             Source::Included(field) | Source::Row(field) => field.ty.carried(private, &cx.txn),
         };
+        let v = visibility_at(cx, ident.span());
         quote! {
             #doc
-            #visibility #ident: #ty
+            #v #ident: #ty
         }
     });
     let conditions = requirements::conditions(cx, private);

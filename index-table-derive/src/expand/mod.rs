@@ -31,6 +31,7 @@ mod view;
 use std::rc::Rc;
 
 use proc_macro2::{Span, TokenStream};
+use quote::ToTokens as _;
 use syn::{Lifetime, Path};
 
 use crate::model::{Field, KeyPart, Table};
@@ -111,6 +112,19 @@ pub(crate) fn private(krate: &Path) -> TokenStream {
 /// type is written there, so that an error about it is too.
 fn at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
+}
+
+/// The struct's visibility, for a field of a generated struct that stands for the user's field at
+/// `place`: the compiler underlines a field from its visibility on.
+fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
+    let tokens = cx.table.visibility.to_token_stream();
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(token.span().located_at(place));
+            token
+        })
+        .collect()
 }
 
 /// Expands to the type that a part of a key is encoded and decoded by: `String`, or

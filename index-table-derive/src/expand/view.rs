@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow_on_struct, at, docs, requirements};
+use super::{Context, allow_on_struct, at, docs, requirements, visibility_at};
 use crate::model::{Reading, View, ViewField};
 use crate::types;
 
@@ -34,6 +34,7 @@ pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
     let fields = view.fields.iter().zip(types).map(|(ViewField { field, reading, serde }, ty)| {
         let doc = docs::view_field(field, reading);
         let ident = &field.ident;
+        let v = visibility_at(cx, ident.span());
         let serde = (!serde.is_empty()).then(|| quote!(#[serde(#(#serde),*)]));
         quote! {
             #doc

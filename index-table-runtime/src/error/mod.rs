@@ -228,7 +228,7 @@ pub enum Error {
     },
 
     /// A cursor of another index, direction or question, or no cursor at all.
-    #[error("the cursor doesn't belong to this scan: {reason}")]
+    #[error("the cursor can't be used here: {reason}")]
     InvalidCursor {
         /// What doesn't fit.
         reason: &'static str,

@@ -13,7 +13,8 @@ use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey, Unescaped}
 ///
 /// Arguments are those of `T`. What is read is owned, since inverted bytes can't be borrowed.
 ///
-/// For a field there is `desc(field)`; a method that is indexed returns it itself.
+/// For a field in an index there is `desc(field)`; a method that is indexed returns it itself. It is no
+/// type of a field: a row has the value. A primary key is read in descending order by `rev()`.
 ///
 /// # Examples
 ///

@@ -70,7 +70,7 @@ impl Cursor {
         if inside && self.position.is_in(schema, query.source) {
             return Ok(self.position);
         }
-        Err(Error::InvalidCursor { reason: "the text was changed" })
+        Err(Error::InvalidCursor { reason: "its text was changed; start without a cursor" })
     }
 }
 
@@ -129,7 +129,8 @@ impl FromStr for Cursor {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        parse(text).ok_or(Error::InvalidCursor { reason: "the text is no cursor" })
+        parse(text)
+            .ok_or(Error::InvalidCursor { reason: "the text is no cursor; start without one" })
     }
 }
 

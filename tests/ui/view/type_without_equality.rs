@@ -3,14 +3,14 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
 #[table(view)]
-struct Customer {
+pub struct Customer {
     #[primary_key]
     id: u64,
     address: Address,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Address {
+pub struct Address {
     town: String,
 }
 

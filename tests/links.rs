@@ -1,0 +1,57 @@
+//! Links to the chapters of the guide are files in the repository and modules in the documentation:
+//! each is defined in the text, and before it in the module that includes the text.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{fs, io};
+
+/// The links `[label]: target` that a text, or the documentation in a module, defines.
+fn definitions(text: &str) -> BTreeSet<(&str, &str)> {
+    text.lines()
+        .map(|line| line.trim_start_matches(['/', '!', ' ']))
+        .filter_map(|line| line.strip_prefix('[')?.split_once("]: "))
+        .collect()
+}
+
+/// The names of the chapters, and their texts.
+fn chapters() -> io::Result<Vec<(String, String)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide");
+    let chapter = |entry: io::Result<fs::DirEntry>| {
+        let path = entry?.path();
+        let name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+        Ok((name, fs::read_to_string(path)?))
+    };
+    fs::read_dir(folder)?.map(chapter).collect()
+}
+
+#[test]
+fn the_readme_links_every_chapter() -> io::Result<()> {
+    let readme = include_str!("../README.md");
+    let of_readme = definitions(readme);
+    let of_crate = definitions(include_str!("../src/lib.rs"));
+    let chapters = chapters()?;
+    for (name, _) in &chapters {
+        let file = format!("src/guide/{name}.md");
+        let defined = of_readme.iter().find(|(_, target)| *target == file);
+        let (label, _) = defined.unwrap_or_else(|| panic!("README.md has no link to {file}"));
+        assert!(of_crate.contains(&(*label, format!("guide::{name}").as_str())), "{label}");
+    }
+    assert_eq!((of_readme.len(), of_crate.len()), (chapters.len(), chapters.len()));
+    assert!(!readme.contains("](src/guide/"));
+    Ok(())
+}
+
+#[test]
+fn chapters_link_each_other() -> io::Result<()> {
+    let of_module = definitions(include_str!("../src/guide.rs"));
+    let chapters = chapters()?;
+    for (name, text) in &chapters {
+        for (label, target) in definitions(text) {
+            let linked = chapters.iter().find(|(name, _)| format!("{name}.md") == target);
+            let (module, _) = linked.unwrap_or_else(|| panic!("{name}.md links {target}"));
+            assert!(of_module.contains(&(label, module)), "{name}.md: {label}");
+        }
+        assert!(!text.contains(".md)"), "{name}.md has a link without a definition");
+    }
+    Ok(())
+}
