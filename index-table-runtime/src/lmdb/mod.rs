@@ -33,6 +33,8 @@ pub(crate) use read::{Entries, Reader};
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
 
+use std::borrow::Cow;
+
 use heed::types::Bytes;
 
 use crate::schema::{IndexSchema, Strategy, TableSchema};
@@ -41,9 +43,10 @@ type Env = heed::Env<heed::WithoutTls>;
 type Database<'d> = heed::Database<'d, Bytes, Bytes>;
 
 /// What the catalog has a table, or a part of it, under. Names of tables have no dot.
-fn record_name(schema: &TableSchema, part: &str) -> Vec<u8> {
+fn record_name(schema: &TableSchema, part: &str) -> Cow<'static, [u8]> {
     let (table, part) = (schema.name.as_bytes(), part.as_bytes());
-    if part.is_empty() { table.to_vec() } else { [table, b".", part].concat() }
+    // The table's own is read in each transaction that writes.
+    if part.is_empty() { table.into() } else { [table, b".", part].concat().into() }
 }
 
 /// How the entries of an index are laid out.
