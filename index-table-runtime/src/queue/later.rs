@@ -21,10 +21,10 @@ pub enum WhenFull {
     /// It waits until the worker has made room, this long at the most, and fails with
     /// [`Error::IndexQueueFull`] then. [`Store::transaction`](crate::Store::transaction) does so,
     /// by rolling back and running its closure again, and so does a
-    /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well, and the time
-    /// counted from when each was submitted; in a
-    /// transaction from [`Store::write`](crate::Store::write), in which the worker could not come to
-    /// its turn, the write fails at once.
+    /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well, and the
+    /// time counted from when each was submitted; in a transaction from
+    /// [`Store::write`](crate::Store::write), in which the worker could not come to its turn, the
+    /// write fails at once.
     Wait(Duration),
     /// It disables the eventual indexes of the table: they are not kept up any more, and can't be
     /// asked, until the repository's `build` builds them anew.
