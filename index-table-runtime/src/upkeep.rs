@@ -4,8 +4,9 @@
 //! is, and the build adds those of every row, again if need be. What is there is so always right,
 //! and at the end nothing is missing. Where a key has one entry at most, the second of two rows
 //! with the same key must not take the first one's entry: the build meets the one without an entry
-//! when it comes to it, so this one must not move to where the build has been. An index that is violated is empty, and stays so. What happens to one that
-//! is eventual is noted for the worker, see [`queue`](crate::queue).
+//! when it comes to it, so this one must not move to where the build has been. An index that is
+//! violated is empty, and stays so. What happens to one that is eventual is noted for the worker,
+//! see [`queue`](crate::queue).
 
 use crate::{
     engine::{Read, Reader, Write as _, Writer},
