@@ -90,7 +90,31 @@ pub(crate) fn check(
             Some(holder) => Err(rows.taken(index, key, hashed, holder)),
             None => Ok(()),
         }
-    })
+    })?;
+    match (upkeep, old) {
+        (Some(upkeep), Some(old)) => check_passed(rows, writer.reader(), upkeep, old, new),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a row that moves to where the builds of indexes have been. It may have had a key together with
+/// another row all the time.
+fn check_passed(
+    rows: &RowType,
+    reader: Reader<'_>,
+    upkeep: &Upkeep,
+    old: &Image,
+    new: &Image,
+) -> Result<()> {
+    for index in upkeep.passed(old.primary_key(), new.primary_key()) {
+        let hashed = new.hashed(index);
+        for key in new.keys(index) {
+            if let Some(holder) = holder(rows, reader, index, key, old.primary_key(), hashed)? {
+                return Err(rows.taken(index, key, hashed, holder));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The primary key of another row than `own` that has this key of a unique index, and the same values

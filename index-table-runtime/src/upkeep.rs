@@ -4,8 +4,9 @@
 //! is, and the build adds those of every row, again if need be. What is there is so always right,
 //! and at the end nothing is missing. Where a key has one entry at most, the second of two rows
 //! with the same key must not take the first one's entry: the build meets the one without an entry
-//! when it comes to it. An index that is violated is empty, and stays so. What happens to one that
-//! is eventual is noted for the worker, see [`queue`](crate::queue).
+//! when it comes to it, so this one must not move to where the build has been. An index that is
+//! violated is empty, and stays so. What happens to one that is eventual is noted for the worker,
+//! see [`queue`](crate::queue).
 
 use crate::{
     engine::{Read, Reader, Write as _, Writer},
@@ -23,6 +24,8 @@ pub(crate) struct Upkeep {
     kept: Box<[Kept]>,
     /// If some are kept up later.
     later: Option<Later>,
+    /// For unique indexes that are being built, the last row that the build has been at.
+    built: Vec<(usize, Vec<u8>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +48,16 @@ impl Upkeep {
         let indexes = table.schema.indexes;
         let declared = |index: &IndexSchema| if index.eventual { Kept::Later } else { Kept::Up };
         let mut kept: Box<[Kept]> = indexes.iter().map(declared).collect();
+        let mut built = Vec::new();
         for (index, state) in table.unreadable(reader, opened)? {
             if let (Some(kept), Some(of)) = (kept.get_mut(index), indexes.get(index)) {
                 match state {
-                    StateRecord::Building(_) if of.has_one_entry_per_key() => {
-                        *kept = Kept::UpForOne;
+                    StateRecord::Building(state) => {
+                        if of.has_one_entry_per_key() {
+                            *kept = Kept::UpForOne;
+                        }
+                        built.extend(state.behind.filter(|_| of.unique).map(|at| (index, at)));
                     }
-                    StateRecord::Building(_) => {}
                     StateRecord::Violated(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
                         *kept = Kept::Not;
                     }
@@ -63,7 +69,7 @@ impl Upkeep {
         } else {
             None
         };
-        Ok(kept.iter().any(|kept| *kept != Kept::Up).then_some(Self { kept, later }))
+        Ok(kept.iter().any(|kept| *kept != Kept::Up).then_some(Self { kept, later, built }))
     }
 
     /// Whether the entries of an index are kept up at all.
@@ -75,6 +81,13 @@ impl Upkeep {
     /// later is no hindrance.
     pub(crate) fn is_up(&self, index: usize) -> bool {
         matches!(self.kept(index), Kept::Up | Kept::Later)
+    }
+
+    /// The unique indexes whose builds have not been at the row `old` and don't come to it when it has
+    /// become `new`.
+    pub(crate) fn passed(&self, old: &[u8], new: &[u8]) -> impl Iterator<Item = usize> {
+        let passed = move |at: &[u8]| new <= at && at < old;
+        self.built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
     }
 
     /// Before a row is written.
@@ -108,7 +121,7 @@ impl Upkeep {
         to: Counting<'a, Writer<'t, 's>>,
         old: Option<&'a [u8]>,
     ) -> Filter<'a, 't, 's> {
-        let Self { kept, later } = self;
+        let Self { kept, later, .. } = self;
         Filter { kept, later: later.as_mut().filter(|later| !later.in_line), to, old }
     }
 

@@ -139,3 +139,38 @@ fn more_duplicates_than_are_listed_are_counted() -> TestResult {
     }
     Ok(())
 }
+
+/// A row that the build has not been at does not get past it with keys that another one has.
+#[test]
+fn a_duplicate_does_not_move_past_the_build() -> TestResult {
+    let rows = (2..100).map(|id| item(id, if id == 90 { 9 } else { id }));
+    on_both(rows, |store| {
+        let items = after::ItemRepository::open_online(store)?;
+        items.build(store).batch_bytes(2000).limit(1).run()?;
+        let moved = |from, to| store.transaction(|txn| items.update(txn, from, |row| row.id = to));
+        assert!(moved(90, 95).is_err(), "it is there");
+        assert!(moved(90, 200)?, "the build comes to it");
+        for index in ["code", "once"] {
+            // The one that is violated first is named; the row with the hash has that alone.
+            if index == "once" {
+                let apart = |row: &mut after::Item| (row.code, row.note) = (1, None);
+                store.transaction(|txn| items.update(txn, 200, apart))?;
+            }
+            let refused = moved(200, 1);
+            let Err(Error::UniqueViolation { index: named, holder, .. }) = refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            assert_eq!((named, holder.as_str()), (index, "9"));
+        }
+        assert!(moved(80, 0)?, "its keys are its own");
+        assert!(moved(9, 1)?, "the entries are its own");
+        let report = items.build(store).batch_bytes(2000).run()?;
+        assert!(!report.is_readable(), "{report}");
+        assert_eq!(violated(store)?, [("once".to_owned(), 1)]);
+        assert!(moved(200, 9)?, "what is violated is in nobody's way");
+        store.transaction(|txn| items.delete(txn, 9))?;
+        assert!(items.build(store).run()?.is_readable());
+        assert_clean(&items, &store.read()?)?;
+        Ok(())
+    })
+}

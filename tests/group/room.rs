@@ -8,11 +8,19 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, GroupWriter, Store, Submitted};
+use index_table::{Durability, Error, GroupOptions, GroupWriter, IndexTable, Store, Submitted};
+use serde::{Deserialize, Serialize};
 
 use crate::{Item, ItemRepository, TestResult, check, hold, insert, item};
 
 const SMALL: usize = 1 << 18;
+
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Wide {
+    #[primary_key]
+    id: u64,
+    text: String,
+}
 
 fn large(id: u64, bytes: usize) -> Item {
     Item { bytes: vec![id as u8; bytes], ..item(id) }
@@ -38,7 +46,7 @@ fn the_map_grows_and_nobody_notices() -> TestResult {
         let dir = tempfile::tempdir()?;
         let store = Store::options().map_size(SMALL).open(dir.path())?;
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&index_table::GroupOptions::default().most(most))?;
+        let writer = store.writer_with(&GroupOptions::default().most(most))?;
         let txn = hold(&store)?;
         let submitted = submit_large(&writer, &items, 0..1000, 150);
         drop(txn);
@@ -151,4 +159,37 @@ fn a_reader_in_the_way_is_named_to_those_who_need_room() -> TestResult {
     after.wait()?;
     drop(reader);
     check(&store, &items, [1, 2])
+}
+
+/// A transaction of LMDB can change some 131,000 pages. Closures that come to more together are
+/// committed in several.
+#[test]
+fn a_group_that_is_too_large_is_several() -> TestResult {
+    const CLOSURES: u64 = 320;
+    const ROWS: u64 = 500;
+
+    let dir = tempfile::tempdir()?;
+    let options = Store::options().map_size(1 << 31).durability(Durability::None);
+    let store = options.open(dir.path())?;
+    let wide = WideRepository::open(&store)?;
+    let options = GroupOptions::default().most(1000);
+    let writer = store.writer_with(&options)?;
+    let txn = hold(&store)?;
+    let submitted: Vec<_> = (0..CLOSURES)
+        .map(|part| {
+            let wide = wide.clone();
+            writer.submit(move |txn| {
+                let rows = (part * ROWS..).take(ROWS as usize);
+                // No two of them fit into a page.
+                rows.map(|id| Wide { id, text: "x".repeat(2000) })
+                    .try_for_each(|row| wide.insert(txn, &row))
+            })
+        })
+        .collect();
+    drop(txn);
+    for submitted in submitted {
+        submitted.wait()?;
+    }
+    assert_eq!(wide.all(&store.read()?).count()?, CLOSURES * ROWS);
+    Ok(())
 }

@@ -142,6 +142,15 @@ impl Engine {
         }
     }
 
+    /// Whether the write transaction, or one inside of it, could change no more pages.
+    pub(crate) fn is_too_large(&self) -> bool {
+        match self {
+            Self::Lmdb(engine) => engine.is_too_large(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+        }
+    }
+
     /// Maps more than was there when it was full; `false`: that's the most.
     pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
         match self {

@@ -174,6 +174,11 @@ impl<'q> Groups<'q> {
                 self.entries.push_front(entry);
                 break;
             }
+            if !first && store.inner.engine.is_too_large() {
+                // The others have taken the room: it is the first of the next group.
+                self.entries.push_front(entry);
+                break;
+            }
             if blocked.is_some() {
                 group.blocked = blocked;
                 self.entries.push_front(entry);

@@ -2,7 +2,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -52,6 +52,8 @@ pub(crate) struct Engine {
     pub(super) max_map_size: usize,
     /// The map's size when the write transaction was told that it is full; 0 when it was not.
     pub(super) full_at: AtomicUsize,
+    /// The write transaction has met the most pages that one may change.
+    pub(super) too_large: AtomicBool,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
     pub(super) reserve: Reserve,
@@ -94,6 +96,7 @@ impl Engine {
             map_size: AtomicUsize::new(env.info().map_size),
             max_map_size: options.max_map_size,
             full_at: AtomicUsize::new(0),
+            too_large: AtomicBool::new(false),
             catalog: OnceLock::new(),
             reserve,
             writing: Mutex::default(),
@@ -192,6 +195,7 @@ impl Engine {
         let mut scratch = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.forget_large();
         self.full_at.store(0, Ordering::Relaxed);
+        self.too_large.store(false, Ordering::Relaxed);
         let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
         Ok((txn, Turn { _pass: pass, scratch }))
     }
@@ -266,6 +270,13 @@ impl Engine {
                 // Only the write transaction, of which there is one, is told so.
                 self.full_at.store(map_size, Ordering::Relaxed);
                 Error::MapFull { map_size }
+            }
+            heed::Error::Mdb(MdbError::TxnFull) => {
+                self.too_large.store(true, Ordering::Relaxed);
+                Error::Engine(
+                    "the transaction changes more pages than one of LMDB can; make several of it"
+                        .to_owned(),
+                )
             }
             heed::Error::Mdb(MdbError::MapResized) => {
                 Error::MapTooSmall { map_size: self.map_size.load(Ordering::Relaxed) }

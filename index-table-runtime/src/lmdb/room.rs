@@ -46,6 +46,11 @@ impl Engine {
         Some(self.full_at.load(Ordering::Relaxed)).filter(|size| *size > 0)
     }
 
+    /// Whether the write transaction, or one inside of it, could change no more pages.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.too_large.load(Ordering::Relaxed)
+    }
+
     /// Maps more than was there when it was full; `false`: that's the most.
     pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
         let Some(closed) = self.close()? else { return Ok(true) };

@@ -27,8 +27,9 @@ const MESSAGES: u64 = 1024;
 /// What the messages and the rows of a batch have together at the most, in bytes, but for the last.
 const BYTES: usize = 1 << 20;
 
-/// How long writers that wait are let go first between two batches.
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long writers that wait are let go first between two batches: a lock that is taken again at once
+/// goes to nobody else.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// What has become of the messages of a queue. From the `drain` of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -55,7 +56,6 @@ pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drain
         if batch.left == 0 || most == batch.applied + batch.set_aside {
             break;
         }
-        // A lock that is taken again at once goes to nobody else.
         thread::sleep(PAUSE);
     }
     Ok(drained)

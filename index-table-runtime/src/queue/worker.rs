@@ -119,6 +119,7 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
         };
         *shared.error() = round.err();
         if more {
+            thread::sleep(apply::PAUSE);
             continue;
         }
         shared.signals.wait(events, pause);
