@@ -444,7 +444,7 @@ impl<'s> WriteTxn<'s> {
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
         let (writer, scratch, written) = self.writer(table)?;
         if let Some(upkeep) = &mut written.upkeep {
-            upkeep.admit(table.schema)?;
+            upkeep.begin(false);
         }
         Ok((writer, scratch, written))
     }
