@@ -1,14 +1,16 @@
 //! Queues whose numbers are damaged.
 
-use std::time::Duration;
+use std::{ops::Range, path::Path, time::Duration};
 
 use heed::RwTxn;
-use index_table::{Error, Kind, ReadTxn, Report, Store};
+use index_table::{Durability, Error, Kind, ReadTxn, Report, Store, WhenFull};
 
 use crate::{
     ItemRepository, TestResult, assert_drained, item,
     poison::{Raw, on},
 };
+
+use redeclared::{after, before};
 
 type Damage = fn(&Raw<'_>, &mut RwTxn<'_>) -> heed::Result<()>;
 
@@ -178,6 +180,98 @@ fn a_repair_empties_a_queue_without_messages() -> TestResult {
     let report = store.transaction(|txn| items.repair(txn).run())?;
     assert_eq!((report.count(Kind::DamagedQueue), report.left), (1, 0));
     assert_drained(&items, &store)?;
+    Ok(())
+}
+
+mod redeclared {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    macro_rules! table {
+        ($name:ident, $($index:tt)*) => {
+            pub(super) mod $name {
+                use super::{Deserialize, IndexTable, Serialize};
+
+                #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+                #[table(name = "items")]
+                #[index(town, consistency = "eventual")]
+                $($index)*
+                pub(crate) struct Item {
+                    #[primary_key]
+                    pub(crate) id: u32,
+                    pub(crate) town: String,
+                    pub(crate) code: u32,
+                }
+            }
+        };
+    }
+
+    table!(before,);
+    table!(after, #[index(code, consistency = "eventual")]);
+}
+
+fn open_small(path: &Path) -> index_table::Result<Store> {
+    let options = Store::options().map_size(1 << 24).durability(Durability::None);
+    options.index_queue(6, WhenFull::Disable).open(path)
+}
+
+/// Writes a row for each of these.
+fn put(store: &Store, items: &before::ItemRepository, ids: Range<u32>) -> index_table::Result<()> {
+    store.transaction(|txn| {
+        let item = |id: u32| before::Item { id, town: format!("{}", id % 3), code: 1 };
+        ids.clone().try_for_each(|id| items.put(txn, &item(id)))
+    })
+}
+
+/// Where it is to be known for which indexes a message is, a damaged queue is emptied, and all are
+/// built anew: at once in a small table, and in steps in a large one.
+#[test]
+fn another_declaration_empties_the_queue() -> TestResult {
+    for ((name, damage, said), rows) in DAMAGES.into_iter().zip([6, 5000].into_iter().cycle()) {
+        let dir = tempfile::tempdir()?;
+        let store = open_small(dir.path())?;
+        let items = before::ItemRepository::open(&store)?;
+        let all = (0..rows).map(|id| before::Item { id, town: "Oz".to_owned(), code: 0 });
+        items.bulk_load(&store, all).run()?;
+        put(&store, &items, 0..6)?;
+        items.drain(&store, 2)?;
+        drop((items, store));
+        on(dir.path(), ".queue.items", damage);
+
+        let store = open_small(dir.path())?;
+        let items =
+            after::ItemRepository::open(&store).map_err(|error| format!("{name}: {error}"))?;
+        assert_eq!(items.lag(&store.read()?)?.messages == 0, said.is_some(), "{name}");
+        items.drain(&store, u64::MAX)?;
+        let report = items.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{name}: {report}");
+        assert_eq!((report.rows, report.entries), (u64::from(rows), 2 * u64::from(rows)));
+    }
+    Ok(())
+}
+
+/// So it is where an index is built that was disabled.
+#[test]
+fn a_disabled_index_is_built_without_the_queue() -> TestResult {
+    for rows in [7, 5000] {
+        let dir = tempfile::tempdir()?;
+        let store = open_small(dir.path())?;
+        let items = before::ItemRepository::open(&store)?;
+        let all = (0..rows).map(|id| before::Item { id, town: "Oz".to_owned(), code: 0 });
+        items.bulk_load(&store, all).run()?;
+        put(&store, &items, 0..7)?;
+        assert!(items.find_by_town(&store.read()?, "Oz").count().is_err());
+        drop((items, store));
+        on(dir.path(), ".queue.items", |queue, txn| {
+            queue.delete(txn, &2_u64.to_be_bytes())?;
+            queue.put(txn, &[0, 0, 0, 0, 0, 0, 0, 2, 0], b"no")
+        });
+        let store = open_small(dir.path())?;
+        let items = before::ItemRepository::open(&store)?;
+        let report = items.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{report}");
+        assert_eq!((report.rows, report.entries), (u64::from(rows), u64::from(rows)));
+    }
     Ok(())
 }
 
