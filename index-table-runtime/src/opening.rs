@@ -95,7 +95,11 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
                 indexes
             }
         };
-        new.extend(lost.into_iter().filter(|index| !new.contains(index)).collect::<Vec<_>>());
+        for index in lost {
+            if !new.contains(&index) {
+                new.push(index);
+            }
+        }
         unfinished.retain(|index| !new.contains(index));
         (new, unfinished)
     } else {
