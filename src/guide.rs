@@ -62,6 +62,7 @@ pub mod bulk_loading {}
 pub mod eventual {}
 
 /// [row versions]: versions
+/// [eventual indexes]: eventual
 ///
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]

@@ -69,7 +69,12 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
         let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
         let comparison = file.compare(&declared, &retired, schema)?;
         versions::check(schema, writer.reader())?;
-        let new = match comparison {
+        let position = |name: &String| schema.indexes.iter().position(|index| index.name == *name);
+        let mut unfinished: Vec<_> = states.keys().filter_map(position).collect();
+        let is_queue_read = matches!(comparison, Comparison::Build(_))
+            || unfinished.iter().any(|index| schema.is_eventual(*index));
+        let lost = if is_queue_read { mend_queue(schema, writer)? } else { Vec::new() };
+        let mut new = match comparison {
             Comparison::Same => Vec::new(),
             Comparison::Build(indexes) => {
                 versions::keep(table, &file, &declared, writer)?;
@@ -90,9 +95,12 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
                 indexes
             }
         };
-        let position = |name: &String| schema.indexes.iter().position(|index| index.name == *name);
-        let unfinished = states.keys().filter_map(position).filter(|index| !new.contains(index));
-        let unfinished: Vec<_> = unfinished.collect();
+        for index in lost {
+            if !new.contains(&index) {
+                new.push(index);
+            }
+        }
+        unfinished.retain(|index| !new.contains(index));
         (new, unfinished)
     } else {
         refuse_foreign_rows(schema, writer)?;
@@ -116,6 +124,14 @@ fn prepare(rows: &RowType, writer: &mut Writer<'_, '_>, build_small: bool) -> Re
         writer.put_record("", &record)?;
     }
     Ok(Declared { record, readable })
+}
+
+/// Empties the queue if it is damaged, so that it can't be told what is in it for whom; and the
+/// indexes that may have lost something by that.
+fn mend_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
+    let is_damaged = queue::mend(schema, writer)?.is_some();
+    let indexes = 0..schema.indexes.len();
+    Ok(indexes.filter(|index| is_damaged && schema.is_eventual(*index)).collect())
 }
 
 /// The states of the table's indexes that the catalog has, by their names.

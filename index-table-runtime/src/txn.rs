@@ -444,13 +444,14 @@ impl<'s> WriteTxn<'s> {
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
         let (writer, scratch, written) = self.writer(table)?;
         if let Some(upkeep) = &mut written.upkeep {
-            upkeep.admit(table.schema)?;
+            upkeep.begin(false);
         }
         Ok((writer, scratch, written))
     }
 
-    /// Empties the queue of a table if it is damaged, before it is counted what it has; `true`: it was.
-    pub(crate) fn mend_queue(&mut self, table: &OpenTable) -> Result<bool> {
+    /// Empties the queue of a table if it is damaged, before it is counted what it has; and what was
+    /// wrong with it.
+    pub(crate) fn mend_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
         self.read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;

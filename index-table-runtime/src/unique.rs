@@ -1,4 +1,4 @@
-//! Whether the keys of unique indexes are free: the last thing that can refuse a write.
+//! Whether the keys of unique indexes are free.
 
 use crate::{
     engine::{Read, Reader, Write as _, Writer},

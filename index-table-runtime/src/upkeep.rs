@@ -11,7 +11,7 @@
 use crate::{
     engine::{Read, Reader, Write as _, Writer},
     error::Result,
-    maintain::{Change, Sink},
+    maintain::{self, Change, Image, Sink},
     queue::Later,
     schema::{IndexSchema, StateRecord, TableSchema},
     store::OpenTable,
@@ -90,27 +90,31 @@ impl Upkeep {
         self.built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
     }
 
-    /// Before a row is written.
+    /// Before an operation on a row; `in_line`: all of its changes are to be made at once.
+    pub(crate) fn begin(&mut self, in_line: bool) {
+        if let Some(later) = &mut self.later {
+            later.begin(in_line);
+        }
+    }
+
+    /// Whether what leaves a message has to wait for room.
+    pub(crate) fn has_to_wait(&self) -> bool {
+        self.later.as_ref().is_some_and(Later::has_to_wait)
+    }
+
+    /// Refuses the changes from `old` to `new`, of which nothing is written yet, if they leave a message.
     ///
     /// # Errors
     ///
     /// [`Error::IndexQueueFull`](crate::Error::IndexQueueFull)
-    pub(crate) fn admit(&mut self, schema: &TableSchema) -> Result<()> {
-        match &mut self.later {
-            Some(later) => {
-                later.forget();
-                later.admit(schema)
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Before a row is written all of whose changes are to be made at once.
-    pub(crate) fn admit_in_line(&mut self) {
-        if let Some(later) = &mut self.later {
-            later.forget();
-            later.in_line = true;
-        }
+    pub(crate) fn refuse(
+        &mut self,
+        schema: &TableSchema,
+        old: Option<&Image>,
+        new: Option<&Image>,
+    ) -> Result<()> {
+        let Self { kept, later: Some(later) } = self else { return Ok(()) };
+        maintain::entry_changes(schema, old, new, &mut Refuse { kept, later, schema })
     }
 
     /// A sink that hands on what is to be done to the indexes when a row is written, which was
@@ -168,6 +172,26 @@ impl Upkeep {
 
     fn kept(&self, index: usize) -> Kept {
         self.kept.get(index).copied().unwrap_or(Kept::Up)
+    }
+}
+
+/// Refuses what is to be done later.
+struct Refuse<'a> {
+    kept: &'a [Kept],
+    later: &'a mut Later,
+    schema: &'a TableSchema,
+}
+
+impl Sink for Refuse<'_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        match change {
+            Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }
+                if self.kept.get(index) == Some(&Kept::Later) =>
+            {
+                Err(self.later.refuse(self.schema))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -172,6 +172,7 @@ pub(crate) fn delete(
 ) -> Result<bool> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
     rows.load_stored(old, bytes, primary_key)?;
+    admit(rows, writer, written, Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key })?;
     send(rows, writer, Some(old), None, written)?;
     written.row(RowWrite::Delete, Some(old), None);
@@ -187,11 +188,13 @@ pub(crate) fn insert(
     kind: RowWrite,
 ) -> Result<()> {
     let claimed = written.upkeep.is_none() && unique::claim(rows.schema, writer, new)?;
-    if !claimed && let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new)
-    {
-        // A row that is there already is the plainer reason.
-        let taken = writer.reader().fact(new.primary_key())?.is_some();
-        return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
+    if !claimed {
+        if let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new) {
+            // A row that is there already is the plainer reason.
+            let taken = writer.reader().fact(new.primary_key())?.is_some();
+            return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
+        }
+        admit(rows, writer, written, None, Some(new))?;
     }
     if !writer.insert_fact(new.primary_key(), new.row())? {
         if claimed {
@@ -219,6 +222,7 @@ fn replace(
     written: &mut Written,
 ) -> Result<()> {
     if old.same_key_bytes(new) {
+        admit(rows, writer, written, Some(old), Some(new))?;
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
         let Written { tally, upkeep, .. } = written;
         let counting = tally.counting(writer);
@@ -232,11 +236,32 @@ fn replace(
         };
     }
     unique::check(rows, writer, written.upkeep.as_ref(), Some(old), new)?;
+    admit(rows, writer, written, Some(old), Some(new))?;
     if old.primary_key() != new.primary_key() {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     }
     writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
     send(rows, writer, Some(old), Some(new), written)
+}
+
+/// Whether there is room for a message, if one has to be left: the last thing that can refuse a write.
+fn admit(
+    rows: &RowType,
+    writer: &Writer<'_, '_>,
+    Written { upkeep, .. }: &mut Written,
+    old: Option<&Image>,
+    new: Option<&Image>,
+) -> Result<()> {
+    let Some(upkeep) = upkeep.as_mut().filter(|upkeep| upkeep.has_to_wait()) else {
+        return Ok(());
+    };
+    // A second row with its primary key is refused for that, whatever room there is.
+    if let (None, Some(new)) = (old, new)
+        && writer.reader().fact(new.primary_key())?.is_some()
+    {
+        return Ok(());
+    }
+    upkeep.refuse(rows.schema, old, new)
 }
 
 /// Sends the changes of all entries from `old` to `new` to the indexes, as far as they are kept up.
@@ -277,7 +302,7 @@ pub(crate) fn upgrade(
     }
     // A table has more rows than a queue has room.
     if let Some(upkeep) = &mut written.upkeep {
-        upkeep.admit_in_line();
+        upkeep.begin(true);
     }
     replace(rows, writer, old, new, written)
 }

@@ -1,14 +1,16 @@
 //! Queues whose numbers are damaged.
 
-use std::time::Duration;
+use std::{ops::Range, path::Path, time::Duration};
 
 use heed::RwTxn;
-use index_table::{Error, Store};
+use index_table::{Durability, Error, Kind, ReadTxn, Report, Store, WhenFull};
 
 use crate::{
     ItemRepository, TestResult, assert_drained, item,
     poison::{Raw, on},
 };
+
+use redeclared::{after, before};
 
 type Damage = fn(&Raw<'_>, &mut RwTxn<'_>) -> heed::Result<()>;
 
@@ -18,26 +20,66 @@ const POSITION: [u8; 8] = [0; 8];
 const HALF: [u8; 10] = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
 const MOST: [u8; 10] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
 
-/// What may have become of a queue of which two messages are applied, and four are not.
-const DAMAGES: [(&str, Damage); 12] = [
-    ("no position", |queue, txn| queue.delete(txn, &POSITION).map(drop)),
-    ("a position that is none", |queue, txn| queue.put(txn, &POSITION, b"\xff")),
-    ("at the end", |queue, txn| queue.put(txn, &POSITION, &[&MOST[..], &[0]].concat())),
-    ("behind the end", |queue, txn| queue.put(txn, &POSITION, &[&HALF[..], &[0]].concat())),
-    ("too far", |queue, txn| queue.put(txn, &POSITION, &[5, 0])),
-    ("not far enough", |queue, txn| queue.put(txn, &POSITION, &[1, 0])),
-    ("more set aside", |queue, txn| queue.put(txn, &POSITION, &[2, 3])),
-    ("all set aside", |queue, txn| queue.put(txn, &POSITION, &[&[2], &MOST[..]].concat())),
-    ("not set aside", |queue, txn| queue.put(txn, &(1 << 63 | 1_u64).to_be_bytes(), b"no")),
-    ("a message that was applied", |queue, txn| queue.put(txn, &1_u64.to_be_bytes(), b"no")),
-    ("the last number", |queue, txn| queue.put(txn, &((1 << 63) - 1_u64).to_be_bytes(), b"no")),
-    ("no number", |queue, txn| queue.put(txn, &[0; 7], b"no")),
+/// What may have become of a queue of which two messages are applied, and four are not; and what
+/// `verify` says of it. Where that is nothing, messages are applied again.
+const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
+    ("no position", |queue, txn| queue.delete(txn, &POSITION).map(drop), None),
+    ("a position that is none", |queue, txn| queue.put(txn, &POSITION, b"\xff"), UNREADABLE),
+    ("at the end", |queue, txn| queue.put(txn, &POSITION, &[&MOST[..], &[0]].concat()), UNREADABLE),
+    (
+        "behind the end",
+        |queue, txn| queue.put(txn, &POSITION, &[&HALF[..], &[0]].concat()),
+        UNREADABLE,
+    ),
+    (
+        "too far",
+        |queue, txn| queue.put(txn, &POSITION, &[5, 0]),
+        Some("5 are in it, and 2 are its position or to be applied or set aside"),
+    ),
+    ("not far enough", |queue, txn| queue.put(txn, &POSITION, &[1, 0]), None),
+    (
+        "more set aside",
+        |queue, txn| queue.put(txn, &POSITION, &[2, 3]),
+        Some("it counts 3 messages set aside, and there are 0"),
+    ),
+    (
+        "all set aside",
+        |queue, txn| queue.put(txn, &POSITION, &[&[2], &MOST[..]].concat()),
+        UNREADABLE,
+    ),
+    (
+        "not set aside",
+        |queue, txn| queue.put(txn, &(1 << 63 | 1_u64).to_be_bytes(), b"no"),
+        Some("it counts 0 messages set aside, and there are 1"),
+    ),
+    (
+        "a message that was applied",
+        |queue, txn| queue.put(txn, &1_u64.to_be_bytes(), b"no"),
+        Some("6 are in it, and 5 are its position or to be applied or set aside"),
+    ),
+    (
+        "the last number",
+        |queue, txn| queue.put(txn, &((1 << 63) - 1_u64).to_be_bytes(), b"no"),
+        Some("a message has the number 9223372036854775807, to which none comes"),
+    ),
+    (
+        "no number",
+        |queue, txn| queue.put(txn, &[0; 7], b"no"),
+        Some("6 are in it, and 5 are its position or to be applied or set aside"),
+    ),
+    (
+        "no number where one was",
+        |queue, txn| queue.put(txn, &[0, 0, 0, 0, 0, 0, 0, 2, 0], b"no"),
+        Some("a message has a key that is no number"),
+    ),
 ];
 
-/// Nothing panics or goes on forever, and a repair mends it.
+const UNREADABLE: Option<&str> = Some("how far it has been applied can't be read");
+
+/// Nothing panics or goes on forever, a verification finds it, and a repair mends it.
 #[test]
 fn a_repair_empties_the_queue() -> TestResult {
-    for (name, damage) in DAMAGES {
+    for (name, damage, said) in DAMAGES {
         let dir = tempfile::tempdir()?;
         let open = || -> index_table::Result<(Store, ItemRepository)> {
             let store = Store::options().map_size(1 << 24).open(dir.path())?;
@@ -54,6 +96,8 @@ fn a_repair_empties_the_queue() -> TestResult {
         on(dir.path(), ".queue.items", damage);
 
         let (store, items) = open()?;
+        let found = verified(&items, &store.read()?)?;
+        assert_eq!(found.as_deref(), said, "{name}");
         let is_expected = |error: &Error| matches!(error, Error::Corrupt { .. });
         let written = store.transaction(|txn| items.put(txn, &item(7, 7)));
         assert!(written.as_ref().err().is_none_or(is_expected), "{name}: {written:?}");
@@ -64,7 +108,10 @@ fn a_repair_empties_the_queue() -> TestResult {
         assert!(items.lag(&store.read()?).as_ref().err().is_none_or(is_expected), "{name}");
         drop(worker);
 
-        store.transaction(|txn| items.repair(txn).run())?;
+        let found = verified(&items, &store.read()?)?;
+        let report = store.transaction(|txn| items.repair(txn).run())?;
+        assert_eq!((damage_in(&report), report.left), (found, 0), "{name}");
+        assert!(items.verify(&store.read()?).run()?.is_clean(), "{name}");
         assert!(items.wait_for(&store, &token, Duration::ZERO)?, "{name}");
         let token = store.transaction(|txn| {
             items.put(txn, &item(7, 8))?;
@@ -74,6 +121,156 @@ fn a_repair_empties_the_queue() -> TestResult {
         assert_eq!(items.drain(&store, u64::MAX)?.applied, 1, "{name}");
         assert!(items.wait_for(&store, &token, Duration::ZERO)?, "{name}");
         assert_drained(&items, &store)?;
+    }
+    Ok(())
+}
+
+/// What a verification says of the queue, whether it is done in one go or in steps.
+fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Option<String>> {
+    let mut ticks = Vec::new();
+    let whole = items.verify(txn).progress(|at| ticks.push((at.steps, at.total))).run()?;
+    let damage = damage_in(&whole);
+    let (mut findings, mut at) = (Vec::new(), None);
+    loop {
+        let mut verify = items.verify(txn).limit(1);
+        if let Some(at) = &at {
+            verify = verify.after(at);
+        }
+        findings.extend(verify.by_ref().collect::<index_table::Result<Vec<_>>>()?);
+        at = verify.cursor();
+        if at.is_none() {
+            break;
+        }
+    }
+    assert_eq!(findings, whole.findings);
+    let (steps, total) = *ticks.last().expect("it is told at the end");
+    assert_eq!(steps, total);
+    // What is late is excused by a queue that is in order alone.
+    assert_eq!(damage.is_none(), whole.is_clean());
+    Ok(damage)
+}
+
+/// What a report says of the queue.
+fn damage_in(report: &Report) -> Option<String> {
+    let mut of_queue = report.findings.iter().filter(|found| found.kind == Kind::DamagedQueue);
+    let shown = of_queue.next()?.to_string();
+    assert_eq!((of_queue.next(), report.count(Kind::DamagedQueue)), (None, 1));
+    let damage = shown
+        .strip_prefix("table `items`: the queue of its eventual indexes is damaged: ")
+        .and_then(|shown| shown.strip_suffix("; `repair` empties it and writes what the rows say"));
+    Some(damage.expect("the table, the damage and the way out").to_owned())
+}
+
+/// A queue that nothing was in is empty again.
+#[test]
+fn a_repair_empties_a_queue_without_messages() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let open = || -> index_table::Result<(Store, ItemRepository)> {
+        let store = Store::options().map_size(1 << 24).open(dir.path())?;
+        let items = ItemRepository::open(&store)?;
+        Ok((store, items))
+    };
+    drop(open()?);
+    on(dir.path(), ".queue.items", |queue, txn| queue.put(txn, &[7], b"no"));
+    let (store, items) = open()?;
+    assert_eq!(
+        items.verify(&store.read()?).run()?.counts.into_iter().collect::<Vec<_>>(),
+        [(Kind::DamagedQueue, 1)]
+    );
+    let report = store.transaction(|txn| items.repair(txn).run())?;
+    assert_eq!((report.count(Kind::DamagedQueue), report.left), (1, 0));
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
+mod redeclared {
+    use index_table::IndexTable;
+    use serde::{Deserialize, Serialize};
+
+    macro_rules! table {
+        ($name:ident, $($index:tt)*) => {
+            pub(super) mod $name {
+                use super::{Deserialize, IndexTable, Serialize};
+
+                #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+                #[table(name = "items")]
+                #[index(town, consistency = "eventual")]
+                $($index)*
+                pub(crate) struct Item {
+                    #[primary_key]
+                    pub(crate) id: u32,
+                    pub(crate) town: String,
+                    pub(crate) code: u32,
+                }
+            }
+        };
+    }
+
+    table!(before,);
+    table!(after, #[index(code, consistency = "eventual")]);
+}
+
+fn open_small(path: &Path) -> index_table::Result<Store> {
+    let options = Store::options().map_size(1 << 24).durability(Durability::None);
+    options.index_queue(6, WhenFull::Disable).open(path)
+}
+
+/// Writes a row for each of these.
+fn put(store: &Store, items: &before::ItemRepository, ids: Range<u32>) -> index_table::Result<()> {
+    store.transaction(|txn| {
+        let item = |id: u32| before::Item { id, town: format!("{}", id % 3), code: 1 };
+        ids.clone().try_for_each(|id| items.put(txn, &item(id)))
+    })
+}
+
+/// Where it is to be known for which indexes a message is, a damaged queue is emptied, and all are
+/// built anew: at once in a small table, and in steps in a large one.
+#[test]
+fn another_declaration_empties_the_queue() -> TestResult {
+    for ((name, damage, said), rows) in DAMAGES.into_iter().zip([6, 5000].into_iter().cycle()) {
+        let dir = tempfile::tempdir()?;
+        let store = open_small(dir.path())?;
+        let items = before::ItemRepository::open(&store)?;
+        let all = (0..rows).map(|id| before::Item { id, town: "Oz".to_owned(), code: 0 });
+        items.bulk_load(&store, all).run()?;
+        put(&store, &items, 0..6)?;
+        items.drain(&store, 2)?;
+        drop((items, store));
+        on(dir.path(), ".queue.items", damage);
+
+        let store = open_small(dir.path())?;
+        let items =
+            after::ItemRepository::open(&store).map_err(|error| format!("{name}: {error}"))?;
+        assert_eq!(items.lag(&store.read()?)?.messages == 0, said.is_some(), "{name}");
+        items.drain(&store, u64::MAX)?;
+        let report = items.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{name}: {report}");
+        assert_eq!((report.rows, report.entries), (u64::from(rows), 2 * u64::from(rows)));
+    }
+    Ok(())
+}
+
+/// So it is where an index is built that was disabled.
+#[test]
+fn a_disabled_index_is_built_without_the_queue() -> TestResult {
+    for rows in [7, 5000] {
+        let dir = tempfile::tempdir()?;
+        let store = open_small(dir.path())?;
+        let items = before::ItemRepository::open(&store)?;
+        let all = (0..rows).map(|id| before::Item { id, town: "Oz".to_owned(), code: 0 });
+        items.bulk_load(&store, all).run()?;
+        put(&store, &items, 0..7)?;
+        assert!(items.find_by_town(&store.read()?, "Oz").count().is_err());
+        drop((items, store));
+        on(dir.path(), ".queue.items", |queue, txn| {
+            queue.delete(txn, &2_u64.to_be_bytes())?;
+            queue.put(txn, &[0, 0, 0, 0, 0, 0, 0, 2, 0], b"no")
+        });
+        let store = open_small(dir.path())?;
+        let items = before::ItemRepository::open(&store)?;
+        let report = items.verify(&store.read()?).run()?;
+        assert!(report.is_clean(), "{report}");
+        assert_eq!((report.rows, report.entries), (u64::from(rows), u64::from(rows)));
     }
     Ok(())
 }

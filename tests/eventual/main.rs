@@ -7,6 +7,7 @@ mod policies;
 mod queries;
 mod random;
 mod redeclared;
+mod room;
 mod tokens;
 
 use index_table::{ReadTxn, Result, Store};

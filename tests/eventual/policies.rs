@@ -46,7 +46,10 @@ mod versions {
     }
 }
 
-fn store(messages: u64, when_full: WhenFull) -> index_table::Result<(tempfile::TempDir, Store)> {
+pub(crate) fn store(
+    messages: u64,
+    when_full: WhenFull,
+) -> index_table::Result<(tempfile::TempDir, Store)> {
     let dir = tempfile::tempdir().expect("a directory");
     let options = Store::options().map_size(1 << 26).durability(Durability::None);
     let store = options.index_queue(messages, when_full).open(dir.path())?;

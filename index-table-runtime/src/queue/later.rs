@@ -75,20 +75,25 @@ impl Later {
         self.length >= self.limit.messages
     }
 
-    /// Before a row is written.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::IndexQueueFull`], if the transaction would have to wait. One that has begun to
-    /// write goes on.
-    pub(crate) fn admit(&mut self, schema: &TableSchema) -> Result<()> {
-        let full = self.is_full();
-        self.in_line = full && self.limit.when_full == WhenFull::ApplyInLine;
-        if full && self.own == 0 && matches!(self.limit.when_full, WhenFull::Wait(_)) {
-            self.refused = true;
-            return Err(Error::IndexQueueFull { table: schema.name, messages: self.length });
-        }
-        Ok(())
+    /// Before an operation on a row. What a write has noted that failed is forgotten.
+    pub(crate) fn begin(&mut self, in_line: bool) {
+        self.noted.clear();
+        let applies = self.limit.when_full == WhenFull::ApplyInLine;
+        self.in_line = in_line || (applies && self.is_full());
+    }
+
+    /// Whether the transaction would have to wait before it leaves a message. One that has left one
+    /// goes on.
+    pub(crate) fn has_to_wait(&self) -> bool {
+        let waits = matches!(self.limit.when_full, WhenFull::Wait(_));
+        waits && !self.in_line && self.own == 0 && self.is_full()
+    }
+
+    /// Refuses a write, which has to wait.
+    #[cold]
+    pub(crate) fn refuse(&mut self, schema: &TableSchema) -> Error {
+        self.refused = true;
+        Error::IndexQueueFull { table: schema.name, messages: self.length }
     }
 
     /// Notes what is to be done to an entry.
@@ -142,11 +147,6 @@ impl Later {
             self.own += 1;
         }
         Ok(())
-    }
-
-    /// Forgets what a write has noted that failed.
-    pub(crate) fn forget(&mut self) {
-        self.noted.clear();
     }
 
     /// The number of the message with which all that the transaction has written is in the indexes:

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{ASIDE, BOUND, POSITION};
+use super::{ASIDE, BOUND, POSITION, damage};
 use crate::{
     engine::{Read, Reader, Write as _, Writer},
     error::{Error, Result},
@@ -88,7 +88,11 @@ impl Position {
 pub(crate) struct Queued(BTreeSet<(usize, Vec<u8>)>);
 
 impl Queued {
+    /// None, if the queue is damaged: who applies messages may not come to those that are there.
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
+        if damage(schema, reader)?.is_some() {
+            return Ok(Self::default());
+        }
         let mut queued = BTreeSet::new();
         let mut from = POSITION + 1;
         while let Some((number, bytes)) = reader.message(from)? {

@@ -53,7 +53,7 @@ pub use apply::Drained;
 pub(crate) use apply::drain;
 pub use later::WhenFull;
 pub(crate) use later::{Later, Limit};
-pub(crate) use mend::mend;
+pub(crate) use mend::{damage, mend};
 pub(crate) use message::Queued;
 pub use set_aside::{SetAside, SetAsideMessage};
 pub(crate) use set_aside::{list as list_set_aside, retry as retry_set_aside};

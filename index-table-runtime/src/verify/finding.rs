@@ -32,6 +32,9 @@ pub enum Kind {
     Duplicate,
     /// LMDB's count of a table or an index is another one than what is in it.
     WrongCount,
+    /// The queue of a table's eventual indexes has something that this crate would not have written,
+    /// or is not as far as what is in it says: nobody knows what these indexes have not got yet.
+    DamagedQueue,
 }
 
 /// One thing that is wrong. From [`Verify`](crate::Verify) and [`Repair`](crate::Repair).
@@ -45,7 +48,7 @@ pub struct Finding {
     pub kind: Kind,
     /// The table.
     pub table: &'static str,
-    /// The index; `None`: it is about a row, or all rows.
+    /// The index; `None`: it is about a row, all rows or the queue.
     pub index: Option<&'static str>,
     /// The index key, if it is about one.
     pub key: Option<String>,
@@ -94,6 +97,7 @@ impl fmt::Display for Finding {
             Kind::Duplicate => "change or delete one of the two rows, then `repair`",
             Kind::WrongCount if self.index.is_some() => "`repair` builds the index anew",
             Kind::WrongCount => "copy the rows to another table",
+            Kind::DamagedQueue => "`repair` empties it and writes what the rows say",
         };
         write!(f, ": {}; {way_out}", self.reason)
     }

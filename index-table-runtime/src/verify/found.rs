@@ -29,9 +29,18 @@ pub(super) enum Fix {
     Put(Vec<u8>),
     /// Remove all entries of the index.
     Clear,
+    /// Empty the queue, which comes before all others.
+    EmptyQueue,
 }
 
 impl Found {
+    /// `damage`: what is wrong with the queue.
+    pub(super) fn queue(damage: &str) -> Self {
+        let reason = format!("the queue of its eventual indexes is damaged: {damage}");
+        let (kind, source) = (Kind::DamagedQueue, Source::Facts);
+        Self::new(kind, source, RawEntry::NOWHERE, reason, Fix::EmptyQueue)
+    }
+
     pub(super) fn new(
         kind: Kind,
         source: Source,

@@ -10,6 +10,8 @@ use crate::{
 /// What is gone through, one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// The queue, if some indexes are eventual.
+    Queue,
     /// An index as the engine stores it.
     Pieces(usize),
     /// The entries of an index.
@@ -27,6 +29,15 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn first<R: Entity>() -> Self {
+        let stage = Stage::Queue;
+        if R::TABLE.has_eventual() {
+            Self { stage, behind: None }
+        } else {
+            Self::behind_queue::<R>()
+        }
+    }
+
+    pub(super) fn behind_queue<R: Entity>() -> Self {
         let stage = if R::TABLE.indexes.is_empty() { Stage::Facts } else { Stage::Pieces(0) };
         Self { stage, behind: None }
     }
@@ -34,6 +45,7 @@ impl Place {
     /// What the cursors of a stage belong to.
     fn question<R: Entity>(stage: Stage) -> u64 {
         let (kind, source) = match stage {
+            Stage::Queue => ("queue", Source::Facts),
             Stage::Pieces(index) => ("pieces", Source::Index(index)),
             Stage::Entries(index) => ("entries", Source::Index(index)),
             Stage::Facts => ("facts", Source::Facts),
@@ -53,7 +65,7 @@ impl Place {
         let (question, position) = cursor.into_parts();
         let mut stages = (0..R::TABLE.indexes.len())
             .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
-            .chain([Stage::Facts]);
+            .chain([Stage::Queue, Stage::Facts]);
         let stage = stages.find(|stage| Self::question::<R>(*stage) == question);
         let stage = stage.ok_or(Error::InvalidCursor {
             reason: "it was not made by a verification of this table; start without a cursor",

@@ -39,7 +39,7 @@ const BATCH_BYTES: usize = 1 << 20;
 ///
 /// An index that is not readable is passed over: the repository's `build` makes it of the rows.
 /// Eventual indexes are mended without waiting for their worker. If their queue is damaged, so that it
-/// is not known how far it is, it is emptied.
+/// is not known how far it is, it is emptied ([`DamagedQueue`](crate::Kind::DamagedQueue)).
 ///
 /// Where a block is damaged, the right entries of its key are removed with it and written anew; the
 /// report counts them as [`Missing`](crate::Kind::Missing) ones. Those of rows that can't be decoded
@@ -130,11 +130,8 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let Self { txn, table, rows, .. } = self;
         let skipped = txn.unreadable(table)?;
-        let is_emptied = txn.mend_queue(table)?;
+        let damage = txn.mend_queue(table)?;
         let (mut writer, _, written) = txn.writer(table)?;
-        if is_emptied {
-            build::begin_anew(rows, &mut writer, &skipped)?;
-        }
         let mut report = Report::new(R::TABLE);
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
@@ -144,7 +141,11 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
                 build::begin_anew(rows, &mut writer, &skipped)?;
             }
         }
-        let mut next = Some(Place::first::<R>());
+        if let Some(damage) = damage {
+            build::begin_anew(rows, &mut writer, &skipped)?;
+            report.add_mended(R::TABLE, &Found::queue(&damage));
+        }
+        let mut next = Some(Place::behind_queue::<R>());
         while let Some(place) = next {
             let batch = Batch::gather::<R>(writer.reader(), &skipped, place, &mut report)?;
             let mut removed = false;
@@ -207,7 +208,7 @@ fn mend<R: Entity>(writer: &mut Writer<'_, '_>, found: &Found) -> Result<bool> {
     let Found { source, key, primary_key, fix, .. } = found;
     let Source::Index(index) = *source else { return Ok(false) };
     match fix {
-        Fix::None => {}
+        Fix::None | Fix::EmptyQueue => {}
         Fix::RemovePieces { all } => return writer.remove_pieces(index, key, *all),
         Fix::Delete => writer.change(Change::DeleteEntry { index, key, primary_key })?,
         Fix::Put(data) => {

@@ -76,8 +76,8 @@ impl<'t> Reader<'t> {
         number.map(|number| Some((number, message))).map_err(|_| Error::Corrupt {
             table: self.tables.schema.name,
             index: None,
-            key: "of a message in its queue".to_owned(),
-            reason: "it is no number".to_owned(),
+            key: "of its queue".to_owned(),
+            reason: "a message has a key that is no number".to_owned(),
         })
     }
 

@@ -1,5 +1,5 @@
-//! The way through a table: each index, first as it is stored and then entry by entry, and the
-//! rows last.
+//! The way through a table: the queue, each index, first as it is stored and then entry by entry, and
+//! the rows last.
 //!
 //! In this order a repair can remove first what should not be there and write then what is
 //! missing, and each thing that is wrong is met once: entries say whether they are right, rows
@@ -19,12 +19,13 @@ use crate::{
     entity::Entity,
     error::{Error, Result},
     maintain::Image,
-    queue::Queued,
+    queue::{self, Queued},
     scan::{Bounds, Position, Query},
     schema::Source,
 };
 
 enum Running<'t> {
+    Queue,
     Pieces(Pieces<'t>),
     Entries(Box<Entries<'t>>),
 }
@@ -98,8 +99,9 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     /// How many steps there are from the beginning to the end.
     pub(super) fn total(&self) -> Result<u64> {
-        // The end of a stage is a step too.
+        // The end of a stage is a step too, and so is the queue.
         let mut total = self.reader.stored(Source::Facts)? + 1 + 2 * R::TABLE.indexes.len() as u64;
+        total += u64::from(R::TABLE.has_eventual());
         for index in (0..R::TABLE.indexes.len()).filter(|index| !self.skipped.contains(index)) {
             let source = Source::Index(index);
             let pieces = self.reader.stored(source)?;
@@ -144,6 +146,11 @@ impl<'t, R: Entity> Walk<'t, R> {
             None => self.begin()?,
         };
         match running {
+            Running::Queue => {
+                let damage = queue::damage(R::TABLE, self.reader)?;
+                self.found.extend(damage.as_deref().map(Found::queue));
+                self.next_stage();
+            }
             Running::Pieces(mut pieces) => {
                 let next = pieces.next().transpose()?;
                 self.running = Some(Running::Pieces(pieces));
@@ -201,6 +208,7 @@ impl<'t, R: Entity> Walk<'t, R> {
             self.reader.scan(query).map(Box::new).map(Running::Entries)
         };
         match self.stage {
+            Stage::Queue => Ok(Running::Queue),
             Stage::Pieces(index) => {
                 let behind = behind.as_ref().map(Position::bytes);
                 self.reader.pieces(index, behind.as_deref()).map(Running::Pieces)
@@ -214,7 +222,7 @@ impl<'t, R: Entity> Walk<'t, R> {
     fn end(&mut self) -> Result<()> {
         let source = match self.stage {
             Stage::Pieces(index) => Some(Source::Index(index)),
-            Stage::Entries(_) => None,
+            Stage::Queue | Stage::Entries(_) => None,
             Stage::Facts => Some(Source::Facts),
         };
         if let (Some(source), Some(counted)) = (source, self.counted) {
@@ -231,6 +239,7 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     fn next_stage(&mut self) {
         let next = match self.stage {
+            Stage::Queue => Some(Place::behind_queue::<R>().stage),
             Stage::Pieces(index) => Some(Stage::Entries(index)),
             Stage::Entries(index) if index + 1 < R::TABLE.indexes.len() => {
                 Some(Stage::Pieces(index + 1))
