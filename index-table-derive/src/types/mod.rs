@@ -20,7 +20,7 @@ pub(crate) use self::declared::declared;
 pub(crate) use self::self_type::named;
 pub(crate) use self::spelling::{
     LONGEST_ARRAY, Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys,
-    is_long_array, is_no_collection, is_short, shown, text,
+    is_desc, is_long_array, is_no_collection, is_short, shown, text,
 };
 use self::spelling::{
     Standard, element, is_bool, is_option, is_scalar, is_str, is_u8, only, peel, standard,
