@@ -150,6 +150,16 @@ pub(super) fn is_bool(ty: &Type) -> bool {
     standard(ty).is_some_and(|standard| standard.name == "bool")
 }
 
+/// The type that is spelled `String`, without a path, in it or in an `Option` of it.
+pub(super) fn string(ty: &Type) -> Option<&Type> {
+    let Standard { name, arguments } = standard(ty)?;
+    match (name, peel(ty)) {
+        ("Option", _) => only(&arguments).and_then(string),
+        (_, string @ Type::Path(path)) if path.path.is_ident("String") => Some(string),
+        _ => None,
+    }
+}
+
 /// Whether a type is `index_table::Desc<…>`, by its spelling.
 pub(crate) fn is_desc(ty: &Type) -> bool {
     let Type::Path(path) = peel(ty) else { return false };
