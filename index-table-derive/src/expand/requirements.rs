@@ -11,7 +11,7 @@ use syn::spanned::Spanned as _;
 use syn::{Ident, Type};
 
 use super::{Context, at};
-use crate::model::{Index, KeyPart, NEVER_ABSENT, Table};
+use crate::model::{Index, KeyPart, NEVER_ABSENT, Reading, Table};
 use crate::types::{DataType, Requirement};
 
 /// A field or a method, and what its type has to be.
@@ -102,11 +102,13 @@ fn well_formed(place: Span, ty: &TokenStream) -> TokenStream {
 
 /// The first type that is spelled `String`, of those that are written as `&str` for that reason.
 fn string(table: &Table) -> Option<&Type> {
+    let primary_key = table.primary_key.iter().map(|field| &field.ty);
     let keys = table.indexes.iter().flat_map(|index| &index.parts).map(KeyPart::key_type);
     let entries = table.indexes.iter().flat_map(|index| index.entry.fields());
-    let view = table.view.iter().flat_map(|view| &view.fields).map(|field| &field.field.ty);
-    let primary_key = table.primary_key.iter().map(|field| &field.ty);
     let entries = entries.map(|(_, source)| source.ty());
+    let view = table.view.iter().flat_map(|view| &view.fields);
+    let view = view.filter(|field| matches!(field.reading, Reading::Carried));
+    let view = view.map(|field| &field.field.ty);
     primary_key.chain(keys).chain(entries).chain(view).find_map(DataType::string)
 }
 
