@@ -13,6 +13,22 @@ use crate::{
     schema::{RowSchema, Source, Strategy, TableSchema},
 };
 
+/// What serde can write and read: for the message of its own that the lack of it gives. An [`Entity`]
+/// has serde's traits and not this one, so that they hold for the rows of any index.
+#[diagnostic::on_unimplemented(
+    message = "rows of `{Self}` can't be stored: serde doesn't write and read them",
+    label = "lacks serde's `Serialize` or `Deserialize`",
+    note = "put both on the struct: `#[derive(serde::Serialize, serde::Deserialize)]`"
+)]
+pub trait Stored {}
+
+#[diagnostic::do_not_recommend]
+impl<R: Serialize + DeserializeOwned> Stored for R {}
+
+/// Compiles where it is named if a row of type `R` can be stored.
+#[derive(Debug)]
+pub struct IsStored<R: Stored>(PhantomData<R>);
+
 /// A row type with `#[derive(IndexTable)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no entity",

@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Ident, LitStr, Meta, Token, Type, bracketed, parenthesized, token};
 
-use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint};
+use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint, Order};
 use super::{Setting, equals, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
@@ -106,11 +106,19 @@ impl IndexAttr {
                 )))
             }
             // Any other bare word may be a field: `#[index(name)]`.
-            _ => {
-                self.push(PartKind::Field(word));
-                Ok(())
-            }
+            _ => self.field(input, word),
         }
+    }
+
+    /// A field, which has no word behind it: `year desc` is reported, and read as what it means.
+    fn field(&mut self, input: ParseStream<'_>, field: Ident) -> syn::Result<()> {
+        let order = input.fork().parse().ok().and_then(|word: Ident| Order::of(&word.to_string()));
+        let message = order.map(|order| order.usage(&field.to_string()));
+        self.push(match order {
+            Some(Order::Descending) => PartKind::Desc(field),
+            Some(Order::Ascending) | None => PartKind::Field(field),
+        });
+        message.map_or(Ok(()), |message| Err(input.error(message)))
     }
 
     /// `each(field)` and its like.

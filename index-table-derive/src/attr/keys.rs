@@ -111,6 +111,34 @@ pub(crate) const LINTS: &[(&str, Lint)] = &[
     ("doubled_full", Lint::DoubledFull),
 ];
 
+/// The words of SQL for the two orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Ascending,
+    Descending,
+}
+
+impl Order {
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        match word.to_ascii_lowercase().as_str() {
+            "asc" | "ascending" => Some(Self::Ascending),
+            "desc" | "descending" => Some(Self::Descending),
+            _ => None,
+        }
+    }
+
+    /// How this order of a field is written.
+    pub(crate) fn usage(self, field: &str) -> String {
+        match self {
+            Self::Ascending => format!("ascending order is written `{field}`"),
+            Self::Descending => format!("descending order is written `desc({field})`"),
+        }
+    }
+}
+
+/// What an option for the order might be called; it is there for descending order.
+const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
+
 /// The key of `keys` with this name.
 pub(crate) fn find<K>(keys: &'static [Key<K>], name: &str) -> Option<&'static Key<K>> {
     keys.iter().find(|key| key.name == name)
@@ -133,6 +161,10 @@ pub(crate) fn unknown_in_key(word: &str) -> String {
 pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     if let Some(key) = find(TABLE_KEYS, word) {
         return format!("`{}` belongs into `#[table(…)]`", key.usage);
+    }
+    let order = ORDERS.contains(&word).then_some(Order::Descending).or_else(|| Order::of(word));
+    if let Some(order) = order {
+        return format!("`#[index(…)]` has no `{word}`; {}", order.usage("field"));
     }
     // A call is a form of field, or a list; everything else is an option.
     unknown("index", word, INDEX_KEYS, |key| {

@@ -5,12 +5,13 @@
 //! generated under the condition that it holds. A bound on a type without parameters would be
 //! checked where it is written; a `for<'any>` in front postpones that to where the item is used.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote_spanned};
-use syn::Ident;
+use syn::spanned::Spanned as _;
+use syn::{Ident, Type};
 
 use super::{Context, at};
-use crate::model::{Index, KeyPart, NEVER_ABSENT, Table};
+use crate::model::{Index, KeyPart, NEVER_ABSENT, Reading, Table};
 use crate::types::{DataType, Requirement};
 
 /// A field or a method, and what its type has to be.
@@ -54,37 +55,61 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
     if conditions.is_empty() { TokenStream::new() } else { mixed!(where #(#conditions),*) }
 }
 
-/// Expands to one assertion for each field:
+/// Expands to what holds for nearly every struct, then to one assertion for each field:
 ///
 /// ```text
+/// const _: ::core::marker::PhantomData<_index_table::IsStored<Customer>> = …;
+/// const _: ::core::marker::PhantomData<_index_table::IsText<String>> = …;
 /// const _: () = {
 ///     struct kind;
 ///     _index_table::assert_key::<Kind, kind>()
 /// };
 /// ```
+///
+/// The compiler looks at the types of constants before it looks at what is in them, so the first two
+/// are reported before what follows from the same mistake.
 pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
+    let row = &cx.table.row;
+    let stored = well_formed(row.span(), &mixed!(IsStored<#row>));
+    let text = string(cx.table).map(|ty| well_formed(ty.span(), &mixed!(IsText<#ty>)));
     let sparse = cx.table.indexes.iter().filter_map(|index| sparse(cx, index));
-    of(cx.table)
-        .into_iter()
-        .map(|Required { ident, computed, ty, requirement }| {
-            let (written, span) = (ty.written(), at(ty.span()));
-            let assert = match requirement {
-                Requirement::Key if computed => {
-                    quote_spanned!(span=> _index_table::assert_computed)
-                }
-                Requirement::Key => quote_spanned!(span=> _index_table::assert_key),
-                Requirement::Each => quote_spanned!(span=> _index_table::assert_each),
-            };
-            let marker = marker(ident, written.clone());
-            mixed! {
-                const _: () = {
-                    struct #marker;
-                    #assert::<#written, #marker>()
-                };
+    let required = of(cx.table).into_iter().map(|Required { ident, computed, ty, requirement }| {
+        let (written, span) = (ty.written(), at(ty.span()));
+        let assert = match requirement {
+            Requirement::Key if computed => {
+                quote_spanned!(span=> _index_table::assert_computed)
             }
-        })
-        .chain(sparse)
-        .collect()
+            Requirement::Key => quote_spanned!(span=> _index_table::assert_key),
+            Requirement::Each => quote_spanned!(span=> _index_table::assert_each),
+        };
+        let marker = marker(ident, written.clone());
+        mixed! {
+            const _: () = {
+                struct #marker;
+                #assert::<#written, #marker>()
+            };
+        }
+    });
+    [stored].into_iter().chain(text).chain(required).chain(sparse).collect()
+}
+
+/// Expands to a mention of a type of ours, whose bound is reported at `place`.
+fn well_formed(place: Span, ty: &TokenStream) -> TokenStream {
+    quote_spanned! {at(place)=>
+        const _: ::core::marker::PhantomData<_index_table::#ty> = ::core::marker::PhantomData;
+    }
+}
+
+/// The first type that is spelled `String`, of those that are written as `&str` for that reason.
+fn string(table: &Table) -> Option<&Type> {
+    let primary_key = table.primary_key.iter().map(|field| &field.ty);
+    let keys = table.indexes.iter().flat_map(|index| &index.parts).map(KeyPart::key_type);
+    let entries = table.indexes.iter().flat_map(|index| index.entry.fields());
+    let entries = entries.map(|(_, source)| source.ty());
+    let view = table.view.iter().flat_map(|view| &view.fields);
+    let view = view.filter(|field| matches!(field.reading, Reading::Carried));
+    let view = view.map(|field| &field.field.ty);
+    primary_key.chain(keys).chain(entries).chain(view).find_map(DataType::string)
 }
 
 /// Expands to one assertion for each sparse index of which only the compiler knows whether a part

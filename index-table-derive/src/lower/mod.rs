@@ -172,6 +172,9 @@ fn declared_fields<'a>(
 fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Option<Declared<'a>> {
     let attributes = attr::on_field(field, errors);
     let ident = field.ident.clone()?;
+    if types::is_desc(&field.ty) {
+        errors.error_on(&field.ty, not_desc(&ident, attributes.primary_key.is_some()));
+    }
     Some(Declared {
         field: Rc::new(Field {
             name: names::plain(&ident),
@@ -183,6 +186,16 @@ fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Opti
         primary_key: attributes.primary_key,
         serde: attributes.serde,
     })
+}
+
+/// Why this field can't be a `Desc`.
+fn not_desc(field: &Ident, in_primary_key: bool) -> String {
+    let advice = if in_primary_key {
+        "a primary key is in ascending order, and `rev()` reads it backwards".to_owned()
+    } else {
+        format!("keep the value itself, and index it by `desc({field})`")
+    };
+    format!("`Desc` is what a method of `computed(…)` can return, and not kept in a row; {advice}")
 }
 
 /// The name in `#[table(name = "…")]`, or the struct's own.

@@ -46,6 +46,24 @@ fn the_fields_after_a_syntax_error_are_read() {
 }
 
 #[test]
+fn the_words_of_sql_lead_to_the_order() {
+    let descending = "descending order is written `desc(town)`";
+    one("#[index(town desc)]", descending);
+    one("#[index(town DESC, last_name)]", descending);
+    one("#[index(town asc)]", "ascending order is written `town`");
+    for (word, rest) in [("order", " = \"desc\""), ("sort", " = desc"), ("descending", "(town)")] {
+        one(
+            &format!("#[index(town, {word}{rest})]"),
+            &format!("`#[index(…)]` has no `{word}`; descending order is written `desc(field)`"),
+        );
+    }
+    one("#[index(asc(town))]", "`#[index(…)]` has no `asc`; ascending order is written `field`");
+    one("#[index(town, desc)]", "this is written `desc(field)`");
+    let found = messages(&customer("#[index(town descending, phone last_name, unique desc)]"));
+    assert_eq!(found, [descending, "expected `,`", "expected `,`"]);
+}
+
+#[test]
 fn nothing_malformed_is_accepted() {
     let malformed = [
         "#[index(,)]",

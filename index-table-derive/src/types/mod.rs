@@ -20,10 +20,10 @@ pub(crate) use self::declared::declared;
 pub(crate) use self::self_type::named;
 pub(crate) use self::spelling::{
     LONGEST_ARRAY, Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys,
-    is_long_array, is_no_collection, is_short, shown, text,
+    is_desc, is_long_array, is_no_collection, is_short, shown, text,
 };
 use self::spelling::{
-    Standard, element, is_bool, is_option, is_scalar, is_str, is_u8, only, peel, standard,
+    Standard, element, is_bool, is_option, is_scalar, is_str, is_u8, only, peel, standard, string,
 };
 
 /// The type of a value that is stored: a field's, or that of a collection's elements.
@@ -82,6 +82,14 @@ impl DataType {
     /// Whether the type is spelled `String`, or as another owner of a `str`, so that it has prefixes to ask for.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.shape, Shape::Text)
+    }
+
+    /// The `String` in a type that is spelled so, or as an `Option` of it.
+    pub(crate) fn string(&self) -> Option<&Type> {
+        match &self.written {
+            Written::Plainly(ty) => string(ty),
+            Written::ElementOf(_) => None,
+        }
     }
 
     /// Whether the type is spelled `bool`, or as an `Option` of it.

@@ -150,6 +150,27 @@ pub(super) fn is_bool(ty: &Type) -> bool {
     standard(ty).is_some_and(|standard| standard.name == "bool")
 }
 
+/// The type that is spelled `String`, without a path, in it or in an `Option` of it.
+pub(super) fn string(ty: &Type) -> Option<&Type> {
+    let Standard { name, arguments } = standard(ty)?;
+    match (name, peel(ty)) {
+        ("Option", _) => only(&arguments).and_then(string),
+        (_, string @ Type::Path(path)) if path.path.is_ident("String") => Some(string),
+        _ => None,
+    }
+}
+
+/// Whether a type is `index_table::Desc<…>`, by its spelling.
+pub(crate) fn is_desc(ty: &Type) -> bool {
+    let Type::Path(path) = peel(ty) else { return false };
+    let mut segments = path.path.segments.iter().rev();
+    let called = segments.next().is_some_and(|last| {
+        last.ident == "Desc" && matches!(last.arguments, PathArguments::AngleBracketed(_))
+    });
+    let ours = segments.next().is_none_or(|root| root.ident == "index_table");
+    called && ours && segments.next().is_none() && path.qself.is_none()
+}
+
 /// The type of a collection's elements, by its spelling.
 pub(super) fn element(collection: &Type) -> Option<&Type> {
     match peel(collection) {
@@ -281,7 +302,7 @@ fn is_word(letter: char) -> bool {
 mod tests {
     use syn::Type;
 
-    use super::{elements_have_no_encoding, has_no_encoding, is_no_collection, text};
+    use super::{elements_have_no_encoding, has_no_encoding, is_desc, is_no_collection, text};
 
     fn parse(ty: &str) -> Type {
         syn::parse_str(ty).expect("it is a type")
@@ -313,6 +334,16 @@ mod tests {
         }
         assert!(elements_have_no_encoding(&parse("Vec<Vec<String>>")));
         assert!(!elements_have_no_encoding(&parse("Vec<Vec<u8>>")));
+    }
+
+    #[test]
+    fn desc_is_known_by_its_path() {
+        for desc in ["Desc<u64>", "index_table::Desc<u64>", "::index_table::Desc<u64>"] {
+            assert!(is_desc(&parse(desc)), "{desc}");
+        }
+        for other in ["Desc", "self::Desc<u64>", "other::Desc<u64>", "Option<Desc<u64>>"] {
+            assert!(!is_desc(&parse(other)), "{other}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Each, Key};
+use super::{Each, Key, PrefixKey};
 
 /// [`Key`], of the type of the field that `Field` is called like.
 #[diagnostic::on_unimplemented(
@@ -40,6 +40,21 @@ pub trait ComputedOf<Method> {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Key, Method> ComputedOf<Method> for T {}
+
+/// The standard library's `String`, or what can stand in for it in a key.
+#[diagnostic::on_unimplemented(
+    message = "this `{Self}` is not the standard library's",
+    label = "taken for the standard library's, since it is spelled so",
+    note = "give it another name, or write it with a path: `self::String`"
+)]
+pub trait Text {}
+
+#[diagnostic::do_not_recommend]
+impl<T: PrefixKey> Text for T {}
+
+/// Compiles where it is named if a type that is spelled `String` is one.
+#[derive(Debug)]
+pub struct IsText<T: Text>(PhantomData<T>);
 
 /// Compiles if a field of type `T` can be part of a key.
 pub const fn assert_key<T: KeyOf<Field>, Field>() {}

@@ -1,0 +1,24 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct String(u8);
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(town)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: Option<String>,
+    name: String,
+}
+
+// What nothing is made of can be spelled so.
+#[derive(Serialize, Deserialize, IndexTable)]
+struct Street {
+    #[primary_key]
+    id: u64,
+    name: String,
+}
+
+fn main() {}
