@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, IndexTable, Progress, Store};
+use index_table::{CopyProgress, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -113,7 +113,7 @@ fn a_compact_copy_leaves_out_what_is_free() -> TestResult {
     store.transaction(|txn| {
         (ITEMS..ITEMS + 500).try_for_each(|id| items.delete(txn, id).map(drop))
     })?;
-    let mut told: Vec<Progress> = Vec::new();
+    let mut told: Vec<CopyProgress> = Vec::new();
     store.backup_to_with(path("backup"), |progress| told.push(progress))?;
     let last = told.last().ok_or("no progress")?;
     // What is reserved behind the end is not copied.
@@ -202,7 +202,7 @@ fn a_backup_is_restored_to_where_nothing_is() -> TestResult {
     assert!(matches!(Store::restore(path("damaged"), path("new")), Err(Error::DamagedFile { .. })));
     assert!(!path("new").exists());
 
-    let mut told: Vec<Progress> = Vec::new();
+    let mut told: Vec<CopyProgress> = Vec::new();
     Store::restore_with(path("backup"), path("new"), |progress| told.push(progress))?;
     let last = told.last().ok_or("no progress")?;
     assert_eq!((last.copied, last.total), (length(&path("new"))?, length(&path("backup"))?));

@@ -68,11 +68,11 @@ pub use scan::{
 };
 pub use schema::{Duplicate, Duplicates};
 pub use stats::Stats;
-pub use store::{Durability, Options, Progress, Readers, Store};
+pub use store::{CopyProgress, Durability, Options, Readers, Store};
 pub use txn::{ReadTxn, WriteTxn};
 pub use upgrade::{Upgrade, Upgraded};
 pub use usage::{Advice, IndexUsage, TableUsage, Usage};
-pub use verify::{Finding, Kind, Repair, Report, Verify, VerifyProgress};
+pub use verify::{Finding, FindingKind, Repair, Verify, VerifyProgress, VerifyReport};
 pub use watch::{
     Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Lagged, Watch, Watcher,
 };

@@ -113,7 +113,7 @@ impl Upkeep {
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        let Self { kept, later: Some(later) } = self else { return Ok(()) };
+        let Self { kept, later: Some(later), .. } = self else { return Ok(()) };
         maintain::entry_changes(schema, old, new, &mut Refuse { kept, later, schema })
     }
 

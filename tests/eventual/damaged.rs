@@ -3,7 +3,7 @@
 use std::{ops::Range, path::Path, time::Duration};
 
 use heed::RwTxn;
-use index_table::{Durability, Error, Kind, ReadTxn, Report, Store, WhenFull};
+use index_table::{Durability, Error, FindingKind, ReadTxn, Store, VerifyReport, WhenFull};
 
 use crate::{
     ItemRepository, TestResult, assert_drained, item,
@@ -151,10 +151,11 @@ fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Op
 }
 
 /// What a report says of the queue.
-fn damage_in(report: &Report) -> Option<String> {
-    let mut of_queue = report.findings.iter().filter(|found| found.kind == Kind::DamagedQueue);
+fn damage_in(report: &VerifyReport) -> Option<String> {
+    let mut of_queue =
+        report.findings.iter().filter(|found| found.kind == FindingKind::DamagedQueue);
     let shown = of_queue.next()?.to_string();
-    assert_eq!((of_queue.next(), report.count(Kind::DamagedQueue)), (None, 1));
+    assert_eq!((of_queue.next(), report.count(FindingKind::DamagedQueue)), (None, 1));
     let damage = shown
         .strip_prefix("table `items`: the queue of its eventual indexes is damaged: ")
         .and_then(|shown| shown.strip_suffix("; `repair` empties it and writes what the rows say"));
@@ -175,10 +176,10 @@ fn a_repair_empties_a_queue_without_messages() -> TestResult {
     let (store, items) = open()?;
     assert_eq!(
         items.verify(&store.read()?).run()?.counts.into_iter().collect::<Vec<_>>(),
-        [(Kind::DamagedQueue, 1)]
+        [(FindingKind::DamagedQueue, 1)]
     );
     let report = store.transaction(|txn| items.repair(txn).run())?;
-    assert_eq!((report.count(Kind::DamagedQueue), report.left), (1, 0));
+    assert_eq!((report.count(FindingKind::DamagedQueue), report.left), (1, 0));
     assert_drained(&items, &store)?;
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Each kind of damage, in each layout.
 
-use index_table::{Kind, Kind::*, Result};
+use index_table::{FindingKind, FindingKind::*, Result};
 
 use crate::{INDEXES, counts, filled, in_steps, item, open, raw, raw::Raw};
 
 /// Damages an index, compares what is found with `expected`, and repairs it: then it is as before,
 /// byte for byte.
-fn check(index: &str, expected: &[(Kind, u64)], damage: impl FnOnce(&mut Raw<'_, '_>)) {
+fn check(index: &str, expected: &[(FindingKind, u64)], damage: impl FnOnce(&mut Raw<'_, '_>)) {
     let dir = filled((1..=6).map(item));
     let before = raw::dump(dir.path());
     raw::on(dir.path(), &format!("items.{index}"), damage);
@@ -14,7 +14,7 @@ fn check(index: &str, expected: &[(Kind, u64)], damage: impl FnOnce(&mut Raw<'_,
     assert_eq!(raw::dump(dir.path()), before, "{index}");
 }
 
-fn mended(dir: &tempfile::TempDir, index: &str, expected: &[(Kind, u64)]) -> Result<()> {
+fn mended(dir: &tempfile::TempDir, index: &str, expected: &[(FindingKind, u64)]) -> Result<()> {
     let (store, items) = open(dir)?;
     let found = items.verify(&store.read()?).run()?;
     assert_eq!(counts(&found), expected, "{found}");

@@ -7,7 +7,7 @@ mod random;
 mod raw;
 mod rows;
 
-use index_table::{Durability, IndexTable, Kind, ReadTxn, Report, Result, Store};
+use index_table::{Durability, FindingKind, IndexTable, ReadTxn, Result, Store, VerifyReport};
 use serde::{Deserialize, Serialize};
 
 /// Each layout, each strategy, and each way in which a row comes to its keys.
@@ -102,12 +102,12 @@ fn filled(rows: impl IntoIterator<Item = Item>) -> tempfile::TempDir {
     dir
 }
 
-fn counts(report: &Report) -> Vec<(Kind, u64)> {
+fn counts(report: &VerifyReport) -> Vec<(FindingKind, u64)> {
     report.counts.iter().map(|(kind, count)| (*kind, *count)).collect()
 }
 
 /// Verifies a step at a time, from cursor to cursor, each of which goes through its text.
-fn in_steps(items: &ItemRepository, txn: &ReadTxn<'_>, steps: u64) -> Result<Report> {
+fn in_steps(items: &ItemRepository, txn: &ReadTxn<'_>, steps: u64) -> Result<VerifyReport> {
     let mut whole = items.verify(txn).limit(0).run()?;
     while let Some(next) = whole.next.take() {
         let part = items.verify(txn).after(&next.to_string().parse()?).limit(steps).run()?;

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, time::Duration};
 
-use index_table::{Error, Event, IndexTable, Kind, Result, Store};
+use index_table::{Error, Event, FindingKind, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::counts;
@@ -62,7 +62,7 @@ fn changed_methods_are_found_and_mended() -> Result<()> {
         let filtered = u64::from(ROWS) / 10;
         assert_eq!(
             counts(&report),
-            [(Kind::Missing, moved + filtered), (Kind::Stale, moved + filtered)]
+            [(FindingKind::Missing, moved + filtered), (FindingKind::Stale, moved + filtered)]
         );
         assert_eq!((report.findings.len(), report.left), (1000, 2 * (moved + filtered)));
         let mut txn = store.write()?;

@@ -1,7 +1,7 @@
 //! Random damage: whatever it is, a repair makes the indexes what a store has that was filled with
 //! the same rows.
 
-use index_table::{Kind, Result, Store};
+use index_table::{FindingKind, Result, Store};
 use proptest::prelude::*;
 
 use crate::{INDEXES, Item, ItemRepository, in_steps, item, open, raw, raw::Raw};
@@ -112,7 +112,7 @@ fn check(rows: u16, damages: &[(usize, Damage)], restores: &[u16]) -> Result<()>
     let (store, items) = open(&dir)?;
     let found = items.verify(&store.read()?).run()?;
     let steps = in_steps(&items, &store.read()?, 13)?;
-    if found.count(Kind::Malformed) == 0 {
+    if found.count(FindingKind::Malformed) == 0 {
         assert_eq!(
             (&steps.counts, steps.rows, steps.entries),
             (&found.counts, found.rows, found.entries)

@@ -1,6 +1,6 @@
 //! Damaged rows, doubles and counts.
 
-use index_table::{Error, Kind, Kind::*, Result};
+use index_table::{Error, FindingKind, FindingKind::*, Result};
 
 use crate::{Item, PlaceRepository, counts, filled, in_steps, item, open, raw};
 
@@ -143,10 +143,10 @@ fn a_wrong_count_is_found() -> Result<()> {
         std::fs::write(&file, data).expect("the file");
         let (store, items) = open(&dir)?;
         let report = items.verify(&store.read()?).run()?;
-        assert_eq!(counts(&report), [(Kind::WrongCount, 1)], "{report}");
+        assert_eq!(counts(&report), [(FindingKind::WrongCount, 1)], "{report}");
         assert_eq!(report.findings[0].index, kind);
         let repaired = store.transaction(|txn| items.repair(txn).run())?;
-        assert_eq!(repaired.count(Kind::WrongCount), 1, "{repaired}");
+        assert_eq!(repaired.count(FindingKind::WrongCount), 1, "{repaired}");
         let report = items.verify(&store.read()?).run()?;
         assert_eq!(report.is_clean(), kind.is_some(), "{report}");
         if kind.is_some() {

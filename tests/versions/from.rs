@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use index_table::{Error, IndexTable, Kind, RowVersion, Store};
+use index_table::{Error, FindingKind, IndexTable, RowVersion, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{TestResult, on_both_engines};
@@ -145,11 +145,11 @@ fn a_primary_key_of_another_value_is_found() -> TestResult {
         is_found(&files.delete(&mut txn, 0).map(drop));
         // The rows are in order, so that not even this deletes them.
         let report = files.repair(&mut txn).delete_unreadable_rows().run()?;
-        assert_eq!((report.count(Kind::WrongConversion), report.left), (5, 5));
+        assert_eq!((report.count(FindingKind::WrongConversion), report.left), (5, 5));
         txn.commit()?;
         is_found(&files.upgrade(store).run().map(drop));
         let report = files.verify(&store.read()?).run()?;
-        assert_eq!((report.rows, report.count(Kind::WrongConversion)), (5, 5));
+        assert_eq!((report.rows, report.count(FindingKind::WrongConversion)), (5, 5));
         assert_eq!(
             report.findings[0].to_string(),
             "table `files`, row 0: from version 1 it is converted into one with the primary key 1; \

@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// How far a copy has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct CopyProgress {
     /// The bytes that are written.
     pub copied: u64,
     /// The bytes of the store. A copy without what is free takes less, and is done sooner.
@@ -100,7 +100,7 @@ impl Store {
     pub fn backup_to_with(
         &self,
         path: impl AsRef<Path>,
-        mut progress: impl FnMut(Progress),
+        mut progress: impl FnMut(CopyProgress),
     ) -> Result<()> {
         self.copy(path.as_ref(), Copy::Whole, &mut progress)
     }
@@ -123,7 +123,7 @@ impl Store {
     pub fn compact_to_with(
         &self,
         path: impl AsRef<Path>,
-        mut progress: impl FnMut(Progress),
+        mut progress: impl FnMut(CopyProgress),
     ) -> Result<()> {
         self.copy(path.as_ref(), Copy::Compact, &mut progress)
     }
@@ -168,7 +168,7 @@ impl Store {
     pub fn restore_with(
         backup: impl AsRef<Path>,
         path: impl AsRef<Path>,
-        progress: impl FnMut(Progress),
+        progress: impl FnMut(CopyProgress),
     ) -> Result<()> {
         // Opening would create an empty store there.
         let file = backup.as_ref().join("data.mdb");
@@ -178,7 +178,7 @@ impl Store {
         Self::open(backup)?.backup_to_with(path, progress)
     }
 
-    fn copy(&self, path: &Path, copy: Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+    fn copy(&self, path: &Path, copy: Copy, progress: &mut dyn FnMut(CopyProgress)) -> Result<()> {
         // It would wait for this thread's own write transaction.
         self.inner.refuse_nested_write()?;
         let size = self.inner.engine.size()?;
@@ -200,11 +200,11 @@ impl Store {
         file: &File,
         copy: Copy,
         size: u64,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(CopyProgress),
     ) -> Result<()> {
         let mut tell = || {
             let copied = file.metadata().map_or(0, |file| file.len());
-            progress(Progress { copied, total: size.max(copied) });
+            progress(CopyProgress { copied, total: size.max(copied) });
         };
         thread::scope(|scope| {
             let (done, outcome) = mpsc::channel();

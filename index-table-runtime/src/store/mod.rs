@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(crate) use copy::Copy;
-pub use copy::Progress;
+pub use copy::CopyProgress;
 pub(crate) use options::DEFAULT_MAP_SIZE;
 pub use options::{Durability, Options};
 use readable::Readable;

@@ -5,13 +5,13 @@ use serde::Serialize;
 use super::found::{Fix, Found};
 use crate::{scan::Cursor, schema::TableSchema};
 
-/// Findings that a [`Report`] lists; all are counted.
+/// Findings that a [`VerifyReport`] lists; all are counted.
 const LISTED: usize = 1000;
 
 /// What can be wrong with a table; see [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FindingKind {
     /// A row has no entry under one of its keys, so the index doesn't find it.
     Missing,
     /// An entry refers to a row that is not in the table.
@@ -45,7 +45,7 @@ pub enum Kind {
 #[non_exhaustive]
 pub struct Finding {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The table.
     pub table: &'static str,
     /// The index; `None`: it is about a row, all rows or the queue.
@@ -86,18 +86,18 @@ impl fmt::Display for Finding {
             write!(f, ", row {primary_key}")?;
         }
         let way_out = match self.kind {
-            Kind::Missing => "`repair` writes it",
-            Kind::Dangling => "`repair` removes it",
-            Kind::Stale => "`repair` writes what the row says",
-            Kind::Malformed => "`repair` removes it and writes what the rows say",
-            Kind::UndecodableRow | Kind::WrongPrimaryKey => {
+            FindingKind::Missing => "`repair` writes it",
+            FindingKind::Dangling => "`repair` removes it",
+            FindingKind::Stale => "`repair` writes what the row says",
+            FindingKind::Malformed => "`repair` removes it and writes what the rows say",
+            FindingKind::UndecodableRow | FindingKind::WrongPrimaryKey => {
                 "`put` can't replace it; `repair` deletes it if told `delete_unreadable_rows`"
             }
-            Kind::WrongConversion => "the `From` of a later version has to keep it",
-            Kind::Duplicate => "change or delete one of the two rows, then `repair`",
-            Kind::WrongCount if self.index.is_some() => "`repair` builds the index anew",
-            Kind::WrongCount => "copy the rows to another table",
-            Kind::DamagedQueue => "`repair` empties it and writes what the rows say",
+            FindingKind::WrongConversion => "the `From` of a later version has to keep it",
+            FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
+            FindingKind::WrongCount if self.index.is_some() => "`repair` builds the index anew",
+            FindingKind::WrongCount => "copy the rows to another table",
+            FindingKind::DamagedQueue => "`repair` empties it and writes what the rows say",
         };
         write!(f, ": {}; {way_out}", self.reason)
     }
@@ -109,7 +109,7 @@ impl fmt::Display for Finding {
 /// Printed, it is a line for what was looked at and one for each finding of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Report {
+pub struct VerifyReport {
     /// The table.
     pub table: &'static str,
     /// Rows that were read in the order of the table.
@@ -117,7 +117,7 @@ pub struct Report {
     /// Entries of indexes that were compared with their rows.
     pub entries: u64,
     /// How often each kind was found; no kind, if nothing was.
-    pub counts: BTreeMap<Kind, u64>,
+    pub counts: BTreeMap<FindingKind, u64>,
     /// How many of the findings are as they were: all of a verification, and of a repair those
     /// that it can't mend, or was not told to.
     pub left: u64,
@@ -127,7 +127,7 @@ pub struct Report {
     pub next: Option<Cursor>,
 }
 
-impl Report {
+impl VerifyReport {
     pub(super) const fn new(schema: &TableSchema) -> Self {
         Self {
             table: schema.name,
@@ -148,7 +148,7 @@ impl Report {
 
     /// How often this was found.
     #[must_use]
-    pub fn count(&self, kind: Kind) -> u64 {
+    pub fn count(&self, kind: FindingKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or_default()
     }
 
@@ -168,7 +168,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, rows, entries, left, .. } = self;
         let found: u64 = self.counts.values().sum();

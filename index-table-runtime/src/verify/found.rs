@@ -1,12 +1,12 @@
 //! What a walk finds, before it is shown or mended.
 
-use super::finding::Kind;
+use super::finding::FindingKind;
 use crate::{engine::RawEntry, schema::Source};
 
 /// Something that is wrong, in bytes, and how it is mended.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) kind: Kind,
+    pub(super) kind: FindingKind,
     pub(super) source: Source,
     /// The index key, or what a piece is stored under.
     pub(super) key: Vec<u8>,
@@ -37,12 +37,12 @@ impl Found {
     /// `damage`: what is wrong with the queue.
     pub(super) fn queue(damage: &str) -> Self {
         let reason = format!("the queue of its eventual indexes is damaged: {damage}");
-        let (kind, source) = (Kind::DamagedQueue, Source::Facts);
+        let (kind, source) = (FindingKind::DamagedQueue, Source::Facts);
         Self::new(kind, source, RawEntry::NOWHERE, reason, Fix::EmptyQueue)
     }
 
     pub(super) fn new(
-        kind: Kind,
+        kind: FindingKind,
         source: Source,
         at: RawEntry<'_>,
         reason: impl Into<String>,

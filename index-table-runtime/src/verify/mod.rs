@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use finding::{Finding, Kind, Report};
+pub use finding::{Finding, FindingKind, VerifyReport};
 pub use repair::Repair;
 
 use crate::{
@@ -36,7 +36,7 @@ use walk::Walk;
 /// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields what
 /// is wrong. From the `verify` of a repository; see [`Repair`] for what to do about it.
 ///
-/// [`run`](Verify::run) goes through everything and gives a [`Report`]. As an iterator, it yields
+/// [`run`](Verify::run) goes through everything and gives a [`VerifyReport`]. As an iterator, it yields
 /// each [`Finding`] when it is met; it ends after the first error. In between, or with a
 /// [`limit`](Verify::limit), [`rows`](Verify::rows) and [`entries`](Verify::entries) say how much
 /// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
@@ -138,7 +138,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// cursor of anything else is [`Error::InvalidCursor`].
     ///
     /// The rows may have changed since: what was written behind the place is looked at, and what
-    /// was written before it is not. Counts of entries ([`Kind::WrongCount`]) are compared where
+    /// was written before it is not. Counts of entries ([`FindingKind::WrongCount`]) are compared where
     /// one verification has gone through the whole index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if let Some(walk) = self.walk.take() {
@@ -179,9 +179,9 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] when another process has declared one of the
     /// indexes otherwise, and errors of the engine. What is wrong with the table is in the
     /// report.
-    pub fn run(mut self) -> Result<Report> {
+    pub fn run(mut self) -> Result<VerifyReport> {
         span!(DEBUG, "verify", table = R::TABLE.name);
-        let mut report = Report::new(R::TABLE);
+        let mut report = VerifyReport::new(R::TABLE);
         for finding in &mut self {
             report.add(finding?);
         }

@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData, rc::Rc};
 
 use super::{
-    finding::{Kind, Report},
+    finding::{FindingKind, VerifyReport},
     found::{Fix, Found},
     place::{Place, Stage},
     row::load,
@@ -39,10 +39,10 @@ const BATCH_BYTES: usize = 1 << 20;
 ///
 /// An index that is not readable is passed over: the repository's `build` makes it of the rows.
 /// Eventual indexes are mended without waiting for their worker. If their queue is damaged, so that it
-/// is not known how far it is, it is emptied ([`DamagedQueue`](crate::Kind::DamagedQueue)).
+/// is not known how far it is, it is emptied ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
 ///
 /// Where a block is damaged, the right entries of its key are removed with it and written anew; the
-/// report counts them as [`Missing`](crate::Kind::Missing) ones. Those of rows that can't be decoded
+/// report counts them as [`Missing`](crate::FindingKind::Missing) ones. Those of rows that can't be decoded
 /// are lost there.
 ///
 /// Nothing of it lasts before the transaction is committed, so a look at the report can come first.
@@ -55,7 +55,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 ///
-/// use index_table::{IndexTable, Kind, Store};
+/// use index_table::{IndexTable, FindingKind, Store};
 /// use serde::{Deserialize, Serialize};
 ///
 /// #[derive(Serialize, Deserialize, IndexTable)]
@@ -83,7 +83,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 0);
 ///
 /// let report = store.transaction(|txn| people.repair(txn).run())?;
-/// assert_eq!((report.count(Kind::Stale), report.count(Kind::Missing), report.left), (1, 1, 0));
+/// assert_eq!((report.count(FindingKind::Stale), report.count(FindingKind::Missing), report.left), (1, 1, 0));
 /// assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 1);
 /// assert!(people.verify(&store.read()?).run()?.is_clean());
 /// # Ok(())
@@ -126,13 +126,13 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) when a row has a key that no entry can have;
     /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. The transaction is to be
     /// dropped then.
-    pub fn run(self) -> Result<Report> {
+    pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let Self { txn, table, rows, .. } = self;
         let skipped = txn.unreadable(table)?;
         let damage = txn.mend_queue(table)?;
         let (mut writer, _, written) = txn.writer(table)?;
-        let mut report = Report::new(R::TABLE);
+        let mut report = VerifyReport::new(R::TABLE);
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
             if !report.is_clean() {
@@ -177,7 +177,7 @@ impl Batch {
         reader: Reader<'_>,
         skipped: &Rc<[usize]>,
         place: Place,
-        report: &mut Report,
+        report: &mut VerifyReport,
     ) -> Result<Self> {
         let mut stage = place.stage;
         let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place).impatient();
@@ -232,7 +232,10 @@ fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Re
 }
 
 /// Deletes the rows that can't be read. Their entries lead nowhere then, and are found.
-fn delete_unreadable<R: Entity>(writer: &mut Writer<'_, '_>, report: &mut Report) -> Result<()> {
+fn delete_unreadable<R: Entity>(
+    writer: &mut Writer<'_, '_>,
+    report: &mut VerifyReport,
+) -> Result<()> {
     let mut image = Image::default();
     let mut position = None;
     loop {
@@ -243,7 +246,7 @@ fn delete_unreadable<R: Entity>(writer: &mut Writer<'_, '_>, report: &mut Report
             if let Err((kind, reason)) =
                 load::<R>(&mut image, fact.primary_key, fact.data, None)
                 // It is not the row that is wrong.
-                && kind != Kind::WrongConversion
+                && kind != FindingKind::WrongConversion
             {
                 batch.push(Found::new(kind, Source::Facts, fact, reason, Fix::Delete));
             }

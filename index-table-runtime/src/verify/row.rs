@@ -1,6 +1,6 @@
 //! The image of a row as it is stored, and who else has one of its keys.
 
-use super::{compare, finding::Kind};
+use super::{compare, finding::FindingKind};
 use crate::{
     engine::{Read, Reader},
     entity::Entity,
@@ -21,8 +21,8 @@ pub(super) fn load<R: Entity>(
     primary_key: &[u8],
     bytes: &[u8],
     index: Option<usize>,
-) -> Result<(), (Kind, String)> {
-    let undecodable = |reason| (Kind::UndecodableRow, reason);
+) -> Result<(), (FindingKind, String)> {
+    let undecodable = |reason| (FindingKind::UndecodableRow, reason);
     let row: R = row::decode(bytes).map_err(|error| undecodable(error.to_string()))?;
     let loaded = match index {
         Some(index) => image.load_stored_of(&row, bytes, index),
@@ -35,10 +35,12 @@ pub(super) fn load<R: Entity>(
     let key = R::TABLE.show_primary_key(image.primary_key());
     match row::version(bytes) {
         Ok(version) if version != R::TABLE.version => Err((
-            Kind::WrongConversion,
+            FindingKind::WrongConversion,
             format!("from version {version} it is converted into one with the primary key {key}"),
         )),
-        _ => Err((Kind::WrongPrimaryKey, format!("the row has the primary key {key} inside"))),
+        _ => {
+            Err((FindingKind::WrongPrimaryKey, format!("the row has the primary key {key} inside")))
+        }
     }
 }
 

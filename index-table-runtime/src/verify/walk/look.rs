@@ -8,7 +8,7 @@ use crate::{
     schema::Source,
     verify::{
         compare::{self, Difference},
-        finding::Kind,
+        finding::FindingKind,
         found::{Fix, Found},
         place::Stage,
         row::{holder, load},
@@ -23,7 +23,7 @@ impl<'t, R: Entity> Walk<'t, R> {
             let key = fault.key.and_then(|key| at.get(..key)).unwrap_or(at);
             let fix = Fix::RemovePieces { all: fault.key.is_some() };
             let found = RawEntry { key, ..RawEntry::NOWHERE };
-            self.report(Kind::Malformed, Source::Index(index), found, fault.reason, fix);
+            self.report(FindingKind::Malformed, Source::Index(index), found, fault.reason, fix);
         }
     }
 
@@ -35,7 +35,7 @@ impl<'t, R: Entity> Walk<'t, R> {
         let Some(declared) = R::TABLE.index(source) else { return Ok(()) };
         let Some(fact) = self.reader.fact(entry.primary_key)? else {
             let reason = "it refers to a row that is not in the table";
-            self.surplus(Kind::Dangling, source, entry, reason);
+            self.surplus(FindingKind::Dangling, source, entry, reason);
             return Ok(());
         };
         // What a row that can't be read has in the index is not known.
@@ -45,23 +45,29 @@ impl<'t, R: Entity> Walk<'t, R> {
         match compare::compare(&self.image, index, declared, &entry) {
             None => {}
             Some(Difference::Key) => {
-                self.surplus(Kind::Stale, source, entry, "its row has no such key");
+                self.surplus(FindingKind::Stale, source, entry, "its row has no such key");
             }
             Some(Difference::Data) => {
                 let fix = Fix::Put(self.image.data(index, declared).to_vec());
                 let reason = "it carries something else than its row has";
-                self.report(Kind::Stale, source, entry, reason, fix);
+                self.report(FindingKind::Stale, source, entry, reason, fix);
             }
         }
         Ok(())
     }
 
     /// Reports an entry that should not be there.
-    fn surplus(&mut self, kind: Kind, source: Source, entry: RawEntry<'t>, reason: &str) {
+    fn surplus(&mut self, kind: FindingKind, source: Source, entry: RawEntry<'t>, reason: &str) {
         if R::TABLE.can_read(source, entry.key, entry.primary_key) {
             self.report(kind, source, entry, reason, Fix::Delete);
         } else {
-            self.report(Kind::Malformed, source, entry, "its key can't be decoded", Fix::Delete);
+            self.report(
+                FindingKind::Malformed,
+                source,
+                entry,
+                "its key can't be decoded",
+                Fix::Delete,
+            );
         }
     }
 
@@ -90,7 +96,11 @@ impl<'t, R: Entity> Walk<'t, R> {
                 };
                 if own.is_none() && !(alone && holder.is_some()) {
                     let data = self.image.data(index, declared).to_vec();
-                    report(Kind::Missing, "there is no such entry".to_owned(), Fix::Put(data));
+                    report(
+                        FindingKind::Missing,
+                        "there is no such entry".to_owned(),
+                        Fix::Put(data),
+                    );
                 }
                 // Where a key can have several entries, all rows but the first are doubles.
                 if let Some(holder) = holder
@@ -98,7 +108,7 @@ impl<'t, R: Entity> Walk<'t, R> {
                 {
                     let holder = R::TABLE.show_primary_key(holder);
                     let reason = format!("the row {holder} has the key as well");
-                    report(Kind::Duplicate, reason, Fix::None);
+                    report(FindingKind::Duplicate, reason, Fix::None);
                 }
             }
         }
@@ -107,7 +117,7 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     pub(super) fn report(
         &mut self,
-        kind: Kind,
+        kind: FindingKind,
         source: Source,
         at: RawEntry<'_>,
         reason: impl Into<String>,

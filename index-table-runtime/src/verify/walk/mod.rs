@@ -10,7 +10,7 @@ mod look;
 use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
 
 use super::{
-    finding::Kind,
+    finding::FindingKind,
     found::{Fix, Found},
     place::{Place, Stage},
 };
@@ -182,7 +182,7 @@ impl<'t, R: Entity> Walk<'t, R> {
     /// What is different because the worker has not come to it is not wrong.
     fn leave_out_queued(&mut self) -> Result<()> {
         let is_late = |found: &Found| {
-            matches!(found.kind, Kind::Stale | Kind::Dangling | Kind::Missing)
+            matches!(found.kind, FindingKind::Stale | FindingKind::Dangling | FindingKind::Missing)
                 && matches!(found.source, Source::Index(index) if R::TABLE.is_eventual(index))
         };
         if self.impatient || !self.found.iter().any(is_late) {
@@ -230,7 +230,7 @@ impl<'t, R: Entity> Walk<'t, R> {
             if stored != counted {
                 let fix = if source == Source::Facts { Fix::None } else { Fix::Clear };
                 let reason = format!("the file counts {stored} of them, and there are {counted}");
-                self.report(Kind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
+                self.report(FindingKind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
             }
         }
         self.next_stage();
