@@ -39,6 +39,8 @@ pub mod changing_indexes {}
 #[doc = include_str!("guide/group_commit.md")]
 pub mod group_commit {}
 
+/// [group commit]: group_commit
+///
 /// A file that doesn't have to grow at each commit.
 #[doc = include_str!("guide/space_ahead.md")]
 pub mod space_ahead {}
@@ -48,6 +50,7 @@ pub mod space_ahead {}
 pub mod versions {}
 
 /// [group commit]: group_commit
+/// [eventual indexes]: eventual
 ///
 /// What was committed, for caches and other copies: `watch`.
 #[doc = include_str!("guide/watching.md")]
