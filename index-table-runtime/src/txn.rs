@@ -290,10 +290,10 @@ impl Written {
     /// Whether it may be committed.
     fn refuse_unfinished(&self) -> Result<()> {
         if self.unfinished {
-            return Err(Error::Engine(format!(
-                "a load into table `{}` has failed half-way: the transaction can only be dropped",
-                self.told.usage.schema.name
-            )));
+            let table = self.told.usage.schema.name;
+            return Err(Error::TransactionFailed {
+                reason: format!("a load into table `{table}` has failed half-way"),
+            });
         }
         Ok(())
     }
@@ -338,9 +338,10 @@ impl<'s> WriteTxn<'s> {
         let Self { held, read, written, .. } = self;
         written.iter().try_for_each(Written::refuse_unfinished)?;
         let (store, opened) = (read.store, read.opened);
-        let engine = read.engine.nested().ok_or_else(|| {
-            Error::Engine("a transaction that reads has none inside".to_owned())
-        })??;
+        let engine = read
+            .engine
+            .nested()
+            .ok_or_else(|| Error::internal("a nested transaction in a read transaction"))??;
         let more = {
             let read = ReadTxn::new(engine, store, opened);
             let mut inner = WriteTxn::with(Held::Outer(held.scratch()), read, written);
@@ -368,7 +369,8 @@ impl<'s> WriteTxn<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`]; nothing has changed then.
+    /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
+    /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
         span!(DEBUG, "commit");
         let Self { held, read, mut written, .. } = self;

@@ -166,7 +166,10 @@ fn half_of_a_load_is_not_committed() -> TestResult {
         load_half(&items, &mut txn)?;
         let error = txn.commit().expect_err("half").to_string();
         assert!(error.contains("a load into table `items` has failed half-way"), "{error}");
-        assert!(matches!(store.transaction(|txn| load_half(&items, txn)), Err(Error::Engine(_))));
+        assert!(matches!(
+            store.transaction(|txn| load_half(&items, txn)),
+            Err(Error::TransactionFailed { .. })
+        ));
 
         // In a group, whether it is the first closure or not, those beside it are.
         let writer = store.writer()?;

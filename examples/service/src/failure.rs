@@ -136,7 +136,9 @@ mod tests {
     #[test]
     fn what_only_the_log_should_say_is_not_in_the_answer() {
         let reason = "unlikely words";
-        for error in [Error::Engine(reason.to_owned()), Error::MapFull { map_size: 123_456 }] {
+        for error in
+            [Error::Internal { reason: reason.to_owned() }, Error::MapFull { map_size: 123_456 }]
+        {
             let failure = Failure::from(error);
             assert!(failure.status.is_server_error());
             assert!(!failure.error.contains(reason) && !failure.error.contains("123"));

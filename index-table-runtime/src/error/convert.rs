@@ -1,7 +1,7 @@
 //! Errors made of others: of what the system, the codec and keys say, once more for each transaction
 //! that a failure concerns, and boxed on the way through an iterator.
 
-use std::{io, path::Path};
+use std::{error, fmt, io, iter, path::Path};
 
 use super::Error;
 use crate::key::DecodeError;
@@ -19,28 +19,109 @@ impl Error {
         }
     }
 
-    /// The same once more, for everyone whose transaction it was.
+    /// A defect of this crate that is reported instead of a panic.
+    #[cold]
+    pub(crate) fn internal(reason: impl Into<String>) -> Self {
+        Self::Internal { reason: reason.into() }
+    }
+
+    /// A copy, for each transaction that the failure concerns.
     #[cold]
     pub(crate) fn again(&self) -> Self {
-        match self {
-            Self::MapFull { map_size } => Self::MapFull { map_size: *map_size },
-            Self::MapTooSmall { map_size } => Self::MapTooSmall { map_size: *map_size },
-            Self::GrowthBlocked { map_size, readers, oldest } => {
-                Self::GrowthBlocked { map_size: *map_size, readers: *readers, oldest: *oldest }
-            }
-            Self::Forked { path } => Self::Forked { path: path.clone() },
-            Self::DamagedFile { path, reason } => {
-                Self::DamagedFile { path: path.clone(), reason: reason.clone() }
-            }
-            Self::Io { path, source } => {
-                let same = |code| io::Error::from_raw_os_error(code);
-                let other = || io::Error::new(source.kind(), source.to_string());
-                let source = source.raw_os_error().map_or_else(other, same);
-                Self::Io { path: path.clone(), source }
-            }
-            Self::Engine(reason) => Self::Engine(reason.clone()),
-            error => Self::Engine(error.to_string()),
+        /// Each variant with its fields, all of which can be cloned.
+        macro_rules! copy {
+            ($($variant:ident { $($field:ident),* })*) => {
+                match self {
+                    Self::ReadOnly { path, source } => {
+                        Self::ReadOnly { path: path.clone(), source: same(source) }
+                    }
+                    Self::Io { path, source } => {
+                        Self::Io { path: path.clone(), source: same(source) }
+                    }
+                    Self::Thread { name, source } => Self::Thread { name, source: same(source) },
+                    $(Self::$variant { $($field),* } => {
+                        Self::$variant { $($field: $field.clone()),* }
+                    })*
+                }
+            };
         }
+        copy! {
+            DuplicateKey { table, key }
+            SequenceExhausted { table, last }
+            OtherKey { table, given, key }
+            UniqueViolation { table, index, key, holder }
+            KeyTooLong { table, index, key, len }
+            SchemaMismatch { table, difference, way_out }
+            Corrupt { table, index, key, reason }
+            NewerRow { table, index, key, version, known }
+            Conversion { table, key, version, reason }
+            Codec { table, reason }
+            MapFull { map_size }
+            GrowthBlocked { map_size, readers, oldest }
+            InvalidCursor { reason }
+            NotCombinable { table, index, reason }
+            WrongStore { table }
+            SnapshotTooOld { table }
+            WriteInProgress {}
+            Panicked { message }
+            WriterClosed {}
+            AlreadyOpen { path, reason }
+            Forked { path }
+            DamagedFile { path, reason }
+            MapTooSmall { map_size }
+            TooManyDatabases { max_databases }
+            TooManyReaders { max_readers, oldest }
+            InMemory {}
+            IndexNotReadable { table, index, state }
+            IndexQueueFull { table, messages }
+            TransactionTooLarge {}
+            TransactionFailed { reason }
+            ReopenNeeded { path, reason }
+            Engine { path, source }
+            Internal { reason }
+        }
+    }
+}
+
+/// The same error of the operating system; of any other error, its kind and a copy of its messages.
+fn same(error: &io::Error) -> io::Error {
+    match (error.raw_os_error(), error.get_ref()) {
+        (Some(code), _) => io::Error::from_raw_os_error(code),
+        (None, Some(inner)) => io::Error::new(error.kind(), Messages::of(inner)),
+        (None, None) => error.kind().into(),
+    }
+}
+
+/// The messages of an error of an unknown type and of its sources.
+#[derive(Debug)]
+struct Messages {
+    message: String,
+    source: Option<Box<Self>>,
+}
+
+impl Messages {
+    fn of(error: &dyn error::Error) -> Self {
+        let mut all =
+            iter::successors(Some(error), |&error| error.source()).map(ToString::to_string);
+        let first = all.next().unwrap_or_default();
+        let mut sources: Vec<String> = all.collect();
+        let mut source = None;
+        while let Some(message) = sources.pop() {
+            source = Some(Box::new(Self { message, source }));
+        }
+        Self { message: first, source }
+    }
+}
+
+impl fmt::Display for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl error::Error for Messages {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
     }
 }
 
@@ -81,5 +162,42 @@ impl From<Boxed> for Error {
     #[cold]
     fn from(Boxed(error): Boxed) -> Self {
         *error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error as _, path::PathBuf, sync::Arc};
+
+    use super::*;
+
+    fn chain(error: &dyn error::Error) -> Vec<String> {
+        iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_copy_has_the_kind_the_message_and_the_sources() {
+        let path = || PathBuf::from("shop");
+        let inner = Messages { message: "inner".into(), source: None };
+        let outer = Messages { message: "outer".into(), source: Some(Box::new(inner)) };
+        let errors = [
+            Error::DuplicateKey { table: "customers", key: "7".into() },
+            Error::WriteInProgress,
+            Error::TooManyReaders { max_readers: 1, oldest: None },
+            Error::Io { path: path(), source: io::Error::from_raw_os_error(28) },
+            Error::ReadOnly { path: path(), source: io::ErrorKind::PermissionDenied.into() },
+            Error::Thread { name: "writer", source: io::Error::other(outer) },
+            Error::Engine { path: path(), source: Arc::new(io::Error::other("odd")) },
+            Error::internal("unexpected"),
+        ];
+        for error in errors {
+            let copy = error.again();
+            assert_eq!(std::mem::discriminant(&copy), std::mem::discriminant(&error));
+            assert_eq!(chain(&copy), chain(&error));
+            let kind = |error: &Error| {
+                error.source().and_then(|source| source.downcast_ref()).map(io::Error::kind)
+            };
+            assert_eq!(kind(&copy), kind(&error));
+        }
     }
 }

@@ -5,7 +5,7 @@ mod convert;
 pub(crate) use convert::Boxed;
 pub use convert::EncodeError;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
 use crate::{catalog::IndexState, key::MAX_KEY_LEN};
 
@@ -15,6 +15,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What can go wrong, with the table, the index and the key where there is one.
 ///
 /// Keys are shown decoded, as `7` or `("Redmond", "Smith")`.
+///
+/// Each message is complete: it includes the text of the error that caused it, if there is one. That
+/// error is also the [`source`](std::error::Error::source), for programs that need its type.
 ///
 /// # Examples
 ///
@@ -399,9 +402,57 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The engine answered with an error that none of the others describes.
-    #[error("LMDB: {0}")]
-    Engine(String),
+    /// A thread of this crate could not be started.
+    #[error("the thread `{name}` can't be started: {source}")]
+    Thread {
+        /// The name of the thread.
+        name: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The transaction changes more pages than LMDB allows in a single one, 131,071 of them. It can
+    /// only be dropped.
+    #[error(
+        "the transaction changes more pages than LMDB allows; split it into several transactions"
+    )]
+    TransactionTooLarge,
+
+    /// The transaction can only be dropped, because an earlier write in it has failed half-way.
+    #[error("{reason}; the transaction can only be dropped")]
+    TransactionFailed {
+        /// What has failed.
+        reason: String,
+    },
+
+    /// The store can't be used until all handles to it are dropped and it is opened again. Nothing that
+    /// was committed is lost.
+    #[error(
+        "`{path}`: {reason}; drop all handles to the store, and open it again",
+        path = path.display()
+    )]
+    ReopenNeeded {
+        /// The store's directory.
+        path: PathBuf,
+        /// What has happened.
+        reason: &'static str,
+    },
+
+    /// LMDB failed with an error that no other variant describes.
+    #[error("LMDB, on `{path}`: {source}", path = path.display())]
+    Engine {
+        /// The store's directory.
+        path: PathBuf,
+        /// What LMDB or its bindings said.
+        source: Arc<dyn error::Error + Send + Sync>,
+    },
+
+    /// A defect of this crate.
+    #[error("a defect in index-table: {reason}")]
+    Internal {
+        /// What was expected not to happen.
+        reason: String,
+    },
 }
 
 /// The index as messages name it, or what stands in its place where there is none.

@@ -78,7 +78,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Forked`], and [`Error::Engine`] when the thread can't be started.
+    /// [`Error::Forked`], and [`Error::Thread`] when the thread can't be started.
     ///
     /// # Examples
     ///

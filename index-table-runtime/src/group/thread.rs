@@ -13,6 +13,9 @@ use crate::{
     txn::WriteTxn,
 };
 
+/// The name of the thread.
+const NAME: &str = "group-writer";
+
 thread_local! {
     /// The [`Inner::id`] of the store, in the thread of a writer.
     static WRITES_TO: Cell<Option<u64>> = const { Cell::new(None) };
@@ -31,13 +34,13 @@ pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
 pub(super) fn start(queue: &Arc<Queue>, most: usize, store: u64) -> Result<()> {
     let ended = Ended(Arc::clone(queue));
     thread::Builder::new()
-        .name("group-writer".to_owned())
+        .name(NAME.to_owned())
         .spawn(move || {
             WRITES_TO.set(Some(store));
             Groups::new(&ended.0, most).run();
         })
         .map(drop)
-        .map_err(|error| Error::Engine(format!("the writer's thread can't be started: {error}")))
+        .map_err(|source| Error::Thread { name: NAME, source })
 }
 
 /// However the thread ends, nobody waits for it forever.

@@ -8,7 +8,8 @@ use heed::{CommitOrAbort, RoTxn};
 
 use super::{
     Database, Env,
-    env::{CATALOG, Engine, Failure},
+    env::{CATALOG, Engine},
+    error::Failure,
     gate::Kind,
 };
 use crate::{engine::Records, error::Result};

@@ -1,4 +1,5 @@
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::{
         Mutex, OnceLock, PoisonError,
@@ -7,14 +8,15 @@ use std::{
     time::Duration,
 };
 
-use heed::{CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, MdbError, OnCommit, RwTxn};
+use heed::{CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, OnCommit, RwTxn};
 
 use super::{
     Database, Env, Layout, Txn, Writer,
     blocks::{Forecast, Scratch},
     catalog,
+    error::{Failure, damaged, failed, refused},
     gate::{Gate, Kind},
-    pages::{self, Depth, Fault},
+    pages::{self, Depth},
     process,
     reserve::Reserve,
     txn::Turn,
@@ -44,8 +46,8 @@ pub(crate) struct Engine {
     pub(super) path: PathBuf,
     /// See [`process::forks`].
     forks: u32,
-    max_databases: u32,
-    max_readers: u32,
+    pub(super) max_databases: u32,
+    pub(super) max_readers: u32,
     /// Every transaction begins by it, and whatever else looks at the map.
     pub(super) gate: Gate,
     pub(super) map_size: AtomicUsize,
@@ -83,7 +85,7 @@ impl Engine {
             },
             heed::Error::Io(source) => Error::opening(&path, source),
             heed::Error::Mdb(error) => damaged(&path, error.to_string()),
-            error => Error::Engine(format!("{}: {error}", path.display())),
+            error => failed(&path, error),
         })?;
         let max_readers = env.max_readers();
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
@@ -134,7 +136,11 @@ impl Engine {
                 return Ok(());
             }
         }
-        Err(Error::Engine("the file is written too often to be looked at".to_owned()))
+        let source = io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "the file is written too often to be looked at",
+        );
+        Err(Error::Io { path: self.path.clone(), source })
     }
 
     /// LMDB's locks and reader slots are the process's that opened the store.
@@ -250,82 +256,11 @@ impl Engine {
                 let _ = self.catalog.set(tables.catalog);
                 Ok(tables)
             }
-            Ok(CommitOrAbort::Abort(())) => Err(Error::Engine("the table was not opened".into())),
+            Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
             Err(Failure::Heed(error)) => Err(self.error(error)),
             Err(Failure::Other(error)) => Err(error),
         };
         Ok((opened, self.full_at()))
-    }
-
-    pub(super) fn too_many_readers(&self) -> Error {
-        Error::TooManyReaders { max_readers: self.max_readers, oldest: self.readers().1 }
-    }
-
-    /// What heed says, in this crate's words.
-    #[cold]
-    pub(super) fn error(&self, error: heed::Error) -> Error {
-        match error {
-            heed::Error::Mdb(MdbError::MapFull) => {
-                let map_size = self.map_size.load(Ordering::Relaxed);
-                // Only the write transaction, of which there is one, is told so.
-                self.full_at.store(map_size, Ordering::Relaxed);
-                Error::MapFull { map_size }
-            }
-            heed::Error::Mdb(MdbError::TxnFull) => {
-                self.too_large.store(true, Ordering::Relaxed);
-                Error::Engine(
-                    "the transaction changes more pages than one of LMDB can; make several of it"
-                        .to_owned(),
-                )
-            }
-            heed::Error::Mdb(MdbError::MapResized) => {
-                Error::MapTooSmall { map_size: self.map_size.load(Ordering::Relaxed) }
-            }
-            heed::Error::Mdb(
-                error @ (MdbError::Corrupted
-                | MdbError::PageNotFound
-                | MdbError::Invalid
-                | MdbError::VersionMismatch),
-            ) => damaged(&self.path, error.to_string()),
-            heed::Error::Mdb(MdbError::Panic) => Error::Engine(
-                "a commit could not be written to the end; close the store, that is drop all handles \
-                 to it, and open it again: what was committed before is there"
-                    .to_owned(),
-            ),
-            heed::Error::Mdb(MdbError::DbsFull) => {
-                Error::TooManyDatabases { max_databases: self.max_databases }
-            }
-            heed::Error::Mdb(MdbError::ReadersFull) => self.too_many_readers(),
-            // LMDB knows databases by name for as long as it is open, and asks nobody whether they are.
-            heed::Error::Mdb(MdbError::BadDbi) => Error::Engine(
-                "another process has dropped an index that this one has open, or had; close the store, \
-                 that is drop all handles to it, and open it again"
-                    .to_owned(),
-            ),
-            heed::Error::Mdb(MdbError::BadTxn) => Error::Engine(
-                "the transaction has failed before and can only be dropped".to_owned(),
-            ),
-            heed::Error::Io(source) => Error::Io { path: self.path.clone(), source },
-            error => Error::Engine(error.to_string()),
-        }
-    }
-}
-
-/// An error inside a closure that heed runs: heed's own, or this crate's on its way out.
-pub(super) enum Failure {
-    Heed(heed::Error),
-    Other(Error),
-}
-
-impl From<heed::Error> for Failure {
-    fn from(error: heed::Error) -> Self {
-        Self::Heed(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
     }
 }
 
@@ -368,18 +303,6 @@ impl OnCommit for Tables<'_> {
                 })
                 .collect(),
         }
-    }
-}
-
-fn damaged(path: &Path, reason: String) -> Error {
-    Error::DamagedFile { path: path.to_owned(), reason }
-}
-
-/// Why LMDB should not have the file.
-fn refused(path: &Path, fault: Fault) -> Error {
-    match fault {
-        Fault::Io(source) => Error::opening(path, source),
-        Fault::Damaged(reason) => damaged(path, reason),
     }
 }
 

@@ -18,6 +18,7 @@ mod catalog;
 mod check;
 mod copy;
 mod env;
+mod error;
 mod gate;
 mod pages;
 mod process;

@@ -126,11 +126,9 @@ impl Engine {
     fn refused(&self, refused: &Refused) -> Error {
         match refused {
             Refused::Full => self.too_many_readers(),
-            Refused::Broken => Error::Engine(
-                "mapping more of the file has failed before; close the store, that is drop all \
-                 handles to it, and open it again"
-                    .to_owned(),
-            ),
+            Refused::Broken => {
+                self.reopen_needed("an earlier attempt to map more of the file has failed")
+            }
             Refused::Busy => {
                 let (readers, oldest) = self.readers();
                 let map_size = self.map_size.load(Ordering::Relaxed);

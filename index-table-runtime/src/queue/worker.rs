@@ -17,6 +17,9 @@ use crate::{
 };
 
 /// How often it is looked whether other processes have written messages.
+/// The name of the thread.
+const NAME: &str = "index-worker";
+
 const POLL: Duration = Duration::from_millis(100);
 
 /// How long messages are left to gather, if nobody waits for them: each batch is a commit, for
@@ -57,11 +60,9 @@ impl IndexWorker {
         let thread = {
             let (shared, weak) = (Arc::clone(&shared), Weak::clone(&weak));
             thread::Builder::new()
-                .name("index-worker".to_owned())
+                .name(NAME.to_owned())
                 .spawn(move || run(&shared, &weak))
-                .map_err(|error| {
-                    Error::Engine(format!("the worker's thread can't be started: {error}"))
-                })?
+                .map_err(|source| Error::Thread { name: NAME, source })?
         };
         Ok(Self { shared, store: weak, thread: Some(thread), process: process::id() })
     }

@@ -7,7 +7,6 @@
 //! two numbers, and records are looked at once for each eight bytes that they share with others.
 
 use super::record::{self, Lengths};
-use crate::error::Result;
 
 /// So few places are sorted by comparing the rest of the keys.
 const FEW: usize = 16;
@@ -76,6 +75,7 @@ impl Arena {
         std::mem::replace(self, empty)
     }
 
+    /// Takes an entry; `None`: a part of it is too long.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -83,11 +83,11 @@ impl Arena {
         primary_key: &[u8],
         data: &[u8],
         tail: &[u8],
-    ) -> Result<()> {
+    ) -> Option<()> {
         let (header, record) = Lengths::of(key, primary_key, data, tail)?;
         self.make_room(record);
         let last = self.segments.len() - 1;
-        let Some(segment) = self.segments.last_mut() else { return Ok(()) };
+        let Some(segment) = self.segments.last_mut() else { return Some(()) };
         let at = (last as u64) << 32 | segment.len() as u64;
         for part in [&header, key, primary_key, data, tail] {
             segment.extend_from_slice(part);
@@ -104,7 +104,7 @@ impl Arena {
         if self.order == Order::Any {
             self.place(at);
         }
-        Ok(())
+        Some(())
     }
 
     /// Sees to it that the last segment has room for so many bytes.

@@ -15,9 +15,9 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-use std::{mem, path::Path, sync::Arc};
+use std::{io, mem, path::Path, sync::Arc};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use arena::Arena;
 pub(crate) use merge::Merge;
 use merge::sources;
@@ -126,7 +126,7 @@ impl Sorter {
         tail: &[u8],
     ) -> Result<()> {
         self.len += 1;
-        self.arena.push(key, primary_key, data, tail)
+        self.arena.push(key, primary_key, data, tail).ok_or_else(|| too_long(&self.directory))
     }
 
     /// The bytes that it holds.
@@ -173,6 +173,12 @@ impl Sorter {
         sorted.reduce()?;
         Ok(sorted)
     }
+}
+
+#[cold]
+fn too_long(directory: &Path) -> Error {
+    let source = io::Error::new(io::ErrorKind::FileTooLarge, "an entry is longer than 4 GiB");
+    Error::Io { path: directory.to_owned(), source }
 }
 
 /// Entries in order, which can be read any number of times.

@@ -3,10 +3,7 @@
 //! `length of the index key: u16 ‖ of the primary key: u16 ‖ of the data: u32 ‖ index key ‖ primary
 //! key ‖ data`, with the lengths in the machine's order.
 
-use crate::{
-    engine::RawEntry,
-    error::{Error, Result},
-};
+use crate::engine::RawEntry;
 
 pub(super) const HEADER: usize = 8;
 
@@ -19,14 +16,14 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Of an entry with these parts.
+    /// Of an entry with these parts, and the length of the record; `None`: a part is too long.
     #[inline]
     pub(super) fn of(
         key: &[u8],
         primary_key: &[u8],
         data: &[u8],
         tail: &[u8],
-    ) -> Result<([u8; HEADER], usize)> {
+    ) -> Option<([u8; HEADER], usize)> {
         let data = data.len() + tail.len();
         let (Ok(key_len), Ok(primary_key_len), Ok(data_len)) = (
             u16::try_from(key.len()),
@@ -34,13 +31,13 @@ impl Lengths {
             // So that where a record begins in a segment is a u32 as well.
             u32::try_from(data + (1 << 18)).map(|data| data - (1 << 18)),
         ) else {
-            return Err(too_long());
+            return None;
         };
         let [k0, k1] = key_len.to_ne_bytes();
         let [p0, p1] = primary_key_len.to_ne_bytes();
         let [d0, d1, d2, d3] = data_len.to_ne_bytes();
         let record = HEADER + key.len() + primary_key.len() + data;
-        Ok(([k0, k1, p0, p1, d0, d1, d2, d3], record))
+        Some(([k0, k1, p0, p1, d0, d1, d2, d3], record))
     }
 
     /// Of the record that begins here.
@@ -59,11 +56,6 @@ impl Lengths {
     pub(super) const fn record(self) -> usize {
         HEADER + self.key + self.primary_key + self.data
     }
-}
-
-#[cold]
-fn too_long() -> Error {
-    Error::Engine("an entry is longer than 4 GiB".to_owned())
 }
 
 /// What the record that begins here is sorted by: index key and primary key.

@@ -17,6 +17,9 @@ use std::{
 use super::Store;
 use crate::error::{Error, Result};
 
+/// The name of the thread that writes a copy.
+const NAME: &str = "store-copy";
+
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -210,8 +213,9 @@ impl Store {
             let (done, outcome) = mpsc::channel();
             let work = move || drop(done.send(self.inner.engine.copy(file, copy)));
             thread::Builder::new()
+                .name(NAME.to_owned())
                 .spawn_scoped(scope, work)
-                .map_err(|error| Error::Engine(format!("the copy can't begin: {error}")))?;
+                .map_err(|source| Error::Thread { name: NAME, source })?;
             loop {
                 match outcome.recv_timeout(TICK) {
                     Ok(outcome) => {
@@ -220,7 +224,9 @@ impl Store {
                     }
                     Err(RecvTimeoutError::Timeout) => tell(),
                     Err(RecvTimeoutError::Disconnected) => {
-                        return Err(Error::Engine("the copy ended in the middle".to_owned()));
+                        return Err(Error::internal(
+                            "the thread of a copy has ended without a result",
+                        ));
                     }
                 }
             }

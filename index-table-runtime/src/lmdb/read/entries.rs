@@ -31,7 +31,7 @@ impl<'t> Kind<'t> {
         Ok(match reader.layout(source) {
             Some(Layout::Blocks { primary_key }) => {
                 let Source::Index(position) = source else {
-                    return Err(Error::Engine("the fact table has no blocks".to_owned()));
+                    return Err(Error::internal("blocks were expected in the fact table"));
                 };
                 let (_, index) = reader.index(position)?;
                 Self::Blocks(BlockEntries::new(reader, index, primary_key, query)?)

@@ -84,7 +84,8 @@ impl<'t> Reader<'t> {
     pub(super) fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
         let index = self.tables.indexes.get(position);
         index.zip(self.tables.schema.indexes.get(position)).ok_or_else(|| {
-            Error::Engine(format!("`{}` has no index {position}", self.tables.schema.name))
+            let table = self.tables.schema.name;
+            Error::internal(format!("table `{table}` has no index at position {position}"))
         })
     }
 
