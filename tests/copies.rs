@@ -230,3 +230,55 @@ fn a_copy_to_a_relative_path() -> TestResult {
     assert_eq!(round?, 1);
     Ok(())
 }
+
+#[cfg(unix)]
+fn modes(path: &Path) -> io::Result<(u32, u32)> {
+    use std::os::unix::fs::PermissionsExt;
+
+    let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions().mode() & 0o7777);
+    Ok((mode(path)?, mode(&path.join("data.mdb"))?))
+}
+
+#[cfg(unix)]
+#[test]
+fn a_copy_has_the_modes_of_the_store() -> TestResult {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name);
+    let store = Store::open(path("new/store"))?;
+    let items = ItemRepository::open(&store)?;
+    write(&store, &items, 1)?;
+    // New directories and files are private, and their copies too.
+    let mode =
+        |name: &str| fs::metadata(path(name)).map(|entry| entry.permissions().mode() & 0o7777);
+    assert_eq!((mode("new")?, mode("new/store/lock.mdb")?), (0o700, 0o600));
+    assert_eq!(modes(&path("new/store"))?, (0o700, 0o600));
+    let copied = |name: &str| -> Result<_, Box<dyn std::error::Error>> {
+        let path = |what: &str| path(what).join(name);
+        // Writers and other users see nothing of a copy before it is complete.
+        store.backup_to_with(path("backup"), |_| {
+            let partial = fs::read_dir(dir.path().join("backup")).into_iter().flatten().flatten();
+            let partial = partial
+                .map(|entry| entry.path())
+                .find(|path| path.extension().is_some_and(|extension| extension == "partial"));
+            let private = partial.and_then(|partial| modes(&partial).ok());
+            assert_eq!(private, Some((0o700, 0o600)));
+        })?;
+        store.compact_to(path("compact"))?;
+        Store::restore(path("backup"), path("restored"))?;
+        let copies = [path("backup"), path("compact"), path("restored")];
+        Ok(copies.iter().map(|copy| modes(copy)).collect::<Result<Vec<_>, _>>()?)
+    };
+    assert_eq!(copied("private")?, [(0o700, 0o600); 3]);
+    assert_eq!((mode("backup")?, mode("restored")?), (0o700, 0o700));
+
+    // Modes that were changed since are copied, whatever the process's mask is.
+    for (name, directory, file) in [("group", 0o770, 0o660), ("all", 0o755, 0o644)] {
+        fs::set_permissions(path("new/store"), fs::Permissions::from_mode(directory))?;
+        fs::set_permissions(path("new/store/data.mdb"), fs::Permissions::from_mode(file))?;
+        assert_eq!(copied(name)?, [(directory, file); 3]);
+        assert_eq!(whole(&path("restored").join(name))?, 1);
+    }
+    Ok(())
+}

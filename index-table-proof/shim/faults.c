@@ -17,15 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum call { PWRITE, WRITEV, WRITE, FDATASYNC, FSYNC, FTRUNCATE, MMAP, PREAD, READ, OPEN, RENAME, MKDIR, CALLS };
+enum call { PWRITE, WRITEV, WRITE, FDATASYNC, FSYNC, FTRUNCATE, MMAP, PREAD, READ, OPEN, RENAME, MKDIR, CHMOD, CALLS };
 
 static const char *const names[CALLS] = {
 	"pwrite", "writev", "write", "fdatasync", "fsync", "ftruncate",
-	"mmap", "pread", "read", "open", "rename", "mkdir",
+	"mmap", "pread", "read", "open", "rename", "mkdir", "chmod",
 };
 
 enum outcome { REAL, FAIL, SHORT, AFTER };
@@ -183,6 +184,18 @@ int mkdir(const char *path, mode_t mode)
 {
 	int (*call)(const char *, mode_t) = real("mkdir");
 	WITH(MKDIR, in_dir(path), -1, call(path, mode), -1);
+}
+
+int chmod(const char *path, mode_t mode)
+{
+	int (*call)(const char *, mode_t) = real("chmod");
+	WITH(CHMOD, in_dir(path), -1, call(path, mode), -1);
+}
+
+int fchmod(int fd, mode_t mode)
+{
+	int (*call)(int, mode_t) = real("fchmod");
+	WITH(CHMOD, is_counted(fd), -1, call(fd, mode), -1);
 }
 
 __attribute__((destructor)) static void report(void)

@@ -16,6 +16,7 @@ mod catalog;
 mod engine;
 mod entity;
 mod error;
+mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io, mem,
     path::{Path, PathBuf},
     process,
@@ -15,7 +15,10 @@ use std::{
 };
 
 use super::Store;
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    files,
+};
 
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
@@ -47,7 +50,8 @@ impl Store {
     /// leaves it out and is slower.
     ///
     /// The copy is a store: it can be opened where it is, or [restored](Store::restore) to where it is
-    /// wanted.
+    /// wanted. Its directory and its `data.mdb` have the modes of the store's. While it is incomplete, only
+    /// the owner has access, and missing parent directories are created with mode `0700`.
     ///
     /// It begins between two writes, for which it waits, and is a read transaction from there on: what
     /// writers free in the meantime is not used again before it is done, and the map can't grow. The
@@ -135,8 +139,8 @@ impl Store {
     /// [`compact_to`](Store::compact_to) has made, to the directory `path`, which must not be there yet.
     ///
     /// Any store can be restored in this way, and in use: what is copied is a snapshot. `path` is
-    /// written as by [`backup_to`](Store::backup_to), as a whole or not at all. Nothing is changed in
-    /// `backup`, but that LMDB puts its lock file there.
+    /// written as by [`backup_to`](Store::backup_to), as a whole or not at all, and has the modes of the
+    /// backup. Nothing is changed in `backup`, but that LMDB puts its lock file there.
     ///
     /// # Errors
     ///
@@ -186,12 +190,14 @@ impl Store {
         self.inner.refuse_nested_write()?;
         let size = self.inner.engine.size()?;
         let io = |source| Error::Io { path: path.to_owned(), source };
+        let modes = Modes::of(&self.inner.engine.directory());
         let partial = Partial::create(path).map_err(io)?;
-        let file = File::create_new(partial.0.join("data.mdb")).map_err(io)?;
+        let file = files::create_file(&partial.0.join("data.mdb")).map_err(io)?;
         self.fill(&file, copy, size, progress).map_err(|error| match error {
             Error::Io { source, .. } => io(source),
             error => error,
         })?;
+        modes.apply(&file, &partial).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);
         partial.finish(path).map_err(io)
@@ -249,9 +255,9 @@ impl Partial {
         partial.push(name);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         partial.push(format!(".{}-{number}.partial", process::id()));
-        fs::create_dir_all(parent(path))?;
+        files::create_directories(parent(path))?;
         let partial = path.with_file_name(partial);
-        fs::create_dir(&partial)?;
+        files::create_directory(&partial)?;
         Ok(Self(partial))
     }
 
@@ -270,6 +276,24 @@ impl Drop for Partial {
     fn drop(&mut self) {
         // There is an error already.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The modes of a store's directory and data file. `None`: it is no longer at its path, and the copy
+/// stays private to its owner.
+struct Modes(Option<[Permissions; 2]>);
+
+impl Modes {
+    fn of(directory: &Path) -> Self {
+        let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions()).ok();
+        Self(mode(directory).zip(mode(&directory.join("data.mdb"))).map(Into::into))
+    }
+
+    /// Gives a complete copy these modes.
+    fn apply(self, file: &File, partial: &Partial) -> io::Result<()> {
+        let Some([directory, data]) = self.0 else { return Ok(()) };
+        file.set_permissions(data)?;
+        fs::set_permissions(&partial.0, directory)
     }
 }
 

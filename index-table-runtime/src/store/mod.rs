@@ -149,7 +149,8 @@ pub(crate) struct Told {
 
 impl Store {
     /// Opens the store in the directory `path`, which is created if it is not there, with the
-    /// default [`Options`].
+    /// default [`Options`]. On Unix, only the owner has access to new directories and files (`0700`,
+    /// `0600`).
     ///
     /// LMDB must not open a directory twice in a process, so a second time gives another handle to
     /// the store that is open, whichever way the path is written (through symbolic links too). Other

@@ -12,6 +12,7 @@ use super::{Inner, Options};
 use crate::{
     engine::Engine,
     error::{Error, Result},
+    files,
 };
 
 /// By the directory's path without links.
@@ -27,7 +28,7 @@ struct Open {
 /// Opens the store in the directory `path`, or gives the one that this process has open there.
 pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
-    fs::create_dir_all(path).map_err(io)?;
+    files::create_directories(path).map_err(io)?;
     let path = path.canonicalize().map_err(io)?;
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(open) = stores.get(&path) {
