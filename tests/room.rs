@@ -289,6 +289,44 @@ fn what_another_process_has_grown_is_adopted() -> TestResult {
     check(&store, &blobs, 0..5999)
 }
 
+/// Waits until the file is there.
+fn await_file(file: &Path) {
+    while !file.exists() {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
+    const NAME: &str = "a_read_succeeds_while_a_write_waits_for_another_process";
+    if let Some(path) = as_other_process() {
+        let (store, blobs) = small(&path)?;
+        store.transaction(|txn| (0..2000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
+        let txn = store.write()?;
+        std::fs::write(path.join("locked"), "")?;
+        await_file(&path.join("unlock"));
+        drop(txn);
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let (store, blobs) = small(dir.path())?;
+    let other = in_another_process(NAME, dir.path())?;
+    await_file(&dir.path().join("locked"));
+    thread::scope(|scope| -> TestResult {
+        let writer = scope.spawn(|| store.write().map(drop));
+        thread::sleep(Duration::from_millis(200));
+        let reader = scope.spawn(|| blobs.all(&store.read()?).count());
+        // Longer than a reader that is in the way is waited for.
+        thread::sleep(Duration::from_millis(2500));
+        std::fs::write(dir.path().join("unlock"), "")?;
+        writer.join().unwrap_or_else(|_| panic!("the writer"))?;
+        assert_eq!(reader.join().unwrap_or_else(|_| panic!("the reader"))?, 2000);
+        Ok(())
+    })?;
+    done(other)?;
+    check(&store, &blobs, 0..2000)
+}
+
 /// Its own limit doesn't keep a process from reading what is there.
 #[test]
 fn what_another_process_has_grown_is_adopted_beyond_the_limit() -> TestResult {

@@ -2,7 +2,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     pub(super) catalog: OnceLock<Database<'static>>,
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
-    writing: Mutex<Scratch>,
+    pub(super) writing: Mutex<Scratch>,
 }
 
 impl Engine {
@@ -198,7 +198,7 @@ impl Engine {
     pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
-        let mut scratch = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.lock_writing();
         scratch.forget_large();
         self.full_at.store(0, Ordering::Relaxed);
         self.too_large.store(false, Ordering::Relaxed);

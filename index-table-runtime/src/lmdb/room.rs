@@ -1,10 +1,15 @@
 //! Mapping more of the file: because the map is full, or because another process has made it larger.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering},
+    thread,
+    time::Duration,
+};
 
 use heed::MdbError;
 
 use super::{
+    blocks::Scratch,
     env::Engine,
     gate::{Closed, Kind, Pass, Refused},
     process,
@@ -14,6 +19,9 @@ use crate::error::{Error, Result};
 /// How long transactions of this process may keep the map from being replaced. Those that begin
 /// meanwhile wait, so it is short.
 const WAIT: Duration = Duration::from_secs(2);
+
+/// How often a reader looks whether the writer of this process has the larger map.
+const POLL: Duration = Duration::from_millis(2);
 
 impl Engine {
     /// Begins a transaction, in the map that another process has needed.
@@ -26,11 +34,15 @@ impl Engine {
         let mut cleared = false;
         loop {
             let pass = self.gate.enter(kind).map_err(|refused| self.refused(&refused))?;
+            let map_size = self.map_size.load(Ordering::Relaxed);
             match begin(&self.env) {
                 Ok(txn) => return Ok((txn, pass)),
                 Err(heed::Error::Mdb(MdbError::MapResized)) => {
                     drop(pass);
-                    self.adopt()?;
+                    match kind {
+                        Kind::Reader => self.adopt_beside_writer(map_size)?,
+                        Kind::Writer => self.adopt()?,
+                    }
                 }
                 Err(heed::Error::Mdb(MdbError::ReadersFull)) if !cleared => {
                     cleared = true;
@@ -53,6 +65,8 @@ impl Engine {
 
     /// Maps more than was there when it was full; `false`: that's the most.
     pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
+        // A writer of this process may wait for another process's lock, and is in the gate meanwhile.
+        let _turn = self.lock_writing();
         let Some(closed) = self.close()? else { return Ok(true) };
         let size = self.map_size.load(Ordering::Relaxed);
         if size > full_at {
@@ -81,7 +95,27 @@ impl Engine {
         }
     }
 
-    /// Maps what another process has written.
+    /// Maps what another process has written, for a reader that has met the end of a map of this size.
+    ///
+    /// The writer of this process may be in the gate for as long as another process has LMDB's lock. The
+    /// gate stays open until that is over, so that neither of the two is refused. A writer that has
+    /// begun has adopted the map.
+    fn adopt_beside_writer(&self, map_size: usize) -> Result<()> {
+        while self.map_size.load(Ordering::Relaxed) == map_size {
+            let turn = match self.writing.try_lock() {
+                Ok(turn) => Some(turn),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if turn.is_some() {
+                return self.adopt();
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Maps what another process has written. Only while no writer of this process is in the gate.
     fn adopt(&self) -> Result<()> {
         let Some(closed) = self.close()? else { return Ok(()) };
         let size = self.map_size.load(Ordering::Relaxed);
@@ -101,6 +135,11 @@ impl Engine {
 
     fn close(&self) -> Result<Option<Closed<'_>>> {
         self.gate.close(WAIT).map_err(|refused| self.refused(&refused))
+    }
+
+    /// The turn of this process's writer.
+    pub(super) fn lock_writing(&self) -> MutexGuard<'_, Scratch> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {

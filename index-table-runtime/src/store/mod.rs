@@ -197,6 +197,9 @@ impl Store {
     ///
     /// While it lives, pages that later commits free are not used again, so it should be short.
     ///
+    /// When another process has made the store larger than the map, a larger one is mapped first. That
+    /// waits until no write transaction of this process waits for the other process.
+    ///
     /// # Errors
     ///
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] when another
