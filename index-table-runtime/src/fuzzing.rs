@@ -2,7 +2,7 @@
 
 #![allow(missing_docs, reason = "the targets are its documentation")]
 
-use crate::{
+use crate::model::{
     entity::{Entity, Viewed},
     key::{Key, KeyBuf, KeyReader, KeyShape, Unescaped},
     row,

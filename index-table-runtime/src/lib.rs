@@ -10,70 +10,51 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
 )]
 
-mod build;
-mod bulk;
-mod catalog;
 mod engine;
-mod entity;
-mod error;
-mod files;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod get_many;
-mod group;
-mod key;
-mod lmdb;
-mod maintain;
-#[cfg(feature = "memory")]
-mod memory;
-mod opening;
+mod model;
 #[doc(hidden)]
 pub mod private;
-mod progress;
-mod queue;
-mod row;
-mod scan;
-mod schema;
-mod sequence;
-mod serialize;
+mod query;
 mod sort;
-mod stats;
 mod store;
 mod table;
-mod trace;
-mod txn;
-mod unique;
-mod upgrade;
 mod upkeep;
 mod usage;
-mod verify;
-mod versions;
-mod watch;
 mod write;
 
-pub use build::{Build, BuildReport, BuiltIndex};
-pub use bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate};
-pub use catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex, IndexState};
-pub use entity::IndexEntry;
-pub use error::{Error, Result};
-pub use get_many::{GetMany, GetManyViews};
-pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
-pub use key::{Desc, MAX_KEY_LEN};
-pub use progress::RowProgress;
-pub use queue::{Drained, IndexToken, IndexWorker, Lag, SetAside, SetAsideMessage, WhenFull};
-pub use scan::{
-    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
-    DistinctValues, Entries, EventualScan, FactOrderRows, Keys, Page, Rows, Scan, Unverified,
-    UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan, Views,
+pub use engine::{Durability, Options, WhenFull};
+pub use model::{
+    entity::IndexEntry,
+    error::{Error, Result},
+    key::{Desc, MAX_KEY_LEN},
+    schema::{Duplicate, Duplicates, IndexState},
 };
-pub use schema::{Duplicate, Duplicates};
-pub use stats::Stats;
-pub use store::{CopyProgress, Durability, Options, Readers, Store};
-pub use txn::{ReadTxn, WriteTxn};
-pub use upgrade::{Upgrade, Upgraded};
-pub use usage::{Advice, IndexUsage, TableUsage, Usage};
-pub use verify::{Finding, FindingKind, Repair, Verify, VerifyProgress, VerifyReport};
-pub use watch::{
-    Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Lagged, Watch, Watcher,
+pub use query::{
+    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
+    DistinctValues, Entries, EventualScan, FactOrderRows, GetMany, GetManyViews, Keys, Page, Rows,
+    Scan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan, Views,
+};
+pub use store::watch::{
+    Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Watch, Watcher,
+};
+pub use store::{
+    CopyProgress, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, Store, Submission,
+    Submitted, WriteTxn,
+};
+pub use upkeep::{
+    build::{Build, BuildReport, BuiltIndex},
+    bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate},
+    catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex},
+    progress::RowProgress,
+    queue::{Drained, IndexWorker, SetAside, SetAsideMessage},
+    upgrade::{Upgrade, Upgraded},
+    verify::{Finding, FindingKind, Repair, Verify, VerifyProgress, VerifyReport},
+};
+pub use usage::{Advice, IndexUsage, Stats, TableUsage, Usage};
+pub use write::{
+    queue::{IndexToken, Lag},
+    watch::Lagged,
 };

@@ -4,33 +4,35 @@ pub use core::result::Result::Ok;
 pub use serde;
 
 pub use crate::{
-    build::Build,
-    bulk::BulkLoad,
-    entity::{
-        Entity, EntryReader, IndexEntry, IsStored, NoVersion, Precedes, RowReader, RowVersion,
-        Stored, VersionOf, Viewed, Within,
+    model::{
+        entity::{
+            Entity, EntryReader, IndexEntry, IsStored, NoVersion, Precedes, RowReader, RowVersion,
+            Stored, VersionOf, Viewed, Within,
+        },
+        error::{EncodeError, Result},
+        key::{
+            CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
+            KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, Sequence, Text,
+            assert_computed, assert_each, assert_enum_value, assert_key, assert_key_value,
+        },
+        maintain::EntryBuffer,
+        row::older,
+        schema::{
+            Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,
+            TableSchema,
+        },
+        serialize::StructFields,
     },
-    error::{EncodeError, Result},
-    get_many::GetMany,
-    key::{
-        CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key, KeyBuf,
-        KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, Sequence, Text, assert_computed,
-        assert_each, assert_enum_value, assert_key, assert_key_value,
-    },
-    maintain::EntryBuffer,
-    queue::{Drained, IndexToken, Lag, SetAside},
-    row::older,
-    scan::{Bounds, Distinct, EventualScan, Scan},
-    schema::{
-        Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,
-        TableSchema,
-    },
-    serialize::StructFields,
-    store::Store,
+    query::{Bounds, Distinct, EventualScan, GetMany, Scan},
+    store::{ReadTxn, Store, WriteTxn, watch::Watch},
     table::Table,
-    txn::{ReadTxn, WriteTxn},
-    upgrade::Upgrade,
+    upkeep::{
+        build::Build,
+        bulk::BulkLoad,
+        queue::{Drained, SetAside},
+        upgrade::Upgrade,
+        verify::{Repair, Verify},
+    },
     usage::Usage,
-    verify::{Repair, Verify},
-    watch::Watch,
+    write::queue::{IndexToken, Lag},
 };

@@ -1,38 +1,31 @@
-use std::{
-    borrow::Borrow,
-    fmt,
-    marker::PhantomData,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use crate::{
-    build::Build,
-    bulk::{self, BulkLoad, LoadReport},
-    engine::{Read, Writer},
-    entity::{Entity, IndexEntry, Viewed},
-    error::{Error, Result},
-    get_many::GetMany,
-    key::{DecodeError, Key, KeyBuf, Sequence},
-    maintain::Image,
-    opening,
-    queue::{self, Drained, IndexToken, Lag, SetAside},
-    row,
-    scan::{self, Bounds, Distinct, EventualScan, Scan},
-    sequence,
-    stats::Ledger,
-    store::{OpenTable, Store},
-    trace::span,
-    txn::{ReadTxn, Scratch, WriteTxn, Written},
-    upgrade::Upgrade,
-    usage::{RowWrite, Usage},
-    verify::{Repair, Verify},
-    watch::Watch,
-    write::{self, RowType},
+    engine::Read,
+    model::{
+        entity::{Entity, IndexEntry, Viewed},
+        error::{Error, Result},
+        key::{DecodeError, Key, KeyBuf, Sequence},
+        row,
+        row_vtable::RowVtable,
+    },
+    query::{self, Bounds, Distinct, EventualScan, GetMany, Scan},
+    store::{self, OpenTable, ReadTxn, Store, WriteTxn, watch::Watch},
+    upkeep::{
+        build::Build,
+        bulk::{self, BulkLoad},
+        opening,
+        queue::{self as index_queue, Drained, SetAside},
+        upgrade::Upgrade,
+        verify::{Repair, Verify},
+    },
+    usage::{Ledger, RowWrite, Usage, trace::span},
+    write::{
+        Scratch,
+        queue::{self, IndexToken, Lag},
+        rows, sequence,
+    },
 };
-
-/// Rows of a table that are read back for a test, in each process.
-const TRIED_ROWS: u64 = 256;
 
 /// A table: its facts and its indexes. What generated repositories are made of.
 pub struct Table<R> {
@@ -42,7 +35,7 @@ pub struct Table<R> {
 
 impl<R: Entity> Table<R> {
     /// What is compiled once asks these of the row.
-    const ROWS: &'static RowType = &RowType::of::<R>();
+    const ROWS: &'static RowVtable = &RowVtable::of::<R>();
 
     /// Creates the table if it is not there, compares it with its declaration, and builds the
     /// indexes that are new or declared in another way: of a small table in one write transaction, of
@@ -152,8 +145,8 @@ impl<R: Entity> Table<R> {
         if key.is_hashed() {
             return self.scan::<E>(txn, key).one(decode);
         }
-        let (reader, key) = (txn.reader_of(&self.open, E::SOURCE)?, key.start());
-        let Some(bytes) = scan::row_by(reader, R::TABLE, self.ledger(txn), E::SOURCE, key)? else {
+        let (reader, key) = (txn.reader_of(&self.open, E::SOURCE)?, key.range.start());
+        let Some(bytes) = query::row_by(reader, R::TABLE, self.ledger(txn), E::SOURCE, key)? else {
             return Ok(None);
         };
         decode(bytes).map(Some).map_err(|error| R::TABLE.corrupt(E::SOURCE, key, error))
@@ -183,7 +176,7 @@ impl<R: Entity> Table<R> {
     ///
     /// What [`Store::transaction`] does.
     pub fn drain(&self, store: &Store, messages: u64) -> Result<Drained> {
-        queue::drain(store, &self.open, messages)
+        index_queue::drain(store, &self.open, messages)
     }
 
     /// Waits until what a transaction has left is applied to the eventual indexes; `false`: it was not in
@@ -193,7 +186,7 @@ impl<R: Entity> Table<R> {
     ///
     /// What [`Store::read`] does; [`Error::WriteInProgress`].
     pub fn wait_for(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Result<bool> {
-        queue::wait_for(store, &self.open, token, timeout)
+        store::wait_for(store, &self.open, token, timeout)
     }
 
     /// How far the eventual indexes are behind the rows.
@@ -211,7 +204,7 @@ impl<R: Entity> Table<R> {
     ///
     /// Errors of the engine.
     pub fn set_aside(&self, txn: &ReadTxn<'_>) -> Result<SetAside> {
-        queue::list_set_aside(R::TABLE, txn.reader(&self.open)?)
+        index_queue::list_dead_letters(R::TABLE, txn.reader(&self.open)?)
     }
 
     /// Applies the messages that could not be applied once more.
@@ -220,7 +213,7 @@ impl<R: Entity> Table<R> {
     ///
     /// What [`Store::transaction`] does.
     pub fn retry_set_aside(&self, store: &Store) -> Result<Drained> {
-        queue::retry_set_aside(store, &self.open)
+        index_queue::retry_dead_letters(store, &self.open)
     }
 
     /// The rows with these primary keys.
@@ -279,7 +272,7 @@ impl<R: Entity> Table<R> {
         store: &'a Store,
         rows: I,
     ) -> BulkLoad<'a, 'a, R, I::IntoIter> {
-        BulkLoad::new(self, bulk::Target::Store(store), rows.into_iter())
+        BulkLoad::new(&self.open, bulk::Target::Store(store), rows.into_iter())
     }
 
     /// Loads many rows.
@@ -288,7 +281,7 @@ impl<R: Entity> Table<R> {
         txn: &'a mut WriteTxn<'s>,
         rows: I,
     ) -> BulkLoad<'a, 's, R, I::IntoIter> {
-        BulkLoad::new(self, bulk::Target::Txn(txn), rows.into_iter())
+        BulkLoad::new(&self.open, bulk::Target::Txn(txn), rows.into_iter())
     }
 
     /// Writes a new row.
@@ -300,8 +293,8 @@ impl<R: Entity> Table<R> {
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
-        self.load_new(row, new, tried)?;
-        write::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
+        self.open.load_new(row, new, tried)?;
+        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
     }
 
     /// Writes a new row, which `row` makes for the next number of the table's [`sequence`].
@@ -324,7 +317,7 @@ impl<R: Entity> Table<R> {
         let exhausted = || Error::SequenceExhausted { table: R::TABLE.name, last };
         let number = last.checked_add(1).ok_or_else(exhausted)?;
         let key = || R::Key::from_number(number).ok_or_else(exhausted);
-        self.load_new(&row(key()?), new, tried)?;
+        self.open.load_new(&row(key()?), new, tried)?;
         let key = key()?;
         let mut given = KeyBuf::new();
         if given.push(&key).as_bytes() != new.primary_key() {
@@ -334,7 +327,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        write::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)?;
+        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)?;
         sequence::keep(&mut writer, number)?;
         Ok(key)
     }
@@ -349,8 +342,8 @@ impl<R: Entity> Table<R> {
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        self.load_new(row, new, tried)?;
-        write::put(Self::ROWS, &mut writer, old, new, written)
+        self.open.load_new(row, new, tried)?;
+        rows::put(Self::ROWS, &mut writer, old, new, written)
     }
 
     /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
@@ -367,10 +360,10 @@ impl<R: Entity> Table<R> {
     ) -> Result<bool> {
         span!(TRACE, "update", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        let Some(mut row) = write::load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
+        let Some(mut row) = rows::load_by_key::<R>(&writer, key, old)? else { return Ok(false) };
         change(&mut row);
-        self.load_new(&row, new, tried)?;
-        write::update(Self::ROWS, &mut writer, old, new, written)?;
+        self.open.load_new(&row, new, tried)?;
+        rows::update(Self::ROWS, &mut writer, old, new, written)?;
         Ok(true)
     }
 
@@ -385,50 +378,7 @@ impl<R: Entity> Table<R> {
         let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
         let mut primary_key = KeyBuf::new();
         R::Key::encode(key, &mut primary_key);
-        write::delete(Self::ROWS, &mut writer, primary_key.as_bytes(), old, written)
-    }
-
-    /// Takes the image of a row that is to be written, and tries whether it can be read back.
-    ///
-    /// The derive sees the serde attributes of the row's own fields and not those of the types
-    /// inside, which may need a format that describes itself just the same. That would be noticed
-    /// when the row is read, which is too late. It is mostly a matter of types, so in a release
-    /// build the first rows will do; with debug assertions every row is tried.
-    pub(crate) fn load_new(&self, row: &R, new: &mut Image, tried: &mut Image) -> Result<()> {
-        new.load(row)?;
-        if !cfg!(debug_assertions) {
-            if self.open.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
-                return Ok(());
-            }
-            self.open.tried.fetch_add(1, Ordering::Relaxed);
-        }
-        write::try_back(Self::ROWS, new, tried)
-    }
-
-    /// Whether the store of this number is the table's.
-    pub(crate) fn check_store(&self, store: u64) -> Result<()> {
-        if store == self.open.store {
-            return Ok(());
-        }
-        Err(Error::WrongStore { table: R::TABLE.name })
-    }
-
-    /// Writes the rows of a load.
-    pub(crate) fn load_gathered(
-        &self,
-        txn: &mut WriteTxn<'_>,
-        gathered: &bulk::Gathered,
-        teller: &mut bulk::Teller<'_>,
-    ) -> Result<LoadReport> {
-        let (mut writer, Scratch { old, new, .. }, written) = self.writer(txn)?;
-        bulk::apply(Self::ROWS, &mut writer, [old, new], gathered, written, teller)
-    }
-
-    fn writer<'t, 's>(
-        &'t self,
-        txn: &'t mut WriteTxn<'s>,
-    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
-        txn.writer(&self.open)
+        rows::delete(Self::ROWS, &mut writer, primary_key.as_bytes(), old, written)
     }
 
     fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {

@@ -11,7 +11,7 @@
 //! - **B**: index key → primary keys, as duplicates (`DUPSORT` and `DUPFIXED`);
 //! - **C1**: blocks of primary keys, up to so many bytes in each, written through the cursor that
 //!   found the block, or at once where a new key is likely: what
-//!   `index-table-runtime/src/lmdb/blocks.rs` does;
+//!   `index-table-runtime/src/engine/lmdb/blocks.rs` does;
 //! - **C2**: the same blocks, always found with one call and written with another.
 //!
 //! All rows are inserted in one transaction, those of each key scanned and counted in another, a

@@ -6,16 +6,17 @@ use std::{
     time::Duration,
 };
 
-use super::{Ascending, Count, Piece, RawEntry, Read, Records, Step, Write};
+use super::{Ascending, Count, Piece, Read, Records, Step, Write};
+use crate::model::entry::RawEntry;
 #[cfg(feature = "memory")]
-use crate::{error::Error, memory};
+use crate::{engine::memory, model::error::Error};
 use crate::{
-    error::Result,
-    lmdb,
-    maintain::{Change, Sink},
-    scan::Query,
-    schema::{IndexSchema, Source, TableSchema},
-    store::{Copy, Options},
+    engine::{CopyKind, Options, Query, lmdb},
+    model::{
+        error::Result,
+        maintain::{Change, Sink},
+        schema::{IndexSchema, Source, TableSchema},
+    },
 };
 
 /// Calls the same method on whichever engine it is.
@@ -89,7 +90,7 @@ impl Engine {
     }
 
     /// Writes a snapshot into an empty file.
-    pub(crate) fn copy(&self, file: &File, copy: Copy) -> Result<()> {
+    pub(crate) fn copy(&self, file: &File, copy: CopyKind) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.copy(file, copy),
             #[cfg(feature = "memory")]

@@ -8,32 +8,30 @@
 //! this is compiled once, in this crate, and with one engine built in the `match`es are free.
 
 mod dispatch;
+pub(crate) mod files;
+pub(crate) mod lmdb;
+#[cfg(feature = "memory")]
+pub(crate) mod memory;
+mod options;
+mod query;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use dispatch::{Engine, Entries, Pieces, Reader, Tables, Txn, Writer};
+pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit};
+pub use options::{Durability, Options, WhenFull};
+pub(crate) use query::Query;
 
-use crate::{
+use crate::model::entry::RawEntry;
+use crate::model::{
     error::{Boxed, Result},
-    maintain::{Change, Sink},
-    scan::{Position, Query},
+    maintain::Sink,
     schema::{IndexSchema, Source},
 };
 
 /// Records of the catalog by their names, in order: a table's has its name, what belongs to a part of
 /// it has `{table}.{part}`.
 pub(crate) type Records = Vec<(String, Vec<u8>)>;
-
-/// One entry as an engine gives it back, borrowed from the transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RawEntry<'t> {
-    /// The index key; empty for a fact.
-    pub(crate) key: &'t [u8],
-    /// The primary key of the row.
-    pub(crate) primary_key: &'t [u8],
-    /// What the entry carries; for a fact, the row.
-    pub(crate) data: &'t [u8],
-}
 
 /// A part of an index as the engine keeps it, with one entry in it or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,25 +54,6 @@ pub(crate) struct Fault {
 
 /// What a scan steps on.
 pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
-
-impl<'t> RawEntry<'t> {
-    /// No entry, where one is asked for.
-    pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
-
-    /// The change that writes it.
-    pub(crate) const fn put(self, source: Source) -> Change<'t> {
-        let Self { key, primary_key, data } = self;
-        match source {
-            Source::Facts => Change::PutFact { primary_key, row: data },
-            Source::Index(index) => Change::PutEntry { index, key, primary_key, data },
-        }
-    }
-
-    /// Its place in the order of the database.
-    pub(crate) fn position(&self) -> Position {
-        Position { key: self.key.to_vec(), primary_key: self.primary_key.to_vec() }
-    }
-}
 
 /// Reading one table in one transaction.
 pub(crate) trait Read<'t>: Copy {

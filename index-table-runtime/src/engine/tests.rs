@@ -5,12 +5,14 @@ use std::path::Path;
 use proptest::{collection::vec, prelude::*};
 
 use super::{Ascending, Engine, RawEntry, Read, Tables, Txn, Write};
+use crate::model::KeyRange;
 use crate::{
-    error::Result,
-    maintain::Sink,
-    scan::{Bounds, Query},
-    schema::{IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
-    store::Options,
+    engine::{Options, Query},
+    model::{
+        error::Result,
+        maintain::Sink,
+        schema::{IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
+    },
 };
 
 const fn index(name: &'static str, strategy: Carried, unique: bool) -> IndexSchema {
@@ -72,7 +74,7 @@ fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
             pieces.push(piece.at.to_vec());
         }
     }
-    for entry in reader.scan(Query::new(source, Bounds::new()))? {
+    for entry in reader.scan(Query::new(source, KeyRange::ALL))? {
         let RawEntry { key, primary_key, data } = entry?;
         entries.push((key.to_vec(), primary_key.to_vec(), data.to_vec()));
     }

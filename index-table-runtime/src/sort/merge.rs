@@ -6,8 +6,8 @@ use super::{
     record,
 };
 use crate::{
-    engine::{Ascending, RawEntry},
-    error::Result,
+    engine::Ascending,
+    model::{entry::RawEntry, error::Result},
 };
 
 /// Where sorted records come from.

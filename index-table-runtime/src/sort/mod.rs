@@ -17,7 +17,7 @@ mod tests;
 
 use std::{io, mem, path::Path, sync::Arc};
 
-use crate::error::{Error, Result};
+use crate::model::error::{Error, Result};
 use arena::Arena;
 pub(crate) use merge::Merge;
 use merge::sources;

@@ -3,7 +3,7 @@
 //! `length of the index key: u16 ‖ of the primary key: u16 ‖ of the data: u32 ‖ index key ‖ primary
 //! key ‖ data`, with the lengths in the machine's order.
 
-use crate::engine::RawEntry;
+use crate::model::entry::RawEntry;
 
 pub(super) const HEADER: usize = 8;
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::record::{HEADER, Lengths};
-use crate::error::{Error, Result};
+use crate::model::error::{Error, Result};
 
 /// Runs in one file.
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, error::Error, path::Path};
 use proptest::prelude::*;
 
 use super::{LEAST_MEMORY, Sorted, Sorter, Sorters};
-use crate::engine::{Ascending, RawEntry};
+use crate::{engine::Ascending, model::entry::RawEntry};
 
 type TestResult = Result<(), Box<dyn Error>>;
 type Entry = (Vec<u8>, Vec<u8>, Vec<u8>);

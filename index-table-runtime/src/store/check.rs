@@ -1,5 +1,5 @@
 use super::Store;
-use crate::error::Result;
+use crate::model::error::Result;
 
 impl Store {
     /// Looks at every page of the file that is in use: whether each is where it should be, of the kind

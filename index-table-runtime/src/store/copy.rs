@@ -15,10 +15,8 @@ use std::{
 };
 
 use super::Store;
-use crate::{
-    error::{Error, Result},
-    files,
-};
+use crate::engine::{CopyKind, files};
+use crate::model::error::{Error, Result};
 
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
@@ -34,14 +32,6 @@ pub struct CopyProgress {
     pub copied: u64,
     /// The bytes of the store. A copy without what is free takes less, and is done sooner.
     pub total: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Copy {
-    /// Page by page.
-    Whole,
-    /// Without free pages.
-    Compact,
 }
 
 impl Store {
@@ -96,7 +86,7 @@ impl Store {
     /// # }
     /// ```
     pub fn backup_to(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.copy(path.as_ref(), Copy::Whole, &mut |_| ())
+        self.copy(path.as_ref(), CopyKind::Whole, &mut |_| ())
     }
 
     /// As [`backup_to`](Store::backup_to), and tells `progress` now and then how far it has come.
@@ -109,7 +99,7 @@ impl Store {
         path: impl AsRef<Path>,
         mut progress: impl FnMut(CopyProgress),
     ) -> Result<()> {
-        self.copy(path.as_ref(), Copy::Whole, &mut progress)
+        self.copy(path.as_ref(), CopyKind::Whole, &mut progress)
     }
 
     /// As [`backup_to`](Store::backup_to), without the free pages: LMDB's file never gets smaller, and
@@ -119,7 +109,7 @@ impl Store {
     ///
     /// As [`backup_to`](Store::backup_to).
     pub fn compact_to(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.copy(path.as_ref(), Copy::Compact, &mut |_| ())
+        self.copy(path.as_ref(), CopyKind::Compact, &mut |_| ())
     }
 
     /// As [`compact_to`](Store::compact_to), and tells `progress` now and then how far it has come.
@@ -132,7 +122,7 @@ impl Store {
         path: impl AsRef<Path>,
         mut progress: impl FnMut(CopyProgress),
     ) -> Result<()> {
-        self.copy(path.as_ref(), Copy::Compact, &mut progress)
+        self.copy(path.as_ref(), CopyKind::Compact, &mut progress)
     }
 
     /// Copies the store in the directory `backup`, which [`backup_to`](Store::backup_to) or
@@ -185,7 +175,12 @@ impl Store {
         Self::open(backup)?.backup_to_with(path, progress)
     }
 
-    fn copy(&self, path: &Path, copy: Copy, progress: &mut dyn FnMut(CopyProgress)) -> Result<()> {
+    fn copy(
+        &self,
+        path: &Path,
+        copy: CopyKind,
+        progress: &mut dyn FnMut(CopyProgress),
+    ) -> Result<()> {
         // It would wait for this thread's own write transaction.
         self.inner.refuse_nested_write()?;
         let size = self.inner.engine.size()?;
@@ -207,7 +202,7 @@ impl Store {
     fn fill(
         &self,
         file: &File,
-        copy: Copy,
+        copy: CopyKind,
         size: u64,
         progress: &mut dyn FnMut(CopyProgress),
     ) -> Result<()> {

@@ -1,38 +1,32 @@
+//! What applications hold: the store and its transactions, group writers, watchers, copies.
+
 mod check;
 mod copy;
-mod options;
-mod readable;
+mod group;
+mod inner;
+mod open_table;
 mod readers;
 mod shared;
+mod txn;
+mod waiting;
+pub(crate) mod watch;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    path::Path,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread::{self, ThreadId},
-};
+pub use copy::CopyProgress;
+pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
+pub(crate) use inner::{Declared, Inner, WriterGuard};
+pub(crate) use open_table::OpenTable;
+pub use readers::Readers;
+pub use txn::{ReadTxn, WriteTxn};
+use waiting::Waiting;
+pub(crate) use waiting::wait_for;
+
+use std::{fmt, path::Path, sync::Arc};
 
 use crate::{
-    engine::{Engine, Records, Tables},
-    error::{Error, Result},
-    queue::{self, IndexWorker, Limit, Signals},
-    schema::{TableRecord, TableSchema},
-    txn::{ReadTxn, Scratch, WriteTxn},
-    usage::TableCounters,
-    watch::Watchers,
-    write::RowType,
+    engine::Options,
+    model::error::{Error, Result},
 };
-
-pub(crate) use copy::Copy;
-pub use copy::CopyProgress;
-pub(crate) use options::DEFAULT_MAP_SIZE;
-pub use options::{Durability, Options};
-use readable::Readable;
-pub use readers::Readers;
+use inner::ALL_OPENED;
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
@@ -78,75 +72,6 @@ pub struct Store {
     pub(crate) inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) engine: Engine,
-    /// Tells this store's transactions and repositories from those of others.
-    pub(crate) id: u64,
-    writer: Mutex<WriterState>,
-    /// What happens to queues of tables.
-    pub(crate) signals: Arc<Signals>,
-    /// How long queues may get.
-    limit: Limit,
-    /// The tables that have been opened, and how they were declared. No transaction is waited for
-    /// while it is locked: the thread that has it may be waiting for this.
-    tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
-    /// Held while a table is opened, so that it is opened once.
-    opening: Mutex<()>,
-    /// How many tables have been opened, and how often an index has become readable since.
-    opened: Arc<AtomicU64>,
-}
-
-/// What write transactions have for [`Inner::opened`]: opening a table takes one, so they know all that
-/// are open. The counter for an index that isn't readable is above it.
-const ALL_OPENED: u64 = u64::MAX - 1;
-
-/// What opening a table has made of its declaration.
-#[derive(Default)]
-pub(crate) struct Declared {
-    /// Its record in the catalog.
-    pub(crate) record: Vec<u8>,
-    /// For each index, whether it can be asked.
-    pub(crate) readable: Vec<bool>,
-}
-
-/// What is kept of the write transaction, of which there is one at a time.
-#[derive(Default)]
-struct WriterState {
-    /// The thread that holds it.
-    thread: Option<ThreadId>,
-    /// The buffers of the last one, for the next one.
-    scratch: Option<Box<Scratch>>,
-}
-
-/// A table in use: what its repositories share.
-pub(crate) struct OpenTable {
-    pub(crate) schema: &'static TableSchema,
-    pub(crate) rows: &'static RowType,
-    pub(crate) tables: Tables,
-    /// How long its queue may get.
-    pub(crate) limit: Limit,
-    /// The [`Inner::id`] of its store.
-    pub(crate) store: u64,
-    /// The [`Inner::opened`] of its store once it was open.
-    pub(crate) opened: u64,
-    /// Its record in the catalog.
-    pub(crate) record: Vec<u8>,
-    readable: Readable,
-    /// How many rows have been written and read back for a test.
-    pub(crate) tried: AtomicU64,
-    pub(crate) told: Arc<Told>,
-}
-
-/// What a commit is told to. Transactions that write the table keep it until then.
-pub(crate) struct Told {
-    /// What the table is used for.
-    pub(crate) usage: TableCounters,
-    /// Who watches it.
-    pub(crate) watchers: Watchers,
-    /// The last commit that is known to have left this record.
-    pub(crate) as_declared: AtomicU64,
-}
-
 impl Store {
     /// Opens the store in the directory `path`, which is created if it is not there, with the
     /// default [`Options`]. On Unix, only the owner has access to new directories and files (`0700`,
@@ -189,7 +114,12 @@ impl Store {
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
-        Self { inner: Arc::new(Inner::new(Engine::in_memory(), Options::default().index_queue)) }
+        Self {
+            inner: Arc::new(Inner::new(
+                crate::engine::Engine::in_memory(),
+                Options::default().index_queue,
+            )),
+        }
     }
 
     /// Begins a read transaction: a snapshot of the store as the last commit left it, which
@@ -224,50 +154,6 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(&self.inner)))
     }
 
-    /// Starts a thread that applies the messages of the queues to eventual indexes, of those tables of which
-    /// this process has a repository, until what this returns is dropped.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Forked`], and [`Error::Thread`] when the thread can't be started.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use index_table::{IndexTable, Store};
-    /// use serde::{Deserialize, Serialize};
-    ///
-    /// #[derive(Serialize, Deserialize, IndexTable)]
-    /// #[index(town, consistency = "eventual")]
-    /// struct Person {
-    ///     #[primary_key]
-    ///     id: u32,
-    ///     town: String,
-    /// }
-    ///
-    /// # fn main() -> index_table::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let store = Store::open(dir.path())?;
-    /// let people = PersonRepository::open(&store)?;
-    /// let worker = store.start_index_worker()?;
-    ///
-    /// let mut txn = store.write()?;
-    /// people.insert(&mut txn, &Person { id: 1, town: "Redmond".into() })?;
-    /// let token = txn.commit_with_token()?;
-    /// assert!(people.wait_for(&store, &token, Duration::from_secs(10))?);
-    /// let txn = store.read()?;
-    /// assert_eq!(people.find_by_town(&txn, "Redmond").verified().rows().count(), 1);
-    /// # drop(worker);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn start_index_worker(&self) -> Result<IndexWorker> {
-        self.inner.engine.refuse_forked()?;
-        IndexWorker::start(self)
-    }
-
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
     /// `body` should have no effects but through the transaction: when the map is full, twice as much
@@ -297,7 +183,7 @@ impl Store {
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut waiting = queue::Waiting::default();
+        let mut waiting = Waiting::default();
         loop {
             let mut txn = self.write()?;
             let outcome = body(&mut txn);
@@ -339,166 +225,13 @@ impl fmt::Debug for Store {
     }
 }
 
-impl Inner {
-    fn new(engine: Engine, limit: Limit) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let (opened, signals) = (Arc::default(), Arc::default());
-        Self { engine, id, writer, signals, limit, tables, opening, opened }
-    }
-
-    /// Opens a table, or gives it again while a repository of it is in use. One with another
-    /// declaration is refused then: each would write rows without the other's indexes.
-    pub(crate) fn open_once(
-        &self,
-        rows: &'static RowType,
-        open: impl FnOnce(&Engine) -> Result<(Tables, Declared)>,
-    ) -> Result<Arc<OpenTable>> {
-        let schema = rows.schema;
-        let declared = TableRecord::of(schema, |_| "");
-        if let Some(used) = self.used(schema, &declared)? {
-            return Ok(used);
-        }
-        self.refuse_nested_write()?;
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(used) = self.used(schema, &declared)? {
-            return Ok(used);
-        }
-        let (opened, Declared { record, readable }) = open(&self.engine)?;
-        let table = Arc::new(OpenTable {
-            schema,
-            rows,
-            tables: opened,
-            limit: self.limit,
-            record,
-            readable: Readable::new(schema, &readable, &self.opened),
-            tried: AtomicU64::new(0),
-            told: Arc::new(Told {
-                usage: TableCounters::new(schema),
-                watchers: Watchers::default(),
-                as_declared: AtomicU64::new(0),
-            }),
-            store: self.id,
-            opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
-        });
-        self.tables().insert(schema.name, (declared, Arc::downgrade(&table)));
-        Ok(table)
-    }
-
-    /// The table, if a repository of it is in use.
-    fn used(
-        &self,
-        schema: &'static TableSchema,
-        declared: &TableRecord,
-    ) -> Result<Option<Arc<OpenTable>>> {
-        let tables = self.tables();
-        let Some((other, used)) = tables.get(schema.name) else { return Ok(None) };
-        let Some(used) = used.upgrade() else { return Ok(None) };
-        // Rows of older versions are read by the type that asks, so it has to know the same.
-        if other == declared && used.schema.previous == schema.previous {
-            return Ok(Some(used));
-        }
-        Err(Error::SchemaMismatch {
-            table: schema.name,
-            difference: "this process uses it with another declaration".to_owned(),
-            way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
-                      other's repositories first",
-        })
-    }
-
-    /// The tables that this process has in use and that have eventual indexes.
-    pub(crate) fn eventual_tables(&self) -> Vec<Arc<OpenTable>> {
-        let tables = self.tables();
-        let used = tables.values().filter_map(|(_, used)| used.upgrade());
-        used.filter(|table| table.schema.has_eventual()).collect()
-    }
-
-    fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What transactions know that begin now.
-    pub(crate) fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Acquire)
-    }
-
-    /// All that the catalog has.
-    pub(crate) fn catalog(&self) -> Result<Records> {
-        if !self.engine.has_catalog() {
-            self.refuse_nested_write()?;
-        }
-        self.engine.catalog()
-    }
-
-    /// Drops the indexes that `choose` names: of all records, those that no open table has, of which it
-    /// is told the table and the index.
-    pub(crate) fn drop_indexes(
-        &self,
-        mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
-    ) -> Result<Vec<String>> {
-        self.refuse_nested_write()?;
-        // Nothing is opened meanwhile.
-        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_in_use = |table: &str, index: &str| {
-            let used = self.tables().get(table).and_then(|(_, used)| used.upgrade());
-            used.is_some_and(|used| used.schema.indexes.iter().any(|own| own.name == index))
-        };
-        self.engine.drop_indexes(|records| choose(records, &is_in_use))
-    }
-
-    /// LMDB would let the thread wait for itself.
-    pub(crate) fn refuse_nested_write(&self) -> Result<()> {
-        if self.writer().thread == Some(thread::current().id()) {
-            return Err(Error::WriteInProgress);
-        }
-        Ok(())
-    }
-
-    fn writer(&self) -> MutexGuard<'_, WriterState> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // In a forked process, a lock may be a thread's that is not there.
-        if self.engine.refuse_forked().is_ok() {
-            let tables: Vec<_> =
-                self.tables().values().filter_map(|(_, it)| it.upgrade()).collect();
-            for table in &tables {
-                table.told.watchers.close();
-            }
-        }
-    }
-}
-
-/// Keeps the thread of the write transaction on record while it lives, and has its buffers.
-pub(crate) struct WriterGuard<'s> {
-    inner: &'s Inner,
-    scratch: Option<Box<Scratch>>,
-}
-
-impl<'s> WriterGuard<'s> {
-    fn new(inner: &'s Inner) -> Self {
-        let mut writer = inner.writer();
-        writer.thread = Some(thread::current().id());
-        let scratch = writer.scratch.take();
-        Self { inner, scratch }
-    }
-
-    pub(crate) const fn store(&self) -> &'s Inner {
-        self.inner
-    }
-
-    pub(crate) fn scratch(&mut self) -> &mut Scratch {
-        self.scratch.get_or_insert_default()
-    }
-}
-
-impl Drop for WriterGuard<'_> {
-    fn drop(&mut self) {
-        let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
-        *self.inner.writer() = WriterState { thread: None, scratch };
+impl Options {
+    /// Opens the store in the directory `path`, which is created if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
+        shared::open(self, path.as_ref()).map(|inner| Store { inner })
     }
 }

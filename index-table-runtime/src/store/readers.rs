@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::Store;
-use crate::error::Result;
+use crate::model::error::Result;
 
 /// The read transactions of this process; from [`Store::readers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -10,9 +10,8 @@ use std::{
 
 use super::{Inner, Options};
 use crate::{
-    engine::Engine,
-    error::{Error, Result},
-    files,
+    engine::{Engine, files},
+    model::error::{Error, Result},
 };
 
 /// By the directory's path without links.

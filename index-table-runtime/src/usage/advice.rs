@@ -1,7 +1,7 @@
 //! What the figures of a table suggest.
 
 use super::{Advice, IndexUsage, TableUsage};
-use crate::schema::{IndexSchema, Strategy, TableSchema};
+use crate::model::schema::{IndexSchema, Strategy, TableSchema};
 
 /// Of fewer entries nothing is concluded.
 const MINIMUM: u64 = 1000;

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{
-    error::Result,
-    maintain::{Change, Sink},
-    schema::{Source, TableSchema},
-    stats::Stats,
+    model::{
+        error::Result,
+        maintain::{Change, Sink},
+        schema::{Source, TableSchema},
+    },
+    usage::Stats,
 };
 
 /// What a table and its indexes are used for, since it was opened.

@@ -2,16 +2,22 @@
 
 mod advice;
 mod counters;
+mod session;
 mod show;
+mod stats;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trace;
 
 pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
+pub(crate) use session::Session;
 pub(crate) use show::lines;
+pub use stats::Stats;
+pub(crate) use stats::{Ledger, Meter};
 
 use serde::Serialize;
 
-use crate::schema::Strategy;
+use crate::model::schema::Strategy;
 
 /// What a table and its indexes have been used for, in this process and since the table was opened:
 /// a report. From the `usage` of a repository.

@@ -1,7 +1,7 @@
 //! What is advised for which figures. What is counted is tested from outside, with real indexes.
 
 use super::{IndexUsage, TableUsage, advice};
-use crate::schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema};
+use crate::model::schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema};
 
 const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
     let key = &const { [KeyField::new::<u16>("year")] };

@@ -1,0 +1,90 @@
+//! The catalog as a whole, whatever tables are open.
+//!
+//! Handles to databases are made while a write transaction has its turn, or when nothing but the
+//! environment is there yet: LMDB gives two transactions that make one at the same time the same
+//! place for it.
+
+use heed::{CommitOrAbort, RoTxn};
+
+use super::{
+    Database, Env,
+    env::{CATALOG, Engine},
+    error::Failure,
+    gate::Kind,
+};
+use crate::{engine::Records, model::error::Result};
+
+/// The handle to the catalog, if the file has one.
+pub(super) fn find(env: &Env) -> heed::Result<Option<Database<'static>>> {
+    let found = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
+        let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
+        Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(catalog))
+    })?;
+    Ok(found.commit().flatten())
+}
+
+impl Engine {
+    /// Whether it can be read without a turn to write.
+    pub(crate) fn has_catalog(&self) -> bool {
+        self.catalog.get().is_some()
+    }
+
+    /// All that the catalog has.
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        if !self.has_catalog() {
+            // Another process may have made it.
+            let (txn, _turn) = self.begin_write()?;
+            drop(txn);
+            if let Some(catalog) = find(&self.env).map_err(|error| self.error(error))? {
+                let _ = self.catalog.set(catalog);
+            }
+        }
+        let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
+        self.catalog.get().map_or(Ok(Vec::new()), |catalog| self.records(catalog, &txn))
+    }
+
+    /// Removes the indexes that `choose` names, with their records; the answer is their names.
+    ///
+    /// No table that is open may have one of them, nor be opened until this is done.
+    pub(crate) fn drop_indexes(
+        &self,
+        mut choose: impl FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>> {
+        self.growing(|| {
+            let (txn, _turn) = self.begin_write()?;
+            let mut dropped = Vec::new();
+            let outcome = self.env.create_databases_and_commit(txn, |opener, txn| {
+                let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
+                let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
+                dropped = choose(&self.records(&catalog, txn)?);
+                for name in &dropped {
+                    catalog.delete(txn, name.as_bytes())?;
+                    let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
+                    let Some(index) = index else { continue };
+                    #[expect(unsafe_code, reason = "other handles to the database become invalid")]
+                    // SAFETY: other handles to it are in open tables only, of which none has the
+                    // index, and the transaction has not written to it.
+                    unsafe {
+                        index.remove(txn)?;
+                    }
+                }
+                Ok(CommitOrAbort::Commit(()))
+            });
+            let outcome = match outcome {
+                Ok(_) => Ok(dropped),
+                Err(Failure::Heed(error)) => Err(self.error(error)),
+                Err(Failure::Other(error)) => Err(error),
+            };
+            Ok((outcome, self.full_at()))
+        })
+    }
+
+    fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {
+        let records = catalog.iter(txn).map_err(|error| self.error(error))?;
+        let records = records.map(|record| {
+            let (name, record) = record.map_err(|error| self.error(error))?;
+            Ok((String::from_utf8_lossy(name).into_owned(), record.to_vec()))
+        });
+        records.collect()
+    }
+}

@@ -1,0 +1,127 @@
+//! Whether the pieces of an index lie as their layout says, whatever the rows are.
+//!
+//! The rules are those of `docs/FORMAT.md`. A block of any fill is right, as is a separator that
+//! is in no block.
+
+use std::ops::Bound;
+
+use super::{
+    Layout, Reader,
+    read::{Parts, Walk},
+};
+use crate::{
+    engine::{Fault, Piece},
+    model::{
+        KeyRange,
+        error::Result,
+        schema::{IndexSchema, Source},
+    },
+};
+
+/// The pieces of an index: what LMDB has as one entry.
+pub(crate) struct Pieces<'t> {
+    walk: Walk<'t>,
+    rules: Rules<'t>,
+}
+
+enum Rules<'t> {
+    /// An entry is a piece.
+    Single(Parts),
+    /// A block is a piece.
+    Blocks(BlockRules<'t>),
+}
+
+impl<'t> Pieces<'t> {
+    pub(super) fn new(reader: Reader<'t>, index: usize, behind: Option<&[u8]>) -> Result<Self> {
+        let source = Source::Index(index);
+        let (own, declared) = reader.index(index)?;
+        let rules = match own.layout {
+            Layout::Blocks { primary_key } => {
+                let mut rules = BlockRules { index: declared, primary_key, last: None };
+                // The block before the place says what the first one behind it may be.
+                if let Some(behind) = behind
+                    && let Some((physical, packed)) = reader.at_or_below(&own.database, behind)?
+                {
+                    rules.fault(physical, packed);
+                }
+                Rules::Blocks(rules)
+            }
+            Layout::Unique | Layout::Entries => {
+                Rules::Single(Parts::of(reader.tables.schema, source))
+            }
+        };
+        let walk = reader.walk_from(source, false, KeyRange::ALL, behind.map(Bound::Excluded))?;
+        Ok(Self { walk, rules })
+    }
+}
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = Result<Piece<'t>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (at, value) = match self.walk.next()? {
+            Ok(physical) => physical,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let fault = match &mut self.rules {
+            Rules::Single(parts) => parts.entry(at, value).is_none().then_some(Fault {
+                reason: "the entry ends too early, or its keys can't be told apart",
+                key: None,
+            }),
+            Rules::Blocks(rules) => rules.fault(at, value),
+        };
+        Some(Ok(Piece { at, fault }))
+    }
+}
+
+/// The rules of blocks, one after another.
+struct BlockRules<'t> {
+    index: &'static IndexSchema,
+    /// The length of a primary key.
+    primary_key: usize,
+    /// The index key of the last block, and its greatest primary key.
+    last: Option<(&'t [u8], &'t [u8])>,
+}
+
+impl<'t> BlockRules<'t> {
+    /// What is wrong with the next block.
+    fn fault(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Option<Fault> {
+        let key = self.index.key_len(physical).ok();
+        let key = key.filter(
+            |key| matches!(physical.len() - key, rest if rest == 0 || rest == self.primary_key),
+        );
+        let Some((key, separator)) = key.and_then(|key| physical.split_at_checked(key)) else {
+            let reason = "it is stored under something that is neither a key, nor a key and a \
+                          primary key";
+            return Some(Fault { reason, key: None });
+        };
+        let before = self.last.filter(|(last, _)| *last == key).map(|(_, greatest)| greatest);
+        let mut greatest = before.unwrap_or_default();
+        let reason = if before.is_none() && !separator.is_empty() {
+            Some("the first block of its key is not stored under the key alone")
+        } else if packed.is_empty() {
+            Some("the block is empty")
+        } else if !packed.len().is_multiple_of(self.primary_key) {
+            Some("the block has a piece of a primary key in it")
+        } else if before.is_some_and(|before| before >= separator) {
+            Some("the block before it goes on behind its beginning")
+        } else {
+            let mut keys = packed.chunks_exact(self.primary_key);
+            let first_is_inside =
+                packed.get(..self.primary_key).is_some_and(|first| first >= separator);
+            let ascending = keys.all(|key| {
+                // The first one of a key may be of any bytes, all `00` among them.
+                let ascends = greatest.is_empty() || key > greatest;
+                greatest = key;
+                ascends
+            });
+            match (first_is_inside, ascending) {
+                (false, _) => Some("the block has a primary key that is below its beginning"),
+                (true, false) => Some("the primary keys in the block are not in order, each once"),
+                (true, true) => None,
+            }
+        };
+        self.last = Some((physical.get(..key.len()).unwrap_or_default(), greatest));
+        reason.map(|reason| Fault { reason, key: Some(key.len()) })
+    }
+}

@@ -1,0 +1,34 @@
+//! Copying the file while it is written.
+
+use std::{fs::File, io::Seek};
+
+use heed::CompactionOption;
+
+use super::{env::Engine, gate::Kind};
+use crate::{engine::CopyKind, model::error::Result};
+
+impl Engine {
+    /// The bytes in use, up to the last page.
+    pub(crate) fn size(&self) -> Result<u64> {
+        // Dropped in this order: the transaction, its pass.
+        let reading = self.begin(Kind::Reader, super::Env::read_txn)?;
+        let used = self.used() as u64;
+        drop(reading);
+        Ok(used)
+    }
+
+    /// Writes a snapshot into an empty file.
+    pub(crate) fn copy(&self, mut file: &File, copy: CopyKind) -> Result<()> {
+        let compaction = match copy {
+            CopyKind::Whole => CompactionOption::Disabled,
+            CopyKind::Compact => CompactionOption::Enabled,
+        };
+        let ((), _pass) = self.begin(Kind::Reader, |env| {
+            // It may be the second time, in a larger map.
+            file.set_len(0).and_then(|()| file.rewind())?;
+            let mut same = file.try_clone()?;
+            env.copy_to_file(&mut same, compaction)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,367 @@
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use heed::{CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, OnCommit, RwTxn};
+
+use super::{
+    Database, Env, Layout, Txn, Writer,
+    blocks::{Forecast, Scratch},
+    catalog,
+    error::{Failure, damaged, failed, refused},
+    gate::{Gate, Kind},
+    pages::{self, Depth},
+    process,
+    reserve::Reserve,
+    txn::Turn,
+};
+use crate::{
+    engine::{DEFAULT_MAP_SIZE, Durability, Options},
+    model::{
+        error::{Error, Result},
+        schema::TableSchema,
+    },
+};
+
+pub(super) const CATALOG: &str = ".catalog";
+const SEQUENCES: &str = ".sequences";
+/// In front of the name of a table.
+const QUEUE: &str = ".queue.";
+
+const FILE: &str = "data.mdb";
+
+/// How often two commits may come between the beginning of a transaction and a look at the file.
+const TRIES: u32 = 1000;
+
+/// Longer than it takes to unmap a directory.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// An open environment. Its path is canonical.
+pub(crate) struct Engine {
+    pub(super) env: Env,
+    pub(super) path: PathBuf,
+    /// See [`process::forks`].
+    forks: u32,
+    pub(super) max_databases: u32,
+    pub(super) max_readers: u32,
+    /// Every transaction begins by it, and whatever else looks at the map.
+    pub(super) gate: Gate,
+    pub(super) map_size: AtomicUsize,
+    pub(super) max_map_size: usize,
+    /// The map's size when the write transaction was told that it is full; 0 when it was not.
+    pub(super) full_at: AtomicUsize,
+    /// The write transaction has met the most pages that one may change.
+    pub(super) too_large: AtomicBool,
+    /// The handle to the catalog, once this process has one.
+    pub(super) catalog: OnceLock<Database<'static>>,
+    pub(super) reserve: Reserve,
+    /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
+    pub(super) writing: Mutex<Scratch>,
+}
+
+impl Engine {
+    pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
+        process::watch_forks();
+        let path = path.to_owned();
+        pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(&path, fault))?;
+        let mut open = EnvOpenOptions::new().read_txn_without_tls();
+        // Two more databases, for the catalog and the sequences.
+        open.map_size(page_multiple(map_size(options)))
+            .max_dbs(options.max_databases.saturating_add(2))
+            .max_readers(options.max_readers);
+        #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+        // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
+        // That no one else modifies the mapped files is LMDB's condition, and `Store::open`
+        // passes it on in its documentation.
+        let env = unsafe { open.flags(flags(options.durability)).open(&path) };
+        let env = env.map_err(|error| match error {
+            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen {
+                path: path.clone(),
+                reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
+            },
+            heed::Error::Io(source) => Error::opening(&path, source),
+            heed::Error::Mdb(error) => damaged(&path, error.to_string()),
+            error => failed(&path, error),
+        })?;
+        let max_readers = env.max_readers();
+        let reserve = Reserve::new(reserved(options), &path.join(FILE));
+        let engine = Self {
+            path,
+            forks: process::forks(),
+            max_databases: options.max_databases,
+            max_readers,
+            gate: Gate::new(max_readers),
+            map_size: AtomicUsize::new(env.info().map_size),
+            max_map_size: options.max_map_size,
+            full_at: AtomicUsize::new(0),
+            too_large: AtomicBool::new(false),
+            catalog: OnceLock::new(),
+            reserve,
+            writing: Mutex::default(),
+            env,
+        };
+        // Those of processes that have died would keep pages from being used again.
+        engine.clear_stale_readers()?;
+        match engine.look(Depth::Roots) {
+            // It is in use, by those who could open it.
+            Err(Error::TooManyReaders { .. }) => return Ok(engine),
+            outcome => outcome?,
+        }
+        // Not before: LMDB believes what it reads. What is in the way now may be gone when the catalog
+        // is asked for.
+        if let Ok(Some(catalog)) = catalog::find(&engine.env) {
+            let _ = engine.catalog.set(catalog);
+        }
+        Ok(engine)
+    }
+
+    /// Looks at each page that is in use.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.look(Depth::Everything)
+    }
+
+    /// Looks at the file as it was left by the last transaction.
+    fn look(&self, depth: Depth) -> Result<()> {
+        let file = self.path.join(FILE);
+        for _ in 0..TRIES {
+            // Dropped in this order: the transaction, its pass.
+            let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
+            let looked = pages::look_at_snapshot(&file, txn.id() as u64, depth);
+            drop(txn);
+            if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
+                return Ok(());
+            }
+        }
+        let source = io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "the file is written too often to be looked at",
+        );
+        Err(Error::Io { path: self.path.clone(), source })
+    }
+
+    /// LMDB's locks and reader slots are the process's that opened the store.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        if self.is_inherited() {
+            return Err(Error::Forked { path: self.path.clone() });
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_inherited(&self) -> bool {
+        process::forks() != self.forks
+    }
+
+    /// Gives back the slots of readers whose processes have died; how many there were.
+    pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
+        self.refuse_forked()?;
+        self.env.clear_stale_readers().map_err(|error| self.error(error))
+    }
+
+    /// How many read transactions this process has, and the age of the oldest.
+    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
+        self.gate.readers()
+    }
+
+    /// The bytes in use, up to the last page. Only for who is in the gate.
+    pub(super) fn used(&self) -> usize {
+        used(&self.env)
+    }
+
+    /// Waits for the thread that drops the last handle to the directory.
+    pub(crate) fn wait_until_closed(path: &Path) {
+        if let Some(closing) = heed::env_closing_event(path) {
+            closing.wait_timeout(CLOSING);
+        }
+    }
+
+    /// The directory of its files.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn read(&self) -> Result<Txn<'_>> {
+        let (txn, pass) = self.begin(Kind::Reader, Env::read_txn)?;
+        Ok(Txn::reading(self, txn, pass))
+    }
+
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        let (txn, turn) = self.begin_write()?;
+        // Not where a table is opened: a file that is refused then has not been touched.
+        self.reserve();
+        Ok(Txn::writing(self, txn, turn))
+    }
+
+    pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
+        // The lock may have been held when the process was forked.
+        self.refuse_forked()?;
+        let mut scratch = self.lock_writing();
+        scratch.forget_large();
+        self.full_at.store(0, Ordering::Relaxed);
+        self.too_large.store(false, Ordering::Relaxed);
+        let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
+        Ok((txn, Turn { _pass: pass, scratch }))
+    }
+
+    /// Creates what is missing of a table, and lets `prepare` look at it, in one write transaction.
+    /// One that meets the end of the map is run again in a larger one.
+    pub(crate) fn open_table(
+        &self,
+        schema: &'static TableSchema,
+        mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
+    ) -> Result<Tables<'static>> {
+        self.growing(|| self.try_open_table(schema, &mut prepare))
+    }
+
+    /// The table, or what it failed with and whether that is for the end of the map.
+    fn try_open_table(
+        &self,
+        schema: &'static TableSchema,
+        mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
+    ) -> Result<(Result<Tables<'static>>, Option<usize>)> {
+        let (txn, mut turn) = self.begin_write()?;
+        let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
+            let mut database =
+                |name: &str| opener.create_database(txn, Some(name)).map_err(|e| self.error(e));
+            let tables = Tables {
+                schema,
+                catalog: database(CATALOG)?,
+                sequences: database(SEQUENCES)?,
+                facts: database(schema.name)?,
+                queue: if schema.has_eventual() {
+                    Some(database(&format!("{QUEUE}{}", schema.name))?)
+                } else {
+                    None
+                },
+                indexes: schema
+                    .indexes
+                    .iter()
+                    .map(|index| {
+                        Ok(Index {
+                            database: database(&format!("{}.{}", schema.name, index.name))?,
+                            layout: Layout::of(schema, index),
+                            forecast: Forecast::default(),
+                        })
+                    })
+                    .collect::<Result<_>>()?,
+            };
+            prepare(Writer::new(self, txn, &tables, &mut turn.scratch))?;
+            Ok(CommitOrAbort::<_, ()>::Commit(tables))
+        });
+        let opened = match opened {
+            Ok(CommitOrAbort::Commit(tables)) => {
+                let _ = self.catalog.set(tables.catalog);
+                Ok(tables)
+            }
+            Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
+            Err(Failure::Heed(error)) => Err(self.error(error)),
+            Err(Failure::Other(error)) => Err(error),
+        };
+        Ok((opened, self.full_at()))
+    }
+}
+
+/// The databases of one table.
+pub(crate) struct Tables<'d> {
+    pub(super) schema: &'static TableSchema,
+    pub(super) catalog: Database<'d>,
+    pub(super) sequences: Database<'d>,
+    pub(super) facts: Database<'d>,
+    /// If an index is eventual.
+    pub(super) queue: Option<Database<'d>>,
+    pub(super) indexes: Box<[Index<'d>]>,
+}
+
+/// The database of one index.
+pub(super) struct Index<'d> {
+    pub(super) database: Database<'d>,
+    pub(super) layout: Layout,
+    pub(super) forecast: Forecast,
+}
+
+/// A handle made inside a transaction is good for others once that one is committed.
+impl OnCommit for Tables<'_> {
+    type Committed = Tables<'static>;
+
+    fn on_commit(self, token: &CommitToken) -> Tables<'static> {
+        Tables {
+            schema: self.schema,
+            catalog: self.catalog.on_commit(token),
+            sequences: self.sequences.on_commit(token),
+            facts: self.facts.on_commit(token),
+            queue: self.queue.map(|queue| queue.on_commit(token)),
+            indexes: self
+                .indexes
+                .into_iter()
+                .map(|index| Index {
+                    database: index.database.on_commit(token),
+                    layout: index.layout,
+                    forecast: index.forecast,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn used(env: &Env) -> usize {
+    (env.info().last_page_number + 1) * env.unnamed_database_stat().page_size as usize
+}
+
+/// The default is only a wish, which a limit on the address space may be in the way of.
+fn map_size(options: &Options) -> usize {
+    const LEAST: usize = 1 << 26;
+    let mut size = options.map_size;
+    if size == DEFAULT_MAP_SIZE {
+        while size > LEAST && !process::has_address_space(size) {
+            size /= 2;
+        }
+    }
+    size
+}
+
+/// Without syncs, nothing is saved.
+const fn reserved(options: &Options) -> usize {
+    match options.durability {
+        Durability::Full | Durability::Relaxed => options.reserve,
+        Durability::None => 0,
+    }
+}
+
+const fn flags(durability: Durability) -> EnvFlags {
+    match durability {
+        Durability::Full => EnvFlags::empty(),
+        Durability::Relaxed => EnvFlags::NO_META_SYNC,
+        Durability::None => EnvFlags::NO_SYNC,
+    }
+}
+
+/// heed takes map sizes in whole pages only.
+pub(super) fn page_multiple(size: usize) -> usize {
+    const LARGEST_PAGE: usize = 1 << 16;
+    size.max(LARGEST_PAGE).checked_next_multiple_of(LARGEST_PAGE).unwrap_or(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durability_is_what_is_synced() {
+        assert_eq!(flags(Durability::Full), EnvFlags::empty());
+        assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
+        assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
+    }
+
+    #[test]
+    fn map_sizes_are_whole_pages() {
+        assert_eq!(page_multiple(0), 1 << 16);
+        assert_eq!(page_multiple((1 << 16) + 1), 1 << 17);
+        assert_eq!(page_multiple(1 << 30), 1 << 30);
+        assert_eq!(page_multiple(usize::MAX), usize::MAX);
+    }
+}

@@ -1,0 +1,140 @@
+//! LMDB's errors as this crate's.
+
+use std::{
+    error,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
+
+use heed::MdbError;
+
+use super::{env::Engine, pages::Fault};
+use crate::model::error::Error;
+
+impl Engine {
+    pub(super) fn too_many_readers(&self) -> Error {
+        Error::TooManyReaders { max_readers: self.max_readers, oldest: self.readers().1 }
+    }
+
+    /// What heed says, in this crate's words.
+    #[cold]
+    pub(super) fn error(&self, error: heed::Error) -> Error {
+        match error {
+            heed::Error::Mdb(MdbError::MapFull) => {
+                let map_size = self.map_size.load(Ordering::Relaxed);
+                // Only the write transaction, of which there is one, is told so.
+                self.full_at.store(map_size, Ordering::Relaxed);
+                Error::MapFull { map_size }
+            }
+            heed::Error::Mdb(MdbError::TxnFull) => {
+                self.too_large.store(true, Ordering::Relaxed);
+                Error::TransactionTooLarge
+            }
+            heed::Error::Mdb(MdbError::MapResized) => {
+                Error::MapTooSmall { map_size: self.map_size.load(Ordering::Relaxed) }
+            }
+            heed::Error::Mdb(
+                error @ (MdbError::Corrupted
+                | MdbError::PageNotFound
+                | MdbError::Invalid
+                | MdbError::VersionMismatch),
+            ) => damaged(&self.path, error.to_string()),
+            heed::Error::Mdb(MdbError::Panic) => self.reopen_needed(
+                "a commit could not be written to the end, and earlier commits are intact",
+            ),
+            heed::Error::Mdb(MdbError::DbsFull) => {
+                Error::TooManyDatabases { max_databases: self.max_databases }
+            }
+            heed::Error::Mdb(MdbError::ReadersFull) => self.too_many_readers(),
+            // LMDB knows databases by name for as long as it is open, and asks nobody whether they are.
+            heed::Error::Mdb(MdbError::BadDbi) => self
+                .reopen_needed("another process has dropped an index that this process has opened"),
+            heed::Error::Mdb(MdbError::BadTxn) => {
+                Error::TransactionFailed { reason: "an earlier write in it has failed".to_owned() }
+            }
+            heed::Error::Io(source) => Error::Io { path: self.path.clone(), source },
+            error => failed(&self.path, error),
+        }
+    }
+
+    pub(super) fn reopen_needed(&self, reason: &'static str) -> Error {
+        Error::ReopenNeeded { path: self.path.clone(), reason }
+    }
+}
+
+/// An error that only LMDB has a description of.
+#[cold]
+pub(super) fn failed(path: &Path, error: heed::Error) -> Error {
+    let source: Arc<dyn error::Error + Send + Sync> = match error {
+        heed::Error::Mdb(error) => Arc::new(error),
+        heed::Error::Encoding(error) | heed::Error::Decoding(error) => Arc::from(error),
+        // heed's own type gives no source.
+        error => Arc::new(error),
+    };
+    Error::Engine { path: path.to_owned(), source }
+}
+
+/// An error inside a closure that heed runs: heed's own, or this crate's on its way out.
+pub(super) enum Failure {
+    Heed(heed::Error),
+    Other(Error),
+}
+
+impl From<heed::Error> for Failure {
+    fn from(error: heed::Error) -> Self {
+        Self::Heed(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+pub(super) fn damaged(path: &Path, reason: String) -> Error {
+    Error::DamagedFile { path: path.to_owned(), reason }
+}
+
+/// Why LMDB should not have the file.
+pub(super) fn refused(path: &Path, fault: Fault) -> Error {
+    match fault {
+        Fault::Io(source) => Error::opening(path, source),
+        Fault::Damaged(reason) => damaged(path, reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error as _, io};
+
+    use super::*;
+    use crate::{engine::Options, model::error::Result};
+
+    #[test]
+    fn errors_of_lmdb_keep_their_kind_and_source() -> Result<()> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let engine = Engine::open(&Options::default().map_size(1 << 20), directory.path())?;
+        let error = |error: MdbError| engine.error(error.into());
+
+        assert!(matches!(error(MdbError::MapFull), Error::MapFull { .. }));
+        assert!(matches!(error(MdbError::TxnFull), Error::TransactionTooLarge));
+        assert!(matches!(error(MdbError::BadTxn), Error::TransactionFailed { .. }));
+        for reopen in [MdbError::Panic, MdbError::BadDbi] {
+            let error = error(reopen);
+            assert!(matches!(error, Error::ReopenNeeded { .. }));
+            assert!(!error.to_string().contains("LMDB"), "{error}");
+        }
+
+        let unknown = error(MdbError::BadValSize);
+        assert!(matches!(&unknown, Error::Engine { path, .. } if path == directory.path()));
+        let source = unknown.source().expect("what LMDB said").to_string();
+        assert_eq!(source, MdbError::BadValSize.to_string());
+        assert!(unknown.to_string().ends_with(&source), "{unknown}");
+
+        let inner = heed::Error::Decoding(Box::new(io::Error::other("an odd byte")));
+        let source = engine.error(inner);
+        assert_eq!(source.source().map(ToString::to_string).as_deref(), Some("an odd byte"));
+        Ok(())
+    }
+}

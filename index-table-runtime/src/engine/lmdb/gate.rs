@@ -1,0 +1,271 @@
+//! Who of this process is in a transaction, and since when.
+//!
+//! The map may be replaced only while no transaction of the process is active. Transactions that
+//! begin and end touch one slot of their own, and only who replaces the map waits.
+
+use std::{
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+/// Transactions may begin.
+const OPEN: u8 = 0;
+/// Transactions wait.
+const CLOSED: u8 = 1;
+/// There is no map any more.
+const BROKEN: u8 = 2;
+
+pub(super) struct Gate {
+    created: Instant,
+    writer: [AtomicU64; 1],
+    /// When the transaction began, in nanoseconds since `created`; 0: there is none.
+    readers: Box<[AtomicU64]>,
+    state: AtomicU8,
+    /// WriteGuard to change `state`, and to wait for a change.
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+/// Which transaction begins. The engine sees to it that there is one writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Reader,
+    Writer,
+}
+
+/// Why a transaction can't begin, or the map not be replaced.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// All slots are taken.
+    Full,
+    /// There is no map any more.
+    Broken,
+    /// Transactions have not ended in time.
+    Busy,
+}
+
+impl Gate {
+    pub(super) fn new(readers: u32) -> Self {
+        Self {
+            created: Instant::now(),
+            writer: Default::default(),
+            readers: (0..readers).map(|_| AtomicU64::default()).collect(),
+            state: AtomicU8::new(OPEN),
+            lock: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Lets a transaction begin, after a map that is just being replaced is there.
+    pub(super) fn enter(&self, kind: Kind) -> Result<Pass<'_>, Refused> {
+        let slots = match kind {
+            Kind::Reader => &*self.readers,
+            Kind::Writer => &self.writer,
+        };
+        loop {
+            let now = self.now();
+            let slot = slots.iter().find(|slot| {
+                slot.load(SeqCst) == 0 && slot.compare_exchange(0, now, SeqCst, SeqCst).is_ok()
+            });
+            let pass = Pass { gate: self, slot: slot.ok_or(Refused::Full)? };
+            // Who closes sets the state and then reads the slots; this is the other way round, so
+            // that one of the two sees the other.
+            match self.state.load(SeqCst) {
+                OPEN => return Ok(pass),
+                BROKEN => return Err(Refused::Broken),
+                _ => drop(pass),
+            }
+            drop(self.until(self.lock(), None, || self.state.load(SeqCst) != CLOSED));
+        }
+    }
+
+    /// Keeps transactions from beginning, and waits until there are none. `None`: another thread
+    /// did so meanwhile.
+    pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_>>, Refused> {
+        let deadline = Instant::now() + limit;
+        let lock = self.lock();
+        match self.state.load(SeqCst) {
+            OPEN => self.state.store(CLOSED, SeqCst),
+            BROKEN => return Err(Refused::Broken),
+            _ => {
+                drop(self.until(lock, None, || self.state.load(SeqCst) != CLOSED));
+                return Ok(None);
+            }
+        }
+        let closed = Closed(self);
+        drop(self.until(lock, Some(deadline), || self.is_empty()));
+        if self.is_empty() { Ok(Some(closed)) } else { Err(Refused::Busy) }
+    }
+
+    /// How many read transactions there are, and how long the oldest has been one.
+    pub(super) fn readers(&self) -> (usize, Option<Duration>) {
+        let began = self.readers.iter().map(|slot| slot.load(SeqCst)).filter(|began| *began != 0);
+        let (count, oldest) = began.fold((0, u64::MAX), |(n, oldest), at| (n + 1, oldest.min(at)));
+        let age = Duration::from_nanos(self.now().saturating_sub(oldest));
+        (count, (count > 0).then_some(age))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.writer.iter().chain(&self.readers).all(|slot| slot.load(SeqCst) == 0)
+    }
+
+    /// Never 0.
+    fn now(&self) -> u64 {
+        u64::try_from(self.created.elapsed().as_nanos()).unwrap_or(u64::MAX) | 1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for `done`, or for the deadline.
+    fn until<'g>(
+        &'g self,
+        mut lock: MutexGuard<'g, ()>,
+        deadline: Option<Instant>,
+        done: impl Fn() -> bool,
+    ) -> MutexGuard<'g, ()> {
+        while !done() {
+            let left = match deadline {
+                Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+                None => Duration::from_secs(1),
+            };
+            if left.is_zero() {
+                break;
+            }
+            lock = match self.changed.wait_timeout(lock, left) {
+                Ok((lock, _)) => lock,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        lock
+    }
+
+    /// For who waits under the lock, so that it can't miss it.
+    #[cold]
+    fn notify(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// A transaction that has begun; dropped when it is over.
+pub(super) struct Pass<'g> {
+    gate: &'g Gate,
+    slot: &'g AtomicU64,
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.slot.store(0, SeqCst);
+        if self.gate.state.load(SeqCst) == CLOSED {
+            self.gate.notify();
+        }
+    }
+}
+
+/// No transaction is active, and none begins until it is dropped.
+pub(super) struct Closed<'g>(&'g Gate);
+
+impl Closed<'_> {
+    /// No transaction can ever begin again.
+    pub(super) fn broken(self) {
+        self.0.state.store(BROKEN, SeqCst);
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        // Unless it is broken.
+        let _ = self.0.state.compare_exchange(CLOSED, OPEN, SeqCst, SeqCst);
+        self.0.notify();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::AtomicUsize, thread};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(20);
+    const LATE: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn slots_are_given_and_taken_back() {
+        let gate = Gate::new(2);
+        let passes = (gate.enter(Kind::Reader), gate.enter(Kind::Reader), gate.enter(Kind::Writer));
+        assert!(passes.0.is_ok() && passes.1.is_ok() && passes.2.is_ok());
+        assert_eq!(gate.enter(Kind::Reader).err(), Some(Refused::Full));
+        assert_eq!(gate.enter(Kind::Writer).err(), Some(Refused::Full));
+        drop(passes.1);
+        thread::sleep(SOON);
+        let fresh = gate.enter(Kind::Reader);
+        assert!(matches!(gate.readers(), (2, Some(age)) if age >= SOON));
+        drop(passes.0);
+        assert!(matches!(gate.readers(), (1, Some(_))));
+        drop(fresh);
+        assert_eq!(gate.readers(), (0, None));
+    }
+
+    #[test]
+    fn whoever_closes_waits_for_those_inside() {
+        for kind in [Kind::Reader, Kind::Writer] {
+            let gate = Gate::new(2);
+            let pass = gate.enter(kind);
+            assert_eq!(gate.close(SOON).err(), Some(Refused::Busy));
+            assert!(gate.enter(Kind::Reader).is_ok(), "it is open again");
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(SOON);
+                    drop(pass);
+                });
+                assert!(matches!(gate.close(LATE), Ok(Some(_))));
+            });
+        }
+    }
+
+    #[test]
+    fn nothing_begins_when_it_is_broken() {
+        let gate = Gate::new(2);
+        if let Ok(Some(closed)) = gate.close(SOON) {
+            closed.broken();
+        }
+        assert_eq!(gate.enter(Kind::Reader).err(), Some(Refused::Broken));
+        assert_eq!(gate.close(SOON).err(), Some(Refused::Broken));
+    }
+
+    #[test]
+    fn those_inside_are_never_there_when_it_is_closed() {
+        let gate = Gate::new(4);
+        let inside = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        let pass = gate.enter(Kind::Reader);
+                        inside.fetch_add(1, SeqCst);
+                        inside.fetch_sub(1, SeqCst);
+                        drop(pass);
+                    }
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let closed = gate.close(LATE);
+                        if matches!(closed, Ok(Some(_))) {
+                            assert_eq!(inside.load(SeqCst), 0);
+                            thread::yield_now();
+                            assert_eq!(inside.load(SeqCst), 0);
+                        }
+                        drop(closed);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,337 @@
+//! From the roots down: each page where it should be, with what it should have, and used once.
+
+use std::{
+    cmp::Ordering,
+    collections::VecDeque,
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+};
+
+use super::{
+    Depth, Fault,
+    layout::{self, Database, Meta, Node, Page, flag},
+};
+use crate::model::key::MAX_KEY_LEN;
+
+type Result<T, E = Fault> = std::result::Result<T, E>;
+
+/// LMDB's own limit for the height of a tree.
+const HIGHEST: u16 = 32;
+
+pub(super) struct Walk<'f> {
+    file: &'f mut File,
+    meta: &'f Meta,
+    depth: Depth,
+    page_size: u64,
+    /// The pages that the file has.
+    pages: u64,
+    used: Bitmap,
+    /// The databases that the names lead to.
+    found: VecDeque<(String, Database)>,
+}
+
+/// A tree that is gone through.
+struct Tree<'n> {
+    name: &'n str,
+    of: Of,
+    flags: u16,
+    counted: Counted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    FreePages,
+    Names,
+    Entries,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Counted {
+    branches: u64,
+    leaves: u64,
+    overflows: u64,
+    entries: u64,
+}
+
+impl<'f> Walk<'f> {
+    pub(super) fn new(file: &'f mut File, meta: &'f Meta, depth: Depth) -> Result<Self> {
+        let page_size = meta.page_size();
+        let length = file.metadata()?.len();
+        let pages = length / page_size;
+        // Each page that the file lacks takes a word in it.
+        if meta.last_page >= pages + length / size_of::<usize>() as u64 {
+            return Err(ends_early(length, (meta.last_page + 1) * page_size));
+        }
+        let used = Bitmap::new(meta.last_page + 1);
+        Ok(Self { file, meta, depth, page_size, pages, used, found: VecDeque::new() })
+    }
+
+    pub(super) fn run(mut self) -> Result<()> {
+        let meta = self.meta;
+        // Pages that a transaction has taken and given back were never written, and the file may end
+        // before them. Then the list of free pages tells whether that is all that it lacks.
+        let is_short = self.pages <= meta.last_page;
+        let everything = self.depth == Depth::Everything;
+        self.database("of free pages", Of::FreePages, &meta.free, everything || is_short)?;
+        if is_short
+            && let Some(page) =
+                (self.pages.max(2)..=meta.last_page).find(|page| !self.used.has(*page))
+        {
+            return Err(ends_early(self.pages * self.page_size, (page + 1) * self.page_size));
+        }
+        self.database("of names", Of::Names, &meta.names, true)?;
+        while let Some((name, database)) = self.found.pop_front() {
+            self.database(&format!("`{name}`"), Of::Entries, &database, everything)?;
+        }
+        Ok(())
+    }
+
+    /// Goes through a database, or looks at its root alone.
+    fn database(&mut self, name: &str, of: Of, database: &Database, whole: bool) -> Result<()> {
+        let mut tree = Tree { name, of, flags: database.flags, counted: Counted::default() };
+        let Some(root) = database.root else {
+            return if database.depth == 0 { Ok(()) } else { Err(tree.damaged("it has no root")) };
+        };
+        if database.depth == 0 || database.depth > HIGHEST {
+            return Err(tree.damaged("its height can't be"));
+        }
+        if !whole {
+            return self.page(&tree, root, database.depth).and_then(|page| {
+                let nodes = Page(&page).nodes();
+                nodes.map(drop).map_err(|reason| tree.page_damaged(root, reason))
+            });
+        }
+        self.branch(&mut tree, root, database.depth, None, None)?;
+        let Database { branches, leaves, overflows, entries, .. } = *database;
+        let counted = Counted { branches, leaves, overflows, entries };
+        // Where a key has several values, most of them are in places that are not looked at. And a
+        // count that is wrong does no harm that has to be known when a store is opened.
+        let has_counts = self.depth == Depth::Everything && database.flags & flag::DUP_SORT == 0;
+        if has_counts && tree.counted != counted {
+            return Err(tree.damaged("it has another number of pages or entries than is on record"));
+        }
+        Ok(())
+    }
+
+    /// Goes through what is below a page: all keys are at `low` or above, and below `high`.
+    fn branch(
+        &mut self,
+        tree: &mut Tree<'_>,
+        number: u64,
+        height: u16,
+        low: Option<&[u8]>,
+        high: Option<&[u8]>,
+    ) -> Result<()> {
+        let bytes = self.page(tree, number, height)?;
+        let nodes = Page(&bytes).nodes().map_err(|reason| tree.page_damaged(number, reason))?;
+        let is_leaf = height == 1;
+        // The first key of a branch stands for all that is below the second.
+        let keys = if is_leaf { &nodes[..] } else { nodes.get(1..).unwrap_or_default() };
+        // LMDB leaves a branch with one child in the list of free pages, and nowhere else.
+        if nodes.is_empty() || keys.is_empty() && tree.of != Of::FreePages {
+            return Err(tree.page_damaged(number, "it has no keys"));
+        }
+        let mut before = low;
+        for (at, node) in keys.iter().enumerate() {
+            if node.key.is_empty() || node.key.len() > MAX_KEY_LEN {
+                return Err(tree.page_damaged(number, "a key is empty or too long"));
+            }
+            // What is equal to the least is that itself, as a rule.
+            let equal = at == 0 && is_leaf;
+            let ascends = before.is_none_or(|before| match tree.compare(before, node.key) {
+                Some(Ordering::Less) | None => true,
+                Some(Ordering::Equal) => equal,
+                Some(Ordering::Greater) => false,
+            });
+            let ends =
+                high.is_none_or(|high| tree.compare(node.key, high).is_none_or(Ordering::is_lt));
+            if !ascends || !ends {
+                return Err(tree.page_damaged(number, "its keys are not in order"));
+            }
+            before = Some(node.key);
+        }
+        if is_leaf {
+            tree.counted.leaves += 1;
+            return nodes.iter().try_for_each(|node| self.leaf(tree, number, node));
+        }
+        tree.counted.branches += 1;
+        for (at, node) in nodes.iter().enumerate() {
+            let low = if at == 0 { low } else { Some(node.key) };
+            let high = nodes.get(at + 1).map_or(high, |next| Some(next.key));
+            self.branch(tree, node.child, height - 1, low, high)?;
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, tree: &mut Tree<'_>, number: u64, node: &Node<'_>) -> Result<()> {
+        tree.counted.entries += 1;
+        let big = if node.flags & flag::BIG_DATA == 0 {
+            None
+        } else {
+            let first = layout::word(node.data, 0).unwrap_or_default();
+            let pages = self.overflow(tree, first, node.len)?;
+            tree.counted.overflows += pages;
+            Some(first)
+        };
+        match tree.of {
+            Of::FreePages => {
+                let key = layout::word(node.key, 0);
+                if key.is_none_or(|txn| txn == 0 || txn > self.meta.txn) {
+                    return Err(tree.page_damaged(number, "a list is of no transaction"));
+                }
+                match big {
+                    Some(first) => {
+                        let data = self.big_data(first, node.len)?;
+                        self.free_pages(tree, number, &data)
+                    }
+                    None => self.free_pages(tree, number, node.data),
+                }
+            }
+            Of::Names if node.flags == flag::SUB_DATA => {
+                let database = Database::read(node.data);
+                let database = database
+                    .ok_or_else(|| tree.page_damaged(number, "a database has no description"))?;
+                let name = String::from_utf8_lossy(node.key).into_owned();
+                self.found.push_back((name, database));
+                Ok(())
+            }
+            Of::Names | Of::Entries => {
+                let known = flag::BIG_DATA
+                    | if tree.flags & flag::DUP_SORT == 0 {
+                        0
+                    } else {
+                        flag::SUB_DATA | flag::DUP_DATA
+                    };
+                if node.flags & !known == 0 {
+                    return Ok(());
+                }
+                Err(tree.page_damaged(number, "an entry has flags that can't be"))
+            }
+        }
+    }
+
+    /// Marks the pages of a list of free ones: their number, and each of them.
+    fn free_pages(&mut self, tree: &Tree<'_>, number: u64, data: &[u8]) -> Result<()> {
+        let mut words = layout::words(data);
+        let count = words.next().unwrap_or(u64::MAX);
+        let mut listed = 0;
+        for page in words.take(usize::try_from(count).unwrap_or(usize::MAX)) {
+            listed += 1;
+            self.mark(tree, page)?;
+        }
+        if listed == count { Ok(()) } else { Err(tree.page_damaged(number, "a list is too short")) }
+    }
+
+    /// Looks at the first page of data that is on pages of its own; how many there are.
+    fn overflow(&mut self, tree: &Tree<'_>, first: u64, len: u64) -> Result<u64> {
+        let head = self.read(tree, first)?;
+        let (page, pages) = (Page(&head), layout::overflow_pages(len, self.page_size));
+        if page.flags() != flag::OVERFLOW || page.overflows() < pages {
+            return Err(tree.page_damaged(first, "it is not the beginning of a long value"));
+        }
+        let pages = page.overflows();
+        for page in first..first.saturating_add(pages) {
+            self.mark(tree, page)?;
+            if page >= self.pages {
+                return Err(tree.page_damaged(page, "the file ends before it"));
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Reads data that is on pages of its own, which [`overflow`](Self::overflow) has looked at.
+    fn big_data(&mut self, first: u64, len: u64) -> Result<Vec<u8>> {
+        // Not longer than the file.
+        let mut data = vec![0; usize::try_from(len).unwrap_or_default()];
+        self.file.seek(SeekFrom::Start(first * self.page_size + layout::HEADER as u64))?;
+        self.file.read_exact(&mut data)?;
+        Ok(data)
+    }
+
+    /// Reads a page of a tree.
+    fn page(&mut self, tree: &Tree<'_>, number: u64, height: u16) -> Result<Vec<u8>> {
+        self.mark(tree, number)?;
+        let page = self.read(tree, number)?;
+        let expected = if height == 1 { flag::LEAF } else { flag::BRANCH };
+        if Page(&page).flags() == expected {
+            return Ok(page);
+        }
+        Err(tree.page_damaged(number, "it is of another kind than the page that refers to it says"))
+    }
+
+    fn read(&mut self, tree: &Tree<'_>, number: u64) -> Result<Vec<u8>> {
+        if number >= self.pages {
+            return Err(tree.page_damaged(number, "the file ends before it"));
+        }
+        let mut page = vec![0; self.page_size as usize];
+        self.file.seek(SeekFrom::Start(number * self.page_size))?;
+        self.file.read_exact(&mut page)?;
+        if Page(&page).number() == number {
+            return Ok(page);
+        }
+        Err(tree.page_damaged(number, "it is not the page that should be in its place"))
+    }
+
+    fn mark(&mut self, tree: &Tree<'_>, number: u64) -> Result<()> {
+        if number <= 1 || number > self.meta.last_page {
+            return Err(tree.page_damaged(number, "there is no such page"));
+        }
+        if self.used.add(number) {
+            Ok(())
+        } else {
+            Err(tree.page_damaged(number, "it is used twice"))
+        }
+    }
+}
+
+impl Tree<'_> {
+    /// `None`: the order is not known here.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Option<Ordering> {
+        if self.flags & flag::REVERSE_KEY != 0 {
+            return None;
+        }
+        if self.of == Of::FreePages || self.flags & flag::INTEGER_KEY != 0 {
+            return layout::word(a, 0).zip(layout::word(b, 0)).map(|(a, b)| a.cmp(&b));
+        }
+        Some(a.cmp(b))
+    }
+
+    #[cold]
+    fn damaged(&self, reason: &str) -> Fault {
+        Fault::Damaged(format!("database {}: {reason}", self.name))
+    }
+
+    #[cold]
+    fn page_damaged(&self, page: u64, reason: &str) -> Fault {
+        Fault::Damaged(format!("database {}, page {page}: {reason}", self.name))
+    }
+}
+
+#[cold]
+fn ends_early(length: u64, used: u64) -> Fault {
+    Fault::Damaged(format!("data.mdb has {length} bytes, and {used} are in use"))
+}
+
+/// A set of pages.
+struct Bitmap(Vec<u64>);
+
+impl Bitmap {
+    fn new(pages: u64) -> Self {
+        Self(vec![0; usize::try_from(pages / 64 + 1).unwrap_or_default()])
+    }
+
+    fn has(&self, page: u64) -> bool {
+        let word = usize::try_from(page / 64).ok().and_then(|at| self.0.get(at));
+        word.is_some_and(|word| word & 1 << (page % 64) != 0)
+    }
+
+    /// `false`: it is there already.
+    fn add(&mut self, page: u64) -> bool {
+        let word = usize::try_from(page / 64).ok().and_then(|at| self.0.get_mut(at));
+        let Some(word) = word else { return false };
+        let bit = 1 << (page % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+}

@@ -1,0 +1,81 @@
+//! What only the operating system can tell.
+
+pub(super) use os::{file_limit, forks, has_address_space, watch_forks};
+
+#[cfg(unix)]
+#[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
+mod os {
+    use std::{
+        ptr,
+        sync::{
+            Once,
+            atomic::{AtomicU32, Ordering::Relaxed},
+        },
+    };
+
+    static FORKS: AtomicU32 = AtomicU32::new(0);
+
+    /// How many forks are between this process and the one in which the program began: a process
+    /// that was forked sees another number than its parent. It is read and no more, which comparing
+    /// process ids is not.
+    #[inline]
+    pub(in crate::engine::lmdb) fn forks() -> u32 {
+        FORKS.load(Relaxed)
+    }
+
+    /// Begins to count.
+    pub(in crate::engine::lmdb) fn watch_forks() {
+        extern "C" fn in_child() {
+            FORKS.fetch_add(1, Relaxed);
+        }
+        static WATCH: Once = Once::new();
+        // SAFETY: the function is there as long as the program, and does only what is allowed in
+        // the child of a process with threads. A failure, for lack of memory, leaves forks unnoticed.
+        WATCH.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+    }
+
+    /// Whether so much could be mapped.
+    pub(in crate::engine::lmdb) fn has_address_space(bytes: usize) -> bool {
+        let (protection, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANON);
+        // SAFETY: a new mapping without access, where the system likes it, which nobody else knows
+        // and which is unmapped again as it was mapped.
+        unsafe {
+            let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
+            at != libc::MAP_FAILED && libc::munmap(at, bytes) == 0
+        }
+    }
+
+    /// How long a file of this process may be: who writes more than that may be ended by a signal.
+    pub(in crate::engine::lmdb) fn file_limit() -> u64 {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the limit is this function's own.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+        #[allow(clippy::useless_conversion, reason = "it is narrower on some systems")]
+        if known { limit.rlim_cur.into() } else { u64::MAX }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn address_space_ends() {
+            assert!(has_address_space(1 << 16));
+            assert!(!has_address_space(usize::MAX & !0xFFFF));
+        }
+    }
+}
+
+/// Where there is no fork.
+#[cfg(not(unix))]
+mod os {
+    pub(in crate::engine::lmdb) const fn forks() -> u32 {
+        0
+    }
+
+    pub(in crate::engine::lmdb) const fn watch_forks() {}
+
+    pub(in crate::engine::lmdb) const fn has_address_space(_: usize) -> bool {
+        true
+    }
+}

@@ -1,0 +1,73 @@
+//! How many entries a query has.
+
+use super::{Reader, entries::Kind, walk::Physical};
+use crate::{
+    engine::{
+        Count, Query,
+        lmdb::{Layout, blocks},
+    },
+    model::{
+        error::Result,
+        key::{DecodeError, MAX_KEY_LEN},
+        schema::Source,
+    },
+};
+
+pub(super) fn count(reader: Reader<'_>, query: Query) -> Result<Count> {
+    let limit = query.limit.unwrap_or(u64::MAX);
+    let whole = query.bounds.is_everything() && query.position.is_none();
+    if let Some(Layout::Blocks { primary_key }) = reader.layout(query.source)
+        && query.position.is_none()
+    {
+        let source = query.source;
+        // What most counts ask for, without keeping the bounds.
+        if let Some(prefix @ [_, ..]) = query.bounds.as_prefix()
+            && prefix.len() <= MAX_KEY_LEN
+        {
+            let blocks = reader.database(source)?.prefix_iter(reader.txn, prefix);
+            let blocks = blocks.map_err(|error| reader.engine.error(error))?;
+            let blocks = blocks.map(|block| Ok(block.map_err(|error| reader.engine.error(error))?));
+            return count_blocks(reader, source, primary_key, 0, blocks, limit);
+        }
+        let walk = reader.walk_from(source, false, query.bounds, None)?;
+        return count_blocks(reader, source, primary_key, 0, walk, limit);
+    }
+    match Kind::of(reader, query)? {
+        Kind::Blocks(entries) => entries.count_up_to(limit),
+        Kind::Single { source, .. } if whole => {
+            Ok(Count { found: reader.len(source)?.min(limit), seeks: 0, steps: 0 })
+        }
+        Kind::Single { walk, .. } => {
+            let mut found = 0;
+            for entry in walk.take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+                entry?;
+                found += 1;
+            }
+            Ok(Count { found, seeks: 1, steps: found })
+        }
+    }
+}
+
+/// Counts the primary keys in whole blocks, behind so many in `first`, a part of one: the length
+/// of a block says how many it has.
+pub(super) fn count_blocks<'t>(
+    reader: Reader<'t>,
+    source: Source,
+    primary_key: usize,
+    first: usize,
+    mut blocks: impl Iterator<Item = Physical<'t>>,
+    limit: u64,
+) -> Result<Count> {
+    let mut count = Count { found: first as u64, seeks: 1, steps: u64::from(first > 0) };
+    while count.found < limit {
+        let Some(next) = blocks.next() else { break };
+        let (physical, packed) = next?;
+        let Some(more) = blocks::count(packed, primary_key) else {
+            return Err(reader.tables.schema.corrupt(source, physical, DecodeError::Short));
+        };
+        count.found += more as u64;
+        count.steps += 1;
+    }
+    count.found = count.found.min(limit);
+    Ok(count)
+}

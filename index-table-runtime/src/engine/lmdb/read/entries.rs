@@ -1,0 +1,64 @@
+//! The entries of a scan, whatever the layout.
+
+use super::{Reader, packed::BlockEntries, parts::Parts, walk::Walk};
+use crate::{
+    engine::{Query, Step, lmdb::Layout},
+    model::{
+        error::{Error, Result},
+        schema::Source,
+    },
+};
+
+/// The answer to a scan.
+pub(crate) struct Entries<'t>(Kind<'t>);
+
+pub(super) enum Kind<'t> {
+    /// Each entry by itself.
+    Single { source: Source, parts: Parts, walk: Walk<'t> },
+    /// Entries packed in blocks.
+    Blocks(BlockEntries<'t>),
+}
+
+impl<'t> Entries<'t> {
+    pub(super) fn new(reader: Reader<'t>, query: Query) -> Result<Self> {
+        Kind::of(reader, query).map(Self)
+    }
+}
+
+impl<'t> Kind<'t> {
+    pub(super) fn of(reader: Reader<'t>, query: Query) -> Result<Self> {
+        let source = query.source;
+        Ok(match reader.layout(source) {
+            Some(Layout::Blocks { primary_key }) => {
+                let Source::Index(position) = source else {
+                    return Err(Error::internal("blocks were expected in the fact table"));
+                };
+                let (_, index) = reader.index(position)?;
+                Self::Blocks(BlockEntries::new(reader, index, primary_key, query)?)
+            }
+            _ => Self::Single {
+                source,
+                parts: Parts::of(reader.tables.schema, source),
+                walk: reader.walk(query)?,
+            },
+        })
+    }
+}
+
+impl<'t> Iterator for Entries<'t> {
+    type Item = Step<'t>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            Kind::Single { source, parts, walk } => match walk.next()? {
+                Ok((key, value)) => match parts.entry(key, value) {
+                    Some(entry) => Some(Ok(entry)),
+                    None => Some(Err(parts.damaged(*source, key, value).into())),
+                },
+                Err(error) => Some(Err(error)),
+            },
+            Kind::Blocks(entries) => entries.next(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading: a [`Reader`] looks up single entries, [`entries`] are those of a scan, over the steps of
+//! a [`walk`], and [`count`] counts them.
+
+mod count;
+mod entries;
+mod packed;
+mod parts;
+mod walk;
+
+pub(crate) use entries::Entries;
+pub(super) use parts::Parts;
+pub(super) use walk::Walk;
+
+use heed::{AnyTls, RoTxn};
+
+use super::{
+    Database, Layout, Pieces, blocks,
+    env::{Engine, Index, Tables},
+    record_name,
+};
+use crate::{
+    engine::{Count, Query, Read},
+    model::{
+        entry::RawEntry,
+        error::{Error, Result},
+        key::MAX_KEY_LEN,
+        schema::{IndexSchema, Source},
+    },
+};
+
+/// Reads one table in one transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'t> {
+    engine: &'t Engine,
+    txn: &'t RoTxn<'t, AnyTls>,
+    pub(super) tables: &'t Tables<'t>,
+}
+
+impl<'t> Reader<'t> {
+    pub(super) const fn new(
+        engine: &'t Engine,
+        txn: &'t RoTxn<'t, AnyTls>,
+        tables: &'t Tables<'t>,
+    ) -> Self {
+        Self { engine, txn, tables }
+    }
+
+    fn get(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        if key.is_empty() || key.len() > MAX_KEY_LEN {
+            // LMDB has no such key, and answers with an error.
+            return Ok(None);
+        }
+        database.get(self.txn, key).map_err(|error| self.engine.error(error))
+    }
+
+    /// The last entry at this place or before it.
+    pub(super) fn at_or_below(
+        self,
+        database: &Database<'_>,
+        at: &[u8],
+    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        if at.is_empty() || at.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let found = database.get_lower_than_or_equal_to(self.txn, at);
+        found.map_err(|error| self.engine.error(error))
+    }
+
+    /// What a queue has, with its number.
+    fn numbered(
+        self,
+        found: heed::Result<Option<(&'t [u8], &'t [u8])>>,
+    ) -> Result<Option<(u64, &'t [u8])>> {
+        let Some((number, message)) = found.map_err(|error| self.engine.error(error))? else {
+            return Ok(None);
+        };
+        let number = number.try_into().map(u64::from_be_bytes);
+        number.map(|number| Some((number, message))).map_err(|_| Error::Corrupt {
+            table: self.tables.schema.name,
+            index: None,
+            key: "of its queue".to_owned(),
+            reason: "a message has a key that is no number".to_owned(),
+        })
+    }
+
+    pub(super) fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
+        let index = self.tables.indexes.get(position);
+        index.zip(self.tables.schema.indexes.get(position)).ok_or_else(|| {
+            let table = self.tables.schema.name;
+            Error::internal(format!("table `{table}` has no index at position {position}"))
+        })
+    }
+
+    pub(super) fn database(self, source: Source) -> Result<&'t Database<'t>> {
+        match source {
+            Source::Facts => Ok(&self.tables.facts),
+            Source::Index(position) => self.index(position).map(|(index, _)| &index.database),
+        }
+    }
+
+    /// How an index is laid out; `None` for the fact table.
+    fn layout(self, source: Source) -> Option<Layout> {
+        match source {
+            Source::Facts => None,
+            Source::Index(position) => self.index(position).ok().map(|(index, _)| index.layout),
+        }
+    }
+
+    pub(super) fn sequence(self) -> Result<Option<&'t [u8]>> {
+        self.get(&self.tables.sequences, self.tables.schema.name.as_bytes())
+    }
+
+    pub(super) fn len(self, source: Source) -> Result<u64> {
+        self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
+    }
+}
+
+impl<'t> Read<'t> for Reader<'t> {
+    type Entries = Entries<'t>;
+    type Pieces = Pieces<'t>;
+
+    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        self.get(&self.tables.facts, primary_key)
+    }
+
+    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        let Index { database, layout, .. } = self.index(index)?.0;
+        let joined = || [key, primary_key].concat();
+        match layout {
+            Layout::Unique => {
+                Ok(self.get(database, key)?.and_then(|value| value.strip_prefix(primary_key)))
+            }
+            Layout::Entries => self.get(database, &joined()),
+            Layout::Blocks { .. } => {
+                let block = self.at_or_below(database, &joined())?;
+                let holds = |(physical, packed): (&[u8], &[u8])| {
+                    blocks::is_block_of(key, primary_key.len(), physical)
+                        && blocks::place(packed, primary_key.len(), primary_key).is_ok()
+                };
+                Ok(block.filter(|block| holds(*block)).map(|_| &[][..]))
+            }
+        }
+    }
+
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+        let source = Source::Index(index);
+        // `get` gives no key back, and the caller's doesn't live as long as the page.
+        let Some(value) = self.get(self.database(source)?, key)? else { return Ok(None) };
+        let parts = Parts::of(self.tables.schema, source);
+        match parts.entry(&[], value) {
+            Some(entry) => Ok(Some(entry)),
+            None => Err(parts.damaged(source, key, value)),
+        }
+    }
+
+    fn scan(self, query: Query) -> Result<Entries<'t>> {
+        Entries::new(self, query)
+    }
+
+    fn count(self, query: Query) -> Result<Count> {
+        count::count(self, query)
+    }
+
+    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
+        Pieces::new(self, index, behind)
+    }
+
+    fn stored(self, source: Source) -> Result<u64> {
+        self.len(source)
+    }
+
+    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
+        self.get(&self.tables.catalog, &record_name(self.tables.schema, part))
+    }
+
+    fn recorded_parts(self) -> Result<Vec<String>> {
+        let prefix = [self.tables.schema.name.as_bytes(), b"."].concat();
+        let records = self.tables.catalog.prefix_iter(self.txn, &prefix);
+        let names = records.map_err(|error| self.engine.error(error))?.map(|record| {
+            let (name, _) = record.map_err(|error| self.engine.error(error))?;
+            Ok(String::from_utf8_lossy(name.get(prefix.len()..).unwrap_or_default()).into_owned())
+        });
+        names.collect()
+    }
+
+    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
+        let Some(queue) = &self.tables.queue else { return Ok(None) };
+        let found = queue.get_greater_than_or_equal_to(self.txn, &from.to_be_bytes());
+        self.numbered(found)
+    }
+
+    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
+        let Some(queue) = &self.tables.queue else { return Ok(None) };
+        self.numbered(queue.get_lower_than(self.txn, &below.to_be_bytes()))
+    }
+
+    fn messages(self) -> Result<u64> {
+        let queue = self.tables.queue.as_ref();
+        queue.map_or(Ok(0), |queue| queue.len(self.txn)).map_err(|error| self.engine.error(error))
+    }
+}

@@ -1,0 +1,132 @@
+//! The entries of an index that packs them into blocks.
+
+use super::{
+    Reader,
+    count::count_blocks,
+    walk::{Walk, place},
+};
+use crate::{
+    engine::{
+        Count, Query, Step,
+        lmdb::blocks::{self, Block},
+    },
+    model::{
+        entry::{Position, RawEntry},
+        error::Result,
+        key::DecodeError,
+        schema::{IndexSchema, Source},
+    },
+};
+
+/// Goes through blocks, and through the primary keys in each.
+pub(super) struct BlockEntries<'t> {
+    reader: Reader<'t>,
+    source: Source,
+    index: &'static IndexSchema,
+    primary_key: usize,
+    reverse: bool,
+    walk: Walk<'t>,
+    /// What is left of the current block.
+    block: Block<'t>,
+    /// The place that a reverse scan resumes at, until the first block is read.
+    resume: Option<Position>,
+    /// The entry at that place as well.
+    inclusive: bool,
+}
+
+impl<'t> BlockEntries<'t> {
+    pub(super) fn new(
+        reader: Reader<'t>,
+        index: &'static IndexSchema,
+        primary_key: usize,
+        query: Query,
+    ) -> Result<Self> {
+        let Query { source, bounds, reverse, position, inclusive, .. } = query;
+        let mut block = Block::EMPTY;
+        let mut resume = None;
+        let mut from = None;
+        let mut from_inclusive = inclusive;
+        if let Some(position) = position {
+            let at = position.bytes();
+            if reverse {
+                resume = Some(position);
+                from = Some(at);
+            } else {
+                // The block that holds the place is the last one at or below it.
+                let found = reader.at_or_below(reader.database(source)?, &at)?;
+                if let Some((physical, packed)) = found
+                    && let Some(own) = Block::of(&position.key, primary_key, physical, packed)
+                {
+                    block = own.behind(&position.primary_key, inclusive);
+                    (from, from_inclusive) = (Some(physical.to_vec()), false);
+                } else {
+                    from = Some(at);
+                }
+            }
+        }
+        let from = from.as_deref().map(|from| place(from, from_inclusive));
+        let walk = reader.walk_from(source, reverse, bounds, from)?;
+        Ok(Self { reader, source, index, primary_key, reverse, walk, block, resume, inclusive })
+    }
+
+    /// Counts what is left, block by block.
+    pub(super) fn count_up_to(mut self, limit: u64) -> Result<Count> {
+        // Of the block with the place, what is behind it.
+        if self.resume.is_some()
+            && let Some(first) = self.walk.next()
+        {
+            let (physical, packed) = first?;
+            self.read_block(physical, packed)?;
+        }
+        let Self { reader, source, primary_key, block, walk, .. } = self;
+        count_blocks(reader, source, primary_key, block.len(), walk, limit)
+    }
+
+    fn read_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<()> {
+        let next = self.next_block(physical, packed);
+        next.map_err(|error| self.reader.tables.schema.corrupt(self.source, physical, error))
+    }
+
+    fn next_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<(), DecodeError> {
+        // What begins with the last block's key is of that key: a key ends by itself.
+        let last = self.block.key();
+        let len = match last.len() {
+            len @ 1.. if physical.starts_with(last) => len,
+            _ => self.index.key_len(physical)?,
+        };
+        let key = physical.get(..len).unwrap_or_default();
+        let block = Block::of(key, self.primary_key, physical, packed).ok_or(DecodeError::Long)?;
+        if blocks::count(packed, self.primary_key).is_none() {
+            return Err(DecodeError::Short);
+        }
+        self.block = match self.resume.take() {
+            Some(Position { key, primary_key }) if key == block.key() => {
+                block.before(&primary_key, self.inclusive)
+            }
+            _ => block,
+        };
+        Ok(())
+    }
+}
+
+impl<'t> Iterator for BlockEntries<'t> {
+    type Item = Step<'t>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let next = if self.reverse { self.block.next_back() } else { self.block.next() };
+            if let Some(primary_key) = next {
+                return Some(Ok(RawEntry { key: self.block.key(), primary_key, data: &[] }));
+            }
+            match self.walk.next()? {
+                Ok((physical, packed)) => {
+                    if let Err(error) = self.read_block(physical, packed) {
+                        return Some(Err(error.into()));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Steps from one physical entry to the next, within bounds.
+
+use std::ops::Bound;
+
+use heed::{RoRange, RoRevRange, types::Bytes};
+
+use super::Reader;
+use crate::{
+    engine::{
+        Query,
+        lmdb::{Layout, env::Engine},
+    },
+    model::{
+        KeyRange,
+        error::{Boxed, Result},
+        key::MAX_KEY_LEN,
+        schema::Source,
+    },
+};
+
+/// A key and a value as LMDB has them.
+pub(in crate::engine::lmdb) type Physical<'t> = Result<(&'t [u8], &'t [u8]), Boxed>;
+
+/// Steps through physical entries within bounds.
+pub(in crate::engine::lmdb) struct Walk<'t> {
+    engine: &'t Engine,
+    steps: Steps<'t>,
+    bounds: KeyRange,
+}
+
+enum Steps<'t> {
+    Forward(RoRange<'t, Bytes, Bytes>),
+    Reverse(RoRevRange<'t, Bytes, Bytes>),
+    None,
+}
+
+impl<'t> Iterator for Walk<'t> {
+    type Item = Physical<'t>;
+
+    #[expect(clippy::inline_always, reason = "what it yields would be copied for each entry")]
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let Steps::Forward(range) = &mut self.steps else { return self.next_reverse() };
+        match range.next()? {
+            Ok((key, value)) if self.bounds.ends_behind(key) => Some(Ok((key, value))),
+            Ok(_) => None,
+            Err(error) => Some(Err(self.failed(error))),
+        }
+    }
+}
+
+impl<'t> Walk<'t> {
+    /// Not inlined: forward is the way of most scans, and the quicker the less is beside it.
+    #[inline(never)]
+    fn next_reverse(&mut self) -> Option<Physical<'t>> {
+        let Steps::Reverse(range) = &mut self.steps else { return None };
+        match range.next()? {
+            Ok((key, value)) if key >= self.bounds.start() => Some(Ok((key, value))),
+            Ok(_) => None,
+            Err(error) => Some(Err(self.failed(error))),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, error: heed::Error) -> Boxed {
+        self.engine.error(error).into()
+    }
+}
+
+impl<'t> Reader<'t> {
+    /// The physical entries that a query is about, in its direction, behind its position.
+    pub(super) fn walk(self, query: Query) -> Result<Walk<'t>> {
+        let position = query.position.map(|position| match self.layout(query.source) {
+            // The primary key is in the value.
+            Some(Layout::Unique) => position.key,
+            _ => position.bytes(),
+        });
+        let position = position.as_deref().map(|at| place(at, query.inclusive));
+        self.walk_from(query.source, query.reverse, query.bounds, position)
+    }
+
+    pub(in crate::engine::lmdb) fn walk_from(
+        self,
+        source: Source,
+        reverse: bool,
+        bounds: KeyRange,
+        position: Option<Bound<&[u8]>>,
+    ) -> Result<Walk<'t>> {
+        let database = self.database(source)?;
+        let steps = if reverse {
+            let end = bounds.end();
+            let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            match upper(position.unwrap_or(end)) {
+                Some(end) => {
+                    database.rev_range(self.txn, &(Bound::Unbounded, end)).map(Steps::Reverse)
+                }
+                None => Ok(Steps::None),
+            }
+        } else {
+            let start = match position {
+                Some(Bound::Excluded(position)) => after(position),
+                Some(Bound::Included(position)) => lower(position),
+                Some(Bound::Unbounded) | None => lower(bounds.start()),
+            };
+            database.range(self.txn, &(start, Bound::Unbounded)).map(Steps::Forward)
+        };
+        let steps = steps.map_err(|error| self.engine.error(error))?;
+        Ok(Walk { engine: self.engine, steps, bounds })
+    }
+}
+
+/// From `start` on. LMDB refuses empty keys and those above its limit, which a bound may well
+/// be: a key that is cut is before all that it could have been.
+fn lower(start: &[u8]) -> Bound<&[u8]> {
+    match start.get(..MAX_KEY_LEN) {
+        _ if start.is_empty() => Bound::Unbounded,
+        Some(cut) if cut.len() < start.len() => Bound::Excluded(cut),
+        _ => Bound::Included(start),
+    }
+}
+
+/// Behind `position`.
+fn after(position: &[u8]) -> Bound<&[u8]> {
+    match lower(position) {
+        Bound::Included(position) => Bound::Excluded(position),
+        bound => bound,
+    }
+}
+
+/// Up to `end`. `None`: nothing is.
+fn upper(end: Bound<&[u8]>) -> Option<Bound<&[u8]>> {
+    let (Bound::Included(bytes) | Bound::Excluded(bytes)) = end else { return Some(end) };
+    match bytes.get(..MAX_KEY_LEN) {
+        _ if bytes.is_empty() => None,
+        Some(cut) if cut.len() < bytes.len() => Some(Bound::Included(cut)),
+        _ => Some(end),
+    }
+}
+
+/// A position, with or without the entry at it.
+pub(super) fn place(position: &[u8], inclusive: bool) -> Bound<&[u8]> {
+    if inclusive { Bound::Included(position) } else { Bound::Excluded(position) }
+}

@@ -1,0 +1,141 @@
+//! Space ahead of what is used, so that commits write into a file that does not grow.
+//!
+//! A sync of a file that has grown has to write the file system's own records too, which takes longer
+//! than the pages. Only zeros that are written spare it that: a file that is merely long, or whose
+//! space is only allocated, has those records changed when the pages come.
+
+use std::{
+    fs::{File, OpenOptions},
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::env::Engine;
+
+/// What would be less is not worth a write: a commit of one row takes about as much.
+const LEAST: u64 = 1 << 16;
+
+pub(super) struct Reserve {
+    /// The most that is reserved; 0: nothing is.
+    step: u64,
+    /// LMDB's file. It stays open, because there may be another one at its path later.
+    file: Option<File>,
+    /// While what is used ends before this, there is enough. It may be too low, since other processes
+    /// reserve too.
+    enough: AtomicU64,
+}
+
+impl Reserve {
+    /// For the file that LMDB has just opened. One that can't be opened once more has nothing ahead.
+    pub(super) fn new(step: usize, file: &Path) -> Self {
+        let open = || OpenOptions::new().write(true).open(file).ok();
+        let file = if step > 0 { open() } else { None };
+        let step = if file.is_some() { step as u64 } else { 0 };
+        Self { step, file, enough: AtomicU64::new(0) }
+    }
+
+    /// How much to reserve; 0: nothing.
+    fn step(&self, used: u64) -> u64 {
+        let step = self.step.min(used / 8);
+        if step < LEAST { 0 } else { step }
+    }
+}
+
+impl Engine {
+    /// Makes the file longer if there is not enough space left in it. For who holds LMDB's lock for
+    /// writers.
+    pub(super) fn reserve(&self) {
+        if self.reserve.step > 0 {
+            let used = self.used() as u64;
+            if used >= self.reserve.enough.load(Ordering::Relaxed) {
+                self.reserve_behind(used);
+            }
+        }
+    }
+
+    #[cold]
+    fn reserve_behind(&self, used: u64) {
+        let step = self.reserve.step(used);
+        let Some(file) = self.reserve.file.as_ref().filter(|_| step > 0) else { return };
+        let map_size = self.map_size.load(Ordering::Relaxed) as u64;
+        let end = (used + step).min(map_size);
+        // The end of what is there; without room for more, there is no need to look again soon.
+        let end = os::lengthen(file, step / 4, used, end).unwrap_or(used + step);
+        self.reserve.enough.store(end.saturating_sub(step / 4), Ordering::Relaxed);
+    }
+}
+
+#[cfg(unix)]
+mod os {
+    use std::{fs::File, io, os::unix::fs::FileExt};
+
+    use crate::engine::lmdb::process;
+
+    static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+    /// Writes zeros behind the end of the file up to `end`, if less than `least` is there behind
+    /// `used`; where it ends then.
+    pub(super) fn lengthen(file: &File, least: u64, used: u64, end: u64) -> io::Result<u64> {
+        let length = file.metadata()?.len();
+        if length >= end || length >= used + least {
+            return Ok(length);
+        }
+        if end > process::file_limit() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut at = length;
+        while at < end {
+            let zeros = usize::try_from(end - at).unwrap_or(usize::MAX).min(ZEROS.len());
+            if let Err(error) = file.write_all_at(ZEROS.get(..zeros).unwrap_or_default(), at) {
+                // What was written is left to others. Nobody uses it yet.
+                file.set_len(length)?;
+                return Err(error);
+            }
+            at += zeros as u64;
+        }
+        Ok(end)
+    }
+}
+
+/// Where it has not been tried.
+#[cfg(not(unix))]
+mod os {
+    pub(super) fn lengthen(_: &std::fs::File, _: u64, _: u64, end: u64) -> std::io::Result<u64> {
+        Ok(end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_a_part_of_what_is_used() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reserve = Reserve::new(1 << 20, file.path());
+        assert_eq!(reserve.step(0), 0);
+        assert_eq!(reserve.step(8 * LEAST - 1), 0);
+        assert_eq!(reserve.step(8 * LEAST), LEAST);
+        assert_eq!(reserve.step(4 << 20), 1 << 19);
+        assert_eq!(reserve.step(1 << 40), 1 << 20);
+        assert_eq!(Reserve::new(0, file.path()).step(1 << 40), 0);
+        assert_eq!(Reserve::new(1 << 20, Path::new("/nowhere/at/all")).step(1 << 40), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_lengthened_when_there_is_too_little() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, [7; 1000]).unwrap();
+        let lengthen = |used, end| os::lengthen(file.as_file(), 100, used, end).unwrap();
+        assert_eq!(lengthen(900, 200_000), 1000, "there is enough");
+        assert_eq!(lengthen(901, 950), 1000, "that would be shorter");
+        assert_eq!(lengthen(901, 200_000), 200_000);
+        let bytes = std::fs::read(&file).unwrap();
+        assert_eq!(bytes.len(), 200_000);
+        assert!(bytes.iter().take(1000).all(|byte| *byte == 7));
+        assert!(bytes.iter().skip(1000).all(|byte| *byte == 0));
+        let unwritable = File::open(&file).unwrap();
+        assert!(os::lengthen(&unwritable, 100_000, 200_000, 300_000).is_err());
+    }
+}

@@ -1,0 +1,178 @@
+//! Mapping more of the file: because the map is full, or because another process has made it larger.
+
+use std::{
+    sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+
+use heed::MdbError;
+
+use super::{
+    blocks::Scratch,
+    env::Engine,
+    gate::{Closed, Kind, Pass, Refused},
+    process,
+};
+use crate::model::error::{Error, Result};
+
+/// How long transactions of this process may keep the map from being replaced. Those that begin
+/// meanwhile wait, so it is short.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// How often a reader looks whether the writer of this process has the larger map.
+const POLL: Duration = Duration::from_millis(2);
+
+impl Engine {
+    /// Begins a transaction, in the map that another process has needed.
+    pub(super) fn begin<'e, T>(
+        &'e self,
+        kind: Kind,
+        mut begin: impl FnMut(&'e super::Env) -> heed::Result<T>,
+    ) -> Result<(T, Pass<'e>)> {
+        self.refuse_forked()?;
+        let mut cleared = false;
+        loop {
+            let pass = self.gate.enter(kind).map_err(|refused| self.refused(&refused))?;
+            let map_size = self.map_size.load(Ordering::Relaxed);
+            match begin(&self.env) {
+                Ok(txn) => return Ok((txn, pass)),
+                Err(heed::Error::Mdb(MdbError::MapResized)) => {
+                    drop(pass);
+                    match kind {
+                        Kind::Reader => self.adopt_beside_writer(map_size)?,
+                        Kind::Writer => self.adopt()?,
+                    }
+                }
+                Err(heed::Error::Mdb(MdbError::ReadersFull)) if !cleared => {
+                    cleared = true;
+                    self.clear_stale_readers()?;
+                }
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+    }
+
+    /// The size of the map when the write transaction met its end, if it did.
+    pub(crate) fn full_at(&self) -> Option<usize> {
+        Some(self.full_at.load(Ordering::Relaxed)).filter(|size| *size > 0)
+    }
+
+    /// Whether the write transaction, or one inside of it, could change no more pages.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.too_large.load(Ordering::Relaxed)
+    }
+
+    /// Maps more than was there when it was full; `false`: that's the most.
+    pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
+        // A writer of this process may wait for another process's lock, and is in the gate meanwhile.
+        let _turn = self.lock_writing();
+        let Some(closed) = self.close()? else { return Ok(true) };
+        let size = self.map_size.load(Ordering::Relaxed);
+        if size > full_at {
+            return Ok(true);
+        }
+        let larger = size.checked_mul(2).unwrap_or(self.max_map_size).min(self.max_map_size);
+        if larger <= size || !process::has_address_space(larger) {
+            return Ok(false);
+        }
+        self.map(closed, larger)?;
+        Ok(true)
+    }
+
+    /// Runs `attempt` until it has room. It answers with what it came to, and with the size of the map
+    /// if it met the end of it.
+    pub(super) fn growing<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<(Result<T>, Option<usize>)>,
+    ) -> Result<T> {
+        loop {
+            let (outcome, full_at) = attempt()?;
+            match full_at {
+                Some(full_at) if outcome.is_err() && self.grow(full_at)? => {}
+                _ => return outcome,
+            }
+        }
+    }
+
+    /// Maps what another process has written, for a reader that has met the end of a map of this size.
+    ///
+    /// The writer of this process may be in the gate for as long as another process has LMDB's lock. The
+    /// gate stays open until that is over, so that neither of the two is refused. A writer that has
+    /// begun has adopted the map.
+    fn adopt_beside_writer(&self, map_size: usize) -> Result<()> {
+        while self.map_size.load(Ordering::Relaxed) == map_size {
+            let turn = match self.writing.try_lock() {
+                Ok(turn) => Some(turn),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if turn.is_some() {
+                return self.adopt();
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Maps what another process has written. Only while no writer of this process is in the gate.
+    fn adopt(&self) -> Result<()> {
+        let Some(closed) = self.close()? else { return Ok(()) };
+        let size = self.map_size.load(Ordering::Relaxed);
+        let used = self.used();
+        if used <= size {
+            return Ok(());
+        }
+        // Room for more, or else what is there, even if this process would not have let it grow so far.
+        let doubled = used.checked_next_power_of_two().unwrap_or(used);
+        let sizes = [doubled.min(self.max_map_size), used];
+        let fits = |size: &usize| *size >= used && process::has_address_space(*size);
+        match sizes.into_iter().find(fits) {
+            Some(larger) => self.map(closed, larger),
+            None => Err(Error::MapTooSmall { map_size: size }),
+        }
+    }
+
+    fn close(&self) -> Result<Option<Closed<'_>>> {
+        self.gate.close(WAIT).map_err(|refused| self.refused(&refused))
+    }
+
+    /// The turn of this process's writer.
+    pub(super) fn lock_writing(&self) -> MutexGuard<'_, Scratch> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {
+        let bytes = super::env::page_multiple(bytes);
+        #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
+        // SAFETY: no transaction of this process is active, and none begins while `closed` is there;
+        // all of them begin by the gate.
+        let mapped = unsafe { self.env.resize(bytes) };
+        match mapped {
+            Ok(()) => {
+                self.map_size.store(bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) => {
+                // LMDB has given the old map back.
+                closed.broken();
+                Err(self.error(error))
+            }
+        }
+    }
+
+    #[cold]
+    fn refused(&self, refused: &Refused) -> Error {
+        match refused {
+            Refused::Full => self.too_many_readers(),
+            Refused::Broken => {
+                self.reopen_needed("an earlier attempt to map more of the file has failed")
+            }
+            Refused::Busy => {
+                let (readers, oldest) = self.readers();
+                let map_size = self.map_size.load(Ordering::Relaxed);
+                Error::GrowthBlocked { map_size, readers, oldest: oldest.unwrap_or_default() }
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A transaction of LMDB, with its pass through the gate.
+
+use std::{mem, sync::MutexGuard};
+
+use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
+
+use super::{Reader, Tables, Writer, blocks::Scratch, env::Engine, gate::Pass};
+use crate::model::error::Result;
+
+/// A transaction.
+pub(crate) struct Txn<'s> {
+    inner: Inner<'s>,
+    engine: &'s Engine,
+}
+
+/// What comes first is dropped first: the transaction before its pass through the gate.
+enum Inner<'s> {
+    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
+    Write(RwTxn<'s>, Turn<'s>),
+    /// Inside of one that writes, with its buffers.
+    Nested(RwTxn<'s>, &'s mut Scratch),
+    Over,
+}
+
+/// The turn to write, with the buffers for it.
+pub(super) struct Turn<'s> {
+    pub(super) _pass: Pass<'s>,
+    pub(super) scratch: MutexGuard<'s, Scratch>,
+}
+
+impl<'s> Txn<'s> {
+    pub(super) fn reading(engine: &'s Engine, txn: RoTxn<'s, WithoutTls>, pass: Pass<'s>) -> Self {
+        Self { inner: Inner::Read(txn, pass), engine }
+    }
+
+    pub(super) fn writing(engine: &'s Engine, txn: RwTxn<'s>, turn: Turn<'s>) -> Self {
+        Self { inner: Inner::Write(txn, turn), engine }
+    }
+
+    /// The number of the commit whose state it has found.
+    pub(crate) fn snapshot(&self) -> u64 {
+        let id = match &self.inner {
+            Inner::Read(txn, _) => txn.id(),
+            // It has the number that its own commit is going to have.
+            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id().saturating_sub(1),
+            Inner::Over => 0,
+        };
+        id as u64
+    }
+
+    pub(crate) const fn engine(&self) -> &'s Engine {
+        self.engine
+    }
+
+    /// Begins a transaction inside of this one; `None`: this one doesn't write.
+    pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
+        let engine = self.engine;
+        let (txn, scratch) = match &mut self.inner {
+            Inner::Write(txn, turn) => (txn, &mut *turn.scratch),
+            Inner::Nested(txn, scratch) => (txn, &mut **scratch),
+            Inner::Read(..) | Inner::Over => return None,
+        };
+        let nested = engine.env.nested_write_txn(txn).map_err(|error| engine.error(error));
+        Some(nested.map(|txn| Txn { inner: Inner::Nested(txn, scratch), engine }))
+    }
+
+    /// `None`: it is over.
+    pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
+        let txn: &RoTxn<'_, AnyTls> = match &self.inner {
+            Inner::Read(txn, _) => txn,
+            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn,
+            Inner::Over => return None,
+        };
+        Some(Reader::new(self.engine, txn, tables))
+    }
+
+    pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables<'static>) -> Option<Writer<'t, 's>> {
+        match &mut self.inner {
+            Inner::Read(..) | Inner::Over => None,
+            Inner::Write(txn, turn) => {
+                Some(Writer::new(self.engine, txn, tables, &mut turn.scratch))
+            }
+            Inner::Nested(txn, scratch) => Some(Writer::new(self.engine, txn, tables, scratch)),
+        }
+    }
+
+    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
+    pub(crate) fn number(&self) -> u64 {
+        let id = match &self.inner {
+            Inner::Read(txn, _) => txn.id(),
+            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id(),
+            Inner::Over => 0,
+        };
+        id as u64
+    }
+
+    /// Commits, and calls `committed` before another one of this process can begin to write.
+    pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<()> {
+        self.engine.refuse_forked()?;
+        match mem::replace(&mut self.inner, Inner::Over) {
+            Inner::Read(..) | Inner::Over => Ok(()),
+            Inner::Write(txn, _turn) => {
+                txn.commit().map_err(|error| self.engine.error(error))?;
+                committed();
+                Ok(())
+            }
+            Inner::Nested(mut txn, _) => {
+                // One that has failed would take the outer one with it. An empty one inside of it has
+                // failed too, and says so when it is committed.
+                let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
+                probe.and_then(|()| txn.commit()).map_err(|error| self.engine.error(error))
+            }
+        }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if self.engine.is_inherited() {
+            // To end it would end the parent's: its reader slot and its lock are shared memory.
+            mem::forget(mem::replace(&mut self.inner, Inner::Over));
+        }
+    }
+}

@@ -1,0 +1,261 @@
+use heed::{PutFlags, RwTxn};
+
+use super::{
+    Database, Layout, Reader,
+    append::{self, Block, Taken},
+    blocks::{self, Scratch},
+    env::{Engine, Index, Tables},
+    record_name,
+};
+use crate::{
+    engine::{Ascending, Write},
+    model::{
+        entry::RawEntry,
+        error::Result,
+        maintain::{Change, Sink},
+        schema::{IndexSchema, Source},
+    },
+};
+
+/// Writes one table in one transaction.
+pub(crate) struct Writer<'t, 's> {
+    engine: &'t Engine,
+    txn: &'t mut RwTxn<'s>,
+    tables: &'t Tables<'t>,
+    scratch: &'t mut Scratch,
+}
+
+impl<'t, 's> Writer<'t, 's> {
+    pub(super) const fn new(
+        engine: &'t Engine,
+        txn: &'t mut RwTxn<'s>,
+        tables: &'t Tables<'t>,
+        scratch: &'t mut Scratch,
+    ) -> Self {
+        Self { engine, txn, tables, scratch }
+    }
+
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader::new(self.engine, self.txn, self.tables)
+    }
+
+    fn apply(&mut self, change: Change<'_>) -> heed::Result<()> {
+        let Self { txn, tables, scratch, .. } = self;
+        match change {
+            Change::PutFact { primary_key, row } => tables.facts.put(txn, primary_key, row),
+            Change::DeleteFact { primary_key } => tables.facts.delete(txn, primary_key).map(drop),
+            Change::PutEntry { index, key, primary_key, data } => {
+                let Some(index) = tables.indexes.get(index) else { return Ok(()) };
+                match index.layout {
+                    Layout::Unique => {
+                        index.database.put(txn, key, scratch.joined(primary_key, data))
+                    }
+                    Layout::Entries => {
+                        index.database.put(txn, scratch.joined(key, primary_key), data)
+                    }
+                    Layout::Blocks { .. } => {
+                        let Index { database, forecast, .. } = index;
+                        blocks::insert(database, forecast, txn, key, primary_key, scratch)
+                    }
+                }
+            }
+            // An entry that is not there, in a damaged file, is what was wanted.
+            Change::DeleteEntry { index, key, primary_key } => {
+                let Some(index) = tables.indexes.get(index) else { return Ok(()) };
+                match index.layout {
+                    Layout::Unique => index.database.delete(txn, key).map(drop),
+                    Layout::Entries => {
+                        index.database.delete(txn, scratch.joined(key, primary_key)).map(drop)
+                    }
+                    Layout::Blocks { .. } => {
+                        let Index { database, forecast, .. } = index;
+                        blocks::remove(database, forecast, txn, key, primary_key, scratch).map(drop)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes an entry, or a fact, behind all that are there; `false`: it is not behind them, and is
+    /// to be written as any other. Primary keys of blocks stay in `block` until it is full.
+    fn append_one(
+        &mut self,
+        source: Source,
+        entry: RawEntry<'_>,
+        block: &mut Block,
+    ) -> heed::Result<bool> {
+        let Self { txn, tables, scratch, .. } = self;
+        let RawEntry { key, primary_key, data } = entry;
+        let Source::Index(index) = source else {
+            return append::append(&tables.facts, txn, primary_key, data);
+        };
+        let Some(Index { database, layout, .. }) = tables.indexes.get(index) else {
+            return Ok(true);
+        };
+        match layout {
+            Layout::Unique => append::append(database, txn, key, scratch.joined(primary_key, data)),
+            Layout::Entries => {
+                append::append(database, txn, scratch.joined(key, primary_key), data)
+            }
+            Layout::Blocks { .. } => match block.add(database, txn, key, primary_key)? {
+                Taken::Yes => Ok(true),
+                Taken::No => {
+                    self.append_block(index, block)?;
+                    Ok(false)
+                }
+                Taken::Behind => {
+                    self.put_block(index, block)?;
+                    Ok(false)
+                }
+            },
+        }
+    }
+
+    /// Writes what is left in the block.
+    fn append_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
+        let Self { txn, tables, .. } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
+        if block.write(database, txn)? { Ok(()) } else { self.put_block(index, block) }
+    }
+
+    /// Writes what is in the block entry by entry.
+    fn put_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
+        let Self { txn, tables, scratch, .. } = self;
+        let Some(Index { database, forecast, layout: Layout::Blocks { primary_key } }) =
+            tables.indexes.get(index)
+        else {
+            return Ok(());
+        };
+        let (key, mut primary_keys) = block.entries(*primary_key);
+        primary_keys.try_for_each(|primary_key| {
+            blocks::insert(database, forecast, txn, key, primary_key, scratch)
+        })
+    }
+}
+
+/// `false`: the key is there, and nothing has changed.
+fn insert(
+    engine: &Engine,
+    database: &Database<'_>,
+    txn: &mut RwTxn<'_>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<bool> {
+    match database.put_with_flags(txn, PutFlags::NO_OVERWRITE, key, value) {
+        Ok(()) => Ok(true),
+        Err(heed::Error::Mdb(heed::MdbError::KeyExist)) => Ok(false),
+        Err(error) => Err(engine.error(error)),
+    }
+}
+
+impl Sink for Writer<'_, '_> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        self.apply(change).map_err(|error| self.engine.error(error))
+    }
+}
+
+impl Write for Writer<'_, '_> {
+    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
+        let (mut count, mut behind, mut block) = (0, true, Block::default());
+        while let Some(entry) = entries.next()? {
+            count += 1;
+            if behind {
+                let appended = self.append_one(source, entry, &mut block);
+                behind = appended.map_err(|error| self.engine.error(error))?;
+            }
+            if !behind {
+                self.change(entry.put(source))?;
+            }
+        }
+        if behind && let Source::Index(index) = source {
+            self.append_block(index, &block).map_err(|error| self.engine.error(error))?;
+        }
+        Ok(count)
+    }
+
+    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
+        let Self { engine, txn, tables, .. } = self;
+        insert(engine, &tables.facts, txn, primary_key, row)
+    }
+
+    fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<bool> {
+        let Self { engine, txn, tables, scratch } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
+        insert(engine, database, txn, key, scratch.joined(primary_key, data))
+    }
+
+    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
+        let Self { engine, txn, tables, .. } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
+        let failed = |error| engine.error(error);
+        if !all {
+            return database.delete(txn, at).map_err(failed);
+        }
+        let mut removed = false;
+        while let Some((found, _)) =
+            database.get_greater_than_or_equal_to(txn, at).map_err(failed)?
+            && found.starts_with(at)
+        {
+            let found = found.to_vec();
+            if !database.delete(txn, &found).map_err(failed)? {
+                break;
+            }
+            removed = true;
+        }
+        Ok(removed)
+    }
+
+    fn clear(&mut self, index: usize) -> Result<()> {
+        let Some(index) = self.tables.indexes.get(index) else { return Ok(()) };
+        index.database.clear(self.txn).map_err(|error| self.engine.error(error))
+    }
+
+    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
+        let name = record_name(self.tables.schema, part);
+        let catalog = &self.tables.catalog;
+        catalog.put(self.txn, &name, record).map_err(|error| self.engine.error(error))
+    }
+
+    fn remove_record(&mut self, part: &str) -> Result<()> {
+        let name = record_name(self.tables.schema, part);
+        let catalog = &self.tables.catalog;
+        catalog.delete(self.txn, &name).map(drop).map_err(|error| self.engine.error(error))
+    }
+
+    fn sequence(&self) -> Result<Option<&[u8]>> {
+        self.reader().sequence()
+    }
+
+    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
+        let name = self.tables.schema.name.as_bytes();
+        let sequences = &self.tables.sequences;
+        sequences.put(self.txn, name, sequence).map_err(|error| self.engine.error(error))
+    }
+
+    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
+        let Some(queue) = &self.tables.queue else { return Ok(()) };
+        let put = queue.put(self.txn, &number.to_be_bytes(), message);
+        put.map_err(|error| self.engine.error(error))
+    }
+
+    fn remove_message(&mut self, number: u64) -> Result<()> {
+        let Some(queue) = &self.tables.queue else { return Ok(()) };
+        let removed = queue.delete(self.txn, &number.to_be_bytes());
+        removed.map(drop).map_err(|error| self.engine.error(error))
+    }
+
+    fn clear_messages(&mut self) -> Result<()> {
+        let Some(queue) = &self.tables.queue else { return Ok(()) };
+        queue.clear(self.txn).map_err(|error| self.engine.error(error))
+    }
+
+    fn layout(&self, index: &IndexSchema) -> &'static str {
+        Layout::of(self.tables.schema, index).name()
+    }
+}

@@ -1,0 +1,186 @@
+//! The options of a store.
+
+use std::{fmt::Debug, time::Duration};
+
+/// What survives a crash of the machine. A crash of the process loses nothing that was committed
+/// in any of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// A commit returns when it is on disk: two syncs. The default.
+    #[default]
+    Full,
+    /// One sync a commit: the machine's crash may lose the last commit, no more, and the store
+    /// stays consistent (LMDB's `MDB_NOMETASYNC`).
+    Relaxed,
+    /// No sync: the machine's crash may lose the last commits, or damage the store where the
+    /// file system does not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be
+    /// made again.
+    None,
+}
+
+/// See [`Options::map_size`].
+pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
+    Some(size) => size,
+    None => 1 << 29,
+};
+
+/// How to open a store; from [`Store::options`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "options do nothing until `open`"]
+pub struct Options {
+    pub(crate) map_size: usize,
+    pub(crate) max_map_size: usize,
+    pub(crate) durability: Durability,
+    pub(crate) max_databases: u32,
+    pub(crate) max_readers: u32,
+    pub(crate) reserve: usize,
+    pub(crate) index_queue: Limit,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            map_size: DEFAULT_MAP_SIZE,
+            max_map_size: usize::MAX,
+            durability: Durability::Full,
+            max_databases: 64,
+            max_readers: 126,
+            reserve: 1 << 20,
+            index_queue: Limit { messages: 100_000, when_full: WhenFull::ApplyInLine },
+        }
+    }
+}
+
+impl Options {
+    /// How much of the file is mapped, in bytes; rounded up to whole pages. Default: 1 TiB, or as much
+    /// as the process is allowed, on 32-bit machines 512 MiB.
+    ///
+    /// It is address space, neither memory nor disk: the file grows as it is filled. When it is full,
+    /// [`Store::transaction`] maps twice as much and runs again, and a transaction from
+    /// [`Store::write`] gets [`Error::MapFull`](crate::Error::MapFull). A file that is larger already
+    /// is mapped as a whole.
+    pub fn map_size(mut self, bytes: usize) -> Self {
+        self.map_size = bytes;
+        self
+    }
+
+    /// The most that this process lets the map grow to, in bytes, which limits the file as well.
+    /// Default: what the address space has.
+    pub fn max_map_size(mut self, bytes: usize) -> Self {
+        self.max_map_size = bytes;
+        self
+    }
+
+    /// What survives a crash of the machine. Default: [`Durability::Full`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// The most tables and indexes together, a table with eventual indexes being one more. Default: 64. Each costs every transaction
+    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes 11,400
+    /// instructions instead of 8,300.
+    pub fn max_databases(mut self, databases: u32) -> Self {
+        self.max_databases = databases;
+        self
+    }
+
+    /// The most read transactions at the same time, of all processes. Default: 126. The process
+    /// that opens the store first decides.
+    pub fn max_readers(mut self, readers: u32) -> Self {
+        self.max_readers = readers;
+        self
+    }
+
+    /// How much space the file has ahead of what is used, at the most, in bytes. Default: 1 MiB. 0: none,
+    /// and the file grows with each commit that needs more.
+    ///
+    /// A commit into a file that grows waits longer for the disk, because the file system has to write
+    /// down the growth as well: where each commit needs new pages, as while a reader holds the old ones,
+    /// it took half as long again without space ahead. So when a write transaction begins and less than
+    /// a quarter of a step is left, zeros are written behind the end: a step, and never more than an
+    /// eighth of what is used, so that small stores stay small (below 512 KiB there is nothing ahead).
+    ///
+    /// It costs that space on the disk, and that those bytes are written twice. A disk that has no room
+    /// for it, a limit on the size of files and the end of the map are no errors: the file grows as it
+    /// would have. Copies leave it out. Without syncs ([`Durability::None`]) there is nothing to save, and
+    /// nothing ahead; nor is there on systems other than Unix.
+    pub fn reserve(mut self, bytes: usize) -> Self {
+        self.reserve = bytes;
+        self
+    }
+
+    /// How many messages the queue of a table with eventual indexes may have, and what this process does
+    /// when a write meets one that is full. Default: 100,000, and [`WhenFull::ApplyInLine`].
+    ///
+    /// With [`WhenFull::Wait`], a transaction that has begun to leave messages goes on, so that a queue may
+    /// have as many more.
+    pub fn index_queue(mut self, messages: u64, when_full: WhenFull) -> Self {
+        self.index_queue = Limit { messages, when_full };
+        self
+    }
+
+    /// The first option in which `other` is different: its name, and both values.
+    pub(crate) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let Self {
+            map_size,
+            max_map_size,
+            durability,
+            max_databases,
+            max_readers,
+            reserve,
+            index_queue,
+        } = self;
+        let options: [(_, &dyn Debug, &dyn Debug); _] = [
+            ("map_size", map_size, &other.map_size),
+            ("max_map_size", max_map_size, &other.max_map_size),
+            ("durability", durability, &other.durability),
+            ("max_databases", max_databases, &other.max_databases),
+            ("max_readers", max_readers, &other.max_readers),
+            ("reserve", reserve, &other.reserve),
+            ("index_queue", index_queue, &other.index_queue),
+        ];
+        options
+            .into_iter()
+            .map(|(name, own, other)| (name, format!("{own:?}"), format!("{other:?}")))
+            .find(|(_, own, other)| own != other)
+    }
+}
+
+/// What a write does that meets a full queue; see
+/// [`Options::index_queue`](crate::Options::index_queue).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// It changes the entries itself, as with strong consistency, and leaves no message. The
+    /// default.
+    ApplyInLine,
+    /// It waits until the worker has made room, this long at the most, and fails with
+    /// [`Error::IndexQueueFull`] then. [`Store::transaction`](crate::Store::transaction) does so,
+    /// by rolling back and running its closure again, and so does a
+    /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well, and the
+    /// time counted from when each was submitted; in a transaction from
+    /// [`Store::write`](crate::Store::write), in which the worker could not come to its turn, the
+    /// write fails at once.
+    Wait(Duration),
+    /// It disables the eventual indexes of the table: they are not kept up any more, and can't be
+    /// asked, until the repository's `build` builds them anew.
+    Disable,
+}
+
+/// How long a queue may get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) messages: u64,
+    pub(crate) when_full: WhenFull,
+}
+
+/// How a store is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CopyKind {
+    /// Page by page.
+    Whole,
+    /// Without free pages.
+    Compact,
+}

@@ -1,0 +1,431 @@
+//! What the derive implements: a row and its index entries, seen from the runtime.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::model::{
+    entry::RawEntry,
+    error::EncodeError,
+    key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
+    maintain::EntryBuffer,
+    row,
+    schema::{RowSchema, Source, Strategy, TableSchema},
+};
+
+/// What serde can write and read: for the message of its own that the lack of it gives. An [`Entity`]
+/// has serde's traits and not this one, so that they hold for the rows of any index.
+#[diagnostic::on_unimplemented(
+    message = "rows of `{Self}` can't be stored: serde doesn't write and read them",
+    label = "lacks serde's `Serialize` or `Deserialize`",
+    note = "put both on the struct: `#[derive(serde::Serialize, serde::Deserialize)]`"
+)]
+pub trait Stored {}
+
+#[diagnostic::do_not_recommend]
+impl<R: Serialize + DeserializeOwned> Stored for R {}
+
+/// Compiles where it is named if a row of type `R` can be stored.
+#[derive(Debug)]
+pub struct IsStored<R: Stored>(PhantomData<R>);
+
+/// A row type with `#[derive(IndexTable)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no entity",
+    note = "put `#[derive(IndexTable)]` on the struct"
+)]
+pub trait Entity: Serialize + DeserializeOwned {
+    /// The primary key: the field's type, or the tuple of the fields' types.
+    type Key: Key;
+
+    /// The table as it is declared.
+    const TABLE: &'static TableSchema;
+
+    /// Appends the primary key.
+    fn primary_key(&self, key: &mut KeyBuf);
+
+    /// Adds the row's entries in the index at position `index`.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when an included field can't be encoded.
+    fn entries(&self, index: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError>;
+
+    /// Appends the encodings of the fields that the key of the index at position `index` has as
+    /// hashes, in the order of the key.
+    fn hashed(&self, index: usize, values: &mut KeyBuf) {
+        let _ = (index, values);
+    }
+
+    /// The same from an entry, if the index carries all of these fields.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no entry of this index.
+    fn hashed_in_entry(
+        index: usize,
+        entry: EntryReader<'_>,
+        values: &mut KeyBuf,
+    ) -> Result<(), DecodeError> {
+        let _ = (index, entry, values);
+        Ok(())
+    }
+
+    /// Reads a row of a version before this one, without the version in front, and converts it.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such row.
+    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+        let _ = body;
+        Err(DecodeError::Version { found: version, expected: Self::TABLE.version })
+    }
+}
+
+/// A struct that rows of a table have, or had: with `#[derive(IndexTable)]` or
+/// `#[derive(RowVersion)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no version of a row",
+    label = "is no version of a row",
+    note = "put `#[derive(RowVersion)]` on the struct, with `#[table(version = …)]` as it was"
+)]
+pub trait RowVersion: DeserializeOwned {
+    /// What its rows are.
+    const ROW: &'static RowSchema;
+
+    /// Reads a row of a version before this one, without the version in front, and converts it.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such row.
+    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+        let _ = body;
+        Err(DecodeError::Version { found: version, expected: Self::ROW.version })
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: Entity> RowVersion for R {
+    const ROW: &'static RowSchema = &RowSchema {
+        version: R::TABLE.version,
+        fields: R::TABLE.fields,
+        previous: R::TABLE.previous,
+    };
+
+    fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
+        <R as Entity>::older(version, body)
+    }
+}
+
+/// A struct whose rows are converted into those of the next version, `Next`.
+#[diagnostic::on_unimplemented(
+    message = "rows of `{Self}` can't be converted into `{Next}`",
+    label = "the next version, `{Next}`, has no `From` for it",
+    note = "write `impl From<{Self}> for {Next}`"
+)]
+pub trait Precedes<Next> {
+    /// Converts a row.
+    fn convert(self) -> Next;
+}
+
+#[diagnostic::do_not_recommend]
+impl<Old, Next: From<Old>> Precedes<Next> for Old {
+    fn convert(self) -> Next {
+        self.into()
+    }
+}
+
+/// A version, for types that are one and, by [`NoVersion`], for others.
+#[derive(Debug)]
+pub struct VersionOf<T>(PhantomData<T>);
+
+impl<T: RowVersion> VersionOf<T> {
+    /// What its rows are.
+    pub const ROW: Option<&'static RowSchema> = Some(T::ROW);
+    /// Its number.
+    pub const NUMBER: u32 = T::ROW.version;
+}
+
+/// What is said of a type that is no version of a row: that nothing more is wrong with it. What
+/// [`VersionOf`] says itself goes before it.
+pub trait NoVersion {
+    /// In the place of [`VersionOf::ROW`].
+    const ROW: Option<&'static RowSchema> = None;
+    /// In the place of [`VersionOf::NUMBER`].
+    const NUMBER: u32 = 0;
+}
+
+impl<T> NoVersion for VersionOf<T> {}
+
+/// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
+/// itself for the fact table.
+///
+/// It is what functions for any scan ask for. The derive implements it, and nobody else: what is in it
+/// may change with any release.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexEntry, IndexTable, Result, Scan, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Customer {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// /// The rows of a page, and what the link to the next one has.
+/// fn page<'txn, E: IndexEntry<'txn>>(
+///     scan: Scan<'txn, E>,
+///     after: Option<&str>,
+/// ) -> Result<(Vec<E::Row>, Option<String>)> {
+///     let scan = match after {
+///         Some(text) => scan.after(&text.parse()?),
+///         None => scan,
+///     };
+///     let page = scan.page(20)?;
+///     Ok((page.items, page.next.map(|cursor| cursor.to_string())))
+/// }
+///
+/// # fn main() -> Result<()> {
+/// # let dir = tempfile::tempdir().expect("a directory"); let store = Store::open(dir.path())?;
+/// # let customers = CustomerRepository::open(&store)?;
+/// store.transaction(|txn| {
+///     (0..30).try_for_each(|id| customers.insert(txn, &Customer { id, town: "Oslo".into() }))
+/// })?;
+/// let txn = store.read()?;
+/// let (first, next) = page(customers.find_by_town(&txn, "Oslo"), None)?;
+/// let (last, end) = page(customers.find_by_town(&txn, "Oslo"), next.as_deref())?;
+/// assert_eq!((first.len(), last.len(), end), (20, 10, None));
+/// assert_eq!(page(customers.all(&txn), None)?.0.len(), 20);
+/// # Ok(())
+/// # }
+/// ```
+pub trait IndexEntry<'txn>: Sized {
+    /// The row type.
+    type Row: Entity;
+
+    /// Where the entries are.
+    #[doc(hidden)]
+    const SOURCE: Source;
+
+    /// Reads one entry.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no entry of this index.
+    #[doc(hidden)]
+    fn decode(entry: EntryReader<'txn>) -> Result<Self, DecodeError>;
+}
+
+impl<R: Entity> IndexEntry<'_> for R {
+    type Row = R;
+    const SOURCE: Source = Source::Facts;
+
+    fn decode(entry: EntryReader<'_>) -> Result<Self, DecodeError> {
+        row::decode(entry.data)
+    }
+}
+
+/// A row type with `#[table(view)]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no view",
+    note = "put `#[table(view)]` on the struct"
+)]
+pub trait Viewed: Entity {
+    /// The borrowed twin of the row.
+    type View<'txn>;
+
+    /// Reads the fields of one row, in the order in which they are stored.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such fields.
+    fn view<'txn>(row: &mut RowReader<'txn>) -> Result<Self::View<'txn>, DecodeError>;
+}
+
+/// `T`, which mentions a lifetime: so that a view always has one, whether it borrows or not.
+pub trait Within<'txn> {
+    /// The type itself.
+    type Value;
+}
+
+impl<T> Within<'_> for T {
+    type Value = T;
+}
+
+/// What the entries of a scan carry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// The row: they are facts.
+    Fact,
+    /// The row, in the fact's bytes.
+    FullEntry,
+    /// Included fields or nothing.
+    Entry,
+}
+
+impl Form {
+    pub(crate) fn of(schema: &TableSchema, source: Source) -> Self {
+        match schema.index(source).map(|index| index.strategy) {
+            None => Self::Fact,
+            Some(Strategy::Full) => Self::FullEntry,
+            Some(Strategy::Normalized | Strategy::Partial(_)) => Self::Entry,
+        }
+    }
+}
+
+/// Reads the parts of one index entry: key fields, primary key fields, and what is carried, each
+/// in order.
+#[derive(Debug, Clone, Copy)]
+pub struct EntryReader<'txn> {
+    key: KeyReader<'txn>,
+    primary_key: KeyReader<'txn>,
+    data: &'txn [u8],
+}
+
+impl<'txn> EntryReader<'txn> {
+    #[inline]
+    pub(crate) fn new<R: Entity>(
+        entry: RawEntry<'txn>,
+        form: Form,
+        unescaped: &'txn Unescaped,
+    ) -> Result<Self, DecodeError> {
+        let data = match form {
+            Form::FullEntry => row::current_body::<R>(entry.data, unescaped)?,
+            Form::Fact | Form::Entry => entry.data,
+        };
+        Ok(Self {
+            key: KeyReader::new(entry.key, unescaped),
+            primary_key: KeyReader::new(entry.primary_key, unescaped),
+            data,
+        })
+    }
+
+    /// The next field of the index key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn key<T: Key>(&mut self) -> Result<T::Ref<'txn>, DecodeError> {
+        T::decode(&mut self.key)
+    }
+
+    /// Goes over the next field of the index key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    pub fn skip_key<T: Key>(&mut self) -> Result<(), DecodeError> {
+        T::SHAPE.skip(&mut self.key)
+    }
+
+    /// Goes over the next field of the index key, which is hashed.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes end too early.
+    pub fn skip_hash(&mut self) -> Result<(), DecodeError> {
+        skip_hash(&mut self.key)
+    }
+
+    /// The next field of the primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn primary_key<T: Key>(&mut self) -> Result<T::Ref<'txn>, DecodeError> {
+        T::decode(&mut self.primary_key)
+    }
+
+    /// Goes over the next field of the primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    pub fn skip_primary_key<T: Key>(&mut self) -> Result<(), DecodeError> {
+        T::SHAPE.skip(&mut self.primary_key)
+    }
+
+    /// The next included field of a partial index.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn included<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        let (value, rest) = row::take(self.data)?;
+        self.data = rest;
+        Ok(value)
+    }
+
+    /// The next field of the row in a full index.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        self.included()
+    }
+
+    /// The next included field, or field of the row, if it is a text: what
+    /// [`included`](EntryReader::included) reads as a `&str`, and sooner if it is short and ASCII.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no text.
+    #[inline]
+    pub fn text(&mut self) -> Result<&'txn str, DecodeError> {
+        if let Some((&len, rest)) = self.data.split_first()
+            && len < 0x80
+            && let Some((text, rest)) = rest.split_at_checked(usize::from(len))
+            && let Some(text) = ascii(text)
+        {
+            self.data = rest;
+            return Ok(text);
+        }
+        self.included()
+    }
+}
+
+/// Reads the fields of one row, in the order in which they are stored.
+pub struct RowReader<'txn> {
+    pub(crate) from: row::Deserializer<'txn>,
+}
+
+impl<'txn> RowReader<'txn> {
+    /// The next field.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such field.
+    #[inline]
+    pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
+        self.field_with(|from| T::deserialize(from))
+    }
+
+    /// The next field, which serde's `deserialize_with` reads.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when `read` fails.
+    #[inline]
+    pub fn field_with<T>(
+        &mut self,
+        read: impl FnOnce(&mut row::Deserializer<'txn>) -> postcard::Result<T>,
+    ) -> Result<T, DecodeError> {
+        read(&mut self.from).map_err(DecodeError::Row)
+    }
+}
+
+impl fmt::Debug for RowReader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowReader").finish_non_exhaustive()
+    }
+}

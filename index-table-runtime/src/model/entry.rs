@@ -1,0 +1,62 @@
+//! Index entries and facts as bytes.
+
+use crate::model::{
+    maintain::Change,
+    schema::{Source, TableSchema},
+};
+
+/// One entry as an engine gives it back, borrowed from the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawEntry<'t> {
+    /// The index key; empty for a fact.
+    pub(crate) key: &'t [u8],
+    /// The primary key of the row.
+    pub(crate) primary_key: &'t [u8],
+    /// What the entry carries; for a fact, the row.
+    pub(crate) data: &'t [u8],
+}
+
+impl<'t> RawEntry<'t> {
+    /// No entry, where one is asked for.
+    pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
+
+    /// The change that writes it.
+    pub(crate) const fn put(self, source: Source) -> Change<'t> {
+        let Self { key, primary_key, data } = self;
+        match source {
+            Source::Facts => Change::PutFact { primary_key, row: data },
+            Source::Index(index) => Change::PutEntry { index, key, primary_key, data },
+        }
+    }
+
+    /// Its place in the order of the database.
+    pub(crate) fn position(&self) -> Position {
+        Position { key: self.key.to_vec(), primary_key: self.primary_key.to_vec() }
+    }
+}
+
+/// The place of one entry in the order of a database, whether the entry is still there or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The index key; empty for the fact table.
+    pub(crate) key: Vec<u8>,
+    /// The primary key.
+    pub(crate) primary_key: Vec<u8>,
+}
+
+impl Position {
+    /// Whether both keys are such as entries of `source` have.
+    pub(crate) fn is_in(&self, schema: &TableSchema, source: Source) -> bool {
+        let key_len = match schema.index(source) {
+            Some(index) => index.key_len(&self.key),
+            None => Ok(0),
+        };
+        key_len == Ok(self.key.len())
+            && schema.primary_key_len(&self.primary_key) == Ok(self.primary_key.len())
+    }
+
+    /// Both keys one after the other: the order of entries is the order of these bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        [self.key.as_slice(), &self.primary_key].concat()
+    }
+}

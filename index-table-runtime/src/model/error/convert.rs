@@ -1,0 +1,203 @@
+//! Errors made of others: of what the system, the codec and keys say, once more for each transaction
+//! that a failure concerns, and boxed on the way through an iterator.
+
+use std::{error, fmt, io, iter, path::Path};
+
+use super::Error;
+use crate::model::key::DecodeError;
+
+impl Error {
+    /// Why a directory was not opened.
+    #[cold]
+    pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { path, source }
+            }
+            _ => Self::Io { path, source },
+        }
+    }
+
+    /// A defect of this crate that is reported instead of a panic.
+    #[cold]
+    pub(crate) fn internal(reason: impl Into<String>) -> Self {
+        Self::Internal { reason: reason.into() }
+    }
+
+    /// A copy, for each transaction that the failure concerns.
+    #[cold]
+    pub(crate) fn again(&self) -> Self {
+        /// Each variant with its fields, all of which can be cloned.
+        macro_rules! copy {
+            ($($variant:ident { $($field:ident),* })*) => {
+                match self {
+                    Self::ReadOnly { path, source } => {
+                        Self::ReadOnly { path: path.clone(), source: same(source) }
+                    }
+                    Self::Io { path, source } => {
+                        Self::Io { path: path.clone(), source: same(source) }
+                    }
+                    Self::Thread { name, source } => Self::Thread { name, source: same(source) },
+                    $(Self::$variant { $($field),* } => {
+                        Self::$variant { $($field: $field.clone()),* }
+                    })*
+                }
+            };
+        }
+        copy! {
+            DuplicateKey { table, key }
+            SequenceExhausted { table, last }
+            OtherKey { table, given, key }
+            UniqueViolation { table, index, key, holder }
+            KeyTooLong { table, index, key, len }
+            SchemaMismatch { table, difference, way_out }
+            Corrupt { table, index, key, reason }
+            NewerRow { table, index, key, version, known }
+            Conversion { table, key, version, reason }
+            Codec { table, reason }
+            MapFull { map_size }
+            GrowthBlocked { map_size, readers, oldest }
+            InvalidCursor { reason }
+            NotCombinable { table, index, reason }
+            WrongStore { table }
+            SnapshotTooOld { table }
+            WriteInProgress {}
+            Panicked { message }
+            WriterClosed {}
+            AlreadyOpen { path, reason }
+            Forked { path }
+            DamagedFile { path, reason }
+            MapTooSmall { map_size }
+            TooManyDatabases { max_databases }
+            TooManyReaders { max_readers, oldest }
+            InMemory {}
+            IndexNotReadable { table, index, state }
+            IndexQueueFull { table, messages }
+            TransactionTooLarge {}
+            TransactionFailed { reason }
+            ReopenNeeded { path, reason }
+            Engine { path, source }
+            Internal { reason }
+        }
+    }
+}
+
+/// The same error of the operating system; of any other error, its kind and a copy of its messages.
+fn same(error: &io::Error) -> io::Error {
+    match (error.raw_os_error(), error.get_ref()) {
+        (Some(code), _) => io::Error::from_raw_os_error(code),
+        (None, Some(inner)) => io::Error::new(error.kind(), Messages::of(inner)),
+        (None, None) => error.kind().into(),
+    }
+}
+
+/// The messages of an error of an unknown type and of its sources.
+#[derive(Debug)]
+struct Messages {
+    message: String,
+    source: Option<Box<Self>>,
+}
+
+impl Messages {
+    fn of(error: &dyn error::Error) -> Self {
+        let mut all =
+            iter::successors(Some(error), |&error| error.source()).map(ToString::to_string);
+        let first = all.next().unwrap_or_default();
+        let mut sources: Vec<String> = all.collect();
+        let mut source = None;
+        while let Some(message) = sources.pop() {
+            source = Some(Box::new(Self { message, source }));
+        }
+        Self { message: first, source }
+    }
+}
+
+impl fmt::Display for Messages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl error::Error for Messages {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Why a row or an included field can't be written. The write that met it says for which table.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct EncodeError(#[from] pub(crate) postcard::Error);
+
+impl EncodeError {
+    pub(crate) fn of(self, table: &'static str) -> Error {
+        Error::Codec { table, reason: self.to_string() }
+    }
+}
+
+impl DecodeError {
+    pub(crate) fn at(self, table: &'static str, index: Option<&'static str>, key: String) -> Error {
+        match self {
+            Self::Version { found, expected } if found > expected => {
+                Error::NewerRow { table, index, key, version: found, known: expected }
+            }
+            error => Error::Corrupt { table, index, key, reason: error.to_string() },
+        }
+    }
+}
+
+/// An [`Error`] on the way through an iterator: as small as a pointer, so that an entry is not
+/// copied with room for an error around it.
+pub(crate) struct Boxed(Box<Error>);
+
+impl From<Error> for Boxed {
+    #[cold]
+    fn from(error: Error) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl From<Boxed> for Error {
+    #[cold]
+    fn from(Boxed(error): Boxed) -> Self {
+        *error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error as _, path::PathBuf, sync::Arc};
+
+    use super::*;
+
+    fn chain(error: &dyn error::Error) -> Vec<String> {
+        iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_copy_has_the_kind_the_message_and_the_sources() {
+        let path = || PathBuf::from("shop");
+        let inner = Messages { message: "inner".into(), source: None };
+        let outer = Messages { message: "outer".into(), source: Some(Box::new(inner)) };
+        let errors = [
+            Error::DuplicateKey { table: "customers", key: "7".into() },
+            Error::WriteInProgress,
+            Error::TooManyReaders { max_readers: 1, oldest: None },
+            Error::Io { path: path(), source: io::Error::from_raw_os_error(28) },
+            Error::ReadOnly { path: path(), source: io::ErrorKind::PermissionDenied.into() },
+            Error::Thread { name: "writer", source: io::Error::other(outer) },
+            Error::Engine { path: path(), source: Arc::new(io::Error::other("odd")) },
+            Error::internal("unexpected"),
+        ];
+        for error in errors {
+            let copy = error.again();
+            assert_eq!(std::mem::discriminant(&copy), std::mem::discriminant(&error));
+            assert_eq!(chain(&copy), chain(&error));
+            let kind = |error: &Error| {
+                error.source().and_then(|source| source.downcast_ref()).map(io::Error::kind)
+            };
+            assert_eq!(kind(&copy), kind(&error));
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! What can go wrong, and ([`convert`]) how one thing becomes another on its way to the caller.
+
+mod convert;
+
+pub(crate) use convert::Boxed;
+pub use convert::EncodeError;
+
+use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
+
+use crate::model::{key::MAX_KEY_LEN, schema::IndexState};
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong, with the table, the index and the key where there is one.
+///
+/// Keys are shown decoded, as `7` or `("Redmond", "Smith")`.
+///
+/// Each message is complete: it includes the text of the error that caused it, if there is one. That
+/// error is also the [`source`](std::error::Error::source), for programs that need its type.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Error, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(email, unique)]
+/// struct User {
+///     #[primary_key]
+///     id: u32,
+///     email: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// let users = UserRepository::open(&store)?;
+/// let mut txn = store.write()?;
+/// users.insert(&mut txn, &User { id: 1, email: "a@example.com".into() })?;
+/// match users.insert(&mut txn, &User { id: 2, email: "a@example.com".into() }) {
+///     Err(Error::UniqueViolation { index: "email", key, holder, .. }) => {
+///         assert_eq!((key.as_str(), holder.as_str()), ("\"a@example.com\"", "1"));
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// // Nothing of the second user was written, and the transaction goes on.
+/// users.insert(&mut txn, &User { id: 2, email: "b@example.com".into() })?;
+/// txn.commit()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `insert`, or an `update` that changes the primary key, met a row that is there already.
+    #[error("table `{table}` has a row with primary key {key} already; `put` would replace it")]
+    DuplicateKey {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+    },
+
+    /// `insert_with` met a table whose primary key has no number above the last one.
+    #[error(
+        "table `{table}` has no primary key left for `insert_with`: nothing is above {last}; \
+         `insert` takes a key that is free"
+    )]
+    SequenceExhausted {
+        /// The table.
+        table: &'static str,
+        /// The last number: the greatest that was given out, or that is in the table.
+        last: u64,
+    },
+
+    /// The row that was made for `insert_with` has another primary key than the one it was given.
+    #[error(
+        "the row for table `{table}` was to have the primary key {given}, and has {key}; a row \
+         with a key of its own is for `insert`"
+    )]
+    OtherKey {
+        /// The table.
+        table: &'static str,
+        /// The key that the row was to have.
+        given: String,
+        /// The key that it has.
+        key: String,
+    },
+
+    /// Another row has the same key in a unique index.
+    #[error(
+        "unique index `{index}` of table `{table}` has the key {key} already, for the row with \
+         primary key {holder}; change or delete that row first"
+    )]
+    UniqueViolation {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+        /// The key in the index, with the values of hashed fields.
+        key: String,
+        /// The primary key of the row that has it.
+        holder: String,
+    },
+
+    /// A key doesn't fit into LMDB's limit.
+    #[error(
+        "the key {key} of {} in table `{table}` takes {len} bytes, and LMDB's limit is {MAX_KEY_LEN}{}",
+        index_or("the primary key", *index),
+        if index.is_some() {
+            " (the primary key is part of it unless the index is unique); index a long field as \
+             `hash(field)`, which finds equal values, or keep a shortened copy of it to index"
+        } else {
+            "; choose a shorter field for it"
+        },
+    )]
+    KeyTooLong {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the primary key.
+        index: Option<&'static str>,
+        /// The key, cut.
+        key: String,
+        /// Its length, encoded, with the primary key where the entry needs it.
+        len: usize,
+    },
+
+    /// The file was written by a struct that was declared in another way.
+    #[error("table `{table}` doesn't match its declaration: {difference}; {way_out}")]
+    SchemaMismatch {
+        /// The table.
+        table: &'static str,
+        /// What is different.
+        difference: String,
+        /// What to do about it.
+        way_out: &'static str,
+    },
+
+    /// The file holds something that this crate would not have written. The `verify` of the
+    /// repository finds what else is wrong, and `repair` mends it; a row that can't be decoded can
+    /// neither be replaced nor deleted in another way, since its entries are not known.
+    #[error(
+        "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists what is wrong, \
+         and `repair` is the way out",
+        index_or("facts", *index)
+    )]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table.
+        index: Option<&'static str>,
+        /// The key, in hex when it can't be decoded.
+        key: String,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// A row has a later version than the code. Another process has opened the table with a later
+    /// declaration since, or the row is damaged.
+    #[error(
+        "table `{table}`, {}, key {key}: the row has version {version}, and this program reads \
+         versions up to {known}; restart it with the declaration that is in use",
+        index_or("facts", *index)
+    )]
+    NewerRow {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table.
+        index: Option<&'static str>,
+        /// The key.
+        key: String,
+        /// The version of the row.
+        version: u32,
+        /// The version of `#[table(version = …)]`.
+        known: u32,
+    },
+
+    /// A row of an older version does not come out of the `From` of a later one as it has to.
+    #[error(
+        "table `{table}`: the row {key} has version {version}, and can't be converted: {reason}; \
+         the `From` of a later version has to be corrected"
+    )]
+    Conversion {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+        /// The version of the row.
+        version: u32,
+        /// What is wrong.
+        reason: String,
+    },
+
+    /// A row can't be encoded.
+    #[error("a row of table `{table}` can't be encoded: {reason}")]
+    Codec {
+        /// The table.
+        table: &'static str,
+        /// What the codec says.
+        reason: String,
+    },
+
+    /// The store has reached its map size. The transaction can only be dropped; nothing that was
+    /// committed is lost.
+    #[error(
+        "the store has reached its map size of {map_size} bytes; drop this transaction, and write in \
+         `store.transaction(…)`, which lets it grow up to `Store::options().max_map_size(…)`, or open \
+         it with a larger `map_size(…)`"
+    )]
+    MapFull {
+        /// The map size in bytes.
+        map_size: usize,
+    },
+
+    /// The map has to be replaced by a larger one, which takes a moment without transactions of this
+    /// process, and there was none.
+    #[error(
+        "the store has to map more than {map_size} bytes, and transactions of this process are in the \
+         way: {readers} that read, the oldest for {oldest:.1?}; drop read transactions sooner, or open \
+         the store with a larger `Store::options().map_size(…)`"
+    )]
+    GrowthBlocked {
+        /// The map size in bytes.
+        map_size: usize,
+        /// How many read transactions there are.
+        readers: usize,
+        /// How long the oldest of them has been one.
+        oldest: Duration,
+    },
+
+    /// A cursor of another index, direction or question, or no cursor at all.
+    #[error("the cursor can't be used here: {reason}")]
+    InvalidCursor {
+        /// What doesn't fit.
+        reason: &'static str,
+    },
+
+    /// A scan that can't be part of a [`Combined`](crate::Combined), or parts that don't go together.
+    #[error(
+        "{} of table `{table}` can't be combined: {reason}",
+        index.map_or("these scans".to_owned(), |index| format!("the scan of index `{index}`"))
+    )]
+    NotCombinable {
+        /// The table.
+        table: &'static str,
+        /// The index; `None` for the fact table, and where several parts are meant.
+        index: Option<&'static str>,
+        /// What stands in the way.
+        reason: &'static str,
+    },
+
+    /// The transaction belongs to another store than the repository.
+    #[error("the repository of table `{table}` was used with a transaction of another store")]
+    WrongStore {
+        /// The table of the repository.
+        table: &'static str,
+    },
+
+    /// The transaction began before the repository was opened, and its snapshot doesn't know the
+    /// table.
+    #[error("the transaction began before table `{table}` was opened; begin another one")]
+    SnapshotTooOld {
+        /// The table.
+        table: &'static str,
+    },
+
+    /// This thread has a write transaction already; a second one would wait for it forever.
+    #[error("this thread holds a write transaction of the store already; commit or drop it first")]
+    WriteInProgress,
+
+    /// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter), or a method that keys are
+    /// computed by, has panicked.
+    #[error("the closure has panicked: {message}; nothing that it wrote is there")]
+    Panicked {
+        /// What it said.
+        message: String,
+    },
+
+    /// A [`GroupWriter`](crate::GroupWriter) that is closed takes nothing more.
+    #[error(
+        "the group writer is closed, and the closure was not run; `store.writer()` starts another one"
+    )]
+    WriterClosed,
+
+    /// The directory is open in this process already, and can't be shared: it was opened with other
+    /// options, or without this crate.
+    #[error("`{path}` is open in this process already, {reason}", path = path.display())]
+    AlreadyOpen {
+        /// The path.
+        path: PathBuf,
+        /// What stands in the way, and what to do.
+        reason: String,
+    },
+
+    /// The directory, or a file in it, can't be written to. Reading needs that too, for the lock file.
+    #[error(
+        "`{path}` can't be written to ({source}), which a store needs to be opened, if only for its \
+         lock file; allow it, or copy `data.mdb` to a directory where it is allowed",
+        path = path.display()
+    )]
+    ReadOnly {
+        /// The store's directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The process was forked from the one that opened the store, and can't use it.
+    #[error(
+        "`{path}` was opened before this process was forked; drop all that it has inherited of the \
+         store, and open it anew",
+        path = path.display()
+    )]
+    Forked {
+        /// The store's directory.
+        path: PathBuf,
+    },
+
+    /// The file is not LMDB's, or is damaged: what was found when it was opened, by
+    /// [`Store::check`](crate::Store::check), or by LMDB itself.
+    #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
+    DamagedFile {
+        /// The store's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+
+    /// Another process has made the store larger than this one's map, and there is no address space
+    /// for a larger one.
+    #[error(
+        "another process has made the store larger than the {map_size} bytes that this one maps, and \
+         the process has no address space for more; raise its limit"
+    )]
+    MapTooSmall {
+        /// The map size in bytes.
+        map_size: usize,
+    },
+
+    /// More tables and indexes than `max_databases` allows.
+    #[error(
+        "the store has no room for another table or index (`max_databases` is {max_databases}); \
+         open it with a larger `Store::options().max_databases(…)`"
+    )]
+    TooManyDatabases {
+        /// The limit.
+        max_databases: u32,
+    },
+
+    /// All reader slots are taken, by this process and others.
+    #[error(
+        "all {max_readers} reader slots are taken{}; drop read transactions sooner, or open the \
+         store with a larger `Store::options().max_readers(…)`",
+        oldest.map_or(String::new(), |oldest| {
+            format!(" (the oldest in this process for {oldest:.1?})")
+        })
+    )]
+    TooManyReaders {
+        /// The limit.
+        max_readers: u32,
+        /// How long the oldest of this process has been there.
+        oldest: Option<Duration>,
+    },
+
+    /// The store is in memory, and has no file to copy.
+    #[error("a store in memory has no file to copy")]
+    InMemory,
+
+    /// The index can't be asked: it is being built, or rows stand in its way.
+    #[error("index `{index}` of table `{table}` can't be asked: {}", state.reason())]
+    IndexNotReadable {
+        /// The table.
+        table: &'static str,
+        /// The index.
+        index: &'static str,
+        /// How far its build is, or what stands in its way.
+        state: IndexState,
+    },
+
+    /// The queue of a table's eventual indexes is full, and was so for as long as
+    /// [`WhenFull::Wait`](crate::WhenFull::Wait) says.
+    #[error(
+        "the queue for the eventual indexes of table `{table}` is full, with {messages} messages; start \
+         a worker by `store.start_index_worker()`, `drain` it, or allow for more by \
+         `Store::options().index_queue(…)`"
+    )]
+    IndexQueueFull {
+        /// The table.
+        table: &'static str,
+        /// How many messages it has.
+        messages: u64,
+    },
+
+    /// The operating system refused.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The store's directory, that of the copy, or that of temporary files.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+
+    /// A thread of this crate could not be started.
+    #[error("the thread `{name}` can't be started: {source}")]
+    Thread {
+        /// The name of the thread.
+        name: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The transaction changes more pages than LMDB allows in a single one, 131,071 of them. It can
+    /// only be dropped.
+    #[error(
+        "the transaction changes more pages than LMDB allows; split it into several transactions"
+    )]
+    TransactionTooLarge,
+
+    /// The transaction can only be dropped, because an earlier write in it has failed half-way.
+    #[error("{reason}; the transaction can only be dropped")]
+    TransactionFailed {
+        /// What has failed.
+        reason: String,
+    },
+
+    /// The store can't be used until all handles to it are dropped and it is opened again. Nothing that
+    /// was committed is lost.
+    #[error(
+        "`{path}`: {reason}; drop all handles to the store, and open it again",
+        path = path.display()
+    )]
+    ReopenNeeded {
+        /// The store's directory.
+        path: PathBuf,
+        /// What has happened.
+        reason: &'static str,
+    },
+
+    /// LMDB failed with an error that no other variant describes.
+    #[error("LMDB, on `{path}`: {source}", path = path.display())]
+    Engine {
+        /// The store's directory.
+        path: PathBuf,
+        /// What LMDB or its bindings said.
+        source: Arc<dyn error::Error + Send + Sync>,
+    },
+
+    /// A defect of this crate.
+    #[error("a defect in index-table: {reason}")]
+    Internal {
+        /// What was expected not to happen.
+        reason: String,
+    },
+}
+
+/// The index as messages name it, or what stands in its place where there is none.
+fn index_or(other: &str, index: Option<&str>) -> String {
+    index.map_or(other.to_owned(), |index| format!("index `{index}`"))
+}

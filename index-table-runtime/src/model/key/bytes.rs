@@ -1,0 +1,266 @@
+//! Strings and byte strings: escaped, closed by `00`.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
+
+/// Closes a string. Sorts before every byte that can follow inside one, so a string sorts
+/// before its extensions.
+pub(super) const END: u8 = 0x00;
+/// Starts the two-byte form of `00` (`01 01`) and of itself (`01 02`).
+const ESCAPE: u8 = 0x01;
+
+/// A key type whose values can be asked for by a prefix: `String`.
+pub trait PrefixKey: Key {
+    /// Appends the encoding of `prefix` without its end: what every value that starts with
+    /// `prefix` has in front.
+    fn encode_prefix(prefix: Self::Arg<'_>, out: &mut KeyBuf);
+}
+
+#[inline]
+fn escape(bytes: &[u8], out: &mut KeyBuf) {
+    if has_special(bytes) {
+        return escape_special(bytes, out);
+    }
+    out.extend(bytes);
+}
+
+#[cold]
+fn escape_special(bytes: &[u8], out: &mut KeyBuf) {
+    for &byte in bytes {
+        match byte {
+            END | ESCAPE => out.extend(&[ESCAPE, byte + 1]),
+            _ => out.extend(&[byte]),
+        }
+    }
+}
+
+/// Marks the first byte of a word, from its lowest one on, that is never plain in a string: a `00`
+/// or a `01`, which have nothing but their lowest bit set. Above the first mark there may be others
+/// that mean nothing.
+#[inline]
+const fn marks(word: u64) -> u64 {
+    let others = word & !ONES;
+    others.wrapping_sub(ONES) & !others & HIGHS
+}
+
+/// The lowest bit of every byte in a word.
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+/// The highest one.
+const HIGHS: u64 = ONES << 7;
+
+/// Whether a byte has to be escaped. Eight bytes at a time, the last ones twice where the length is
+/// no multiple of it: strings are most of what is in keys.
+#[inline]
+fn has_special(bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let in_rest = match (bytes.last_chunk::<8>(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        _ if rest.is_empty() => false,
+        (Some(last), ..) => marks(u64::from_le_bytes(*last)) != 0,
+        (None, Some(first), Some(last)) => {
+            let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+            marks(first | last << 32) != 0
+        }
+        _ => rest.iter().any(|&byte| byte <= ESCAPE),
+    };
+    in_rest || words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0)
+}
+
+/// The start of an encoded string, as far as nothing is escaped.
+struct Plain<'a> {
+    bytes: &'a [u8],
+    /// Whether all of it is ASCII.
+    ascii: bool,
+    /// From the first `00` or `01` on.
+    special: &'a [u8],
+}
+
+impl<'a> Plain<'a> {
+    /// `None`: there is neither `00` nor `01`.
+    #[inline]
+    fn read(encoded: &'a [u8]) -> Option<Self> {
+        let (words, rest) = encoded.as_chunks::<8>();
+        let mut seen = 0;
+        for (at, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            let marks = marks(word);
+            if marks != 0 {
+                let within = marks.trailing_zeros() / 8;
+                seen |= word & ((1 << (within * 8)) - 1);
+                return Self::of(encoded, at * 8 + within as usize, seen & HIGHS == 0);
+            }
+            seen |= word;
+        }
+        for (at, &byte) in rest.iter().enumerate() {
+            if byte <= ESCAPE {
+                return Self::of(encoded, words.len() * 8 + at, seen & HIGHS == 0);
+            }
+            seen |= u64::from(byte);
+        }
+        None
+    }
+
+    #[inline]
+    fn of(encoded: &'a [u8], at: usize, ascii: bool) -> Option<Self> {
+        let (bytes, special) = encoded.split_at_checked(at)?;
+        Some(Self { bytes, ascii, special })
+    }
+}
+
+/// The text, if it is ASCII, which is UTF-8: checking for that takes a fraction of the time that the
+/// check for UTF-8 takes, which for short texts is a quarter of the instructions of a covered entry.
+#[inline]
+pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
+    #[expect(unsafe_code, reason = "the standard library has no safe way yet that is stable")]
+    // SAFETY: ASCII is UTF-8.
+    bytes.is_ascii().then(|| unsafe { std::str::from_utf8_unchecked(bytes) })
+}
+
+pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut bytes = Vec::with_capacity(escaped.len());
+    let mut rest = escaped.iter();
+    while let Some(&byte) = rest.next() {
+        bytes.push(match byte {
+            ESCAPE => match rest.next() {
+                Some(&second @ (1 | 2)) => second - 1,
+                _ => return Err(DecodeError::Escape),
+            },
+            END => return Err(DecodeError::Escape),
+            _ => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+impl<'a> KeyReader<'a> {
+    /// The bytes of a string up to its end, still escaped, and whether there is an escape.
+    fn escaped(&mut self) -> Result<(&'a [u8], bool), DecodeError> {
+        let plain = Plain::read(self.rest()).ok_or(DecodeError::Short)?;
+        let more = plain.special.iter().position(|&byte| byte == END).ok_or(DecodeError::Short)?;
+        let string = self.take(plain.bytes.len() + more)?;
+        self.take(1)?;
+        Ok((string, more > 0))
+    }
+
+    #[inline]
+    fn text(&mut self) -> Result<&'a str, DecodeError> {
+        if let Some(Plain { bytes, ascii: true, special: [END, rest @ ..] }) =
+            Plain::read(self.rest())
+        {
+            self.go_on_at(rest);
+            #[expect(unsafe_code, reason = "that it is ASCII is known from looking for its end")]
+            // SAFETY: ASCII is UTF-8.
+            return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+        }
+        self.other_text()
+    }
+
+    /// What is not ASCII, or is escaped.
+    fn other_text(&mut self) -> Result<&'a str, DecodeError> {
+        let (bytes, escaped) = self.escaped()?;
+        let bytes = if escaped { self.keep(unescape(bytes)?) } else { bytes };
+        std::str::from_utf8(bytes).map_err(|_| DecodeError::Value("not UTF-8"))
+    }
+}
+
+impl Key for String {
+    type Arg<'a> = &'a str;
+    /// Borrowed from the page. Only text with U+0000 or U+0001 in it, which is escaped there,
+    /// is copied, into memory that the transaction keeps to its end.
+    type Ref<'a> = &'a str;
+    const SHAPE: KeyShape = KeyShape::Text;
+
+    #[inline]
+    fn arg(&self) -> &str {
+        self
+    }
+
+    #[inline]
+    fn encode(value: &str, out: &mut KeyBuf) {
+        escape(value.as_bytes(), out);
+        out.extend(&[END]);
+    }
+
+    #[inline]
+    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<&'a str, DecodeError> {
+        reader.text()
+    }
+
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<String, DecodeError> {
+        let (bytes, _) = reader.escaped()?;
+        String::from_utf8(unescape(bytes)?).map_err(|_| DecodeError::Value("not UTF-8"))
+    }
+}
+
+impl PrefixKey for String {
+    fn encode_prefix(prefix: &str, out: &mut KeyBuf) {
+        escape(prefix.as_bytes(), out);
+    }
+}
+
+/// Types that hold text, and differ from `String` in nothing that is in a key.
+macro_rules! as_text {
+    ($($type:ty),+ $(,)?) => {$(
+        impl $crate::model::key::Key for $type {
+            type Arg<'a> = &'a str;
+            type Ref<'a> = &'a str;
+            const SHAPE: $crate::model::key::KeyShape = $crate::model::key::KeyShape::Text;
+
+            fn arg(&self) -> &str {
+                self.as_ref()
+            }
+
+            fn encode(value: &str, out: &mut $crate::model::key::KeyBuf) {
+                <String as $crate::model::key::Key>::encode(value, out);
+            }
+
+            fn decode<'a>(
+                reader: &mut $crate::model::key::KeyReader<'a>,
+            ) -> Result<&'a str, $crate::model::key::DecodeError> {
+                <String as $crate::model::key::Key>::decode(reader)
+            }
+
+            fn decode_owned(
+                reader: &mut $crate::model::key::KeyReader<'_>,
+            ) -> Result<Self, $crate::model::key::DecodeError> {
+                <String as $crate::model::key::Key>::decode_owned(reader).map(Self::from)
+            }
+        }
+
+        impl $crate::model::key::PrefixKey for $type {
+            fn encode_prefix(prefix: &str, out: &mut $crate::model::key::KeyBuf) {
+                <String as $crate::model::key::PrefixKey>::encode_prefix(prefix, out);
+            }
+        }
+    )+};
+}
+
+#[cfg(feature = "smol_str")]
+pub(super) use as_text;
+
+as_text!(Box<str>, Arc<str>, Cow<'static, str>);
+
+impl Key for Vec<u8> {
+    type Arg<'a> = &'a [u8];
+    /// Borrowed from the page unless there is a `00` or `01` in it, which are common in bytes.
+    type Ref<'a> = Cow<'a, [u8]>;
+    const SHAPE: KeyShape = KeyShape::Bytes;
+
+    fn arg(&self) -> &[u8] {
+        self
+    }
+
+    fn encode(value: &[u8], out: &mut KeyBuf) {
+        escape(value, out);
+        out.extend(&[END]);
+    }
+
+    fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<Cow<'a, [u8]>, DecodeError> {
+        let (bytes, escaped) = reader.escaped()?;
+        Ok(if escaped { Cow::Owned(unescape(bytes)?) } else { Cow::Borrowed(bytes) })
+    }
+
+    fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Vec<u8>, DecodeError> {
+        unescape(reader.escaped()?.0)
+    }
+}

@@ -1,0 +1,39 @@
+use ::chrono::{DateTime, Datelike as _, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _, Utc};
+
+use super::calendar::{DATE, DATE_TIME, OUT_OF_RANGE};
+use crate::model::key::through::{INSTANT, through};
+
+/// chrono counts days from 0000-12-31.
+const EPOCH: i32 = 719_163;
+
+through! {
+    NaiveDate: i32, DATE,
+        |value| value.num_days_from_ce() - EPOCH,
+        |raw| date(raw).ok_or(OUT_OF_RANGE);
+    NaiveDateTime: (i32, u32, u32), DATE_TIME,
+        |value| (
+            value.date().num_days_from_ce() - EPOCH,
+            value.num_seconds_from_midnight(),
+            value.nanosecond(),
+        ),
+        |raw| date_time(raw).ok_or(OUT_OF_RANGE);
+    DateTime<Utc>: (i64, u32), INSTANT,
+        |value| (value.timestamp(), value.nanosecond()),
+        |raw| instant(raw).ok_or(OUT_OF_RANGE);
+}
+
+fn date(days: i32) -> Option<NaiveDate> {
+    NaiveDate::from_num_days_from_ce_opt(days.checked_add(EPOCH)?)
+}
+
+// `with_nanosecond` takes what chrono has for leap seconds, from a second of nanoseconds on, with
+// every second; the constructors only with the last one of a minute.
+
+fn date_time((days, seconds, nanoseconds): (i32, u32, u32)) -> Option<NaiveDateTime> {
+    let time = NaiveTime::from_num_seconds_from_midnight_opt(seconds, 0)?;
+    Some(date(days)?.and_time(time.with_nanosecond(nanoseconds)?))
+}
+
+fn instant((seconds, nanoseconds): (i64, u32)) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp(seconds, 0)?.with_nanosecond(nanoseconds)
+}

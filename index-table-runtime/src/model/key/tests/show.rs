@@ -1,0 +1,81 @@
+//! Keys in messages, and the names of shapes.
+
+use super::encoded;
+use crate::model::key::{Desc, Key, KeyBuf, KeyShape, show_key};
+
+fn shown<T: Key>(value: &T) -> String {
+    show_key([T::SHAPE].iter(), &encoded(value))
+}
+
+#[test]
+fn a_single_field_is_shown_as_it_is() {
+    assert_eq!(shown(&7_u64), "7");
+    assert_eq!(shown(&u128::MAX), u128::MAX.to_string());
+    assert_eq!(shown(&-7_i8), "-7");
+    assert_eq!(shown(&i8::MIN), "-128");
+    assert_eq!(shown(&i64::MAX), i64::MAX.to_string());
+    assert_eq!(shown(&i128::MIN), i128::MIN.to_string());
+    assert_eq!(shown(&i128::MAX), i128::MAX.to_string());
+    assert_eq!(shown(&isize::MIN), isize::MIN.to_string());
+    assert_eq!(shown(&true), "true");
+    assert_eq!(shown(&'é'), "'é'");
+    assert_eq!(shown(&-0.0_f32), "-0.0");
+    assert_eq!(shown(&1.5_f64), "1.5");
+    assert_eq!(shown(&"Redmond".to_owned()), r#""Redmond""#);
+    assert_eq!(shown(&"a\0\"b".to_owned()), r#""a\0\"b""#);
+    assert_eq!(shown(&vec![0_u8, 1, 0xFF]), "0x0001ff");
+    assert_eq!(shown(&[0xAB_u8, 0]), "0xab00");
+    assert_eq!(shown(&None::<u8>), "None");
+    assert_eq!(shown(&Some(Some("x".to_owned()))), r#"Some(Some("x"))"#);
+    assert_eq!(shown(&("x".to_owned(), 7_u8)), r#"("x", 7)"#);
+    assert_eq!(shown(&Desc(-7_i8)), "-7");
+    assert_eq!(shown(&Desc(Some("a\0".to_owned()))), r#"Some("a\0")"#);
+    assert_eq!(shown(&Desc((None::<u8>, true))), "(None, true)");
+}
+
+#[test]
+fn several_fields_are_shown_as_a_tuple() {
+    let mut key = KeyBuf::new();
+    key.push(&"Redmond".to_owned()).push(&"Smith".to_owned());
+    let shapes = [String::SHAPE, String::SHAPE];
+    assert_eq!(show_key(shapes.iter(), key.as_bytes()), r#"("Redmond", "Smith")"#);
+
+    let mut key = KeyBuf::new();
+    key.push(&(7_u8, Some(-1_i16))).push(&false);
+    let shapes = [<(u8, Option<i16>)>::SHAPE, bool::SHAPE];
+    assert_eq!(show_key(shapes.iter(), key.as_bytes()), "((7, Some(-1)), false)");
+}
+
+#[test]
+fn what_is_no_key_is_shown_in_hex() {
+    assert_eq!(show_key([u16::SHAPE].iter(), &[7]), "0x07");
+    assert_eq!(show_key([u16::SHAPE].iter(), &[0, 7, 9]), "0x000709");
+    assert_eq!(show_key([u16::SHAPE].iter(), &[]), "0x");
+    assert_eq!(show_key([bool::SHAPE].iter(), &[2]), "0x02");
+    assert_eq!(show_key([String::SHAPE].iter(), &[0xFF, 0]), "0xff00");
+    assert_eq!(show_key([u8::SHAPE, String::SHAPE].iter(), &[7, b'a']), "0x0761");
+    assert_eq!(show_key([Desc::<bool>::SHAPE].iter(), &[0]), "0x00");
+    assert_eq!(show_key([Desc::<String>::SHAPE].iter(), &[!b'a']), "0x9e");
+}
+
+#[test]
+fn what_is_long_is_cut() {
+    // 118 letters and two quotation marks are just short enough.
+    let text = "x".repeat(118);
+    assert_eq!(shown(&text), format!("\"{text}\""));
+    assert_eq!(shown(&"x".repeat(119)), format!("\"{}… (120 bytes)", "x".repeat(119)));
+    // Not in the middle of a letter: the quotation mark and 59 of them are 119 bytes.
+    assert_eq!(shown(&"é".repeat(100)), format!("\"{}… (201 bytes)", "é".repeat(59)));
+    assert_eq!(
+        show_key([u8::SHAPE].iter(), &[0xAB; 100]),
+        format!("0x{}… (100 bytes)", "ab".repeat(59))
+    );
+}
+
+#[test]
+fn shapes_have_names() {
+    let name = |shape: KeyShape| shape.to_string();
+    assert_eq!(name(<(Option<String>, [u8; 3])>::SHAPE), "(option<text>,bytes[3])");
+    assert_eq!(name(Desc::<Option<String>>::SHAPE), "desc<option<text>>");
+    assert_eq!(name(Option::<Option<(u8, Vec<u8>)>>::SHAPE), "option<option<(u8,bytes)>>");
+}

@@ -1,0 +1,234 @@
+//! Index maintenance: from an old and a new row to the changes of each index. Pure, no engine.
+//!
+//! A row is turned into its [`Image`]: primary key, bytes and index entries. Two images of the
+//! same row are compared index by index, and only the difference becomes a [`Change`].
+
+mod image;
+#[cfg(test)]
+mod tests;
+
+pub use image::EntryBuffer;
+pub(crate) use image::Image;
+use image::Keys;
+
+use std::cmp::Ordering;
+
+use crate::model::{
+    error::Result,
+    schema::{IndexSchema, Strategy, TableSchema},
+};
+
+/// One thing to do to one database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// Write a fact, over an older one or not.
+    PutFact { primary_key: &'a [u8], row: &'a [u8] },
+    /// Remove a fact.
+    DeleteFact { primary_key: &'a [u8] },
+    /// Write an entry, over the one with the same key and primary key, or, in a unique index,
+    /// over the one with the same key.
+    PutEntry { index: usize, key: &'a [u8], primary_key: &'a [u8], data: &'a [u8] },
+    /// Remove an entry.
+    DeleteEntry { index: usize, key: &'a [u8], primary_key: &'a [u8] },
+}
+
+/// Where changes go: an engine's transaction, a queue, a test's list.
+pub(crate) trait Sink {
+    /// Takes one change.
+    fn change(&mut self, change: Change<'_>) -> Result<()>;
+}
+
+/// What happens to one key of one index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step<'a> {
+    /// Only the old row has it.
+    Remove(&'a [u8]),
+    /// Only the new row has it.
+    Add(&'a [u8]),
+    /// Both have it; the entry may differ in its data or its primary key.
+    Keep(&'a [u8]),
+}
+
+/// Compares the keys of two images in one index. Both lists are sorted and have no duplicates.
+struct Steps<'a> {
+    old: Keys<'a>,
+    new: Keys<'a>,
+}
+
+impl<'a> Iterator for Steps<'a> {
+    type Item = Step<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Step<'a>> {
+        let order = match (self.old.first(), self.new.first()) {
+            (Some(old), Some(new)) => old.cmp(new),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return None,
+        };
+        match order {
+            Ordering::Less => self.old.next().map(Step::Remove),
+            Ordering::Greater => self.new.next().map(Step::Add),
+            Ordering::Equal => self.old.next().and(self.new.next()).map(Step::Keep),
+        }
+    }
+}
+
+/// Calls `check` with each key that a write adds to a unique index, as (index, key). A key in which
+/// a field is hashed is another one with another value of it.
+pub(crate) fn unique_keys<'a>(
+    schema: &TableSchema,
+    old: Option<&'a Image>,
+    new: &'a Image,
+    mut check: impl FnMut(usize, &'a [u8]) -> Result<()>,
+) -> Result<()> {
+    for (index, declared) in schema.indexes.iter().enumerate() {
+        if !declared.unique {
+            continue;
+        }
+        // Other values with the same hash are to be checked as well.
+        let other = old.is_some_and(|old| old.hashed(index) != new.hashed(index));
+        let (old, new) = (old.map_or(Keys::NONE, |old| old.keys(index)), new.keys(index));
+        if !other && old == new {
+            continue;
+        }
+        for step in (Steps { old, new }) {
+            match step {
+                Step::Add(key) => check(index, key)?,
+                Step::Keep(key) if other => check(index, key)?,
+                Step::Keep(_) | Step::Remove(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends the changes of all index entries from `old` to `new` to the sink; entries that stay as
+/// they are give none.
+pub(crate) fn entry_changes(
+    schema: &TableSchema,
+    old: Option<&Image>,
+    new: Option<&Image>,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let mut indexes = schema.indexes.iter().enumerate();
+    match (old, new) {
+        (Some(old), Some(new)) => {
+            let moved = old.primary_key() != new.primary_key();
+            indexes.try_for_each(|(index, declared)| {
+                replace_entries(declared, index, old, new, moved, sink)
+            })
+        }
+        (None, Some(new)) => {
+            indexes.try_for_each(|(index, declared)| add_entries(declared, index, new, sink))
+        }
+        (Some(old), None) => indexes.try_for_each(|(index, _)| remove_entries(index, old, sink)),
+        (None, None) => Ok(()),
+    }
+}
+
+/// [`entry_changes`] from one image to another one with the [same bytes in their keys](Image::same_key_bytes): what
+/// most updates are.
+pub(crate) fn data_changes(
+    schema: &TableSchema,
+    old: &Image,
+    new: &Image,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    for (index, declared) in schema.indexes.iter().enumerate() {
+        // Those that carry nothing are most.
+        if !matches!(declared.strategy, Strategy::Normalized)
+            && old.data(index, declared) != new.data(index, declared)
+        {
+            add_entries(declared, index, new, sink)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends the entries of a row in one index to the sink.
+pub(crate) fn add_entries(
+    declared: &IndexSchema,
+    index: usize,
+    new: &Image,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+    for key in new.keys(index) {
+        sink.change(Change::PutEntry { index, key, primary_key, data })?;
+    }
+    Ok(())
+}
+
+/// Sends the removal of the entries that `old` has and `new` does not to the sink.
+pub(crate) fn removed_entries(
+    schema: &TableSchema,
+    old: &Image,
+    new: &Image,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let primary_key = old.primary_key();
+    for index in 0..schema.indexes.len() {
+        for step in (Steps { old: old.keys(index), new: new.keys(index) }) {
+            if let Step::Remove(key) = step {
+                sink.change(Change::DeleteEntry { index, key, primary_key })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remove_entries(index: usize, old: &Image, sink: &mut impl Sink) -> Result<()> {
+    let primary_key = old.primary_key();
+    for key in old.keys(index) {
+        sink.change(Change::DeleteEntry { index, key, primary_key })?;
+    }
+    Ok(())
+}
+
+/// [`entry_changes`] of one index, of a row that was there before; `moved`: under another primary
+/// key.
+fn replace_entries(
+    declared: &IndexSchema,
+    index: usize,
+    old: &Image,
+    new: &Image,
+    moved: bool,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let (before, after) = (old.keys(index), new.keys(index));
+    let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+    let changed = moved || old.data(index, declared) != data;
+    let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
+    let put = |key| Change::PutEntry { index, key, primary_key, data };
+    // What most indexes have.
+    if let (Some(before), Some(after)) = (before.only(), after.only()) {
+        match before.cmp(after) {
+            Ordering::Less => {
+                sink.change(delete(before))?;
+                return sink.change(put(after));
+            }
+            Ordering::Greater => {
+                sink.change(put(after))?;
+                return sink.change(delete(before));
+            }
+            Ordering::Equal => {}
+        }
+    }
+    for step in (Steps { old: before, new: after }) {
+        match step {
+            Step::Remove(key) => sink.change(delete(key))?,
+            Step::Add(key) => sink.change(put(key))?,
+            Step::Keep(key) => {
+                // The only entry of a key has the primary key in its value.
+                if moved && !declared.has_one_entry_per_key() {
+                    sink.change(delete(key))?;
+                }
+                if changed {
+                    sink.change(put(key))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! The example of `docs/FORMAT.md`: the bytes of a row, of its entries and of its record.
+
+#[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
+#[path = "../../key/tests/format.rs"]
+mod format;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Owned, changes, image};
+use crate::model::{
+    entity::Entity,
+    error::{EncodeError, Error},
+    key::KeyBuf,
+    maintain::EntryBuffer,
+    row,
+    schema::{FieldSchema, IndexSchema, KeyField, Strategy as Carried, TableRecord, TableSchema},
+};
+use format::{documented, hex};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Customer {
+    id: u16,
+    town: String,
+    last_name: String,
+    phone: String,
+    email: String,
+}
+
+const fn index(
+    name: &'static str,
+    key: &'static [KeyField],
+    strategy: Carried,
+    unique: bool,
+) -> IndexSchema {
+    IndexSchema { name, key, strategy, unique, eventual: false, conditions: &[], findings: &[] }
+}
+
+impl Entity for Customer {
+    type Key = u16;
+
+    const TABLE: &'static TableSchema = &TableSchema {
+        name: "customers",
+        version: 1,
+        fields: &[
+            FieldSchema { name: "id", declared: "u16" },
+            FieldSchema { name: "town", declared: "String" },
+            FieldSchema { name: "last_name", declared: "String" },
+            FieldSchema { name: "phone", declared: "String" },
+            FieldSchema { name: "email", declared: "String" },
+        ],
+        previous: None,
+        primary_key: &[KeyField::new::<u16>("id")],
+        indexes: &[
+            index("town", &[KeyField::new::<String>("town")], Carried::Normalized, false),
+            index(
+                "town_last_name",
+                &[KeyField::new::<String>("town"), KeyField::new::<String>("last_name")],
+                Carried::Partial(&["phone"]),
+                false,
+            ),
+            index("last_name", &[KeyField::new::<String>("last_name")], Carried::Full, false),
+            index("email", &[KeyField::new::<String>("email")], Carried::Normalized, true),
+        ],
+    };
+
+    fn primary_key(&self, key: &mut KeyBuf) {
+        key.push(&self.id);
+    }
+
+    fn entries(&self, index: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError> {
+        match index {
+            0 => entries.key().push(&self.town),
+            1 => {
+                entries.include(&self.phone)?;
+                entries.key().push(&self.town).push(&self.last_name)
+            }
+            2 => entries.key().push(&self.last_name),
+            _ => entries.key().push(&self.email),
+        };
+        Ok(())
+    }
+}
+
+fn customer() -> Customer {
+    Customer {
+        id: 7,
+        town: "Oz".to_owned(),
+        last_name: "Li".to_owned(),
+        phone: "5".to_owned(),
+        email: "l@x".to_owned(),
+    }
+}
+
+fn layout(index: &IndexSchema) -> &'static str {
+    match index.name {
+        "town" => "blocks",
+        "email" => "unique",
+        _ => "entries",
+    }
+}
+
+/// The table of the example: what is in which database under which key.
+#[test]
+fn rows_and_entries() {
+    let image = image(&customer());
+    let mut rows = vec![("customers".to_owned(), hex(image.primary_key()), hex(image.row()))];
+    for change in changes(None, Some(&customer())) {
+        let Owned::Put { index, key, primary_key, data } = change else {
+            panic!("a new row has nothing to remove: {change:?}");
+        };
+        let index = &Customer::TABLE.indexes[index];
+        let database = format!("customers.{}", index.name);
+        let joined = |a: &[u8], b: &[u8]| hex(&[a, b].concat());
+        rows.push(match layout(index) {
+            "unique" => (database, hex(&key), joined(&primary_key, &data)),
+            "blocks" => (database, hex(&key), hex(&primary_key)),
+            _ => (database, joined(&key, &primary_key), hex(&data)),
+        });
+    }
+    let rows: Vec<_> = rows
+        .into_iter()
+        .map(|(database, key, value)| format!("| `{database}` | `{key}` | `{value}` |"))
+        .collect();
+    assert_eq!(documented("### Example"), rows);
+    assert_eq!(row::decode::<Customer>(image.row()).unwrap(), customer());
+}
+
+/// The bytes in the first column of the record's table.
+fn documented_record() -> Vec<u8> {
+    let rows = documented("### Example of a record");
+    let bytes = rows.iter().filter_map(|row| row.split('`').nth(1));
+    bytes
+        .flat_map(|bytes| bytes.split(' '))
+        .map(|byte| u8::from_str_radix(byte, 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_record_in_the_catalog() {
+    let record = TableRecord::of(Customer::TABLE, layout);
+    assert_eq!(hex(&record.encode("customers").unwrap()), hex(&documented_record()));
+    let decoded = TableRecord::decode("customers", &documented_record()).unwrap();
+    assert_eq!(decoded, record);
+}
+
+#[test]
+fn the_record_of_an_older_version() {
+    let newer = TableRecord::of(
+        &TableSchema {
+            name: "customers",
+            version: 2,
+            fields: &[],
+            previous: None,
+            primary_key: &[],
+            indexes: &[],
+        },
+        layout,
+    );
+    let record = TableRecord::of(Customer::TABLE, layout);
+    let (version, older) = record.outdated_by(&newer).unwrap();
+    let row = format!(
+        "| `.catalog` | `{}` | `{}` |",
+        hex(format!("customers.{version}").as_bytes()),
+        hex(&older.encode("customers").unwrap())
+    );
+    assert_eq!(documented("### Older versions"), [row]);
+    assert_eq!(newer.outdated_by(&record), None);
+    assert_eq!(record.outdated_by(&record), None);
+}
+
+#[test]
+fn a_record_of_another_format_is_refused() {
+    let refused = |bytes: &[u8]| match TableRecord::decode("customers", bytes) {
+        Err(Error::SchemaMismatch { table: "customers", difference, .. }) => difference,
+        other => panic!("{other:?}"),
+    };
+    // Whatever follows the number.
+    let later = [2, 0xFF, 0xFF];
+    assert_eq!(refused(&later), "the file has format 2, this release reads format 1");
+    assert_eq!(refused(&[0]), "the file has format 0, this release reads format 1");
+    let record = documented_record();
+    for damaged in
+        [&record[..0], &record[..1], &record[..record.len() - 1], &[&*record, &[0]].concat()]
+    {
+        assert_eq!(refused(damaged), "its catalog record can't be read");
+    }
+}
+
+#[test]
+fn a_row_of_another_version_is_refused() {
+    let image = image(&customer());
+    let refused = |bytes: &[u8]| row::decode::<Customer>(bytes).unwrap_err().to_string();
+    let mut other = image.row().to_vec();
+    other[0] = 2;
+    assert_eq!(
+        refused(&other),
+        "the row has version 2, the code reads versions up to 1: a later release has written it, or \
+         it is damaged"
+    );
+    other[0] = 0;
+    assert_eq!(
+        refused(&other),
+        "the row has version 0, and no `previous` leads there from version 1"
+    );
+    assert_eq!(refused(&[image.row(), &[0]].concat()), "there are bytes left over");
+    for len in 0..image.row().len() {
+        assert!(row::decode::<Customer>(&image.row()[..len]).is_err(), "{len}");
+    }
+}

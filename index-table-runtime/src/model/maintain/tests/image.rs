@@ -1,0 +1,200 @@
+//! What an image holds, and what it refuses.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Error, Image,
+    film::{CAST, Film, GENRE, SPARSE_YEAR, casablanca},
+    image,
+};
+use crate::model::{
+    entity::Entity,
+    error::EncodeError,
+    key::{Each, Key, KeyBuf, MAX_KEY_LEN},
+    maintain::EntryBuffer,
+    schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema},
+};
+
+#[test]
+fn an_image_is_the_row_as_it_is_stored() {
+    let film = casablanca();
+    let loaded = image(&film);
+    assert_eq!(loaded.primary_key(), film.primary_key_bytes());
+    assert_eq!(loaded.row(), film.row_bytes());
+    assert_eq!(loaded.row()[..2], [0xAC, 0x02], "version 300");
+
+    // What is stored is taken as it is.
+    let mut stored = Image::default();
+    stored.load_stored(&film, b"as it is").unwrap();
+    assert_eq!(stored.row(), b"as it is");
+    assert_eq!(stored.primary_key(), loaded.primary_key());
+}
+
+#[test]
+fn keys_are_sorted_and_each_is_there_once() {
+    let mut film = casablanca();
+    film.cast = ["b", "a", "", "b", "c", "a", "b", ""].map(str::to_owned).to_vec();
+    let loaded = image(&film);
+    let keys: Vec<_> = loaded.keys(CAST).collect();
+    assert_eq!(keys, [&b"\0"[..], b"a\0", b"b\0", b"c\0"]);
+    assert_eq!(loaded.keys(GENRE).collect::<Vec<_>>(), [b"Drama\0"]);
+    film.cast.clear();
+    film.year = None;
+    let loaded = image(&film);
+    assert_eq!(loaded.keys(CAST).count(), 0);
+    assert_eq!(loaded.keys(SPARSE_YEAR).count(), 0);
+    assert_eq!(loaded.keys(GENRE).count(), 1);
+    assert_eq!(loaded.keys(Film::TABLE.indexes.len()).count(), 0);
+}
+
+/// The film with a field, and so a key, of this length, and what comes of it.
+fn load(change: impl FnOnce(&mut Film)) -> Result<(), (Option<&'static str>, usize, String)> {
+    let mut film = casablanca();
+    // Out of the way of the limit.
+    film.title = "t".to_owned();
+    film.genre = "g".to_owned();
+    film.cast.clear();
+    change(&mut film);
+    match Image::default().load(&film) {
+        Ok(()) => Ok(()),
+        Err(Error::KeyTooLong { table: "films", index, key, len }) => Err((index, len, key)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn the_longest_keys() {
+    let text = |len: usize| "x".repeat(len);
+    let refused = |change: &dyn Fn(&mut Film), index, len| {
+        let (got_index, got_len, key) = load(change).unwrap_err();
+        assert_eq!((got_index, got_len), (index, len));
+        assert!(key.contains("xxx"), "{key}");
+    };
+    // The primary key itself: text, its end, a number. Entries that hold it are longer, so those
+    // of the indexes are what is met first.
+    let longest = MAX_KEY_LEN - 1 - 2;
+    refused(&|film| film.country = text(longest + 1), None, MAX_KEY_LEN + 1);
+    assert_eq!(
+        load(|film| film.country = text(longest)),
+        Err((Some("genre_year"), MAX_KEY_LEN + 2 + 3, r#"("g", Some(1942))"#.to_owned()))
+    );
+
+    // With the primary key behind: "US", its end, a number.
+    let longest = MAX_KEY_LEN - 1 - 5;
+    assert_eq!(load(|film| film.cast = vec![text(longest - 2)]), Ok(()));
+    assert_eq!(load(|film| film.cast = vec![text(2), text(longest - 2), text(3)]), Ok(()));
+    refused(&|film| film.cast = vec![text(longest - 1)], Some("cast_genre"), MAX_KEY_LEN + 1);
+    refused(&|film| film.cast = vec![text(3), text(longest + 1)], Some("cast"), MAX_KEY_LEN + 1);
+    refused(&|film| film.title = text(longest + 1), Some("title"), MAX_KEY_LEN + 1);
+    assert_eq!(load(|film| film.title = text(longest)), Ok(()));
+
+    // Escapes count.
+    let zeros = |len| "\0".repeat(len);
+    assert_eq!(load(|film| film.title = zeros(longest / 2)), Ok(()));
+    assert_eq!(load(|film| film.title = zeros(longest / 2 + 1)).unwrap_err().1, 5 + 1 + 506);
+}
+
+/// Strings as primary key, as a plain and as a unique key.
+#[derive(Debug, Serialize, Deserialize)]
+struct Word {
+    word: String,
+    #[serde(serialize_with = "unless_refused")]
+    other: String,
+}
+
+fn unless_refused<S: serde::Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    match text {
+        "refuse" => Err(serde::ser::Error::custom("refused")),
+        _ => to.serialize_str(text),
+    }
+}
+
+impl Entity for Word {
+    type Key = String;
+
+    const TABLE: &'static TableSchema = &TableSchema {
+        name: "words",
+        version: 1,
+        fields: &[
+            FieldSchema { name: "word", declared: "String" },
+            FieldSchema { name: "other", declared: "String" },
+        ],
+        previous: None,
+        primary_key: &[KeyField::new::<String>("word")],
+        indexes: &[IndexSchema {
+            name: "other",
+            key: &[KeyField::new::<String>("other")],
+            strategy: Strategy::Normalized,
+            unique: true,
+            eventual: false,
+            conditions: &[],
+            findings: &[],
+        }],
+    };
+
+    fn primary_key(&self, key: &mut KeyBuf) {
+        key.push(&self.word);
+    }
+
+    fn entries(&self, _: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError> {
+        entries.key().push(&self.other);
+        Ok(())
+    }
+}
+
+#[test]
+fn the_longest_keys_of_a_unique_index() {
+    let load = |word: usize, other: usize| {
+        Image::default().load(&Word { word: "x".repeat(word), other: "y".repeat(other) })
+    };
+    // The primary key is in the value.
+    load(MAX_KEY_LEN - 1, MAX_KEY_LEN - 1).unwrap();
+    let error = load(MAX_KEY_LEN, 1).unwrap_err();
+    assert!(matches!(error, Error::KeyTooLong { index: None, len: 512, .. }), "{error}");
+    let error = load(1, MAX_KEY_LEN).unwrap_err();
+    let index = Some("other");
+    assert!(
+        matches!(&error, Error::KeyTooLong { index: i, len: 512, .. } if *i == index),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_row_that_is_in_the_file_is_not_measured_again() {
+    let word = Word { word: "x".repeat(600), other: String::new() };
+    let mut image = Image::default();
+    image.load_stored(&word, &[]).unwrap();
+    assert_eq!(image.primary_key().len(), 601);
+}
+
+#[test]
+fn what_serde_refuses_is_an_error() {
+    let word = Word { word: "a".to_owned(), other: "refuse".to_owned() };
+    let mut image = Image::default();
+    let error = image.load(&word).unwrap_err();
+    assert!(matches!(error, Error::Codec { table: "words", .. }), "{error}");
+    // And the image is as good as new.
+    let word = Word { other: "b".to_owned(), ..word };
+    image.load(&word).unwrap();
+    assert_eq!(image.row(), b"\x01\x01a\x01b");
+    assert_eq!(image.keys(0).collect::<Vec<_>>(), [b"b\0"]);
+}
+
+#[test]
+fn collections_give_their_elements() {
+    fn sorted<C: Each<Element = u8>>(collection: &C) -> Vec<u8> {
+        let mut elements: Vec<_> = collection.elements().map(Key::arg).collect();
+        elements.sort_unstable();
+        elements
+    }
+    assert_eq!(sorted(&vec![3, 1, 3]), [1, 3, 3]);
+    assert_eq!(sorted(&VecDeque::from([3, 1, 3])), [1, 3, 3]);
+    assert_eq!(sorted(&BTreeSet::from([3, 1, 3])), [1, 3]);
+    assert_eq!(sorted(&HashSet::<u8>::from([3, 1, 3])), [1, 3]);
+    assert_eq!(sorted(&Some(3)), [3]);
+    assert_eq!(sorted(&None), []);
+    assert_eq!(sorted(&[3, 1, 3]), [1, 3, 3]);
+    assert_eq!(sorted(&Box::<[u8]>::from([3, 1, 3])), [1, 3, 3]);
+}

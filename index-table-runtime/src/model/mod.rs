@@ -1,0 +1,14 @@
+//! Rows, keys, schemas and index maintenance. Pure: nothing here reads or writes a store.
+
+pub(crate) mod entity;
+pub(crate) mod entry;
+pub(crate) mod error;
+pub(crate) mod key;
+pub(crate) mod maintain;
+mod range;
+pub(crate) mod row;
+pub(crate) mod row_vtable;
+pub(crate) mod schema;
+pub(crate) mod serialize;
+
+pub(crate) use range::{End, KeyRange};

@@ -1,0 +1,108 @@
+//! Contiguous ranges of encoded keys.
+
+use crate::model::key::{KeyBuf, successor};
+
+/// A contiguous range of encoded keys: from `start` on, as far as `end` says.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyRange {
+    pub(crate) start: KeyBuf,
+    pub(crate) end: End,
+}
+
+/// Where a [`KeyRange`] ends.
+#[derive(Debug, Clone)]
+pub(crate) enum End {
+    /// Behind the last key that begins with `start`.
+    Prefix,
+    /// Before these bytes.
+    Before(Vec<u8>),
+    /// Behind the last key.
+    Open,
+}
+
+impl KeyRange {
+    /// Every key.
+    pub(crate) const ALL: Self = Self { start: KeyBuf::new(), end: End::Prefix };
+
+    /// The keys that begin with `prefix`.
+    pub(crate) fn beginning_with(prefix: &[u8]) -> Self {
+        let mut start = KeyBuf::new();
+        start.extend(prefix);
+        Self { start, end: End::Prefix }
+    }
+
+    /// The keys of this range behind all keys that begin with `prefix`; `None`: there can be none.
+    pub(crate) fn behind(&self, prefix: &[u8]) -> Option<Self> {
+        let mut bytes = prefix.to_vec();
+        if !successor(&mut bytes) {
+            return None;
+        }
+        let mut start = KeyBuf::new();
+        start.extend(&bytes);
+        let end = self.end().map_or(End::Open, End::Before);
+        Some(Self { start, end })
+    }
+
+    /// The keys of this range before `prefix`.
+    pub(crate) fn before(self, prefix: &[u8]) -> Self {
+        Self { end: End::Before(prefix.to_vec()), ..self }
+    }
+
+    /// The prefix that the range consists of, if it does.
+    pub(crate) fn as_prefix(&self) -> Option<&[u8]> {
+        let start = self.start();
+        matches!(self.end, End::Prefix).then_some(start)
+    }
+
+    /// The first bytes that a key may have.
+    #[inline]
+    pub(crate) fn start(&self) -> &[u8] {
+        self.start.as_bytes()
+    }
+
+    /// Whether a key that is not before the start is within the range.
+    #[inline]
+    pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
+        match &self.end {
+            End::Prefix => key.starts_with(self.start()),
+            End::Before(end) => key < end.as_slice(),
+            End::Open => true,
+        }
+    }
+
+    /// Whether a key is within the range.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        key >= self.start() && self.ends_behind(key)
+    }
+
+    /// The first bytes behind the range; `None`: it ends with the last key.
+    pub(crate) fn end(&self) -> Option<Vec<u8>> {
+        match &self.end {
+            End::Prefix => {
+                let mut prefix = self.start().to_vec();
+                successor(&mut prefix).then_some(prefix)
+            }
+            End::Before(end) => Some(end.clone()),
+            End::Open => None,
+        }
+    }
+
+    /// Whether every key is within the range.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.start.is_empty() && matches!(self.end, End::Prefix | End::Open)
+    }
+}
+
+impl Default for KeyRange {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl End {
+    /// Behind all keys that begin with `prefix`.
+    pub(crate) fn behind(prefix: &KeyBuf) -> Self {
+        let mut bytes = prefix.as_bytes().to_vec();
+        if successor(&mut bytes) { Self::Before(bytes) } else { Self::Open }
+    }
+}

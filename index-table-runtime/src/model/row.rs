@@ -1,0 +1,168 @@
+//! The fact's bytes: the row's version, then postcard's encoding of the struct.
+//!
+//! A row of an older version is read as the struct that it was, and converted by the `From` of each
+//! version up to the current one. That is off the way of rows that have it.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::model::{
+    entity::{Entity, Precedes, RowReader, RowVersion, Viewed},
+    error::EncodeError,
+    key::{DecodeError, Unescaped},
+};
+
+/// What reads a field.
+pub(crate) type Deserializer<'a> = postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>;
+
+/// Appends the bytes of `row` to `out`.
+pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    append(&R::TABLE.version, out)?;
+    append(row, out)
+}
+
+/// Reads a whole row.
+#[inline]
+pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
+    match body(bytes, R::TABLE.version) {
+        Ok(body) => whole(body),
+        Err(error) => decode_older(bytes, error),
+    }
+}
+
+/// Reads a whole row without copying what its view borrows. What is made of a row of an older
+/// version is kept in `kept`.
+#[inline]
+pub(crate) fn view<'t, R: Viewed>(
+    bytes: &'t [u8],
+    kept: &'t Unescaped,
+) -> Result<R::View<'t>, DecodeError> {
+    let from = Deserializer::from_bytes(current_body::<R>(bytes, kept)?);
+    let mut row = RowReader { from };
+    let view = R::view(&mut row)?;
+    let rest = row.from.finalize().map_err(DecodeError::Row)?;
+    if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
+}
+
+/// The bytes of the struct in a row; of a row of an older version, those that it would have, which
+/// are in `kept`.
+#[inline]
+pub(crate) fn current_body<'t, R: Entity>(
+    bytes: &'t [u8],
+    kept: &'t Unescaped,
+) -> Result<&'t [u8], DecodeError> {
+    match body(bytes, R::TABLE.version) {
+        Ok(body) => Ok(body),
+        Err(error) => keep_renewed::<R>(bytes, kept, error),
+    }
+}
+
+#[cold]
+fn keep_renewed<'t, R: Entity>(
+    bytes: &[u8],
+    kept: &'t Unescaped,
+    error: DecodeError,
+) -> Result<&'t [u8], DecodeError> {
+    let row: R = decode_older(bytes, error)?;
+    body(kept.keep(encoded(&row)?), R::TABLE.version)
+}
+
+/// The bytes that a row of any version has in the current one.
+pub(crate) fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    decode(bytes).and_then(|row: R| encoded(&row))
+}
+
+fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
+    let mut bytes = Vec::new();
+    encode(row, &mut bytes).map_err(|error| DecodeError::Row(error.0))?;
+    Ok(bytes)
+}
+
+/// Reads a row that begins with another version than the current one, or with none, as `error` says.
+#[cold]
+#[inline(never)]
+fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {
+    let DecodeError::Version { found, .. } = error else { return Err(error) };
+    let (_, body) = take::<u32>(bytes)?;
+    match <R as Entity>::older(found, body) {
+        // No version that the code knows, whichever was asked last.
+        Err(DecodeError::Version { .. }) => Err(error),
+        row => row,
+    }
+}
+
+/// Reads a row of the version of `Old` or of one before it, and converts it.
+///
+/// # Errors
+///
+/// [`DecodeError`] when the bytes are no such row.
+pub fn older<Old: RowVersion + Precedes<New>, New>(
+    version: u32,
+    body: &[u8],
+) -> Result<New, DecodeError> {
+    let old = if version == Old::ROW.version { whole(body) } else { Old::older(version, body) };
+    old.map(Old::convert)
+}
+
+/// Reads a whole struct.
+#[inline]
+fn whole<V: DeserializeOwned>(body: &[u8]) -> Result<V, DecodeError> {
+    let mut from = Deserializer::from_bytes(body);
+    let row = V::deserialize(&mut from).map_err(DecodeError::Row)?;
+    let rest = from.finalize().map_err(DecodeError::Row)?;
+    if rest.is_empty() { Ok(row) } else { Err(DecodeError::Long) }
+}
+
+/// The version that a row begins with.
+pub(crate) fn version(bytes: &[u8]) -> Result<u32, DecodeError> {
+    take(bytes).map(|(version, _)| version)
+}
+
+/// The bytes of the struct, behind the version.
+#[inline]
+pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
+    // Nearly every version takes one byte.
+    if let Some((&first, rest)) = bytes.split_first()
+        && first < 0x80
+        && u32::from(first) == expected
+    {
+        return Ok(rest);
+    }
+    let (found, rest) = take::<u32>(bytes)?;
+    if found == expected { Ok(rest) } else { Err(DecodeError::Version { found, expected }) }
+}
+
+/// Reads one value off the front.
+pub(crate) fn take<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
+    postcard::take_from_bytes(bytes).map_err(DecodeError::Row)
+}
+
+/// Appends the bytes of one value: of an included field, or of a row.
+pub(crate) fn append<T: Serialize + ?Sized>(
+    value: &T,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    postcard::serialize_with_flavor(value, Append(out)).map_err(EncodeError::from)
+}
+
+/// postcard's own flavor for a `Vec` owns it; this one appends to a buffer that is used again.
+struct Append<'a>(&'a mut Vec<u8>);
+
+impl postcard::ser_flavors::Flavor for Append<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}

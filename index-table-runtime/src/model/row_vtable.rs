@@ -1,0 +1,100 @@
+//! What the runtime needs of a type of row where it is compiled once and not for each type.
+
+use crate::model::{
+    entity::Entity,
+    error::{Error, Result},
+    key::{DecodeError, KeyBuf},
+    maintain::Image,
+    row,
+    schema::{Source, TableSchema},
+};
+
+/// A type of row, for what is compiled once and not for each: the schema, and functions in the
+/// place of the trait's.
+pub(crate) struct RowVtable {
+    pub(crate) schema: &'static TableSchema,
+    /// Takes the image of the row with these bytes. The outer error: they are no such row.
+    pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
+    /// Appends the encodings of the fields that an index has as hashes, of the row with these bytes.
+    pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+}
+
+impl RowVtable {
+    pub(crate) const fn of<R: Entity>() -> Self {
+        Self {
+            schema: R::TABLE,
+            load: |image, bytes| {
+                let row: R = row::decode(bytes)?;
+                Ok(image.load_stored(&row, bytes))
+            },
+            hashed: |bytes, index, values| {
+                row::decode(bytes).map(|row: R| row.hashed(index, values))
+            },
+        }
+    }
+
+    /// Takes the image of a row that is stored under `primary_key`, which has to be its own.
+    pub(crate) fn load_stored(
+        &self,
+        image: &mut Image,
+        bytes: &[u8],
+        primary_key: &[u8],
+    ) -> Result<()> {
+        (self.load)(image, bytes).map_err(|error| self.corrupt(error, primary_key))??;
+        self.check_primary_key(image, primary_key)
+    }
+
+    pub(crate) fn check_primary_key(&self, image: &Image, primary_key: &[u8]) -> Result<()> {
+        if image.primary_key() == primary_key {
+            return Ok(());
+        }
+        Err(self.other_primary_key(image, primary_key))
+    }
+
+    #[cold]
+    fn other_primary_key(&self, image: &Image, primary_key: &[u8]) -> Error {
+        match row::version(image.row()) {
+            Ok(version) if version != self.schema.version => {
+                let becomes = self.schema.show_primary_key(image.primary_key());
+                let reason = format!("it becomes one with the primary key {becomes}");
+                self.conversion(version, primary_key, reason)
+            }
+            _ => {
+                let error = DecodeError::Value("the row has another primary key inside");
+                self.corrupt(error, primary_key)
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn conversion(&self, version: u32, primary_key: &[u8], reason: String) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
+        Error::Conversion { table: self.schema.name, key, version, reason }
+    }
+
+    /// What a row that can't be decoded is reported as.
+    #[cold]
+    pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
+        self.schema.corrupt(Source::Facts, primary_key, error)
+    }
+
+    /// What a second row with this primary key is.
+    #[cold]
+    pub(crate) fn duplicate(&self, primary_key: &[u8]) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
+        Error::DuplicateKey { table: self.schema.name, key }
+    }
+
+    /// What a row is whose key in a unique index another one has; `hashed`: the values of its hashed
+    /// fields.
+    #[cold]
+    pub(crate) fn taken(&self, index: usize, key: &[u8], hashed: &[u8], holder: &[u8]) -> Error {
+        let source = Source::Index(index);
+        Error::UniqueViolation {
+            table: self.schema.name,
+            index: self.schema.index_name(source).unwrap_or_default(),
+            key: self.schema.show_hashed_key(source, key, hashed),
+            holder: self.schema.show_primary_key(holder),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The catalog: what each table in the file was declared as when it was last opened for writing.
+//!
+//! An index that a table's record doesn't list holds nothing that counts: it is emptied before it is
+//! used. Forms and options are names and not flags, so that later releases can add to them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Condition, IndexSchema, KeyField, KeyForm, Retired, Strategy, TableSchema,
+    versions::{VersionRecord, first_difference, names_and_types},
+};
+use crate::model::{
+    error::{Error, Result},
+    key::fits,
+};
+
+/// The format of everything in the file but the catalog's own first field, which is this number.
+const FORMAT: u32 = 1;
+
+/// The option of an index that follows the rows in its own time.
+const EVENTUAL: &str = "eventual";
+
+/// One table in the catalog; postcard's bytes of this struct are its value there.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TableRecord {
+    pub(crate) format: u32,
+    pub(crate) version: u32,
+    /// Name and declared type.
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) primary_key: Vec<KeyFieldRecord>,
+    pub(crate) indexes: Vec<IndexRecord>,
+    /// How often it has been replaced by another one. A process that has the table open notices so that
+    /// it was declared otherwise meanwhile, even if it is declared as before now: indexes may be being
+    /// built that this process knows as built. Behind the struct in the file, unless it is 0.
+    #[serde(skip)]
+    pub(crate) changes: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct KeyFieldRecord {
+    /// Of the field or the method.
+    pub(crate) name: String,
+    /// The name of its [`KeyShape`](crate::model::key::KeyShape).
+    pub(crate) shape: String,
+    /// How it comes from the row: `field`, `each`, `desc`, `computed` or `hash`.
+    pub(crate) form: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IndexRecord {
+    pub(crate) name: String,
+    pub(crate) key: Vec<KeyFieldRecord>,
+    pub(crate) strategy: StrategyRecord,
+    /// `unique`, `sparse`, `filter=method` and [`EVENTUAL`], in this order, as far as they are given.
+    pub(crate) options: Vec<String>,
+    /// How the engine lays the entries out.
+    pub(crate) layout: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum StrategyRecord {
+    Normalized,
+    Partial(Vec<String>),
+    Full,
+}
+
+/// What opening a table finds.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Comparison {
+    /// All is as declared.
+    Same,
+    /// The rows fit; these indexes (by position) are new or were declared otherwise. Empty when
+    /// an index is gone, or an enum has new variants: then only the record has to be written.
+    Build(Vec<usize>),
+}
+
+impl TableRecord {
+    /// What `schema` would be recorded as; `layout` is the engine's choice for each index.
+    pub(crate) fn of(schema: &TableSchema, layout: impl Fn(&IndexSchema) -> &'static str) -> Self {
+        Self {
+            format: FORMAT,
+            version: schema.version,
+            fields: names_and_types(schema.fields),
+            primary_key: key_fields(schema.primary_key),
+            indexes: schema
+                .indexes
+                .iter()
+                .map(|index| IndexRecord {
+                    name: index.name.to_owned(),
+                    key: key_fields(index.key),
+                    strategy: match index.strategy {
+                        Strategy::Normalized => StrategyRecord::Normalized,
+                        Strategy::Partial(fields) => StrategyRecord::Partial(
+                            fields.iter().map(ToString::to_string).collect(),
+                        ),
+                        Strategy::Full => StrategyRecord::Full,
+                    },
+                    options: options(index),
+                    layout: layout(index).to_owned(),
+                })
+                .collect(),
+            changes: 0,
+        }
+    }
+
+    pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {
+        let failed = |error: postcard::Error| Error::Codec { table, reason: error.to_string() };
+        let record = postcard::to_stdvec(self).map_err(failed)?;
+        match self.changes {
+            0 => Ok(record),
+            changes => postcard::to_extend(&changes, record).map_err(failed),
+        }
+    }
+
+    pub(crate) fn decode(table: &'static str, bytes: &[u8]) -> Result<Self> {
+        Self::read(bytes).map_err(|difference| Error::SchemaMismatch {
+            table,
+            difference,
+            way_out: "open it with the release of index-table that wrote it, or a later one",
+        })
+    }
+
+    /// # Errors
+    ///
+    /// Why it can't be read.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
+        const UNREADABLE: &str = "its catalog record can't be read";
+        // The format comes first, so that a later one is recognized whatever follows.
+        match postcard::take_from_bytes::<u32>(bytes) {
+            Ok((FORMAT, _)) => {}
+            Ok((format, _)) => {
+                return Err(format!(
+                    "the file has format {format}, this release reads format {FORMAT}"
+                ));
+            }
+            Err(_) => return Err(UNREADABLE.to_owned()),
+        }
+        let (record, changes): (Self, _) =
+            postcard::take_from_bytes(bytes).map_err(|_| UNREADABLE.to_owned())?;
+        if changes.is_empty() {
+            return Ok(record);
+        }
+        match postcard::take_from_bytes(changes) {
+            Ok((changes @ 1.., [])) => Ok(Self { changes, ..record }),
+            _ => Err(UNREADABLE.to_owned()),
+        }
+    }
+
+    /// The indexes that `declared` has no more, as they are kept on record.
+    pub(crate) fn retired<'a>(&'a self, declared: &'a Self) -> impl Iterator<Item = Retired> + 'a {
+        let gone = |index: &&IndexRecord| declared.indexes.iter().all(|it| it.name != index.name);
+        let version = self.version;
+        self.indexes.iter().filter(gone).map(move |index| Retired { version, index: index.clone() })
+    }
+
+    /// Compares the record in the file (`self`) with the code's; `retired` are the indexes that were
+    /// declared before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`] when the rows in the file aren't what the code would read.
+    pub(crate) fn compare(
+        &self,
+        declared: &Self,
+        retired: &[Retired],
+        schema: &TableSchema,
+    ) -> Result<Comparison> {
+        let table = schema.name;
+        let mismatch =
+            |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
+        if !all_fit(&self.primary_key, &declared.primary_key) {
+            return mismatch(
+                format!(
+                    "its primary key is ({}) in the file and ({}) in the code",
+                    show_fields(&self.primary_key),
+                    show_fields(&declared.primary_key)
+                ),
+                "a primary key can't change; declare the struct under another `#[table(name = …)]` \
+                 and copy the rows",
+            );
+        }
+        if self.version > declared.version {
+            return mismatch(
+                format!(
+                    "its rows have version {} in the file and {} in the code",
+                    self.version, declared.version
+                ),
+                "open it with the release of the program that declares the version of the file, or \
+                 a later one",
+            );
+        }
+        if self.version < declared.version {
+            schema.check_older(self.version, &self.fields)?;
+            // Their keys and fields are made of other rows now.
+            return Ok(Comparison::Build((0..declared.indexes.len()).collect()));
+        }
+        if let Some(difference) = first_difference(&self.fields, &declared.fields) {
+            return mismatch(
+                difference,
+                "declare the fields as the file has them, or give the struct the next `version`, and \
+                 the one that the file has as its `previous`",
+            );
+        }
+        // The field's type has the name that it had, so its variants are others: numbers in rows
+        // would be read as these.
+        for field in declared.indexes.iter().flat_map(|index| &index.key) {
+            let retired = retired.iter().filter(|retired| retired.version == self.version);
+            let stored = self.indexes.iter().chain(retired.map(|retired| &retired.index));
+            let stored = stored.flat_map(|index| &index.key);
+            let mut stored =
+                stored.filter(|stored| stored.name == field.name && stored.form == field.form);
+            if let Some(stored) = stored.find(|stored| is_other_enum(&stored.shape, &field.shape)) {
+                return mismatch(
+                    format!(
+                        "keys of its field `{}` are {} in the file and {} in the code",
+                        field.name, stored.shape, field.shape
+                    ),
+                    "declare the variants as the file has them, new ones behind them, or copy the \
+                     rows into a table of another name",
+                );
+            }
+        }
+        if self == declared {
+            return Ok(Comparison::Same);
+        }
+        let build = declared.indexes.iter().enumerate();
+        let build =
+            build.filter(|(_, index)| !self.indexes.iter().any(|stored| stored.fits(index)));
+        Ok(Comparison::Build(build.map(|(position, _)| position).collect()))
+    }
+}
+
+impl TableRecord {
+    /// Whether the index at this position of `code` is declared here too, for rows of the same version.
+    pub(crate) fn has_index_of(&self, code: &Self, index: usize) -> bool {
+        let index = code.indexes.get(index);
+        self.version == code.version
+            && index.is_some_and(|code| self.indexes.iter().any(|stored| stored.fits(code)))
+    }
+
+    /// The part of the catalog that the version of `self` gets where `declared` has a newer one,
+    /// so that rows of it are still read as what they are.
+    pub(crate) fn outdated_by(&self, declared: &Self) -> Option<(u32, VersionRecord)> {
+        (self.version < declared.version)
+            .then(|| (self.version, VersionRecord { fields: self.fields.clone() }))
+    }
+}
+
+impl IndexRecord {
+    /// Whether it follows the rows in its own time.
+    pub(crate) fn is_eventual(&self) -> bool {
+        self.options.last().is_some_and(|option| option == EVENTUAL)
+    }
+
+    /// Whether the entries in the file are those of the index in the code. One that is eventual may lack
+    /// some, and one that becomes eventual has them all.
+    fn fits(&self, code: &Self) -> bool {
+        let Self { name, key, strategy, options, layout } = self;
+        *name == code.name
+            && all_fit(key, &code.key)
+            && *strategy == code.strategy
+            && (*options == code.options || becomes_eventual(options, &code.options))
+            && *layout == code.layout
+    }
+}
+
+fn becomes_eventual(file: &[String], code: &[String]) -> bool {
+    code.split_last().is_some_and(|(last, others)| last == EVENTUAL && others == file)
+}
+
+impl KeyFieldRecord {
+    fn fits(&self, code: &Self) -> bool {
+        self.name == code.name && self.form == code.form && fits(&self.shape, &code.shape)
+    }
+}
+
+fn all_fit(file: &[KeyFieldRecord], code: &[KeyFieldRecord]) -> bool {
+    file.len() == code.len() && file.iter().zip(code).all(|(file, code)| file.fits(code))
+}
+
+/// Whether the shapes differ in the variants of an enum.
+fn is_other_enum(file: &str, code: &str) -> bool {
+    file.contains("enum[") && code.contains("enum[") && !fits(file, code)
+}
+
+fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
+    fields
+        .iter()
+        .map(|field| KeyFieldRecord {
+            name: field.name.to_owned(),
+            shape: field.shape.to_string(),
+            form: match field.form {
+                KeyForm::Field => "field",
+                KeyForm::Each => "each",
+                KeyForm::Desc => "desc",
+                KeyForm::Computed => "computed",
+                KeyForm::Hash => "hash",
+            }
+            .to_owned(),
+        })
+        .collect()
+}
+
+fn options(index: &IndexSchema) -> Vec<String> {
+    let unique = index.unique.then(|| "unique".to_owned());
+    let conditions = index.conditions.iter().map(|condition| match condition {
+        Condition::Sparse => "sparse".to_owned(),
+        Condition::Filter(method) => format!("filter={method}"),
+    });
+    let eventual = index.eventual.then(|| EVENTUAL.to_owned());
+    unique.into_iter().chain(conditions).chain(eventual).collect()
+}
+
+fn show_fields(fields: &[KeyFieldRecord]) -> String {
+    let fields: Vec<_> =
+        fields.iter().map(|field| format!("{}: {}", field.name, field.shape)).collect();
+    fields.join(", ")
+}

@@ -1,0 +1,104 @@
+//! Versions of rows: those that the code knows, and those of which the file may have rows.
+//!
+//! The table's own record has the current version. Beside it, the catalog has a part for each older
+//! one of which there may be rows: its number as the name, and its fields.
+
+use serde::{Deserialize, Serialize};
+
+use super::{FieldSchema, RowSchema, TableSchema};
+use crate::model::error::{Error, Result};
+
+/// What the catalog has for an older version; postcard's bytes of this struct.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct VersionRecord {
+    /// Name and declared type.
+    pub(crate) fields: Vec<(String, String)>,
+}
+
+impl VersionRecord {
+    pub(crate) fn encode(&self, table: &'static str) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self).map_err(|error| Error::Codec { table, reason: error.to_string() })
+    }
+
+    pub(crate) fn decode(table: &'static str, version: u32, bytes: &[u8]) -> Result<Self> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((record, [])) => Ok(record),
+            _ => Err(Error::SchemaMismatch {
+                table,
+                difference: format!("the catalog's record of its version {version} can't be read"),
+                way_out: "open it with the release of index-table that wrote it, or a later one",
+            }),
+        }
+    }
+}
+
+/// The version that a part of the catalog belongs to, if it belongs to one.
+pub(crate) fn version_of(part: &str) -> Option<u32> {
+    part.starts_with(|first: char| first.is_ascii_digit()).then(|| part.parse().ok()).flatten()
+}
+
+impl TableSchema {
+    /// The older version with this number.
+    fn older(&self, version: u32) -> Option<&'static RowSchema> {
+        let mut older = self.previous;
+        while let Some(row) = older
+            && row.version != version
+        {
+            older = row.previous;
+        }
+        older
+    }
+
+    /// Whether rows of an older version are what the code would read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`]: it doesn't know the version, or knows it with other fields.
+    pub(crate) fn check_older(&self, version: u32, fields: &[(String, String)]) -> Result<()> {
+        let (table, current) = (self.name, self.version);
+        let mismatch =
+            |difference, way_out| Err(Error::SchemaMismatch { table, difference, way_out });
+        let Some(row) = self.older(version) else {
+            return mismatch(
+                format!(
+                    "it may have rows of version {version}, and from version {current} no \
+                     `previous` leads there"
+                ),
+                "keep the struct of that version with `#[derive(RowVersion)]` and name it in \
+                 `#[table(previous = …)]`, or run `upgrade` with a release that has it",
+            );
+        };
+        match first_difference(fields, &names_and_types(row.fields)) {
+            Some(difference) => mismatch(
+                format!("in version {version}, {difference}"),
+                "declare the struct of that version as it was when the rows were written",
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Fields as they are recorded.
+pub(super) fn names_and_types(fields: &[FieldSchema]) -> Vec<(String, String)> {
+    fields.iter().map(|field| (field.name.to_owned(), field.declared.to_owned())).collect()
+}
+
+pub(super) fn first_difference(
+    file: &[(String, String)],
+    code: &[(String, String)],
+) -> Option<String> {
+    let show = |field: Option<&(String, String)>| {
+        field.map_or("none".to_owned(), |(name, declared)| format!("`{name}: {declared}`"))
+    };
+    (0..file.len().max(code.len()))
+        .map(|position| (position, file.get(position), code.get(position)))
+        .find(|(_, file, code)| file != code)
+        .map(|(position, file, code)| {
+            format!(
+                "field {} of its rows is {} in the file and {} in the code",
+                position + 1,
+                show(file),
+                show(code)
+            )
+        })
+}

@@ -1,0 +1,133 @@
+use std::{
+    ops::{Bound, RangeBounds},
+    sync::Arc,
+};
+
+use super::found::{Hashed, values_of};
+use crate::model::{
+    End, KeyRange,
+    entity::Entity,
+    key::{Key, KeyBuf, PrefixKey, hash},
+    maintain::Image,
+    schema::Source,
+};
+
+/// A contiguous block of keys: what is equal in the leading fields, and a range, a prefix or
+/// nothing in the next.
+///
+/// As bytes: from `start` on, as far as `end` says. Neither ever cuts through a field that
+/// follows the ones given, because an encoding is never a prefix of another one.
+///
+/// A hashed field is asked for by its hash, which the bytes have, and by its value, which they don't.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    pub(crate) range: KeyRange,
+    hashed: Option<Arc<Hashed>>,
+}
+
+impl Bounds {
+    /// Every key.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { range: KeyRange::ALL, hashed: None }
+    }
+
+    /// Keys whose next field equals `value`.
+    #[must_use]
+    pub fn equal<T: Key>(mut self, value: T::Arg<'_>) -> Self {
+        T::encode(value, &mut self.range.start);
+        self.range.end = End::Prefix;
+        self
+    }
+
+    /// Keys of rows of type `R` whose next field, which is hashed, equals `value`.
+    #[must_use]
+    pub fn hashed<R: Entity, T: Key>(mut self, value: T::Arg<'_>) -> Self {
+        let mut encoded = KeyBuf::new();
+        T::encode(value, &mut encoded);
+        self.range.start.extend(&hash(encoded.as_bytes()));
+        self.range.end = End::Prefix;
+        let asked = self
+            .hashed
+            .get_or_insert_with(|| Arc::new(Hashed { values: Vec::new(), of_row: values_of::<R> }));
+        Arc::make_mut(asked).values.extend_from_slice(encoded.as_bytes());
+        self
+    }
+
+    /// Keys whose next field starts with `prefix`.
+    #[must_use]
+    pub fn starting_with<T: PrefixKey>(mut self, prefix: T::Arg<'_>) -> Self {
+        T::encode_prefix(prefix, &mut self.range.start);
+        self.range.end = End::Prefix;
+        self
+    }
+
+    /// Keys whose next field is in `range`: a range of values, whichever way they are sorted.
+    #[must_use]
+    pub fn range<'a, T: Key>(self, range: impl RangeBounds<T::Arg<'a>>) -> Self {
+        let (mut first, mut last) = (range.start_bound(), range.end_bound());
+        if T::SHAPE.is_descending() {
+            std::mem::swap(&mut first, &mut last);
+        }
+        let (leading, hashed) = (self.range.start, self.hashed);
+        let with = |value: &T::Arg<'a>| {
+            let mut key = leading.clone();
+            T::encode(*value, &mut key);
+            key
+        };
+        let end = match last {
+            Bound::Included(value) => End::behind(&with(value)),
+            Bound::Excluded(value) => End::Before(with(value).as_bytes().to_vec()),
+            // Not `Prefix`: an excluded start may have left the leading fields behind.
+            Bound::Unbounded => End::behind(&leading),
+        };
+        match first {
+            Bound::Included(value) => Self { range: KeyRange { start: with(value), end }, hashed },
+            Bound::Unbounded => Self { range: KeyRange { start: leading, end }, hashed },
+            Bound::Excluded(value) => match End::behind(&with(value)) {
+                End::Before(bytes) => {
+                    let mut start = KeyBuf::new();
+                    start.extend(&bytes);
+                    Self { range: KeyRange { start, end }, hashed }
+                }
+                // Nothing is behind the greatest value, and nothing is before the empty key.
+                _ => {
+                    let range = KeyRange { start: leading, end: End::Before(Vec::new()) };
+                    Self { range, hashed }
+                }
+            },
+        }
+    }
+
+    pub(crate) const fn is_hashed(&self) -> bool {
+        self.hashed.is_some()
+    }
+
+    /// The range of keys, and the values of hashed fields.
+    pub(super) fn into_parts(self) -> (KeyRange, Option<Arc<Hashed>>) {
+        (self.range, self.hashed)
+    }
+
+    /// The inverse of [`into_parts`](Bounds::into_parts).
+    pub(super) const fn from_parts(range: KeyRange, hashed: Option<Arc<Hashed>>) -> Self {
+        Self { range, hashed }
+    }
+
+    /// Whether a row has an entry of `source` within the bounds.
+    pub(crate) fn find(&self, source: Source, row: &Image) -> bool {
+        let is_inside = |key: &[u8]| self.range.contains(key);
+        match source {
+            Source::Facts => is_inside(row.primary_key()),
+            Source::Index(index) => {
+                row.keys(index).any(is_inside)
+                    && self.hashed.as_ref().is_none_or(|asked| asked.are_of(index, row.row()))
+            }
+        }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,81 @@
+//! The iterators of a combination.
+
+use std::{fmt, iter::FusedIterator, marker::PhantomData};
+
+use super::run::Run;
+use crate::{
+    model::{
+        entity::{Entity, Viewed},
+        error::Result,
+        key::{Key, KeyReader},
+        row,
+    },
+    usage::Stats,
+};
+
+/// They differ in their name, their item, how they make it and what the row has to be.
+macro_rules! iterator {
+    ($(#[$docs:meta])* $name:ident, $row:ident, $item:ty, $decode:expr) => {
+        $(#[$docs])*
+        #[must_use = "iterators are lazy"]
+        pub struct $name<'txn, R> {
+            run: Run<'txn>,
+            row: PhantomData<fn() -> R>,
+        }
+
+        impl<'txn, R> $name<'txn, R> {
+            pub(super) const fn new(run: Run<'txn>) -> Self {
+                Self { run, row: PhantomData }
+            }
+
+            /// What has been read so far, by all scans together.
+            #[must_use]
+            pub fn stats(&self) -> Stats {
+                self.run.stats()
+            }
+        }
+
+        impl<'txn, R: $row> Iterator for $name<'txn, R> {
+            type Item = Result<$item>;
+
+            fn next(&mut self) -> Option<Self::Item> {
+                self.run.decode_next::<R, _>($decode)
+            }
+        }
+
+        impl<R: $row> FusedIterator for $name<'_, R> {}
+
+        impl<R> fmt::Debug for $name<'_, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+iterator! {
+    /// The rows of a [`Combined`](crate::Combined); see [`Combined::rows`](crate::Combined::rows).
+    /// Ends after the first error.
+    CombinedRows, Entity, R, |run, reader, primary_key| {
+        run.look_up(reader, primary_key, row::decode)
+    }
+}
+
+iterator! {
+    /// The views of the rows of a [`Combined`](crate::Combined); see
+    /// [`Combined::views`](crate::Combined::views). Ends after the first error.
+    CombinedViews, Viewed, R::View<'txn>, |run, reader, primary_key| {
+        let kept = &run.meter.session().unescaped;
+        run.look_up(reader, primary_key, |bytes| row::view::<R>(bytes, kept))
+    }
+}
+
+iterator! {
+    /// The primary keys of a [`Combined`](crate::Combined); see
+    /// [`Combined::keys`](crate::Combined::keys). Ends after the first error.
+    CombinedKeys, Entity, R::Key, |run, _, primary_key| {
+        run.meter.bytes(primary_key.len());
+        let mut reader = KeyReader::new(primary_key, &run.meter.session().unescaped);
+        Ok(R::Key::decode_owned(&mut reader))
+    }
+}

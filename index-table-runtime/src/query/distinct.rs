@@ -1,0 +1,289 @@
+//! The different values of the first fields of an index, by seeking from one to the next.
+
+use std::{fmt, iter::FusedIterator, marker::PhantomData};
+
+use super::found::Hashed;
+use super::{
+    Bounds,
+    found::{self, Found},
+};
+use crate::engine::Query;
+use crate::model::KeyRange;
+use crate::{
+    engine::Reader,
+    model::{
+        entry::RawEntry,
+        error::{Error, Result},
+        key::{DecodeError, Key, KeyReader},
+        schema::{Source, TableSchema},
+    },
+    usage::{Ledger, Meter, Stats},
+};
+use std::sync::Arc;
+
+/// Each different value that some fields of an index have, once and in order: a question that
+/// has not been run yet. From the `distinct_…` methods of a repository.
+///
+/// [`values`](Distinct::values), [`counts`](Distinct::counts) and [`first`](Distinct::first) run
+/// it. Nothing is read before that, and memory does not grow with the answer.
+///
+/// `V` is the type of the field, or the tuple of the fields' types; for a `desc` field, [`Desc`] of
+/// its type.
+///
+/// [`Desc`]: crate::Desc
+#[must_use = "it does nothing until it is asked for values or counts"]
+pub struct Distinct<'txn, V> {
+    reader: Result<Reader<'txn>>,
+    schema: &'static TableSchema,
+    ledger: Ledger<'txn>,
+    query: Query,
+    hashed: Option<Arc<Hashed>>,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<'txn, V: Key> Distinct<'txn, V> {
+    pub(crate) fn new(
+        reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
+        ledger: Ledger<'txn>,
+        source: Source,
+        leading: Bounds,
+    ) -> Self {
+        let (range, hashed) = leading.into_parts();
+        let query = Query::new(source, range);
+        Self { reader, schema, ledger, query, hashed, value: PhantomData }
+    }
+
+    /// From the last value in the index's order to the first: from the greatest to the smallest, but
+    /// for a `desc` field. A second `rev` turns it round again.
+    pub fn rev(mut self) -> Self {
+        self.query.reverse = !self.query.reverse;
+        self
+    }
+
+    /// The values, borrowed from the transaction's snapshot where they can be: `&str` for a
+    /// `String`.
+    ///
+    /// Cost: one seek for each value, however many rows have it, and one to see that there are no
+    /// more; a step instead of a seek where no two rows have the same value, that is in a unique
+    /// index or the fact table with all fields of the key. The fact table is not touched.
+    pub fn values(self) -> DistinctValues<'txn, V> {
+        DistinctValues { walk: self.into_walk(), value: PhantomData }
+    }
+
+    /// The values, and how many entries each has: what [`count`](crate::Scan::count) says for
+    /// `find_by_…` of the value in the same index.
+    ///
+    /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
+    pub fn counts(self) -> DistinctCounts<'txn, V> {
+        DistinctCounts { walk: self.into_walk(), value: PhantomData }
+    }
+
+    /// The first value in the index's order: the smallest, and behind [`rev`](Distinct::rev) the
+    /// greatest; for a `desc` field the other way round.
+    ///
+    /// Cost: one seek.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the store can't be read.
+    pub fn first(self) -> Result<Option<V::Ref<'txn>>> {
+        self.values().next().transpose()
+    }
+
+    fn into_walk(self) -> Walk<'txn> {
+        let Self { reader, schema, ledger, query, hashed, .. } = self;
+        let meter = ledger.meter(query.source, None);
+        let (reader, failure) = match reader {
+            Ok(reader) => (Some(reader), None),
+            Err(error) => (None, Some(error)),
+        };
+        let leading = query.bounds.start().len();
+        let once = schema.index(query.source).is_none_or(|index| index.unique);
+        Walk { reader, failure, schema, meter, query, hashed, leading, once, entries: None }
+    }
+}
+
+impl<V> fmt::Debug for Distinct<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distinct")
+            .field("table", &self.schema.name)
+            .field("index", &self.schema.index_name(self.query.source))
+            .field("reverse", &self.query.reverse)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Goes from value to value. Ends at the first error.
+struct Walk<'txn> {
+    /// `None` once it has ended.
+    reader: Option<Reader<'txn>>,
+    /// Why nothing could be asked: what the first value is, instead.
+    failure: Option<Error>,
+    schema: &'static TableSchema,
+    meter: Meter<'txn>,
+    /// What is left, as soon as `entries` is `None`.
+    query: Query,
+    /// The values of hashed fields.
+    hashed: Option<Arc<Hashed>>,
+    /// The length of the fields before the value's, which are equal in all entries.
+    leading: usize,
+    /// A whole key, with the values of its hashed fields, is in one entry.
+    once: bool,
+    /// Where to go on without a seek.
+    entries: Option<Found<'txn>>,
+}
+
+/// A value that was met, and the bytes that all keys with it begin with.
+struct Met<'txn, T> {
+    value: T,
+    prefix: &'txn [u8],
+    /// No other entry has it.
+    once: bool,
+}
+
+impl<'txn> Walk<'txn> {
+    fn next<V: Key>(&mut self) -> Option<Result<Met<'txn, V::Ref<'txn>>>> {
+        let Some(reader) = self.reader else { return self.failure.take().map(Err) };
+        let met = self.step::<V>(reader).transpose();
+        if !matches!(met, Some(Ok(_))) {
+            (self.reader, self.entries) = (None, None);
+        }
+        met
+    }
+
+    fn step<V: Key>(&mut self, reader: Reader<'txn>) -> Result<Option<Met<'txn, V::Ref<'txn>>>> {
+        let entries = match &mut self.entries {
+            Some(entries) => entries,
+            none => {
+                self.meter.seek();
+                none.insert(Found::new(
+                    reader,
+                    self.schema,
+                    self.query.clone(),
+                    self.hashed.as_ref(),
+                )?)
+            }
+        };
+        let Some(entry) = entries.next(&mut self.meter).transpose()? else { return Ok(None) };
+        self.meter.step();
+        self.meter.bytes(self.key(entry).len());
+        let met = self.decode::<V>(entry).map_err(|error| self.corrupt(entry, error))?;
+        if !met.once {
+            self.entries = None;
+            if self.query.reverse {
+                let bounds = std::mem::take(&mut self.query.bounds);
+                self.query.bounds = bounds.before(met.prefix);
+            } else if let Some(left) = self.query.bounds.behind(met.prefix) {
+                self.query.bounds = left;
+            } else {
+                self.reader = None;
+            }
+        }
+        Ok(Some(met))
+    }
+
+    fn decode<V: Key>(
+        &self,
+        entry: RawEntry<'txn>,
+    ) -> Result<Met<'txn, V::Ref<'txn>>, DecodeError> {
+        let key = self.key(entry);
+        let fields = key.get(self.leading..).ok_or(DecodeError::Short)?;
+        let mut reader = KeyReader::new(fields, &self.meter.session().unescaped);
+        let value = V::decode(&mut reader)?;
+        let rest = reader.rest();
+        let prefix = key.strip_suffix(rest).ok_or(DecodeError::Short)?;
+        Ok(Met { value, prefix, once: self.once && rest.is_empty() })
+    }
+
+    fn key(&self, entry: RawEntry<'txn>) -> &'txn [u8] {
+        match self.query.source {
+            Source::Facts => entry.primary_key,
+            Source::Index(_) => entry.key,
+        }
+    }
+
+    #[cold]
+    fn corrupt(&self, entry: RawEntry<'txn>, error: DecodeError) -> Error {
+        self.schema.corrupt(self.query.source, self.key(entry), error)
+    }
+
+    /// How many entries have this value.
+    fn count<T>(&mut self, met: &Met<'txn, T>, reader: Reader<'txn>) -> Result<u64> {
+        if met.once {
+            return Ok(1);
+        }
+        let query = Query::new(self.query.source, KeyRange::beginning_with(met.prefix));
+        found::count(reader, self.schema, &mut self.meter, query, self.hashed.as_ref())
+    }
+}
+
+/// The values of a [`Distinct`]; see [`Distinct::values`]. Ends after the first error.
+#[must_use = "iterators are lazy"]
+pub struct DistinctValues<'txn, V> {
+    walk: Walk<'txn>,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<V> DistinctValues<'_, V> {
+    /// What has been read so far, by this question alone.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.walk.meter.stats()
+    }
+}
+
+impl<'txn, V: Key> Iterator for DistinctValues<'txn, V> {
+    type Item = Result<V::Ref<'txn>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.walk.next::<V>().map(|met| met.map(|met| met.value))
+    }
+}
+
+/// The values of a [`Distinct`] with the numbers of their entries; see [`Distinct::counts`]. Ends
+/// after the first error.
+#[must_use = "iterators are lazy"]
+pub struct DistinctCounts<'txn, V> {
+    walk: Walk<'txn>,
+    value: PhantomData<fn() -> V>,
+}
+
+impl<V> DistinctCounts<'_, V> {
+    /// What has been read so far, by this question alone.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.walk.meter.stats()
+    }
+}
+
+impl<'txn, V: Key> Iterator for DistinctCounts<'txn, V> {
+    type Item = Result<(V::Ref<'txn>, u64)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let reader = self.walk.reader;
+        let counted = self.walk.next::<V>()?.and_then(|met| {
+            let count = reader.map_or(Ok(0), |reader| self.walk.count(&met, reader))?;
+            Ok((met.value, count))
+        });
+        if counted.is_err() {
+            self.walk.reader = None;
+        }
+        Some(counted)
+    }
+}
+
+impl<V: Key> FusedIterator for DistinctValues<'_, V> {}
+impl<V: Key> FusedIterator for DistinctCounts<'_, V> {}
+
+impl<V> fmt::Debug for DistinctValues<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistinctValues").finish_non_exhaustive()
+    }
+}
+
+impl<V> fmt::Debug for DistinctCounts<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DistinctCounts").finish_non_exhaustive()
+    }
+}

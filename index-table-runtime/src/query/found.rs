@@ -1,0 +1,218 @@
+//! What a query finds: the engine's entries, without those that only share a hash with it.
+//!
+//! Everything that steps on entries for a query does it through here.
+
+use std::sync::Arc;
+
+use super::DANGLING;
+use crate::engine::Query;
+use crate::{
+    engine::{Entries, Read, Reader, Step},
+    model::{
+        entity::{Entity, EntryReader, Form},
+        entry::RawEntry,
+        error::Result,
+        key::{DecodeError, KeyBuf, Unescaped},
+        row,
+        schema::{IndexSchema, Source, TableSchema},
+    },
+    usage::{Ledger, Meter},
+};
+
+/// The values that are asked of hashed fields.
+#[derive(Debug, Clone)]
+pub(super) struct Hashed {
+    /// Their encodings, in the order of the key. Each ends by itself, so a row has these values if
+    /// its own begin with these bytes, however many more of its fields are hashed.
+    pub(super) values: Vec<u8>,
+    pub(super) of_row: ValuesOf,
+}
+
+impl Hashed {
+    /// Whether the row with these bytes has them.
+    pub(super) fn are_of(&self, index: usize, row: &[u8]) -> bool {
+        let mut values = KeyBuf::new();
+        let read = (self.of_row)(index, Place::Fact(row), &mut values);
+        read.is_ok() && values.as_bytes().starts_with(&self.values)
+    }
+}
+
+/// [`values_of`] a type of row.
+pub(super) type ValuesOf = fn(usize, Place<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
+
+/// Where a row's values are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    Fact(&'a [u8]),
+    /// An entry that carries them.
+    Entry(RawEntry<'a>, Form),
+}
+
+/// Appends the encodings of the fields that the index at this position has as hashes.
+pub(super) fn values_of<R: Entity>(
+    index: usize,
+    place: Place<'_>,
+    values: &mut KeyBuf,
+) -> Result<(), DecodeError> {
+    match place {
+        Place::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
+        Place::Entry(entry, form) => {
+            let unescaped = Unescaped::default();
+            R::hashed_in_entry(index, EntryReader::new::<R>(entry, form, &unescaped)?, values)
+        }
+    }
+}
+
+/// The entries that a query asks for, but for its limit, which is the caller's; so is counting
+/// those that come.
+pub(super) struct Found<'txn> {
+    entries: Entries<'txn>,
+    /// `None`: nothing is asked of a hashed field.
+    check: Option<Box<Check<'txn>>>,
+}
+
+impl<'txn> Found<'txn> {
+    pub(super) fn new(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        query: Query,
+        hashed: Option<&Arc<Hashed>>,
+    ) -> Result<Self> {
+        let check = match (query.source, hashed) {
+            (Source::Index(index), Some(asked)) => Some(Box::new(Check {
+                reader,
+                schema,
+                index,
+                carried: schema.index(query.source).is_some_and(IndexSchema::carries_hashed),
+                form: Form::of(schema, query.source),
+                asked: Arc::clone(asked),
+                values: KeyBuf::new(),
+                fact: None,
+            })),
+            _ => None,
+        };
+        Ok(Self { entries: reader.scan(query)?, check })
+    }
+
+    /// Whether a fact is looked up for each entry.
+    pub(super) fn looks_up(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| !check.carried)
+    }
+
+    /// The next entry. The meter counts what it takes to compare values, and not the entry.
+    #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
+    #[inline(always)]
+    pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
+        match &mut self.check {
+            None => self.entries.next(),
+            Some(check) => check.next(&mut self.entries, meter),
+        }
+    }
+
+    /// The fact of the last entry, if it was looked up.
+    pub(super) fn fact(&self) -> Option<&'txn [u8]> {
+        self.check.as_ref().and_then(|check| check.fact)
+    }
+}
+
+/// How many entries a query finds, up to its limit.
+pub(super) fn count<'txn>(
+    reader: Reader<'txn>,
+    schema: &'static TableSchema,
+    meter: &mut Meter<'txn>,
+    query: Query,
+    hashed: Option<&Arc<Hashed>>,
+) -> Result<u64> {
+    if hashed.is_none() {
+        let count = reader.count(query)?;
+        meter.count(count);
+        return Ok(count.found);
+    }
+    let limit = query.limit.unwrap_or(u64::MAX);
+    meter.seek();
+    let mut found = Found::new(reader, schema, query, hashed)?;
+    let mut count = 0;
+    while count < limit && found.next(meter).transpose()?.is_some() {
+        meter.step();
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The row with this key in a unique index: by one look-up, where a scan would place a cursor.
+pub(crate) fn row_by<'txn>(
+    reader: Reader<'txn>,
+    schema: &'static TableSchema,
+    ledger: Ledger<'txn>,
+    source: Source,
+    key: &[u8],
+) -> Result<Option<&'txn [u8]>> {
+    let Source::Index(index) = source else { return reader.fact(key) };
+    let mut meter = ledger.meter(source, None);
+    meter.seek();
+    let Some(entry) = reader.unique(index, key)? else { return Ok(None) };
+    meter.step();
+    let row = match Form::of(schema, source) {
+        Form::Fact | Form::FullEntry => entry.data,
+        Form::Entry => {
+            meter.fact();
+            let fact = reader.fact(entry.primary_key)?;
+            fact.ok_or_else(|| schema.corrupt(source, key, DANGLING))?
+        }
+    };
+    meter.bytes(row.len());
+    Ok(Some(row))
+}
+
+/// Compares what is asked of hashed fields with the values of rows.
+struct Check<'txn> {
+    reader: Reader<'txn>,
+    schema: &'static TableSchema,
+    index: usize,
+    /// The entries carry the values.
+    carried: bool,
+    form: Form,
+    asked: Arc<Hashed>,
+    /// Those of the last entry's row.
+    values: KeyBuf,
+    fact: Option<&'txn [u8]>,
+}
+
+impl<'txn> Check<'txn> {
+    /// The next entry whose row has the values that are asked for.
+    ///
+    /// Not inlined: a scan that has nothing to compare pays a branch, and no copy of the entry.
+    #[inline(never)]
+    fn next(&mut self, entries: &mut Entries<'txn>, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
+        loop {
+            let entry = match entries.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.has_values(entry, meter) {
+                Ok(true) => return Some(Ok(entry)),
+                Ok(false) => {}
+                Err(error) => return Some(Err(error.into())),
+            }
+            meter.pass();
+        }
+    }
+
+    fn has_values(&mut self, entry: RawEntry<'txn>, meter: &mut Meter<'txn>) -> Result<bool> {
+        self.values.clear();
+        let read = if self.carried {
+            let place = Place::Entry(entry, self.form);
+            (self.asked.of_row)(self.index, place, &mut self.values)
+        } else {
+            self.fact = meter.look_up(self.reader, entry.primary_key)?;
+            if self.fact.is_none() && self.schema.is_eventual(self.index) {
+                return Ok(false);
+            }
+            self.fact.ok_or(DANGLING).and_then(|fact| {
+                (self.asked.of_row)(self.index, Place::Fact(fact), &mut self.values)
+            })
+        };
+        read.map_err(|error| self.schema.corrupt(Source::Index(self.index), entry.key, error))?;
+        Ok(self.values.as_bytes().starts_with(&self.asked.values))
+    }
+}

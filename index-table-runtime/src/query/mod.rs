@@ -1,0 +1,313 @@
+//! Queries: what is asked ([`Bounds`], [`Query`]) and how the answer is read ([`Scan`]).
+
+mod bounds;
+mod combined;
+mod cursor;
+mod distinct;
+mod eventual;
+mod fact_order;
+mod found;
+mod get_many;
+mod iter;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use bounds::Bounds;
+pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
+pub(crate) use cursor::hash_of;
+pub use cursor::{Cursor, Page};
+pub use distinct::{Distinct, DistinctCounts, DistinctValues};
+pub use eventual::{
+    EventualScan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan,
+};
+pub use fact_order::FactOrderRows;
+pub(crate) use found::row_by;
+pub use get_many::{GetMany, GetManyViews};
+pub(crate) use iter::DANGLING;
+pub use iter::{Entries, Keys, Rows, Views};
+
+use std::{fmt, marker::PhantomData};
+
+use crate::engine::Query;
+use crate::{
+    engine::Reader,
+    model::{
+        entity::{Entity, IndexEntry, Viewed},
+        error::Result,
+        key::DecodeError,
+        schema::Source,
+    },
+    usage::Ledger,
+};
+use iter::Raw;
+use request::ScanRequest;
+
+/// A query that has not been run yet: a contiguous block of an index, or of the fact table, in
+/// key order.
+///
+/// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
+/// precisely what is wanted; [`rows`](Scan::rows), [`views`](Scan::views),
+/// [`entries`](Scan::entries), [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
+/// [`first`](Scan::first) and [`page`](Scan::page) run it, and [`and`](Scan::and) and
+/// [`or`](Scan::or) combine it with another one. Nothing is read before that, nothing is collected,
+/// and memory does not grow with the answer. (One exception: strings with U+0000 or U+0001 in a key
+/// are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them into memory that
+/// the transaction keeps to its end.)
+///
+/// `E` is the entry struct of the index, or the row for the fact table.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[index(town, name)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+///     name: String,
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = tempfile::tempdir()?;
+/// let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+/// store.transaction(|txn| {
+///     for (id, name) in [(1, "Smith"), (2, "Jones"), (3, "Brown")] {
+///         people.insert(txn, &Person { id, town: "Redmond".into(), name: name.into() })?;
+///     }
+///     Ok(())
+/// })?;
+///
+/// let txn = store.read()?;
+/// let in_redmond = || people.find_by_town(&txn, "Redmond");
+/// assert_eq!(in_redmond().count()?, 3);
+/// assert_eq!(in_redmond().keys().collect::<Result<Vec<u32>, _>>()?, [3, 2, 1]);
+/// assert_eq!(in_redmond().rev().first()?.map(|row| row.name), Some("Smith".to_owned()));
+/// for entry in in_redmond().limit(2).entries() {
+///     let PersonByTownName { town, name, id } = entry?; // borrowed from the snapshot
+///     println!("{town} {name} {id}");
+/// }
+///
+/// let page = in_redmond().page(2)?;
+/// let cursor = page.next.ok_or("there is a third one")?;
+/// assert_eq!(in_redmond().after(&cursor).page(2)?.items[0].id, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a scan does nothing until it is asked for rows, views, entries, keys or a count"]
+pub struct Scan<'txn, E> {
+    asked: ScanRequest<'txn>,
+    entry: PhantomData<fn() -> E>,
+}
+
+impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
+    pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
+        let (range, hashed) = bounds.into_parts();
+        let query = Query::new(E::SOURCE, range);
+        let asked =
+            ScanRequest { reader, schema: E::Row::TABLE, ledger, query, hashed, after: None };
+        Self { asked, entry: PhantomData }
+    }
+
+    /// What it looks for, and where. An error: it can't be asked.
+    pub(crate) fn into_bounds(self) -> Result<(Source, Bounds)> {
+        let ScanRequest { reader, query, hashed, .. } = self.asked;
+        reader.map(|_| (query.source, Bounds::from_parts(query.bounds, hashed)))
+    }
+
+    /// From the last key to the first; a second `rev` turns it round again.
+    pub fn rev(mut self) -> Self {
+        self.asked.query.reverse = !self.asked.query.reverse;
+        self
+    }
+
+    /// At most `limit` rows; of two limits, the smaller one holds.
+    pub fn limit(mut self, limit: usize) -> Self {
+        let limit = limit as u64;
+        let limits = &mut self.asked.query.limit;
+        *limits = Some(limits.map_or(limit, |other| other.min(limit)));
+        self
+    }
+
+    /// Only what comes behind the place where a [`page`](Scan::page) of the same scan ended.
+    ///
+    /// Cost: none beside the one seek, however deep the place is.
+    ///
+    /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when
+    /// the scan is run.
+    pub fn after(mut self, cursor: &Cursor) -> Self {
+        self.asked.after = Some(cursor.clone());
+        self
+    }
+
+    /// The rows.
+    ///
+    /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
+    /// the fact table for each row as well, the same that compares the values of hashed fields. Each
+    /// row is decoded into owned values; one of an older version is converted as well.
+    pub fn rows(self) -> Rows<'txn, E> {
+        Rows::new(self.into_raw())
+    }
+
+    /// The rows, with their strings and bytes borrowed from the transaction's snapshot: the view of
+    /// a row type with `#[table(view)]`.
+    ///
+    /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows); no allocation where the view
+    /// has only numbers, borrowed strings and borrowed bytes.
+    ///
+    /// A row of an older version can't be borrowed: it is converted and encoded in the current one, into
+    /// memory that is kept until the transaction ends.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(view)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    ///     name: String,
+    ///     photo: Option<Vec<u8>>,
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     let (town, name) = ("Redmond".into(), "Smith".into());
+    ///     people.insert(txn, &Person { id: 1, town, name, photo: Some(vec![1, 2]) })
+    /// })?;
+    ///
+    /// let txn = store.read()?;
+    /// for person in people.find_by_town(&txn, "Redmond").views() {
+    ///     let PersonView { id, town, name, photo } = person?; // nothing was copied
+    ///     assert_eq!((id, town, name), (1, "Redmond", "Smith"));
+    ///     assert_eq!(photo, Some(&[1, 2][..]));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn views(self) -> Views<'txn, E>
+    where
+        E::Row: Viewed,
+    {
+        Views::new(self.into_raw())
+    }
+
+    /// The entries, borrowed from the transaction's snapshot; the fact table is not touched, but to
+    /// compare the values of fields that are hashed and not in the entries.
+    ///
+    /// Cost: one seek and one step for each entry; no allocation where the entry struct has only
+    /// numbers and borrowed strings. Of a row of an older version, an entry of a full index is made as
+    /// its [view](Scan::views) is.
+    pub fn entries(self) -> Entries<'txn, E> {
+        Entries::new(self.into_raw())
+    }
+
+    /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
+    ///
+    /// Cost: one seek and one step for each entry; the fact table is not touched, but as for
+    /// [`entries`](Scan::entries).
+    pub fn keys(self) -> Keys<'txn, E> {
+        Keys::new(self.into_raw())
+    }
+
+    /// How many rows there are.
+    ///
+    /// Cost: nothing is decoded. A whole index or table that stores each entry by itself knows
+    /// its size; a normalized index with a primary key of fixed length reads one block for some
+    /// 64 rows; otherwise it is one step for each entry. Nothing is read behind the limit. Where a hashed
+    /// field is given with its value, it is the cost of [`entries`](Scan::entries).
+    ///
+    /// # Errors
+    ///
+    /// [`Error`](crate::Error) when the store can't be read.
+    pub fn count(self) -> Result<u64> {
+        self.asked.count()
+    }
+
+    /// Whether there is a row at all.
+    ///
+    /// Cost: one seek, or none for a whole index or table that knows its size; nothing is
+    /// decoded, but as for [`count`](Scan::count).
+    ///
+    /// # Errors
+    ///
+    /// As [`count`](Scan::count).
+    pub fn exists(self) -> Result<bool> {
+        self.limit(1).count().map(|count| count > 0)
+    }
+
+    /// The first row, if there is one.
+    ///
+    /// Cost: as [`rows`](Scan::rows) for one row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`](crate::Error) when the store can't be read.
+    pub fn first(self) -> Result<Option<E::Row>> {
+        self.limit(1).rows().next().transpose()
+    }
+
+    /// The first `size` rows, and where the next page starts. A page of 0 rows has no next one.
+    ///
+    /// Cost: as [`rows`](Scan::rows) for so many rows, and a step to see whether there are more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
+    /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
+    pub fn page(self, size: usize) -> Result<Page<E::Row>> {
+        let question = self.asked.question();
+        let mut raw = self.asked.run(Some(question));
+        let mut items = Vec::with_capacity(size.min(RESERVED));
+        let mut last = None;
+        while items.len() < size {
+            let Some(row) = raw.next_row::<E::Row>(&mut last) else {
+                return Ok(Page { items, next: None });
+            };
+            items.push(row?);
+        }
+        let more = raw.next().transpose()?.is_some();
+        let next = last.filter(|_| more).map(|entry| Cursor::new(question, entry.position()));
+        Ok(Page { items, next })
+    }
+
+    /// What `decode` makes of the first row.
+    pub(crate) fn one<T>(
+        self,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
+        self.limit(1).into_raw().next_bytes(decode).transpose()
+    }
+
+    fn into_raw(self) -> Raw<'txn> {
+        self.asked.run(None)
+    }
+}
+
+/// A page of up to so many rows gets its memory at once.
+const RESERVED: usize = 128;
+
+impl<E> fmt::Debug for Scan<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ScanRequest { schema, query, .. } = &self.asked;
+        f.debug_struct("Scan")
+            .field("table", &schema.name)
+            .field("index", &schema.index_name(query.source))
+            .field("reverse", &query.reverse)
+            .field("limit", &query.limit)
+            .finish_non_exhaustive()
+    }
+}

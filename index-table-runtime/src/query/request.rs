@@ -1,0 +1,66 @@
+//! All of a [`Scan`](super::Scan) but the type of its entries: what is compiled once.
+
+use std::sync::Arc;
+
+use super::{
+    Cursor, cursor,
+    found::{self, Hashed},
+    iter::Raw,
+};
+use crate::engine::Query;
+use crate::{
+    engine::{Read, Reader},
+    model::{error::Result, schema::TableSchema},
+    usage::Ledger,
+};
+
+/// A query that has not been run yet, and what runs it.
+pub(super) struct ScanRequest<'txn> {
+    pub(super) reader: Result<Reader<'txn>>,
+    pub(super) schema: &'static TableSchema,
+    pub(super) ledger: Ledger<'txn>,
+    pub(super) query: Query,
+    /// The values of hashed fields.
+    pub(super) hashed: Option<Arc<Hashed>>,
+    /// Where it begins, unless it begins at its beginning.
+    pub(super) after: Option<Cursor>,
+}
+
+impl<'txn> ScanRequest<'txn> {
+    /// What a cursor belongs to, as a number.
+    pub(super) fn question(&self) -> u64 {
+        cursor::question(self.schema, &self.query)
+    }
+
+    /// Runs it; with its [`question`](ScanRequest::question), if that is known.
+    pub(super) fn run(mut self, question: Option<u64>) -> Raw<'txn> {
+        self.resolve(question);
+        Raw::new(self.reader, self.schema, self.ledger, self.query, self.hashed.as_ref())
+    }
+
+    pub(super) fn count(mut self) -> Result<u64> {
+        self.resolve(None);
+        let (reader, source) = (self.reader?, self.query.source);
+        if self.query.limit == Some(0) {
+            return Ok(0);
+        }
+        if self.hashed.is_some() {
+            let mut meter = self.ledger.meter(source, None);
+            return found::count(reader, self.schema, &mut meter, self.query, self.hashed.as_ref());
+        }
+        let count = reader.count(self.query)?;
+        self.ledger.count(source, count);
+        Ok(count.found)
+    }
+
+    /// Makes the cursor the position of the query.
+    fn resolve(&mut self, question: Option<u64>) {
+        let Some(cursor) = self.after.take() else { return };
+        let question = question.unwrap_or_else(|| self.question());
+        match cursor.position_in(self.schema, &self.query, question) {
+            Ok(position) => self.query.position = Some(position),
+            Err(error) if self.reader.is_ok() => self.reader = Err(error),
+            Err(_) => {}
+        }
+    }
+}

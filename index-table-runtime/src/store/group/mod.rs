@@ -1,0 +1,373 @@
+//! Group commit: closures from many threads and tasks, run by one thread, many in a commit.
+//!
+//! [`job`] is a closure with its place for an outcome, [`queue`] where it waits, [`thread`] what runs
+//! it, and [`reply`] how the outcome comes back; [`submission`] is for tasks that wait for room.
+
+mod job;
+mod queue;
+mod reply;
+mod submission;
+mod thread;
+
+use std::{
+    fmt, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use self::{
+    job::Entry,
+    queue::{Queue, Refused, WithoutRoom},
+};
+pub use self::{reply::Submitted, submission::Submission};
+use crate::{
+    model::error::{Error, Result},
+    store::{Inner, Store, WriteTxn},
+};
+
+/// How a [`GroupWriter`] works; for [`Store::writer_with`].
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{GroupOptions, Store};
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::open(dir.path())?;
+/// let writer = store.writer_with(&GroupOptions::default().queue(10_000).most(500))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "options do nothing until `Store::writer_with`"]
+pub struct GroupOptions {
+    queue: usize,
+    most: usize,
+}
+
+impl Default for GroupOptions {
+    fn default() -> Self {
+        Self { queue: 1024, most: 256 }
+    }
+}
+
+impl GroupOptions {
+    /// The most closures that wait for their turn, one at least. Default: 1024. Who submits another one
+    /// waits or is refused, so that neither memory nor waiting times grow without bound when the disk
+    /// can't keep up.
+    pub fn queue(mut self, closures: usize) -> Self {
+        self.queue = closures.max(1);
+        self
+    }
+
+    /// The most closures in one commit, one at least. Default: 256. It bounds how long the first of
+    /// them waits for the last, and how much is undone should the commit fail.
+    pub fn most(mut self, closures: usize) -> Self {
+        self.most = closures.max(1);
+        self
+    }
+}
+
+impl Store {
+    /// Starts a thread that commits what many threads and tasks write, many closures at a time. With
+    /// the default [`GroupOptions`].
+    ///
+    /// Clone the writer to share it; each call of this starts another thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`], and [`Error::Thread`] when the thread can't be started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     text: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let writer = store.writer()?;
+    ///
+    /// std::thread::scope(|scope| {
+    ///     for id in 0..8 {
+    ///         let (writer, notes) = (writer.clone(), notes.clone());
+    ///         scope.spawn(move || {
+    ///             let note = Note { id, text: "from a thread".into() };
+    ///             writer.submit(move |txn| notes.insert(txn, &note)).wait()
+    ///         });
+    ///     }
+    /// });
+    /// assert_eq!(notes.all(&store.read()?).count()?, 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn writer(&self) -> Result<GroupWriter> {
+        self.writer_with(&GroupOptions::default())
+    }
+
+    /// As [`writer`](Store::writer), with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`writer`](Store::writer).
+    pub fn writer_with(&self, options: &GroupOptions) -> Result<GroupWriter> {
+        self.inner.engine.refuse_forked()?;
+        let queue = Arc::new(Queue::new(options.queue));
+        thread::start(&queue, options.most, self.inner.id)?;
+        Ok(GroupWriter { handle: Arc::new(Handle { queue, store: Arc::clone(&self.inner) }) })
+    }
+}
+
+/// Writes from many threads and tasks, many closures in one commit; from [`Store::writer`].
+///
+/// A thread of its own takes the closures that have been submitted in their order, runs each as if it
+/// were alone, and commits them together: one wait for the disk for all of them. What is submitted
+/// meanwhile is the next group. Each gets its own result, and none before the commit is durable as the
+/// store's [`Durability`](crate::Durability) says.
+///
+/// - The order is that of the calls, and of the first polls of futures: whoever waits for room in the
+///   queue keeps the place.
+/// - A closure sees what those before it have written. One that returns an error or panics leaves
+///   nothing behind, and the others are none the wiser.
+/// - If the commit fails, everyone in the group gets its error, and nothing of the group is there; the
+///   writer goes on with the next one.
+/// - When the map is full, those before are committed, more is mapped, as by [`Store::transaction`], and
+///   the closure is run again. The same goes for a closure that meets a full queue of eventual indexes
+///   under [`WhenFull::Wait`](crate::WhenFull::Wait): it is run again when the worker has made room, and
+///   those behind it wait with it. So a closure should have no effects but through the transaction.
+/// - [`Store::write`] goes on to work beside it: each waits for the other.
+///
+/// It can be cloned, sent and shared. It keeps the store open, and so does what has been submitted. When
+/// the last clone is dropped, or at [`close`](GroupWriter::close), what was submitted is finished, and
+/// the thread ends. In a process that was forked there is no such thread, and what is submitted is
+/// refused with [`Error::Forked`].
+///
+/// Cost: a submission allocates twice and wakes the thread if it sleeps. A closure that isn't the first
+/// of its group runs in a nested transaction of LMDB, which copies the pages that it changes once more:
+/// for a row with three indexes a third more work than without.
+#[derive(Clone)]
+pub struct GroupWriter {
+    handle: Arc<Handle>,
+}
+
+/// What the clones share. The thread has the queue alone, so that it does not keep the store open.
+struct Handle {
+    queue: Arc<Queue>,
+    store: Arc<Inner>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // In a forked process, the lock may be a thread's that is not there.
+        if self.store.engine.refuse_forked().is_ok() {
+            self.queue.close();
+        }
+    }
+}
+
+/// Runs what others have written: a panic in it ends here. What it panicked with is not dropped, which
+/// could panic again.
+fn contained(run: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        mem::forget(panic);
+    }
+}
+
+impl GroupWriter {
+    /// Submits a closure, and waits for room in the queue if there is none. What it returns is a future,
+    /// and has a [`wait`](Submitted::wait) for threads; dropped, it takes nothing back.
+    ///
+    /// What can't be accepted, as after [`close`](GroupWriter::close), is told by the result. The error's
+    /// type is often to be named: `Ok::<_, Error>(value)`.
+    ///
+    /// It blocks, which is nothing for a thread that runs tasks; for these there are
+    /// [`submit_async`](GroupWriter::submit_async) and [`try_submit`](GroupWriter::try_submit).
+    ///
+    /// # Errors
+    ///
+    /// Of the result: what the closure returns and [`Store::transaction`] does; [`Error::Panicked`],
+    /// [`Error::WriterClosed`], [`Error::Forked`], and [`Error::WriteInProgress`] when the queue is full and
+    /// this thread has a write transaction that those in the queue wait for.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table::{Error, IndexTable, Result, Store};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, IndexTable)]
+    /// # struct Note { #[primary_key] id: u32, text: String }
+    /// # fn main() -> Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// # let notes = NoteRepository::open(&store)?;
+    /// let writer = store.writer()?;
+    /// // All of them first, and then the results: they share a commit, or few.
+    /// let submitted: Vec<_> = (0..100)
+    ///     .map(|id| {
+    ///         let (notes, note) = (notes.clone(), Note { id: id % 99, text: "new".into() });
+    ///         writer.submit(move |txn| notes.insert(txn, &note))
+    ///     })
+    ///     .collect();
+    /// let results: Vec<Result<()>> = submitted.into_iter().map(|one| one.wait()).collect();
+    /// assert!(matches!(results[99], Err(Error::DuplicateKey { .. })));
+    /// assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 99);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn submit<T, E, F>(&self, body: F) -> Submitted<T, E>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let Handle { queue, store } = &*self.handle;
+        let (entry, submitted) = Entry::new(store, body);
+        match store.engine.refuse_forked() {
+            // Whoever holds a write transaction would wait for those who wait for it.
+            Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
+            Err(error) => entry.reply(Some(error)),
+        }
+        submitted
+    }
+
+    /// Submits a closure if there is room in the queue, and else gives it back.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueFull`] with the closure. All else is told by the result, as with
+    /// [`submit`](GroupWriter::submit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table::{Error, GroupOptions, IndexTable, Result, Store};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, IndexTable)]
+    /// # struct Note { #[primary_key] id: u32, text: String }
+    /// # fn main() -> Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// # let notes = NoteRepository::open(&store)?;
+    /// let writer = store.writer_with(&GroupOptions::default().queue(10))?;
+    /// let txn = store.write()?; // the writer has to wait
+    /// let mut accepted = Vec::new();
+    /// for id in 0..100 {
+    ///     let (notes, note) = (notes.clone(), Note { id, text: "new".into() });
+    ///     match writer.try_submit(move |txn| notes.insert(txn, &note)) {
+    ///         Ok(submitted) => accepted.push(submitted),
+    ///         Err(full) => drop(full.0), // try again later, or tell whoever asked to
+    ///     }
+    /// }
+    /// assert!(accepted.len() < 100);
+    /// drop(txn);
+    /// accepted.into_iter().try_for_each(|submitted| submitted.wait())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_submit<T, E, F>(&self, body: F) -> Result<Submitted<T, E>, QueueFull<F>>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let Handle { queue, store } = &*self.handle;
+        if let Err(error) = store.engine.refuse_forked() {
+            return Ok(Submitted::refused(store, error));
+        }
+        let mut body = Some(body);
+        let make = || body.take().map(|body| Entry::new(store, body));
+        let pushed = queue.try_push(WithoutRoom::Refuse, make);
+        match (pushed, body) {
+            (Ok((_, submitted)), _) => Ok(submitted),
+            (Err(Refused::Full), Some(body)) => Err(QueueFull(body)),
+            (Err(_), _) => Ok(Submitted::refused(store, Error::WriterClosed)),
+        }
+    }
+
+    /// Submits a closure and waits for its result, from async code of any runtime: a future that first
+    /// waits for room in the queue and then for the commit.
+    ///
+    /// Nothing happens before it is polled. Dropped before there was room, it takes the closure with it;
+    /// from then on it takes nothing back.
+    ///
+    /// # Errors
+    ///
+    /// Of its output: as with [`submit`](GroupWriter::submit).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use index_table::{GroupWriter, IndexTable, Result, Store};
+    /// # use serde::{Deserialize, Serialize};
+    /// # #[derive(Serialize, Deserialize, IndexTable)]
+    /// # struct Note { #[primary_key] id: u32, text: String }
+    /// async fn add(writer: &GroupWriter, notes: NoteRepository, note: Note) -> Result<()> {
+    ///     writer.submit_async(move |txn| notes.insert(txn, &note)).await
+    /// }
+    /// ```
+    pub fn submit_async<T, E, F>(&self, body: F) -> Submission<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        Submission::new(self.clone(), body)
+    }
+
+    /// Refuses what is submitted from now on, finishes what was submitted before, by all clones, and
+    /// returns when that is done and the thread has let go of the store. A second time it only waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WriteInProgress`] in a closure of the writer and in the `drop` of what one holds, and in a
+    /// thread that holds a write transaction, which those in the queue would wait for;
+    /// [`Error::Forked`]. It is not closed then.
+    pub fn close(&self) -> Result<()> {
+        let Handle { queue, store } = &*self.handle;
+        store.engine.refuse_forked()?;
+        thread::refuse_to_wait(store)?;
+        queue.close();
+        queue.wait_for_the_end();
+        Ok(())
+    }
+
+    /// Whether it refuses what is submitted.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.handle.store.engine.refuse_forked().is_err() || self.handle.queue.is_closed()
+    }
+}
+
+impl fmt::Debug for GroupWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupWriter").field("store", &self.handle.store.id).finish_non_exhaustive()
+    }
+}
+
+/// The queue of a [`GroupWriter`] has no room for this closure; from
+/// [`try_submit`](GroupWriter::try_submit).
+pub struct QueueFull<F>(pub F);
+
+impl<F> fmt::Debug for QueueFull<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("QueueFull").finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for QueueFull<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the group writer's queue is full; try again in a moment")
+    }
+}
+
+impl<F> std::error::Error for QueueFull<F> {}

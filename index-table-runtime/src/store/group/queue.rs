@@ -1,0 +1,200 @@
+//! Where closures wait, as many as there is room for, and behind them those that wait for room.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{contained, job::Entry, reply::Submitted};
+use crate::model::error::{Error, Result};
+
+pub(super) struct Queue {
+    capacity: usize,
+    state: Mutex<State>,
+    /// There is something in it, or it is closed.
+    work: Condvar,
+    /// There is room in it, or it is closed.
+    room: Condvar,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// In their order, with ascending numbers. Those for which there is no room are here already, each on
+    /// behalf of a thread or a task that waits, so that nobody who comes later is before them.
+    entries: VecDeque<(u64, Entry)>,
+    /// The number of the next one.
+    next: u64,
+    closed: bool,
+    /// The thread is gone.
+    ended: bool,
+}
+
+/// Why an entry is not in the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refused {
+    Full,
+    Closed,
+}
+
+/// What becomes of an entry for which there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithoutRoom {
+    Refuse,
+    /// It waits for it, until it [leaves](Queue::leave).
+    Wait,
+}
+
+impl Queue {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Appends an entry, and waits until it has room unless that is refused. One that can't be accepted
+    /// gets the error as its result.
+    pub(super) fn push(&self, entry: Entry, may_wait: impl FnOnce() -> Result<()>) {
+        let mut state = self.state();
+        let accepted = if state.closed {
+            Err(Error::WriterClosed)
+        } else if state.entries.len() < self.capacity {
+            Ok(())
+        } else {
+            may_wait()
+        };
+        if let Err(error) = accepted {
+            drop(state);
+            return entry.reply(Some(error));
+        }
+        let number = self.append(&mut state, entry);
+        while self.waiting(&state, number).is_some() {
+            state = wait(&self.room, state);
+        }
+    }
+
+    /// Appends the entry that `make` makes, if there is room or it waits for it; its number.
+    pub(super) fn try_push<T, E>(
+        &self,
+        without_room: WithoutRoom,
+        make: impl FnOnce() -> Option<(Entry, Submitted<T, E>)>,
+    ) -> Result<(u64, Submitted<T, E>), Refused> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(Refused::Closed);
+        }
+        if (state.entries.len() < self.capacity || without_room == WithoutRoom::Wait)
+            && let Some((entry, submitted)) = make()
+        {
+            return Ok((self.append(&mut state, entry), submitted));
+        }
+        Err(Refused::Full)
+    }
+
+    /// Takes an entry back that waits for room. One that has had it is not.
+    pub(super) fn leave(&self, number: u64) {
+        let mut state = self.state();
+        let entry = self.waiting(&state, number).and_then(|at| state.entries.remove(at));
+        // Without the lock.
+        drop(state);
+        drop(entry);
+    }
+
+    fn append(&self, state: &mut State, entry: Entry) -> u64 {
+        let number = state.next;
+        state.next += 1;
+        state.entries.push_back((number, entry));
+        if state.entries.len() == 1 {
+            self.work.notify_one();
+        }
+        number
+    }
+
+    /// Where the entry of this number waits for room, if it does.
+    fn waiting(&self, state: &State, number: u64) -> Option<usize> {
+        let at = state.entries.binary_search_by_key(&number, |(number, _)| *number).ok();
+        at.filter(|at| *at >= self.capacity)
+    }
+
+    /// Waits for entries, and takes what is there, up to `most`; `false`: there will be none.
+    pub(super) fn take(&self, most: usize, to: &mut VecDeque<Entry>) -> bool {
+        let mut state = self.state();
+        while state.entries.is_empty() {
+            if state.closed {
+                return false;
+            }
+            state = wait(&self.work, state);
+        }
+        self.move_out(state, most, to);
+        true
+    }
+
+    /// Takes what is there, up to `most`, and does not wait for it.
+    pub(super) fn take_more(&self, most: usize, to: &mut VecDeque<Entry>) {
+        let state = self.state();
+        if !state.entries.is_empty() {
+            self.move_out(state, most, to);
+        }
+    }
+
+    fn move_out(&self, mut state: MutexGuard<'_, State>, most: usize, to: &mut VecDeque<Entry>) {
+        let most = most.min(state.entries.len());
+        to.extend(state.entries.drain(..most).map(|(_, entry)| entry));
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// Refuses what comes from now on, and what waits for room.
+    pub(super) fn close(&self) {
+        let refused = {
+            let mut state = self.state();
+            state.closed = true;
+            let accepted = self.capacity.min(state.entries.len());
+            state.entries.split_off(accepted)
+        };
+        self.work.notify_all();
+        self.room.notify_all();
+        refuse(refused);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
+    /// The thread is done. What is left, if it has died, is told so.
+    pub(super) fn end(&self) {
+        self.close();
+        let entries = mem::take(&mut self.state().entries);
+        refuse(entries);
+        self.state().ended = true;
+        self.ended.notify_all();
+    }
+
+    pub(super) fn wait_for_the_end(&self) {
+        let mut state = self.state();
+        while !state.ended {
+            state = wait(&self.ended, state);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait<'q>(condition: &Condvar, state: MutexGuard<'q, State>) -> MutexGuard<'q, State> {
+    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Those that are dropped say that the writer is closed. A panic in one is not to keep the others
+/// waiting.
+fn refuse(entries: VecDeque<(u64, Entry)>) {
+    for entry in entries {
+        contained(|| drop(entry));
+    }
+}

@@ -1,0 +1,148 @@
+//! How the outcome of a closure comes back to whoever submitted it.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll, Waker},
+};
+
+use super::thread;
+use crate::{
+    model::error::{Error, Result},
+    store::Inner,
+};
+
+/// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter): a future of its result, with
+/// [`wait`](Submitted::wait) for threads.
+///
+/// Dropped, it takes nothing back: the closure is run, and nobody hears of it.
+#[must_use = "it is how one learns whether anything was written"]
+pub struct Submitted<T, E> {
+    slot: Arc<Slot<T, E>>,
+    store: Weak<Inner>,
+}
+
+struct Slot<T, E> {
+    state: Mutex<State<T, E>>,
+    filled: Condvar,
+}
+
+struct State<T, E> {
+    /// The outer error: the closure has not returned, or what it has written was not committed.
+    outcome: Option<Result<Result<T, E>>>,
+    waker: Option<Waker>,
+}
+
+/// The other end. Dropped, it says that the writer is closed.
+pub(super) struct Replier<T, E>(Option<Arc<Slot<T, E>>>);
+
+impl<T, E> Submitted<T, E> {
+    pub(super) fn new(store: &Arc<Inner>) -> (Replier<T, E>, Self) {
+        let state = Mutex::new(State { outcome: None, waker: None });
+        let slot = Arc::new(Slot { state, filled: Condvar::new() });
+        (Replier(Some(Arc::clone(&slot))), Self { slot, store: Arc::downgrade(store) })
+    }
+
+    /// One that was not accepted.
+    pub(super) fn refused(store: &Arc<Inner>, error: Error) -> Self {
+        let (replier, submitted) = Self::new(store);
+        replier.reply(Err(error));
+        submitted
+    }
+}
+
+impl<T, E: From<Error>> Submitted<T, E> {
+    /// Waits until what the closure has written is committed, and gives what it has returned.
+    ///
+    /// # Errors
+    ///
+    /// As of [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer
+    /// and in the `drop` of what one holds, and in a thread that holds a write transaction, which the
+    /// closure waits for: it is run nevertheless, once that is over.
+    pub fn wait(self) -> Result<T, E> {
+        self.refuse_forked()?;
+        let mut state = self.slot.state();
+        if state.outcome.is_none()
+            && let Some(store) = self.store.upgrade()
+        {
+            drop(state);
+            thread::refuse_to_wait(&store)?;
+            drop(store);
+            state = self.slot.state();
+        }
+        loop {
+            if let Some(outcome) = state.outcome.take() {
+                drop(state);
+                return outcome?;
+            }
+            state = self.slot.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl<T, E> Submitted<T, E> {
+    /// In a forked process there is no thread that would reply.
+    fn refuse_forked(&self) -> Result<()> {
+        self.store.upgrade().map_or(Ok(()), |store| store.engine.refuse_forked())
+    }
+}
+
+impl<T, E: From<Error>> Future for Submitted<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.refuse_forked()?;
+        let mut state = self.slot.state();
+        if let Some(outcome) = state.outcome.take() {
+            drop(state);
+            return Poll::Ready(outcome?);
+        }
+        let before = state.waker.replace(context.waker().clone());
+        drop(state);
+        drop(before);
+        Poll::Pending
+    }
+}
+
+impl<T, E> fmt::Debug for Submitted<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replied = self.slot.state().outcome.is_some();
+        f.debug_struct("Submitted").field("replied", &replied).finish_non_exhaustive()
+    }
+}
+
+impl<T, E> Slot<T, E> {
+    fn state(&self) -> MutexGuard<'_, State<T, E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fill(&self, outcome: Result<Result<T, E>>) {
+        let waker = {
+            let mut state = self.state();
+            state.outcome = Some(outcome);
+            state.waker.take()
+        };
+        self.filled.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T, E> Replier<T, E> {
+    pub(super) fn reply(mut self, outcome: Result<Result<T, E>>) {
+        if let Some(slot) = self.0.take() {
+            slot.fill(outcome);
+        }
+    }
+}
+
+impl<T, E> Drop for Replier<T, E> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.take() {
+            slot.fill(Err(Error::WriterClosed));
+        }
+    }
+}

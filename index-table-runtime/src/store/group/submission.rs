@@ -1,0 +1,93 @@
+//! A closure on behalf of a task, which may have to wait for room.
+
+use std::{
+    fmt,
+    future::Future,
+    mem,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use super::{GroupWriter, Handle, Submitted, job::Entry, queue::WithoutRoom};
+use crate::{
+    model::error::{Error, Result},
+    store::WriteTxn,
+};
+
+/// A closure on its way through a [`GroupWriter`]; from
+/// [`submit_async`](GroupWriter::submit_async).
+#[must_use = "futures do nothing unless polled"]
+pub struct Submission<T, E, F> {
+    writer: GroupWriter,
+    state: Submitting<T, E, F>,
+}
+
+enum Submitting<T, E, F> {
+    /// It has not been polled.
+    New(F),
+    /// With its number in the queue, where it may be waiting for room.
+    Submitted(u64, Submitted<T, E>),
+    /// In between, and at the end.
+    Nothing,
+}
+
+impl<T, E, F> Submission<T, E, F> {
+    pub(super) const fn new(writer: GroupWriter, body: F) -> Self {
+        Self { writer, state: Submitting::New(body) }
+    }
+}
+
+/// The closure isn't what is pinned.
+impl<T, E, F> Unpin for Submission<T, E, F> {}
+
+impl<T, E, F> Future for Submission<T, E, F>
+where
+    T: Send + 'static,
+    E: From<Error> + Send + 'static,
+    F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+{
+    type Output = Result<T, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { writer, state } = self.get_mut();
+        let Handle { queue, store } = &*writer.handle;
+        if let Err(error) = store.engine.refuse_forked() {
+            return Poll::Ready(Err(error.into()));
+        }
+        if matches!(state, Submitting::New(_)) {
+            let pushed = queue.try_push(WithoutRoom::Wait, || {
+                match mem::replace(state, Submitting::Nothing) {
+                    Submitting::New(body) => Some(Entry::new(store, body)),
+                    _ => None,
+                }
+            });
+            match pushed {
+                Ok((number, submitted)) => *state = Submitting::Submitted(number, submitted),
+                Err(_) => return Poll::Ready(Err(Error::WriterClosed.into())),
+            }
+        }
+        let Submitting::Submitted(_, submitted) = state else { return Poll::Pending };
+        let polled = Pin::new(submitted).poll(context);
+        if polled.is_ready() {
+            *state = Submitting::Nothing;
+        }
+        polled
+    }
+}
+
+impl<T, E, F> Drop for Submission<T, E, F> {
+    fn drop(&mut self) {
+        let Handle { queue, store } = &*self.writer.handle;
+        if let Submitting::Submitted(number, _) = self.state
+            && store.engine.refuse_forked().is_ok()
+        {
+            queue.leave(number);
+        }
+    }
+}
+
+impl<T, E, F> fmt::Debug for Submission<T, E, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Submission").field("writer", &self.writer).finish_non_exhaustive()
+    }
+}

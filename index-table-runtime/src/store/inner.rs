@@ -1,0 +1,226 @@
+//! What the handles to a store share: the engine, the tables in use, and the turn to write.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use super::open_table::{OpenTable, Readable};
+use crate::{
+    engine::{Engine, Limit, Records, Tables},
+    model::{
+        error::{Error, Result},
+        row_vtable::RowVtable,
+        schema::{TableRecord, TableSchema},
+    },
+    usage::TableCounters,
+    write::{Scratch, SharedTable, queue::Signals, watch::Watchers},
+};
+
+pub(crate) struct Inner {
+    pub(crate) engine: Engine,
+    /// Tells this store's transactions and repositories from those of others.
+    pub(crate) id: u64,
+    writer: Mutex<WriterState>,
+    /// What happens to queues of tables.
+    pub(crate) signals: Arc<Signals>,
+    /// How long queues may get.
+    limit: Limit,
+    /// The tables that have been opened, and how they were declared. No transaction is waited for
+    /// while it is locked: the thread that has it may be waiting for this.
+    tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
+    /// WriteGuard while a table is opened, so that it is opened once.
+    opening: Mutex<()>,
+    /// How many tables have been opened, and how often an index has become readable since.
+    opened: Arc<AtomicU64>,
+}
+
+/// What write transactions have for [`Inner::opened`]: opening a table takes one, so they know all that
+/// are open. The counter for an index that isn't readable is above it.
+pub(super) const ALL_OPENED: u64 = u64::MAX - 1;
+
+/// What opening a table has made of its declaration.
+#[derive(Default)]
+pub(crate) struct Declared {
+    /// Its record in the catalog.
+    pub(crate) record: Vec<u8>,
+    /// For each index, whether it can be asked.
+    pub(crate) readable: Vec<bool>,
+}
+
+/// What is kept of the write transaction, of which there is one at a time.
+#[derive(Default)]
+struct WriterState {
+    /// The thread that holds it.
+    thread: Option<ThreadId>,
+    /// The buffers of the last one, for the next one.
+    scratch: Option<Box<Scratch>>,
+}
+
+impl Inner {
+    pub(super) fn new(engine: Engine, limit: Limit) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (writer, tables, opening) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (opened, signals) = (Arc::default(), Arc::default());
+        Self { engine, id, writer, signals, limit, tables, opening, opened }
+    }
+
+    /// Opens a table, or gives it again while a repository of it is in use. One with another
+    /// declaration is refused then: each would write rows without the other's indexes.
+    pub(crate) fn open_once(
+        &self,
+        rows: &'static RowVtable,
+        open: impl FnOnce(&Engine) -> Result<(Tables, Declared)>,
+    ) -> Result<Arc<OpenTable>> {
+        let schema = rows.schema;
+        let declared = TableRecord::of(schema, |_| "");
+        if let Some(used) = self.used(schema, &declared)? {
+            return Ok(used);
+        }
+        self.refuse_nested_write()?;
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = self.used(schema, &declared)? {
+            return Ok(used);
+        }
+        let (opened, Declared { record, readable }) = open(&self.engine)?;
+        let table = Arc::new(OpenTable {
+            schema,
+            rows,
+            tables: opened,
+            limit: self.limit,
+            record,
+            readable: Readable::new(schema, &readable, &self.opened),
+            tried: AtomicU64::new(0),
+            told: Arc::new(SharedTable {
+                usage: TableCounters::new(schema),
+                watchers: Watchers::default(),
+                as_declared: AtomicU64::new(0),
+            }),
+            store: self.id,
+            opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
+        });
+        self.tables().insert(schema.name, (declared, Arc::downgrade(&table)));
+        Ok(table)
+    }
+
+    /// The table, if a repository of it is in use.
+    fn used(
+        &self,
+        schema: &'static TableSchema,
+        declared: &TableRecord,
+    ) -> Result<Option<Arc<OpenTable>>> {
+        let tables = self.tables();
+        let Some((other, used)) = tables.get(schema.name) else { return Ok(None) };
+        let Some(used) = used.upgrade() else { return Ok(None) };
+        // Rows of older versions are read by the type that asks, so it has to know the same.
+        if other == declared && used.schema.previous == schema.previous {
+            return Ok(Some(used));
+        }
+        Err(Error::SchemaMismatch {
+            table: schema.name,
+            difference: "this process uses it with another declaration".to_owned(),
+            way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
+                      other's repositories first",
+        })
+    }
+
+    /// The tables that this process has in use and that have eventual indexes.
+    pub(crate) fn eventual_tables(&self) -> Vec<Arc<OpenTable>> {
+        let tables = self.tables();
+        let used = tables.values().filter_map(|(_, used)| used.upgrade());
+        used.filter(|table| table.schema.has_eventual()).collect()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What transactions know that begin now.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
+    }
+
+    /// All that the catalog has.
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        if !self.engine.has_catalog() {
+            self.refuse_nested_write()?;
+        }
+        self.engine.catalog()
+    }
+
+    /// Drops the indexes that `choose` names: of all records, those that no open table has, of which it
+    /// is told the table and the index.
+    pub(crate) fn drop_indexes(
+        &self,
+        mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
+    ) -> Result<Vec<String>> {
+        self.refuse_nested_write()?;
+        // Nothing is opened meanwhile.
+        let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_in_use = |table: &str, index: &str| {
+            let used = self.tables().get(table).and_then(|(_, used)| used.upgrade());
+            used.is_some_and(|used| used.schema.indexes.iter().any(|own| own.name == index))
+        };
+        self.engine.drop_indexes(|records| choose(records, &is_in_use))
+    }
+
+    /// LMDB would let the thread wait for itself.
+    pub(crate) fn refuse_nested_write(&self) -> Result<()> {
+        if self.writer().thread == Some(thread::current().id()) {
+            return Err(Error::WriteInProgress);
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> MutexGuard<'_, WriterState> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // In a forked process, a lock may be a thread's that is not there.
+        if self.engine.refuse_forked().is_ok() {
+            let tables: Vec<_> =
+                self.tables().values().filter_map(|(_, it)| it.upgrade()).collect();
+            for table in &tables {
+                table.told.watchers.close();
+            }
+        }
+    }
+}
+
+/// Keeps the thread of the write transaction on record while it lives, and has its buffers.
+pub(crate) struct WriterGuard<'s> {
+    inner: &'s Inner,
+    scratch: Option<Box<Scratch>>,
+}
+
+impl<'s> WriterGuard<'s> {
+    pub(super) fn new(inner: &'s Inner) -> Self {
+        let mut writer = inner.writer();
+        writer.thread = Some(thread::current().id());
+        let scratch = writer.scratch.take();
+        Self { inner, scratch }
+    }
+
+    pub(crate) const fn store(&self) -> &'s Inner {
+        self.inner
+    }
+
+    pub(crate) fn scratch(&mut self) -> &mut Scratch {
+        self.scratch.get_or_insert_default()
+    }
+}
+
+impl Drop for WriterGuard<'_> {
+    fn drop(&mut self) {
+        let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
+        *self.inner.writer() = WriterState { thread: None, scratch };
+    }
+}

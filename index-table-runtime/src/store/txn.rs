@@ -1,0 +1,430 @@
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::Deref,
+    path::PathBuf,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering},
+};
+
+use crate::{
+    engine::{Read, Reader, Txn, Writer},
+    model::{
+        error::{Error, Result},
+        schema::Source,
+    },
+    store::{Inner, OpenTable, WriterGuard},
+    usage::{Session, Stats, Tally, trace::span},
+    write::{
+        Scratch, Written,
+        queue::{self, IndexToken},
+        upkeep::Upkeep,
+        watch::{self, Watched},
+    },
+};
+
+/// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
+///
+/// What scans borrow lives as long as it. It may be sent to another thread, and not be shared:
+///
+/// ```compile_fail,E0277
+/// fn shared<T: Sync>() {}
+/// shared::<index_table::ReadTxn<'_>>();
+/// ```
+pub struct ReadTxn<'s> {
+    engine: Txn<'s>,
+    /// The store's id, and its counter of tables and indexes before the transaction began.
+    store: u64,
+    opened: u64,
+    /// The engine's number of the snapshot.
+    snapshot: u64,
+    pub(crate) session: Session,
+}
+
+impl<'s> ReadTxn<'s> {
+    pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
+        let snapshot = engine.snapshot();
+        Self { engine, store, opened, snapshot, session: Session::default() }
+    }
+
+    /// How the queries of this transaction were answered: a covered query leaves `facts` as it
+    /// is, one that follows references adds one for each row.
+    ///
+    /// A query is counted when its iterator is dropped. What one that still runs has read is in its
+    /// own `stats`, such as [`Rows::stats`](crate::Rows::stats).
+    ///
+    /// Always on; each scan counts for itself, and that is added up once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Redmond".into() }))?;
+    ///
+    /// let txn = store.read()?;
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").entries().count(), 1);
+    /// assert_eq!((txn.stats().entries, txn.stats().facts), (1, 0)); // from the index alone
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").rows().count(), 1);
+    /// assert_eq!((txn.stats().entries, txn.stats().facts), (2, 1)); // with a second look-up
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.session.total.get()
+    }
+
+    /// The number of the last commit that is in this snapshot; in a write transaction, the one that
+    /// its own commit will have. Each commit that has changed something has a number above those
+    /// before it, in whichever process.
+    ///
+    /// An [`Event`](crate::Event) of a number that isn't above it is about what the snapshot has: so
+    /// what was read here is continued by events without a gap.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let watcher = notes.watch(&store).start()?;
+    /// let before = store.read()?.commit_number();
+    ///
+    /// let mut txn = store.write()?;
+    /// notes.insert(&mut txn, &Note { id: 1 })?;
+    /// let own = txn.commit_number();
+    /// txn.commit()?;
+    ///
+    /// assert!(own > before);
+    /// assert_eq!(store.read()?.commit_number(), own);
+    /// assert_eq!(watcher.recv().map(|event| event.commit_number()), Some(own));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn commit_number(&self) -> u64 {
+        self.engine.number()
+    }
+
+    pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
+        self.check(table)?;
+        self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.schema.name })
+    }
+
+    /// As [`reader`](ReadTxn::reader), for who is going to ask this index.
+    pub(crate) fn reader_of<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        source: Source,
+    ) -> Result<Reader<'t>> {
+        let reader = self.reader(table)?;
+        if let Source::Index(index) = source
+            && !(table.is_readable(index, self.opened) && table.is_as_declared(self.snapshot))
+        {
+            table.check_readable(reader, index, self.snapshot, self.opened)?;
+        }
+        Ok(reader)
+    }
+
+    /// The positions of the table's indexes that can't be asked in this snapshot.
+    pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Rc<[usize]>> {
+        let reader = self.reader(table)?;
+        let mut indexes = Vec::new();
+        for index in 0..table.schema.indexes.len() {
+            match table.check_readable(reader, index, self.snapshot, self.opened) {
+                Ok(()) => {}
+                Err(Error::IndexNotReadable { .. }) => indexes.push(index),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(indexes.into())
+    }
+
+    /// An engine's handles are good for the transactions of its store that began later.
+    #[inline]
+    fn check(&self, table: &OpenTable) -> Result<()> {
+        if self.store != table.store {
+            return Err(Error::WrongStore { table: table.schema.name });
+        }
+        if self.opened < table.opened {
+            return Err(Error::SnapshotTooOld { table: table.schema.name });
+        }
+        Ok(())
+    }
+}
+
+#[expect(unsafe_code, reason = "one variant inside is not `Send`, and is never there")]
+// SAFETY: everything in it is `Send` but the writing kind of an engine's transaction. `Store::read`
+// makes only the other kind. A `WriteTxn` has the writing kind, is not `Send` itself, and hands its
+// `ReadTxn` out by shared reference only, which is not `Send` either, since a `ReadTxn` is not
+// `Sync`.
+unsafe impl Send for ReadTxn<'_> {}
+
+impl fmt::Debug for ReadTxn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadTxn").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// The write transaction. From [`Store::write`](crate::Store::write).
+///
+/// It reads what it has written: wherever a `&ReadTxn` is taken, a `&WriteTxn` is too. Dropped
+/// without [`commit`](WriteTxn::commit), it has changed nothing.
+///
+/// It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// fn sent<T: Send>() {}
+/// sent::<index_table::WriteTxn<'_>>();
+/// ```
+pub struct WriteTxn<'s> {
+    /// Before the transaction, so that it is dropped before it: once another thread has begun to
+    /// write, the record is that thread's.
+    held: WriteGuard<'s>,
+    read: ReadTxn<'s>,
+    /// The tables whose records have been compared, and what was written to them.
+    written: Vec<Written>,
+    /// Those of the transaction that this one is inside of.
+    outer: &'s [Written],
+    /// LMDB's write transaction belongs to its thread.
+    not_send: PhantomData<*const ()>,
+}
+
+/// What a write transaction has to itself.
+enum WriteGuard<'s> {
+    /// The store's turn to write.
+    Turn(WriterGuard<'s>),
+    /// The buffers of the one that it is inside of.
+    Outer(&'s mut Scratch),
+}
+
+impl<'s> WriteGuard<'s> {
+    /// The store, of a transaction that isn't inside of another one.
+    fn store(&self) -> Option<&'s Inner> {
+        match self {
+            Self::Turn(guard) => Some(guard.store()),
+            Self::Outer(_) => None,
+        }
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        match self {
+            Self::Turn(guard) => guard.scratch(),
+            Self::Outer(scratch) => scratch,
+        }
+    }
+}
+
+impl<'s> WriteTxn<'s> {
+    pub(crate) fn new(read: ReadTxn<'s>, guard: WriterGuard<'s>) -> Self {
+        Self::with(WriteGuard::Turn(guard), read, &[])
+    }
+
+    fn with(held: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
+        Self { held, read, written: Vec::new(), outer, not_send: PhantomData }
+    }
+
+    /// Runs `body` in a transaction inside of this one: what it has written is this one's if it
+    /// returns `true`, and else was never there.
+    ///
+    /// # Errors
+    ///
+    /// Those of the transaction inside; this one goes on without it.
+    pub(crate) fn nested(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
+        let Self { held, read, written, .. } = self;
+        written.iter().try_for_each(Written::refuse_unfinished)?;
+        let (store, opened) = (read.store, read.opened);
+        let engine = read
+            .engine
+            .nested()
+            .ok_or_else(|| Error::internal("a nested transaction in a read transaction"))??;
+        let more = {
+            let read = ReadTxn::new(engine, store, opened);
+            let mut inner = WriteTxn::with(WriteGuard::Outer(held.scratch()), read, written);
+            if !body(&mut inner) {
+                return Ok(());
+            }
+            let WriteTxn { read, written: more, .. } = inner;
+            more.iter().try_for_each(Written::refuse_unfinished)?;
+            read.engine.commit(|| ())?;
+            more
+        };
+        for more in more {
+            match written.iter_mut().find(|written| written.opened == more.opened) {
+                Some(written) => written.add(more),
+                None => written.push(more),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything that the transaction has written visible, all at once, and durable as the
+    /// store's [`Durability`](crate::Durability) says.
+    ///
+    /// Cost: with full durability two syncs, however many rows were written.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
+    /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; nothing has changed then.
+    pub fn commit(self) -> Result<()> {
+        span!(DEBUG, "commit");
+        let Self { held, read, mut written, .. } = self;
+        written.iter().try_for_each(Written::refuse_unfinished)?;
+        let store = held.store();
+        drop(held);
+        let (number, mut wakers) = (read.commit_number(), Vec::new());
+        // While nobody else can commit, so that events are in the order of the commits.
+        read.engine.commit(|| {
+            for Written { tally, watched, told, .. } in &mut written {
+                watched.deliver(&told.watchers, number, tally.row_count(), &mut wakers);
+            }
+        })?;
+        if let Some(store) = store
+            && written.iter().any(Written::has_left)
+        {
+            store.signals.notify();
+        }
+        for Written { tally, told, .. } in &written {
+            told.usage.add(tally);
+            // What has changed nothing is no commit, and the next number another one's.
+            if tally.row_count() > 0 {
+                told.as_declared.fetch_max(number, Ordering::Relaxed);
+            }
+        }
+        watch::wake(wakers);
+        Ok(())
+    }
+
+    /// [`commit`](WriteTxn::commit), and the [`token`](WriteTxn::token).
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](WriteTxn::commit).
+    pub fn commit_with_token(self) -> Result<IndexToken> {
+        let token = self.token();
+        self.commit().map(|()| token)
+    }
+
+    /// What the workers of eventual indexes have to do until these have what the transaction has written
+    /// so far, and others before it. Once it is committed, the `wait_for` of a repository waits for that.
+    #[must_use]
+    pub fn token(&self) -> IndexToken {
+        let tables = self.written.iter().filter_map(|written| {
+            Some((written.told.usage.schema.name.to_owned(), written.token()?))
+        });
+        IndexToken { tables: tables.collect() }
+    }
+
+    /// The table of which a write was refused because its queue was full.
+    pub(crate) fn refused(&self) -> Option<&'static str> {
+        let refused = self.written.iter().find(|written| {
+            written.upkeep.as_ref().and_then(Upkeep::later).is_some_and(|later| later.refused)
+        });
+        refused.map(|written| written.told.usage.schema.name)
+    }
+
+    /// The [`Inner::id`](crate::store::Inner::id) of its store.
+    pub(crate) fn store(&self) -> u64 {
+        self.read.store
+    }
+
+    /// Where temporary files go by default.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.read.engine.directory()
+    }
+
+    /// [`writer`](WriteTxn::writer), for who writes one row.
+    #[inline]
+    pub(crate) fn row_writer<'t>(
+        &'t mut self,
+        table: &'t OpenTable,
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
+        let (writer, scratch, written) = self.writer(table)?;
+        if let Some(upkeep) = &mut written.upkeep {
+            upkeep.begin(false);
+        }
+        Ok((writer, scratch, written))
+    }
+
+    /// Empties the queue of a table if it is damaged, before it is counted what it has; and what was
+    /// wrong with it.
+    pub(crate) fn mend_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
+        self.read.check(table)?;
+        let wrong_store = || Error::WrongStore { table: table.schema.name };
+        let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        check_record(&writer, table)?;
+        queue::repair(table.schema, &mut writer)
+    }
+
+    pub(crate) fn writer<'t>(
+        &'t mut self,
+        table: &'t OpenTable,
+    ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
+        let Self { held, read, written, outer, .. } = self;
+        read.check(table)?;
+        let wrong_store = || Error::WrongStore { table: table.schema.name };
+        let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
+        let known = written.iter().position(|written| written.opened == table.opened);
+        if known.is_none() {
+            if outer.iter().all(|written| written.opened != table.opened) {
+                check_record(&writer, table)?;
+            }
+            let told = Arc::clone(&table.told);
+            let tally = Tally::new(table.schema);
+            let upkeep = table.upkeep(writer.reader(), read.opened)?;
+            let (watched, unfinished) = (Watched::new(&told.watchers), false);
+            let opened = table.opened;
+            written.push(Written { opened, tally, upkeep, watched, unfinished, told });
+        }
+        let at = known.unwrap_or(written.len() - 1);
+        Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
+    }
+}
+
+/// Another process may have opened the table with another declaration meanwhile, and maintain
+/// indexes that this one doesn't know.
+fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
+    if writer.reader().record("")?.is_some_and(|record| record == table.record) {
+        return Ok(());
+    }
+    Err(table.declared_otherwise())
+}
+
+impl<'s> Deref for WriteTxn<'s> {
+    type Target = ReadTxn<'s>;
+
+    fn deref(&self) -> &ReadTxn<'s> {
+        &self.read
+    }
+}
+
+impl fmt::Debug for WriteTxn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteTxn").field("store", &self.read.store).finish_non_exhaustive()
+    }
+}

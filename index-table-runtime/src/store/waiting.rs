@@ -1,0 +1,76 @@
+//! Waiting for messages, and for those who apply them.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    engine::WhenFull,
+    model::error::Result,
+    store::{OpenTable, Store},
+    write::queue::{IndexToken, Position, is_applied},
+};
+
+/// How often it is looked whether another process has written or applied messages.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Waits until the messages of a transaction have been applied to this table's indexes; `false`:
+/// the time is over.
+pub(crate) fn wait_for(
+    store: &Store,
+    table: &OpenTable,
+    token: &IndexToken,
+    timeout: Duration,
+) -> Result<bool> {
+    let Some(number) = token.of(table.schema.name) else { return Ok(true) };
+    until(store, timeout, || {
+        let txn = store.read()?;
+        is_applied(table.schema, txn.reader(table)?, number)
+    })
+}
+
+/// Since when a closure has waited for the workers to make room.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    since: Option<Instant>,
+}
+
+impl Waiting {
+    /// It has begun to wait, for whatever comes before.
+    pub(crate) fn begun() -> Self {
+        Self { since: Some(Instant::now()) }
+    }
+
+    /// Waits until there is room in the queue of a table; `false`: for no longer.
+    pub(crate) fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
+        let used = store.inner.eventual_tables();
+        let Some(table) = used.into_iter().find(|used| used.schema.name == table) else {
+            return Ok(false);
+        };
+        let WhenFull::Wait(most) = table.limit.when_full else { return Ok(false) };
+        let since = *self.since.get_or_insert_with(Instant::now);
+        until(store, most.saturating_sub(since.elapsed()), || {
+            let txn = store.read()?;
+            let reader = txn.reader(&table)?;
+            let left = Position::read(table.schema, reader)?.left(reader)?;
+            Ok(left < table.limit.messages)
+        })
+    }
+}
+
+fn until(store: &Store, timeout: Duration, done: impl Fn() -> Result<bool>) -> Result<bool> {
+    let signals = &store.inner.signals;
+    let begun = Instant::now();
+    loop {
+        let events = signals.events();
+        if done()? {
+            return Ok(true);
+        }
+        // The worker needs the turn to write that this thread has.
+        store.inner.refuse_nested_write()?;
+        let left = timeout.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        signals.hurry();
+        signals.wait_for_event(events, left.min(POLL));
+    }
+}

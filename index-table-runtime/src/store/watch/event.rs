@@ -1,0 +1,153 @@
+//! What a watcher receives.
+
+use std::{fmt, marker::PhantomData};
+
+use crate::model::{
+    entity::Entity,
+    error::Result,
+    key::{Key, KeyReader, Unescaped},
+    row,
+    schema::Source,
+};
+use crate::write::watch::{Lagged, Noted, Stored};
+
+/// What a [`Watcher`](crate::Watcher) receives.
+pub enum Event<R> {
+    /// A row was changed.
+    Change(Change<R>),
+    /// Changes were dropped: read again what is watched.
+    Lagged(Lagged),
+}
+
+impl<R> Event<R> {
+    /// The number of the commit, as [`ReadTxn::commit_number`](crate::ReadTxn::commit_number) has it:
+    /// a snapshot with this number, or a greater one, has what the event is about.
+    #[must_use]
+    pub fn commit_number(&self) -> u64 {
+        match self {
+            Self::Change(change) => change.commit_number(),
+            Self::Lagged(lagged) => lagged.commit_number,
+        }
+    }
+}
+
+impl<R> fmt::Debug for Event<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Change(change) => f.debug_tuple("Change").field(change).finish(),
+            Self::Lagged(lagged) => f.debug_tuple("Lagged").field(lagged).finish(),
+        }
+    }
+}
+
+/// A row that was changed, as it was before and as it is after.
+///
+/// Before and after are meant within what is watched: where that is the rows that a scan finds, a row
+/// that this one comes to find has no `before`, wherever it was, and one that it no longer finds has
+/// no `after`.
+pub struct Change<R> {
+    commit_number: u64,
+    noted: Noted,
+    row: PhantomData<fn() -> R>,
+}
+
+/// What has happened to a row, within what is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// It was not there before.
+    Inserted,
+    /// It has other values.
+    Updated,
+    /// It has another primary key.
+    Moved,
+    /// It is not there any more.
+    Deleted,
+}
+
+impl<R> Change<R> {
+    pub(super) const fn new(commit_number: u64, noted: Noted) -> Self {
+        Self { commit_number, noted, row: PhantomData }
+    }
+
+    /// The number of its commit: those of one commit have the same, and those of a later one a
+    /// greater one. Not all numbers occur.
+    #[must_use]
+    pub const fn commit_number(&self) -> u64 {
+        self.commit_number
+    }
+
+    /// What has happened.
+    #[must_use]
+    pub fn kind(&self) -> ChangeKind {
+        match (&self.noted.before, &self.noted.after) {
+            (None, _) => ChangeKind::Inserted,
+            (_, None) => ChangeKind::Deleted,
+            (Some(before), Some(after)) if before.key() == after.key() => ChangeKind::Updated,
+            (Some(_), Some(_)) => ChangeKind::Moved,
+        }
+    }
+
+    /// The row as it was; `None`: it was not there.
+    #[must_use]
+    pub fn before(&self) -> Option<ChangedRow<'_, R>> {
+        self.noted.before.as_ref().map(ChangedRow::new)
+    }
+
+    /// The row as it is; `None`: it is not there any more.
+    #[must_use]
+    pub fn after(&self) -> Option<ChangedRow<'_, R>> {
+        self.noted.after.as_ref().map(ChangedRow::new)
+    }
+}
+
+impl<R> fmt::Debug for Change<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change")
+            .field("kind", &self.kind())
+            .field("commit_number", &self.commit_number)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A row of a [`Change`], which is decoded when it is asked for.
+pub struct ChangedRow<'c, R> {
+    stored: &'c Stored,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'c, R> ChangedRow<'c, R> {
+    const fn new(stored: &'c Stored) -> Self {
+        Self { stored, row: PhantomData }
+    }
+}
+
+impl<R: Entity> ChangedRow<'_, R> {
+    /// Its primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`](crate::Error::Corrupt) when it can't be decoded, which would be an error in
+    /// a hand-written [`Serialize`](serde::Serialize).
+    pub fn key(&self) -> Result<R::Key> {
+        let (bytes, unescaped) = (self.stored.key(), Unescaped::default());
+        R::Key::decode_owned(&mut KeyReader::new(bytes, &unescaped))
+            .map_err(|error| R::TABLE.corrupt(Source::Facts, bytes, error))
+    }
+
+    /// The row.
+    ///
+    /// # Errors
+    ///
+    /// As [`key`](ChangedRow::key), and [`Error::Conversion`](crate::Error::Conversion) for a row of
+    /// an older version that can't be converted.
+    pub fn row(&self) -> Result<R> {
+        let key = self.stored.key();
+        row::decode(self.stored.row()).map_err(|error| R::TABLE.corrupt(Source::Facts, key, error))
+    }
+}
+
+impl<R> fmt::Debug for ChangedRow<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangedRow").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! Watching a table: what is committed, handed to who wants to know.
+//!
+//! A subscription ([`Watch`]) becomes a subscriber of the table (see [`write::watch`](crate::write::watch)), from whose
+//! buffer a [`Watcher`] takes events.
+
+mod event;
+mod watcher;
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+pub use self::{
+    event::{Change, ChangeKind, ChangedRow, Event},
+    watcher::{Events, IntoEvents, Watcher},
+};
+use crate::{
+    model::{
+        entity::{Entity, IndexEntry},
+        error::{Error, Result},
+    },
+    query::{EventualScan, Scan},
+    store::{OpenTable, Store},
+    write::watch::{Filter, Limits},
+};
+
+/// A subscription to the changes of a table. From the `watch` of a repository; it does nothing until
+/// [`start`](Watch::start).
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Event, IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+///
+/// // All changes, and those that concern one key of an index.
+/// let all = people.watch(&store).start()?;
+/// let in_redmond = {
+///     let txn = store.read()?;
+///     people.watch(&store).only(people.find_by_town(&txn, "Redmond")).start()?
+/// };
+///
+/// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Seattle".into() }))?;
+/// store.transaction(|txn| people.update(txn, 1, |person| person.town = "Redmond".into()))?;
+/// drop(store); // which ends both
+///
+/// assert_eq!(all.iter().count(), 2);
+/// let Some(Event::Change(change)) = in_redmond.recv() else { panic!("somebody came") };
+/// assert!(change.before().is_none(), "and had not been there");
+/// assert_eq!(change.after().map(|row| row.key()).transpose()?, Some(1));
+/// assert!(in_redmond.recv().is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is watched until `start`"]
+pub struct Watch<'a, R> {
+    store: &'a Store,
+    table: &'a Arc<OpenTable>,
+    filters: Result<Vec<Filter>>,
+    limits: Limits,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'a, R: Entity> Watch<'a, R> {
+    pub(crate) const fn new(store: &'a Store, table: &'a Arc<OpenTable>) -> Self {
+        let limits = Limits { changes: 1024, bytes: 16 << 20 };
+        Self { store, table, filters: Ok(Vec::new()), limits, row: PhantomData }
+    }
+
+    /// Watches the rows that this scan finds, and not the others: one that comes to be found is
+    /// [inserted](ChangeKind::Inserted), one that no longer is is [deleted](ChangeKind::Deleted),
+    /// whatever has happened to it in the table. Said several times: what any of them finds.
+    ///
+    /// What counts is the index, or the primary key, and the values, the range or the beginning that
+    /// were given; a `limit`, a direction and a cursor do not. The scan isn't run, and its transaction
+    /// may end before [`start`](Watch::start).
+    ///
+    /// Of an index that is eventual, the scan finds the rows that have these values, whether the index has
+    /// them yet or not.
+    pub fn only(mut self, scan: impl Into<FoundRows<R>>) -> Self {
+        match (&mut self.filters, scan.into().filter) {
+            (Ok(filters), Ok(filter)) => filters.push(filter),
+            (Ok(_), Err(error)) => self.filters = Err(error),
+            (Err(_), _) => {}
+        }
+        self
+    }
+
+    /// The most changes that wait to be received, one at least. Default: 1024. When there are more,
+    /// all that wait are dropped, and an [`Event::Lagged`] is in their place.
+    pub const fn buffer(mut self, changes: usize) -> Self {
+        self.limits.changes = if changes == 0 { 1 } else { changes };
+        self
+    }
+
+    /// The most bytes of rows that wait to be received, as [`buffer`](Watch::buffer). Default: 16 MiB.
+    /// A change that is larger has room when it is alone.
+    pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
+        self.limits.bytes = bytes;
+        self
+    }
+
+    /// Subscribes. Whatever is committed from now on is received, also what is being written by a
+    /// transaction that is under way; nothing is waited for.
+    ///
+    /// Cost, as long as the [`Watcher`] lives: each change is compared with what it watches, and is
+    /// copied, once for all watchers, if it concerns one; beyond what [`buffer`](Watch::buffer) says,
+    /// nothing is kept, however much a transaction writes. Who writes never waits for who receives.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongStore`] for the repository of another store,
+    /// [`Error::IndexNotReadable`] for a scan of an index that is being built, [`Error::Forked`].
+    pub fn start(self) -> Result<Watcher<R>> {
+        let Self { store, table, filters, limits, .. } = self;
+        store.inner.engine.refuse_forked()?;
+        if table.store != store.inner.id {
+            return Err(Error::WrongStore { table: table.schema.name });
+        }
+        Ok(Watcher::new(table.told.watchers.subscribe(filters?, limits), table))
+    }
+}
+
+/// The rows that a scan finds, for [`Watch::only`]: of a [`Scan`], or an [`EventualScan`].
+pub struct FoundRows<R> {
+    /// An error: it can't be asked.
+    filter: Result<Filter>,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'t, E: IndexEntry<'t>> From<Scan<'t, E>> for FoundRows<E::Row> {
+    fn from(scan: Scan<'t, E>) -> Self {
+        let filter = scan.into_bounds().map(|(source, bounds)| Filter { source, bounds });
+        Self { filter, row: PhantomData }
+    }
+}
+
+impl<'t, E: IndexEntry<'t>> From<EventualScan<'t, E>> for FoundRows<E::Row> {
+    fn from(scan: EventualScan<'t, E>) -> Self {
+        scan.into_scan().into()
+    }
+}
+
+impl<R> fmt::Debug for FoundRows<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FoundRows").finish_non_exhaustive()
+    }
+}
+
+impl<R> fmt::Debug for Watch<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { table, limits: Limits { changes, bytes }, .. } = self;
+        f.debug_struct("Watch")
+            .field("table", &table.schema.name)
+            .field("buffer", changes)
+            .field("buffer_bytes", bytes)
+            .finish_non_exhaustive()
+    }
+}

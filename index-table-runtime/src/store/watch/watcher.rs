@@ -1,0 +1,204 @@
+//! Receiving.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    pin::Pin,
+    process,
+    sync::{
+        Arc, PoisonError,
+        mpsc::{RecvTimeoutError, TryRecvError},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use futures_core::Stream;
+
+use super::event::{Change, Event};
+use crate::store::OpenTable;
+use crate::write::watch::{Buffer, Subscriber};
+
+/// Receives the changes of a table that are committed, in the order of the commits, and those of one
+/// commit in the order in which they were written. From [`Watch::start`](crate::Watch::start).
+///
+/// For threads there are [`recv`](Watcher::recv), [`recv_timeout`](Watcher::recv_timeout),
+/// [`try_recv`](Watcher::try_recv) and iterators (`for event in &watcher`), and for tasks of any runtime
+/// it is a [`Stream`]. All of them end when the store has been closed and everything was received. A
+/// watcher does not keep the store open, but the table in use, as a repository does. Dropped, it no longer
+/// watches.
+///
+/// What other processes write is not seen, nor is what a transaction has written that was not committed.
+/// Rows that an [upgrade](crate::Upgrade) writes in the current version are the same as before, and
+/// an index that is built changes no row. A [repair](crate::Repair) that has mended something is told as
+/// [`Event::Lagged`]. In a forked process it has ended.
+///
+/// Several threads may share one; each event is received by one of them.
+///
+/// A thread that has a write transaction should not wait here: nothing can come while it does.
+pub struct Watcher<R> {
+    subscriber: Arc<Subscriber>,
+    table: Arc<OpenTable>,
+    /// The process that it belongs to: in another one, a lock may be a thread's that is not there.
+    process: u32,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R> Watcher<R> {
+    pub(super) fn new(subscriber: Arc<Subscriber>, table: &Arc<OpenTable>) -> Self {
+        Self { subscriber, table: Arc::clone(table), process: process::id(), row: PhantomData }
+    }
+
+    /// The next event, for which it waits; `None`: the store is closed.
+    #[must_use = "it is not received again"]
+    pub fn recv(&self) -> Option<Event<R>> {
+        self.wait(None).ok()
+    }
+
+    /// The next event, for which it waits for so long at most.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvTimeoutError::Timeout`]; [`RecvTimeoutError::Disconnected`] when the store is closed.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Event<R>, RecvTimeoutError> {
+        self.wait(Instant::now().checked_add(timeout))
+    }
+
+    /// The next event, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`TryRecvError::Empty`]; [`TryRecvError::Disconnected`] when the store is closed.
+    pub fn try_recv(&self) -> Result<Event<R>, TryRecvError> {
+        match self.wait(Some(Instant::now())) {
+            Ok(event) => Ok(event),
+            Err(RecvTimeoutError::Timeout) => Err(TryRecvError::Empty),
+            Err(RecvTimeoutError::Disconnected) => Err(TryRecvError::Disconnected),
+        }
+    }
+
+    /// The next event, for a task, which is woken when there is one; `None`: the store is closed.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Event<R>>> {
+        if self.is_inherited() {
+            return Poll::Ready(None);
+        }
+        let mut buffer = self.subscriber.buffer();
+        if let Some(next) = next(&mut buffer) {
+            return Poll::Ready(Some(next));
+        }
+        if buffer.closed {
+            return Poll::Ready(None);
+        }
+        let before = buffer.waker.replace(context.waker().clone());
+        drop(buffer);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// The events, for each of which it waits, to the end of the store.
+    #[must_use = "iterators are lazy"]
+    pub fn iter(&self) -> Events<'_, R> {
+        Events(self)
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Result<Event<R>, RecvTimeoutError> {
+        if self.is_inherited() {
+            return Err(RecvTimeoutError::Disconnected);
+        }
+        let mut buffer = self.subscriber.buffer();
+        loop {
+            if let Some(next) = next(&mut buffer) {
+                return Ok(next);
+            }
+            if buffer.closed {
+                return Err(RecvTimeoutError::Disconnected);
+            }
+            let filled = &self.subscriber.filled;
+            buffer = match deadline.map(|at| at.saturating_duration_since(Instant::now())) {
+                None => filled.wait(buffer).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => return Err(RecvTimeoutError::Timeout),
+                Some(left) => {
+                    let waited = filled.wait_timeout(buffer, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    fn is_inherited(&self) -> bool {
+        process::id() != self.process
+    }
+}
+
+fn next<R>(buffer: &mut Buffer) -> Option<Event<R>> {
+    if let Some(lagged) = buffer.lagged.take() {
+        return Some(Event::Lagged(lagged));
+    }
+    let (commit, noted) = buffer.changes.pop_front()?;
+    buffer.bytes -= noted.bytes();
+    Some(Event::Change(Change::new(commit, noted)))
+}
+
+impl<R> Stream for Watcher<R> {
+    type Item = Event<R>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event<R>>> {
+        self.get_mut().poll_recv(context)
+    }
+}
+
+impl<R> Drop for Watcher<R> {
+    fn drop(&mut self) {
+        if !self.is_inherited() {
+            self.table.told.watchers.unsubscribe(self.subscriber.id);
+        }
+    }
+}
+
+impl<R> fmt::Debug for Watcher<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").field("table", &self.table.schema.name).finish_non_exhaustive()
+    }
+}
+
+/// The events of a [`Watcher`]; from [`Watcher::iter`].
+#[derive(Debug)]
+pub struct Events<'w, R>(&'w Watcher<R>);
+
+impl<R> Iterator for Events<'_, R> {
+    type Item = Event<R>;
+
+    fn next(&mut self) -> Option<Event<R>> {
+        self.0.recv()
+    }
+}
+
+/// The events of a [`Watcher`], which it owns.
+#[derive(Debug)]
+pub struct IntoEvents<R>(Watcher<R>);
+
+impl<R> Iterator for IntoEvents<R> {
+    type Item = Event<R>;
+
+    fn next(&mut self) -> Option<Event<R>> {
+        self.0.recv()
+    }
+}
+
+impl<'w, R> IntoIterator for &'w Watcher<R> {
+    type Item = Event<R>;
+    type IntoIter = Events<'w, R>;
+
+    fn into_iter(self) -> Events<'w, R> {
+        self.iter()
+    }
+}
+
+impl<R> IntoIterator for Watcher<R> {
+    type Item = Event<R>;
+    type IntoIter = IntoEvents<R>;
+
+    fn into_iter(self) -> IntoEvents<R> {
+        IntoEvents(self)
+    }
+}

@@ -1,0 +1,223 @@
+//! Adding the entries of many rows to indexes.
+
+use std::env;
+
+use crate::model::KeyRange;
+use crate::{
+    engine::{Ascending, Query, Read, Write, Writer},
+    model::{
+        entry::{Position, RawEntry},
+        error::Result,
+        maintain::{Change, Image, Sink},
+        row_vtable::RowVtable,
+        schema::{IndexSchema, LISTED, Source},
+    },
+    sort::{Merge, Sorters},
+    write::unique,
+};
+
+/// Which rows.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Range<'a> {
+    /// Those behind this primary key.
+    pub(super) behind: Option<&'a [u8]>,
+    /// Those up to this one, itself among them.
+    pub(super) until: Option<&'a [u8]>,
+    /// No more than these bytes, if it is more than one row.
+    pub(super) bytes: Option<usize>,
+}
+
+/// The rows that were read.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) rows: u64,
+    /// The primary key of the last one, if there is more in the range.
+    pub(super) behind: Option<Vec<u8>>,
+}
+
+/// A row with a key of a unique index that another row has.
+pub(super) struct Met<'a> {
+    pub(super) image: &'a Image,
+    pub(super) index: usize,
+    pub(super) key: &'a [u8],
+    /// The primary key of the other row.
+    pub(super) holder: &'a [u8],
+    /// How many such rows this one stands for.
+    pub(super) count: u64,
+}
+
+type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
+
+/// Adds the entries of the rows in the range to these indexes, but for duplicates. Entries that are
+/// there already are no hindrance.
+///
+/// They are sorted before they are written: in their order, an entry is likely to be in the page of
+/// the one before it, and what goes behind all that is there fills its pages.
+pub(super) fn add(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    indexes: &[usize],
+    range: Range<'_>,
+    memory: usize,
+    on_duplicate: &mut OnDuplicate<'_>,
+) -> Result<Done> {
+    let mut sorters = Sorters::new(indexes.len(), &env::temp_dir(), memory);
+    let done = gather(rows, writer, indexes, range, &mut sorters)?;
+    for (&index, sorted) in indexes.iter().zip(sorters.finish()?) {
+        let source = Source::Index(index);
+        let Some(declared) = rows.schema.index(source) else { continue };
+        if !declared.unique {
+            writer.append(source, &mut sorted.read())?;
+        } else if declared.has_one_entry_per_key() && writer.reader().stored(source)? == 0 {
+            let mut duplicates = Vec::new();
+            let mut entries = FirstOfEach::new(sorted.read(), &mut duplicates);
+            writer.append(source, &mut entries)?;
+            for Duplicate { key, holder, primary_key, count } in &duplicates {
+                let (image, count) = (&image(rows, writer, primary_key)?, *count);
+                on_duplicate(Met { image, index, key, holder, count })?;
+            }
+        } else {
+            let mut entries = sorted.read();
+            while let Some(entry) = entries.next()? {
+                add_unique(rows, writer, declared, index, entry, on_duplicate)?;
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Reads the rows, and gives their entries to the sorters.
+fn gather(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    indexes: &[usize],
+    range: Range<'_>,
+    sorters: &mut Sorters,
+) -> Result<Done> {
+    let position =
+        range.behind.map(|behind| Position { key: Vec::new(), primary_key: behind.to_vec() });
+    let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
+    let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
+    for fact in writer.reader().scan(query)? {
+        let fact = fact?;
+        if range.until.is_some_and(|until| fact.primary_key > until) {
+            return Ok(done);
+        }
+        if range.bytes.is_some_and(|most| done.rows > 0 && bytes + fact.data.len() > most) {
+            done.behind = Some(image.primary_key().to_vec());
+            return Ok(done);
+        }
+        rows.load_stored(&mut image, fact.data, fact.primary_key)?;
+        image.check_lengths(rows.schema)?;
+        for (sorter, &index) in indexes.iter().enumerate() {
+            let Some(declared) = rows.schema.indexes.get(index) else { continue };
+            let data = image.data(index, declared);
+            for key in image.keys(index) {
+                sorters.push(sorter, key, fact.primary_key, data, &[])?;
+            }
+        }
+        done.rows += 1;
+        bytes += fact.data.len();
+    }
+    Ok(done)
+}
+
+/// Adds an entry of a unique index, unless another row has its key.
+fn add_unique(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    declared: &IndexSchema,
+    index: usize,
+    entry: RawEntry<'_>,
+    on_duplicate: &mut OnDuplicate<'_>,
+) -> Result<()> {
+    let RawEntry { key, primary_key, data } = entry;
+    let taken = if declared.has_one_entry_per_key() {
+        let holder = writer.reader().unique(index, key)?;
+        holder.is_some_and(|holder| holder.primary_key != primary_key)
+    } else {
+        // Rows that share a hash may have different values.
+        let others = Query::new(Source::Index(index), KeyRange::beginning_with(key));
+        writer.reader().scan(others)?.any(|other| {
+            // An error will be met again.
+            other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
+        })
+    };
+    if taken {
+        let image = image(rows, writer, primary_key)?;
+        let hashed = image.hashed(index);
+        let holder = unique::holder(rows, writer.reader(), index, key, primary_key, hashed)?;
+        if let Some(holder) = holder {
+            return on_duplicate(Met { image: &image, index, key, holder, count: 1 });
+        }
+    }
+    writer.change(Change::PutEntry { index, key, primary_key, data })
+}
+
+/// The image of the row with this primary key.
+fn image(rows: &RowVtable, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Result<Image> {
+    let mut image = Image::default();
+    if let Some(fact) = writer.reader().fact(primary_key)? {
+        rows.load_stored(&mut image, fact, primary_key)?;
+    }
+    Ok(image)
+}
+
+/// Of entries in order, the first one with each key.
+struct FirstOfEach<'a> {
+    entries: Merge<'a>,
+    duplicates: &'a mut Vec<Duplicate>,
+    key: Vec<u8>,
+    primary_key: Vec<u8>,
+    data: Vec<u8>,
+    begun: bool,
+}
+
+/// A key that a row has, and one before it.
+struct Duplicate {
+    key: Vec<u8>,
+    holder: Vec<u8>,
+    primary_key: Vec<u8>,
+    /// How many such rows this one stands for: there may be more than memory has room for.
+    count: u64,
+}
+
+impl<'a> FirstOfEach<'a> {
+    fn new(entries: Merge<'a>, duplicates: &'a mut Vec<Duplicate>) -> Self {
+        let (key, primary_key, data) = (Vec::new(), Vec::new(), Vec::new());
+        Self { entries, duplicates, key, primary_key, data, begun: false }
+    }
+}
+
+impl Ascending for FirstOfEach<'_> {
+    fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+        loop {
+            let Some(RawEntry { key, primary_key, data }) = self.entries.next()? else {
+                return Ok(None);
+            };
+            if self.begun && self.key == key {
+                let listed = self.duplicates.len();
+                match self.duplicates.last_mut() {
+                    Some(last) if listed == LISTED => last.count += 1,
+                    _ => self.duplicates.push(Duplicate {
+                        key: key.to_vec(),
+                        holder: self.primary_key.clone(),
+                        primary_key: primary_key.to_vec(),
+                        count: 1,
+                    }),
+                }
+                continue;
+            }
+            self.begun = true;
+            for (own, bytes) in
+                [(&mut self.key, key), (&mut self.primary_key, primary_key), (&mut self.data, data)]
+            {
+                own.clear();
+                own.extend_from_slice(bytes);
+            }
+            break;
+        }
+        let Self { key, primary_key, data, .. } = self;
+        Ok(Some(RawEntry { key, primary_key, data }))
+    }
+}

@@ -1,0 +1,208 @@
+//! Writing what was gathered and decided, in the order of the keys.
+
+use super::{
+    LoadReport, Teller,
+    decide::{self, Decision, Numbers},
+    gather::{Gathered, Reading, Records},
+};
+use crate::{
+    engine::{Ascending, Read as _, Write as _, Writer},
+    model::{
+        entry::RawEntry,
+        error::Result,
+        maintain::{self, Change, Image, Sink as _},
+        row_vtable::RowVtable,
+        schema::Source,
+    },
+    usage::{RowWrite, Tally},
+    write::{Written, upkeep::Upkeep, watch::Watched},
+};
+
+/// Writes the rows.
+pub(crate) fn apply(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    [old, new]: [&mut Image; 2],
+    gathered: &Gathered,
+    Written { tally, upkeep, watched, unfinished, .. }: &mut Written,
+    teller: &mut Teller<'_>,
+) -> Result<LoadReport> {
+    let upkeep = upkeep.as_ref();
+    let decision = decide::decide(rows, writer.reader(), gathered, upkeep, old)?;
+    let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
+    teller.begin_writing(to_write);
+    *unfinished = true;
+    let replaced = if decision.replaces {
+        let sink = Sinks { tally, upkeep, watched };
+        replace_facts(rows, writer, [old, new], gathered, &decision, sink, teller)?
+    } else {
+        note_new(rows, new, gathered, &decision, watched)?;
+        let facts = &mut Kept::new(&gathered.facts, &decision.left_out, teller);
+        Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
+    };
+    tally.rows(RowWrite::Insert, replaced.new);
+    tally.rows(RowWrite::Put, replaced.replaced);
+    for (index, records) in gathered.indexes.iter().enumerate() {
+        let mut entries = Kept::new(records, &decision.left_out, teller);
+        if let Some(upkeep) = upkeep.filter(|upkeep| !upkeep.is_up(index)) {
+            put_filtered(writer, index, &mut entries, tally, upkeep)?;
+            continue;
+        }
+        let written = if decision.replaces {
+            put_changed(writer, index, &mut entries)?
+        } else {
+            writer.append(Source::Index(index), &mut entries)?
+        };
+        tally.entries(index, written);
+    }
+    *unfinished = false;
+    let (read, skipped) = (gathered.rows, decision.left_out.len());
+    Ok(LoadReport { read, written: read - skipped, skipped, replaced: replaced.replaced })
+}
+
+/// Where changes of entries go through.
+struct Sinks<'a> {
+    tally: &'a mut Tally,
+    upkeep: Option<&'a Upkeep>,
+    watched: &'a mut Watched,
+}
+
+/// What became of the facts.
+#[derive(Default)]
+struct Replaced {
+    new: u64,
+    replaced: u64,
+}
+
+/// Writes the facts into a table that has some of the rows, and removes the entries that those
+/// had and have no more. The new ones come later, when no key is another row's any more.
+fn replace_facts(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    [old, new]: [&mut Image; 2],
+    gathered: &Gathered,
+    decision: &Decision,
+    Sinks { tally, upkeep, watched }: Sinks<'_>,
+    teller: &mut Teller<'_>,
+) -> Result<Replaced> {
+    let mut count = Replaced::default();
+    let mut facts = Kept::new(&gathered.facts, &decision.left_out, teller);
+    while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
+        match decision.stored(writer.reader(), primary_key)? {
+            Some(stored) if stored == row => continue,
+            Some(stored) => {
+                rows.load_stored(old, stored, primary_key)?;
+                rows.load_stored(new, row, primary_key)?;
+                let mut counting = tally.counting(writer);
+                match upkeep {
+                    None => maintain::removed_entries(rows.schema, old, new, &mut counting)?,
+                    Some(upkeep) => {
+                        let filter = &mut upkeep.filter_in_line(counting);
+                        maintain::removed_entries(rows.schema, old, new, filter)?;
+                    }
+                }
+                watched.note(Some(old), Some(new));
+                count.replaced += 1;
+            }
+            None => {
+                note_one(rows, new, primary_key, row, watched);
+                count.new += 1;
+            }
+        }
+        writer.change(Change::PutFact { primary_key, row })?;
+    }
+    Ok(count)
+}
+
+/// Notes for those who watch that the rows are new, as far as it can still be told to anyone.
+fn note_new(
+    rows: &RowVtable,
+    new: &mut Image,
+    gathered: &Gathered,
+    decision: &Decision,
+    watched: &mut Watched,
+) -> Result<()> {
+    let mut nobody = Teller::new(None);
+    let mut facts = Kept::new(&gathered.facts, &decision.left_out, &mut nobody);
+    while watched.takes_notes()
+        && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
+    {
+        note_one(rows, new, primary_key, row, watched);
+    }
+    Ok(())
+}
+
+fn note_one(
+    rows: &RowVtable,
+    new: &mut Image,
+    primary_key: &[u8],
+    row: &[u8],
+    watched: &mut Watched,
+) {
+    if watched.takes_notes() {
+        // Whoever watches is no reason for a load to fail.
+        match rows.load_stored(new, row, primary_key) {
+            Ok(()) => watched.note(None, Some(new)),
+            Err(_) => watched.note_untold(),
+        }
+    }
+}
+
+/// Writes the entries that are not there as they are; how many.
+fn put_changed(
+    writer: &mut Writer<'_, '_>,
+    index: usize,
+    entries: &mut Kept<'_, '_, '_>,
+) -> Result<u64> {
+    let mut written = 0;
+    while let Some(entry) = entries.next()? {
+        let RawEntry { key, primary_key, data } = entry;
+        if writer.reader().entry(index, key, primary_key)? != Some(data) {
+            writer.change(entry.put(Source::Index(index)))?;
+            written += 1;
+        }
+    }
+    Ok(written)
+}
+
+/// Writes the entries of an index that isn't readable, as far as it is kept up.
+fn put_filtered(
+    writer: &mut Writer<'_, '_>,
+    index: usize,
+    entries: &mut Kept<'_, '_, '_>,
+    tally: &mut Tally,
+    upkeep: &Upkeep,
+) -> Result<()> {
+    let mut filter = upkeep.filter_in_line(tally.counting(writer));
+    while let Some(entry) = entries.next()? {
+        filter.change(entry.put(Source::Index(index)))?;
+    }
+    Ok(())
+}
+
+/// The facts, or the entries, of the rows that are not left out.
+struct Kept<'a, 'n, 't> {
+    reading: Reading<'a>,
+    left_out: &'a Numbers,
+    teller: &'n mut Teller<'t>,
+}
+
+impl<'a, 'n, 't> Kept<'a, 'n, 't> {
+    fn new(records: &'a Records, left_out: &'a Numbers, teller: &'n mut Teller<'t>) -> Self {
+        Self { reading: records.read(), left_out, teller }
+    }
+}
+
+impl Ascending for Kept<'_, '_, '_> {
+    #[inline]
+    fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+        let Self { reading, left_out, teller } = self;
+        while reading.advance()? {
+            teller.wrote(1);
+            if left_out.len() == 0 || !left_out.contains(reading.gist().number) {
+                return Ok(Some(reading.gist().entry));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,356 @@
+//! Which rows of a load are written: nothing has been so far, so that what is refused changes nothing.
+//!
+//! Rows that can't be there together have a key in common, so that they are neighbours in
+//! the order of that key. For [`OnDuplicate::Skip`] it matters which of them came first, and whether
+//! that one is left out for another key; so the keys that rows have in common are noted by the rows'
+//! numbers, and gone through once more in the order in which the rows came.
+
+use super::{
+    OnDuplicate,
+    gather::{Gathered, Gist},
+};
+use crate::model::KeyRange;
+use crate::{
+    engine::{Ascending as _, Query, Read as _, Reader},
+    model::{
+        entry::RawEntry, error::Result, maintain::Image, row_vtable::RowVtable, schema::Source,
+    },
+    sort::Sorter,
+    write::{unique, upkeep::Upkeep},
+};
+
+/// Which rows are left out, and what the table has.
+pub(super) struct Decision {
+    pub(super) left_out: Numbers,
+    /// The greatest primary key in the table; `None`: it is empty.
+    pub(super) greatest: Option<Vec<u8>>,
+    /// Rows of the table are to be replaced, or have been found to be the same.
+    pub(super) replaces: bool,
+}
+
+impl Decision {
+    /// The row with this primary key in the table. What is above all that are there is not looked up.
+    pub(super) fn stored<'t>(
+        &self,
+        reader: Reader<'t>,
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        match &self.greatest {
+            Some(greatest) if primary_key <= greatest.as_slice() => reader.fact(primary_key),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A set of rows by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl Numbers {
+    fn insert(&mut self, number: u64) {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if word >= self.words.len() {
+            self.words.resize(word + 1, 0);
+        }
+        if let Some(word) = self.words.get_mut(word)
+            && *word & bit == 0
+        {
+            *word |= bit;
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, number: u64) -> bool {
+        let word = self.words.get((number / 64) as usize);
+        word.is_some_and(|word| word & (1 << (number % 64)) != 0)
+    }
+
+    pub(super) const fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// Decides about all rows.
+pub(super) fn decide(
+    rows: &RowVtable,
+    reader: Reader<'_>,
+    gathered: &Gathered,
+    upkeep: Option<&Upkeep>,
+    old: &mut Image,
+) -> Result<Decision> {
+    let backwards = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
+    let greatest = reader.scan(backwards)?.next().transpose()?;
+    let greatest = greatest.map(|fact| fact.primary_key.to_vec());
+    let decision = Decision { left_out: Numbers::default(), greatest, replaces: false };
+    let notes = || Sorter::new(gathered.directory.as_ref().into(), 1 << 12);
+    let mut deciding = Deciding {
+        rows,
+        reader,
+        gathered,
+        decision,
+        common: Notes { sorter: notes(), memory: gathered.memory, keys: 0 },
+        held: Notes { sorter: notes(), memory: gathered.memory, keys: 0 },
+    };
+    deciding.facts(old)?;
+    for (index, declared) in rows.schema.indexes.iter().enumerate() {
+        if declared.unique && upkeep.is_none_or(|upkeep| upkeep.keeps(index)) {
+            deciding.unique(index)?;
+        }
+    }
+    let Deciding { mut decision, common, held, .. } = deciding;
+    skip(&mut decision, common)?;
+    refuse_held(rows, gathered, &decision, held)?;
+    Ok(decision)
+}
+
+struct Deciding<'a, 't> {
+    rows: &'a RowVtable,
+    reader: Reader<'t>,
+    gathered: &'a Gathered,
+    decision: Decision,
+    /// With [`OnDuplicate::Skip`]: the keys that rows have in common, as (number of the row, number of
+    /// the key).
+    common: Notes,
+    /// With [`OnDuplicate::Replace`]: the keys of unique indexes that other rows of the table have, as
+    /// (primary key of that row, nothing), with the index, the row that is to have it and the key.
+    held: Notes,
+}
+
+/// What is found out about rows, sorted.
+struct Notes {
+    sorter: Sorter,
+    memory: usize,
+    /// How many keys are known by a number.
+    keys: u64,
+}
+
+impl Notes {
+    fn add(&mut self, key: &[u8], data: &[u8], tail: &[u8]) -> Result<()> {
+        self.sorter.push(key, &[], data, tail)?;
+        if self.sorter.memory() > self.memory { self.sorter.spill(1 << 12) } else { Ok(()) }
+    }
+
+    /// Notes that a row has a key.
+    fn add_key(&mut self, row: u64, key: u64) -> Result<()> {
+        self.add(&row.to_be_bytes(), &key.to_be_bytes(), &[])
+    }
+
+    fn next_key(&mut self) -> u64 {
+        self.keys += 1;
+        self.keys - 1
+    }
+}
+
+/// A key, and the row that was the first to have it.
+#[derive(Default)]
+struct First {
+    /// The values of hashed fields.
+    hashed: Vec<u8>,
+    primary_key: Vec<u8>,
+    row: u64,
+    /// The number of the key, once a second row has it.
+    key: Option<u64>,
+}
+
+impl First {
+    fn is(&mut self, row: Gist<'_>) {
+        for (own, new) in
+            [(&mut self.hashed, row.hashed), (&mut self.primary_key, row.entry.primary_key)]
+        {
+            own.clear();
+            own.extend_from_slice(new);
+        }
+        (self.row, self.key) = (row.number, None);
+    }
+
+    /// Notes that another row has the key too.
+    fn shares(&mut self, other: u64, notes: &mut Notes) -> Result<()> {
+        let key = if let Some(key) = self.key {
+            key
+        } else {
+            let key = notes.next_key();
+            notes.add_key(self.row, key)?;
+            *self.key.insert(key)
+        };
+        notes.add_key(other, key)
+    }
+}
+
+impl Deciding<'_, '_> {
+    /// Finds the rows with the same primary key.
+    fn facts(&mut self, old: &mut Image) -> Result<()> {
+        let Self { rows, reader, gathered, decision, common, .. } = self;
+        if decision.greatest.is_none() && gathered.facts.came_ascending() {
+            return Ok(());
+        }
+        let (mut facts, mut first, mut any) = (gathered.facts.read(), First::default(), false);
+        while let Some(fact) = facts.next()? {
+            let (primary_key, row) = (fact.entry.primary_key, fact.number);
+            let stored = decision.stored(*reader, primary_key)?;
+            let known = any && first.primary_key == primary_key;
+            match gathered.on_duplicate {
+                OnDuplicate::Fail if known || stored.is_some() => {
+                    return Err(rows.duplicate(primary_key));
+                }
+                OnDuplicate::Skip if stored.is_some() => decision.left_out.insert(row),
+                OnDuplicate::Skip if known => first.shares(row, common)?,
+                OnDuplicate::Fail | OnDuplicate::Skip => {}
+                OnDuplicate::Replace => {
+                    if known {
+                        decision.left_out.insert(first.row);
+                    }
+                    if let Some(stored) = stored {
+                        decision.replaces = true;
+                        if stored != fact.entry.data {
+                            rows.load_stored(old, stored, primary_key)?;
+                        }
+                    }
+                }
+            }
+            if !known || gathered.on_duplicate == OnDuplicate::Replace {
+                first.is(fact);
+            }
+            any = true;
+        }
+        Ok(())
+    }
+
+    /// Finds the rows with the same key in a unique index.
+    fn unique(&mut self, index: usize) -> Result<()> {
+        let Some(records) = self.gathered.indexes.get(index) else { return Ok(()) };
+        let mut entries = records.read();
+        // Values of hashed fields that share a key; there is hardly ever more than one.
+        let (mut key, mut firsts, mut values) = (Vec::new(), vec![First::default()], 0);
+        while let Some(entry) = entries.next()? {
+            if self.decision.left_out.contains(entry.number) {
+                continue;
+            }
+            if values == 0 || key != entry.entry.key {
+                values = 0;
+                key.clear();
+                key.extend_from_slice(entry.entry.key);
+            }
+            let known = firsts.iter_mut().take(values).find(|it| it.hashed == entry.hashed);
+            if let Some(first) = known {
+                if self.gathered.on_duplicate != OnDuplicate::Skip {
+                    return Err(self.rows.taken(
+                        index,
+                        entry.entry.key,
+                        entry.hashed,
+                        &first.primary_key,
+                    ));
+                }
+                first.shares(entry.number, &mut self.common)?;
+                continue;
+            }
+            if self.decision.greatest.is_some() && self.is_held(index, entry)? {
+                self.decision.left_out.insert(entry.number);
+                continue;
+            }
+            if values == firsts.len() {
+                firsts.push(First::default());
+            }
+            if let Some(first) = firsts.get_mut(values) {
+                first.is(entry);
+            }
+            values += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether another row in the table has the key; `true`: the row is left out for it.
+    fn is_held(&mut self, index: usize, entry: Gist<'_>) -> Result<bool> {
+        let Gist { entry: RawEntry { key, primary_key, .. }, hashed, .. } = entry;
+        let Self { rows, reader, gathered, held, .. } = self;
+        let holder = unique::holder(rows, *reader, index, key, primary_key, hashed)?;
+        let Some(holder) = holder else { return Ok(false) };
+        match gathered.on_duplicate {
+            OnDuplicate::Fail => Err(rows.taken(index, key, hashed, holder)),
+            OnDuplicate::Skip => Ok(true),
+            OnDuplicate::Replace => {
+                // Its values need no hash to be told from those before and behind them.
+                let lengths = [index as u64, key.len() as u64].map(u64::to_ne_bytes).concat();
+                held.add(holder, &lengths, &[key, hashed].concat())?;
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// Goes through the rows that have keys in common as they came: one that has a key of another one that
+/// is written is left out.
+fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
+    let sorted = common.sorter.finish(common.memory)?;
+    let mut taken = Numbers::default();
+    let (mut notes, mut current, mut keys) = (sorted.read(), None, Vec::new());
+    let mut settle = |row: Option<u64>, keys: &mut Vec<u64>| {
+        if let Some(row) = row
+            && !decision.left_out.contains(row)
+        {
+            if keys.iter().any(|key| taken.contains(*key)) {
+                decision.left_out.insert(row);
+            } else {
+                for key in keys.iter() {
+                    taken.insert(*key);
+                }
+            }
+        }
+        keys.clear();
+    };
+    while let Some(RawEntry { key: row, data: key, .. }) = notes.next()? {
+        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_be_bytes);
+        let row = Some(number(row));
+        if row != current {
+            settle(current, &mut keys);
+            current = row;
+        }
+        keys.push(number(key));
+    }
+    settle(current, &mut keys);
+    Ok(())
+}
+
+/// Whether the rows of the table whose keys others are to have are all replaced. If one is, it gives
+/// the key up: with the key in its new content, the two would have been neighbours.
+fn refuse_held(
+    rows: &RowVtable,
+    gathered: &Gathered,
+    decision: &Decision,
+    held: Notes,
+) -> Result<()> {
+    let sorted = held.sorter.finish(held.memory)?;
+    if sorted.len() == 0 {
+        return Ok(());
+    }
+    let (mut notes, mut facts) = (sorted.read(), gathered.facts.read());
+    let mut replaced: Option<Vec<u8>> = None;
+    let mut ended = false;
+    while let Some(RawEntry { key: holder, data, .. }) = notes.next()? {
+        while !ended && replaced.as_deref().is_none_or(|replaced| replaced < holder) {
+            match facts.next()? {
+                Some(fact) if decision.left_out.contains(fact.number) => {}
+                Some(fact) => {
+                    let replaced = replaced.get_or_insert_default();
+                    replaced.clear();
+                    replaced.extend_from_slice(fact.entry.primary_key);
+                }
+                None => ended = true,
+            }
+        }
+        if replaced.as_deref() != Some(holder) {
+            let parts = || {
+                let (index, rest) = data.split_first_chunk()?;
+                let (len, rest) = rest.split_first_chunk()?;
+                let (key, hashed) = rest.split_at_checked(u64::from_ne_bytes(*len) as usize)?;
+                Some((u64::from_ne_bytes(*index) as usize, key, hashed))
+            };
+            let (index, key, hashed) = parts().unwrap_or_default();
+            return Err(rows.taken(index, key, hashed, holder));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Rows to sorted facts and entries.
+
+use std::path::Path;
+
+use super::OnDuplicate;
+use crate::{
+    model::{
+        entry::RawEntry,
+        error::Result,
+        maintain::Image,
+        schema::{IndexSchema, TableSchema},
+    },
+    sort::{LEAST_MEMORY, Merge, Sorted, Sorters},
+};
+
+/// Takes rows.
+pub(crate) struct Gatherer {
+    schema: &'static TableSchema,
+    /// Of the facts, and then of each index.
+    sorters: Sorters,
+    on_duplicate: OnDuplicate,
+    memory: usize,
+    directory: Box<Path>,
+    read: u64,
+    tail: Vec<u8>,
+}
+
+/// All rows, as facts and entries in order.
+pub(crate) struct Gathered {
+    pub(super) facts: Records,
+    pub(super) indexes: Vec<Records>,
+    pub(super) on_duplicate: OnDuplicate,
+    /// How many rows there are. Each has a number below that.
+    pub(super) rows: u64,
+    /// The bytes for what has to be found out about the rows.
+    pub(super) memory: usize,
+    pub(super) directory: Box<Path>,
+}
+
+/// The facts, or the entries of an index, in order; with a tail each.
+pub(crate) struct Records {
+    sorted: Sorted,
+    tail: Tail,
+}
+
+/// What stands behind the data of each entry.
+///
+/// First the values of hashed fields, and their length as a u32, if the index is unique and
+/// its keys don't tell them; then the number of the row as a u64, if rows may be left out.
+#[derive(Debug, Clone, Copy)]
+struct Tail {
+    hashed: bool,
+    number: bool,
+}
+
+impl Tail {
+    /// `None`: of the facts.
+    fn of(index: Option<&IndexSchema>, on_duplicate: OnDuplicate) -> Self {
+        let hashed = index.is_some_and(|index| index.unique && index.is_hashed());
+        Self { hashed, number: on_duplicate != OnDuplicate::Fail }
+    }
+
+    fn write(self, tail: &mut Vec<u8>, hashed: &[u8], number: u64) {
+        tail.clear();
+        if self.hashed {
+            tail.extend_from_slice(hashed);
+            tail.extend_from_slice(&(hashed.len() as u32).to_ne_bytes());
+        }
+        if self.number {
+            tail.extend_from_slice(&number.to_ne_bytes());
+        }
+    }
+
+    #[inline]
+    fn read(self, mut entry: RawEntry<'_>) -> Gist<'_> {
+        let (mut hashed, mut number): (&[u8], u64) = (&[], 0);
+        if self.number
+            && let Some((data, bytes)) = entry.data.split_last_chunk()
+        {
+            (entry.data, number) = (data, u64::from_ne_bytes(*bytes));
+        }
+        if self.hashed
+            && let Some((data, len)) = entry.data.split_last_chunk()
+            && let Some(at) = data.len().checked_sub(u32::from_ne_bytes(*len) as usize)
+        {
+            (entry.data, hashed) = data.split_at(at);
+        }
+        Gist { entry, hashed, number }
+    }
+}
+
+/// An entry, and what its tail says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Gist<'a> {
+    pub(super) entry: RawEntry<'a>,
+    /// The values of hashed fields.
+    pub(super) hashed: &'a [u8],
+    /// Which row it is of; 0 if none is left out.
+    pub(super) number: u64,
+}
+
+impl Gatherer {
+    pub(super) fn new(
+        schema: &'static TableSchema,
+        directory: &Path,
+        memory: usize,
+        on_duplicate: OnDuplicate,
+    ) -> Self {
+        let sorters = Sorters::new(schema.indexes.len() + 1, directory, memory);
+        let directory = directory.into();
+        Self { schema, sorters, on_duplicate, memory, directory, read: 0, tail: Vec::new() }
+    }
+
+    /// Takes a row.
+    pub(super) fn add(&mut self, image: &Image) -> Result<()> {
+        let Self { schema, sorters, on_duplicate, read, tail, .. } = self;
+        let (number, primary_key) = (*read, image.primary_key());
+        *read += 1;
+        Tail::of(None, *on_duplicate).write(tail, &[], number);
+        sorters.push(0, &[], primary_key, image.row(), tail)?;
+        for (index, declared) in schema.indexes.iter().enumerate() {
+            let data = image.data(index, declared);
+            Tail::of(Some(declared), *on_duplicate).write(tail, image.hashed(index), number);
+            for key in image.keys(index) {
+                sorters.push(index + 1, key, primary_key, data, tail)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<Gathered> {
+        let Self { schema, sorters, on_duplicate, memory, directory, read, .. } = self;
+        let indexes = schema.indexes.iter().map(Some);
+        let tails = std::iter::once(None).chain(indexes).map(|it| Tail::of(it, on_duplicate));
+        let records = sorters.finish()?.into_iter().zip(tails);
+        let mut records = records.map(|(sorted, tail)| Records { sorted, tail });
+        let facts = records.next();
+        let indexes = records.collect();
+        // The facts have the first sorter.
+        let none = || Sorters::new(1, &directory, 0).finish().map(|mut none| none.remove(0));
+        let facts = match facts {
+            Some(facts) => facts,
+            None => Records { sorted: none()?, tail: Tail::of(None, on_duplicate) },
+        };
+        // Half of the eighth is for what is noted, and half for the buffers of its merge.
+        let memory = memory.max(LEAST_MEMORY) / 16;
+        Ok(Gathered { facts, indexes, on_duplicate, rows: read, memory, directory })
+    }
+}
+
+impl Records {
+    pub(super) fn len(&self) -> u64 {
+        self.sorted.len()
+    }
+
+    /// Whether the rows came in this order, and none twice.
+    pub(super) fn came_ascending(&self) -> bool {
+        self.sorted.came_ascending()
+    }
+
+    pub(super) fn read(&self) -> Reading<'_> {
+        Reading { merge: self.sorted.read(), tail: self.tail }
+    }
+}
+
+/// Reads records from the first one on.
+pub(super) struct Reading<'a> {
+    merge: Merge<'a>,
+    tail: Tail,
+}
+
+impl Reading<'_> {
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Option<Gist<'_>>> {
+        Ok(if self.advance()? { Some(self.gist()) } else { None })
+    }
+
+    /// Steps to the next record; `false`: there is none.
+    #[inline]
+    pub(super) fn advance(&mut self) -> Result<bool> {
+        self.merge.advance()
+    }
+
+    /// What it stands on.
+    #[inline]
+    pub(super) fn gist(&self) -> Gist<'_> {
+        self.tail.read(self.merge.entry())
+    }
+}

@@ -1,0 +1,296 @@
+//! What a store has on record of its tables and indexes, for who wants to see it, and what is done
+//! to what nobody declares any more.
+
+mod show;
+
+use serde::Serialize;
+
+use crate::model::schema::IndexState;
+use crate::{
+    engine::Records,
+    model::{
+        error::Result,
+        schema::{
+            IndexRecord, KeyFieldRecord, StateRecord, StrategyRecord, TableRecord, is_index,
+            version_of,
+        },
+    },
+    store::Store,
+};
+
+/// The tables and indexes of a store, as they were declared last, and the states of the indexes.
+/// From [`Store::catalog`].
+///
+/// Printed, it is a list. Serialized, it is for tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Catalog {
+    /// The tables in the order of their names.
+    pub tables: Vec<CatalogTable>,
+}
+
+/// A table on record; see [`Catalog`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CatalogTable {
+    /// Its name.
+    pub name: String,
+    /// Why the rest is not here: its record was written by a later release, or is damaged.
+    pub unreadable: Option<String>,
+    /// The format of what the file has of it.
+    pub format: u32,
+    /// The version of its rows.
+    pub version: u32,
+    /// The older ones of which there may be rows, until an [`Upgrade`](crate::Upgrade).
+    pub older_versions: Vec<u32>,
+    /// The fields of its rows in order, with their types as they are written in the struct.
+    pub fields: Vec<(String, String)>,
+    /// The fields of its primary key.
+    pub primary_key: Vec<CatalogKey>,
+    /// Its indexes: those that are declared in order, and then those that are retired.
+    pub indexes: Vec<CatalogIndex>,
+}
+
+/// A field of a key on record; see [`Catalog`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CatalogKey {
+    /// The name of the field, or of the method that computes it.
+    pub name: String,
+    /// The name of its encoding, such as `u64` or `option<text>`.
+    pub shape: String,
+    /// How it comes from the row: `"field"`, `"each"`, `"desc"`, `"computed"` or `"hash"`.
+    pub form: String,
+}
+
+/// An index on record; see [`Catalog`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CatalogIndex {
+    /// Its name.
+    pub name: String,
+    /// The fields of its key.
+    pub key: Vec<CatalogKey>,
+    /// `"normalized"`, `"partial"` or `"full"`.
+    pub strategy: &'static str,
+    /// The included fields of a partial one.
+    pub include: Vec<String>,
+    /// `"unique"`, `"sparse"`, `"filter=method"` and `"eventual"`, as far as they are declared.
+    pub options: Vec<String>,
+    /// How its entries are laid out in the file.
+    pub layout: String,
+    /// Whether it can be asked, and if not, why.
+    pub state: IndexState,
+}
+
+/// An index that [`Store::drop_retired`] has dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DroppedIndex {
+    /// The name of its table.
+    pub table: String,
+    /// Its name.
+    pub index: String,
+}
+
+impl Store {
+    /// The tables and indexes that the store has on record, declared in this program or not, and
+    /// the states of the indexes.
+    ///
+    /// Cost: a read transaction that reads the catalog, and none of the tables.
+    ///
+    /// # Errors
+    ///
+    /// What [`read`](Store::read) does. In a process that has not opened a table yet, in a store
+    /// that had none then, [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread
+    /// writes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexState, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town, include = [name])]
+    /// #[index(name, unique)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    ///     name: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// PersonRepository::open(&store)?;
+    /// let catalog = store.catalog()?;
+    /// assert_eq!(catalog.tables[0].indexes[1].state, IndexState::Readable);
+    /// assert_eq!(catalog.to_string(), "\
+    /// table `person`, version 1
+    ///   rows: id: u32, town: String, name: String
+    ///   primary key: id: u32
+    ///
+    ///   index  key         strategy    include  options  layout   state
+    ///   town   town: text  partial     name              entries  readable
+    ///   name   name: text  normalized           unique   unique   readable
+    /// ");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn catalog(&self) -> Result<Catalog> {
+        Ok(Catalog::of(&self.inner.catalog()?))
+    }
+
+    /// Drops the indexes that were declared once and are not any more, and gives their pages back
+    /// to the file; the answer says which.
+    ///
+    /// An index that a repository of this process still has, since another process has opened the
+    /// table without it, stays for the next time. Another process that has it and asks it after that
+    /// gets an error, and has to close the store before it can declare it again, if no other one has
+    /// meanwhile: LMDB takes the database for open.
+    ///
+    /// Cost: a write transaction that goes through the pages of these indexes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) when this thread writes;
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Nothing has changed
+    /// then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// mod before {
+    /// #   use super::*;
+    ///     #[derive(Serialize, Deserialize, IndexTable)]
+    ///     #[index(town)]
+    ///     pub struct Person {
+    ///         #[primary_key]
+    ///         id: u32,
+    ///         town: String,
+    ///     }
+    /// }
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// drop(before::PersonRepository::open(&store)?); // an earlier release of the program
+    /// let people = PersonRepository::open(&store)?;
+    /// let dropped = store.drop_retired()?;
+    /// assert_eq!((dropped[0].table.as_str(), dropped[0].index.as_str()), ("person", "town"));
+    /// assert!(store.drop_retired()?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn drop_retired(&self) -> Result<Vec<DroppedIndex>> {
+        let dropped = self.inner.drop_indexes(|records, is_in_use| {
+            let of = |name: &str| records.iter().find(|(other, _)| other == name);
+            let mut retired = Vec::new();
+            for (name, state) in records {
+                if let Some((table, index)) = name.split_once('.')
+                    && is_index(index)
+                    // What a later release has written is its own.
+                    && of(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
+                    && matches!(StateRecord::decode(state), Some(StateRecord::Retired(_)))
+                    && !is_in_use(table, index)
+                {
+                    retired.push(name.clone());
+                }
+            }
+            retired
+        })?;
+        let dropped = dropped.iter().filter_map(|name| name.split_once('.'));
+        Ok(dropped
+            .map(|(table, index)| DroppedIndex { table: table.into(), index: index.into() })
+            .collect())
+    }
+}
+
+impl Catalog {
+    fn of(records: &Records) -> Self {
+        let tables = records.iter().filter(|(name, _)| !name.contains('.'));
+        let tables = tables.map(|(name, record)| match TableRecord::read(record) {
+            Ok(record) => CatalogTable::of(name, record, records),
+            Err(reason) => CatalogTable { unreadable: Some(reason), ..CatalogTable::named(name) },
+        });
+        Self { tables: tables.collect() }
+    }
+}
+
+impl CatalogTable {
+    fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            unreadable: None,
+            format: 0,
+            version: 0,
+            older_versions: Vec::new(),
+            fields: Vec::new(),
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+        }
+    }
+
+    fn of(name: &str, record: TableRecord, records: &Records) -> Self {
+        let state = |index: &str| {
+            let name = format!("{name}.{index}");
+            let (_, state) = records.iter().find(|(other, _)| *other == name)?;
+            StateRecord::decode(state)
+        };
+        let declared = record.indexes.into_iter().map(|index| {
+            let state = state(&index.name).map_or(IndexState::Readable, IndexState::of);
+            CatalogIndex::of(index, state)
+        });
+        let mut indexes: Vec<_> = declared.collect();
+        let parts = records.iter().filter_map(|(part, record)| {
+            Some((part.strip_prefix(name)?.strip_prefix('.')?, record))
+        });
+        let mut older_versions: Vec<_> =
+            parts.clone().filter_map(|(part, _)| version_of(part)).collect();
+        older_versions.sort_unstable();
+        let states = parts.filter(|(part, _)| is_index(part));
+        let states = states.filter_map(|(_, state)| StateRecord::decode(state));
+        let retired = states.filter_map(StateRecord::retired);
+        indexes.extend(retired.map(|retired| CatalogIndex::of(retired.index, IndexState::Retired)));
+        Self {
+            format: record.format,
+            version: record.version,
+            older_versions,
+            fields: record.fields,
+            primary_key: record.primary_key.into_iter().map(CatalogKey::of).collect(),
+            indexes,
+            ..Self::named(name)
+        }
+    }
+}
+
+impl CatalogKey {
+    fn of(KeyFieldRecord { name, shape, form }: KeyFieldRecord) -> Self {
+        Self { name, shape, form }
+    }
+}
+
+impl CatalogIndex {
+    fn of(index: IndexRecord, state: IndexState) -> Self {
+        let IndexRecord { name, key, strategy, options, layout } = index;
+        let key = key.into_iter().map(CatalogKey::of).collect();
+        let (strategy, include) = match strategy {
+            StrategyRecord::Normalized => ("normalized", Vec::new()),
+            StrategyRecord::Partial(include) => ("partial", include),
+            StrategyRecord::Full => ("full", Vec::new()),
+        };
+        Self { name, key, strategy, include, options, layout, state }
+    }
+}

@@ -1,0 +1,11 @@
+//! Work on whole tables: opening, building indexes, bulk load, queues, verification, upgrades, the catalog.
+
+pub(crate) mod build;
+pub(crate) mod bulk;
+pub(crate) mod catalog;
+pub(crate) mod opening;
+pub(crate) mod progress;
+pub(crate) mod queue;
+pub(crate) mod upgrade;
+pub(crate) mod verify;
+mod versions;

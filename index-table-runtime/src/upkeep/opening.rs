@@ -1,0 +1,168 @@
+//! Opening a table: what the file has is compared with the declaration, and made what it says.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::model::KeyRange;
+use crate::{
+    engine::{Query, Read, Write, Writer},
+    model::{
+        error::{Error, Result},
+        row_vtable::RowVtable,
+        schema::{
+            Comparison, IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema,
+            is_index,
+        },
+    },
+    store::{Declared, OpenTable, Store},
+    upkeep::{
+        build::{self, Build},
+        versions,
+    },
+    usage::trace::span,
+    write::queue,
+};
+
+/// A table with no more rows than this is small: its indexes are built in the transaction in which
+/// they are declared, so that they are there or nothing has changed. That takes a fraction of a
+/// second, for which other writers, and those that open tables, wait.
+const SMALL: u64 = 4_096;
+
+/// Opens a table with all indexes built.
+pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    let table = declare(store, rows, true)?;
+    let counter = store.inner.opened();
+    if !table.is_all_readable(counter) && has_unreadable(store, &table)? {
+        let report = Build::new(store, &table, rows).run()?;
+        if let Some(index) = report.indexes.into_iter().find(|it| it.state != IndexState::Readable)
+        {
+            let (table, index, state) = (report.table, index.name, index.state);
+            return Err(Error::IndexNotReadable { table, index, state });
+        }
+    }
+    Ok(table)
+}
+
+fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
+    Ok(!store.read()?.unreadable(table)?.is_empty())
+}
+
+/// Opens a table whose indexes may have to be built yet.
+pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    declare(store, rows, false)
+}
+
+fn declare(store: &Store, rows: &'static RowVtable, build_small: bool) -> Result<Arc<OpenTable>> {
+    store.inner.open_once(rows, |engine| {
+        span!(DEBUG, "open", table = rows.schema.name);
+        let mut declared = Declared::default();
+        let tables = engine.open_table(rows.schema, |writer| {
+            declared = prepare(rows, writer, build_small)?;
+            Ok(())
+        })?;
+        Ok((tables, declared))
+    })
+}
+
+/// Compares the table in the file with its declaration, and builds what has to be built, or
+/// declares that it has to be.
+fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
+    let (schema, table) = (rows.schema, rows.schema.name);
+    let mut declared = TableRecord::of(schema, |index| writer.layout(index));
+    let (new, unfinished) = if let Some(stored) = writer.reader().record("")?.map(<[u8]>::to_vec) {
+        let file = TableRecord::decode(table, &stored)?;
+        declared.changes = file.changes;
+        let states = states(table, writer)?;
+        let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
+        let comparison = file.compare(&declared, &retired, schema)?;
+        versions::check(schema, writer.reader())?;
+        let position = |name: &String| schema.indexes.iter().position(|index| index.name == *name);
+        let mut unfinished: Vec<_> = states.keys().filter_map(position).collect();
+        let is_queue_read = matches!(comparison, Comparison::Build(_))
+            || unfinished.iter().any(|index| schema.is_eventual(*index));
+        let lost = if is_queue_read { mend_queue(schema, writer)? } else { Vec::new() };
+        let mut new = match comparison {
+            Comparison::Same => Vec::new(),
+            Comparison::Build(indexes) => {
+                versions::keep(table, &file, &declared, writer)?;
+                for retired in file.retired(&declared) {
+                    let name = retired.index.name.clone();
+                    let state = StateRecord::Retired(retired).encode(table)?;
+                    writer.put_record(&name, &state)?;
+                }
+                declared.changes = file.changes.wrapping_add(1).max(1);
+                // What is queued for others, and was before, means nothing any more.
+                queue::purge(schema, writer, |name| {
+                    let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
+                    let stays = |(at, index): (usize, &IndexSchema)| {
+                        index.eventual && index.name == name && !indexes.contains(&at)
+                    };
+                    was && schema.indexes.iter().enumerate().any(stays)
+                })?;
+                indexes
+            }
+        };
+        for index in lost {
+            if !new.contains(&index) {
+                new.push(index);
+            }
+        }
+        unfinished.retain(|index| !new.contains(index));
+        (new, unfinished)
+    } else {
+        refuse_foreign_rows(schema, writer)?;
+        ((0..schema.indexes.len()).collect(), Vec::new())
+    };
+
+    let count = writer.reader().stored(Source::Facts)?;
+    let mut readable = vec![true; schema.indexes.len()];
+    if count == 0 || (build_small && count <= SMALL) {
+        build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;
+    } else {
+        build::declare(rows, writer, &new, count)?;
+        for index in new.into_iter().chain(unfinished) {
+            if let Some(readable) = readable.get_mut(index) {
+                *readable = false;
+            }
+        }
+    }
+    let record = declared.encode(table)?;
+    if writer.reader().record("")? != Some(record.as_slice()) {
+        writer.put_record("", &record)?;
+    }
+    Ok(Declared { record, readable })
+}
+
+/// Empties the queue if it is damaged, so that it can't be told what is in it for whom; and the
+/// indexes that may have lost something by that.
+fn mend_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
+    let is_damaged = queue::repair(schema, writer)?.is_some();
+    let indexes = 0..schema.indexes.len();
+    Ok(indexes.filter(|index| is_damaged && schema.is_eventual(*index)).collect())
+}
+
+/// The states of the table's indexes that the catalog has, by their names.
+fn states(table: &'static str, writer: &Writer<'_, '_>) -> Result<BTreeMap<String, StateRecord>> {
+    let reader = writer.reader();
+    let parts = reader.recorded_parts()?.into_iter().filter(|part| is_index(part));
+    let states = parts.map(|index| {
+        let state = reader.record(&index)?.and_then(StateRecord::decode);
+        match state {
+            Some(state) => Ok((index, state)),
+            None => Err(StateRecord::unreadable(table, &index)),
+        }
+    });
+    states.collect()
+}
+
+/// A table that the catalog doesn't have should be empty.
+fn refuse_foreign_rows(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<()> {
+    let rows = Query::new(Source::Facts, KeyRange::ALL);
+    if writer.reader().count(rows)?.found == 0 {
+        return Ok(());
+    }
+    Err(Error::SchemaMismatch {
+        table: schema.name,
+        difference: "its database has entries that index-table did not write".to_owned(),
+        way_out: "declare another `#[table(name = …)]`",
+    })
+}

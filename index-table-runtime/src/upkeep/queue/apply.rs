@@ -1,0 +1,191 @@
+//! Applying messages.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use crate::write::queue::{ASIDE, Aside, Message, Position, decode, encode};
+use crate::{
+    engine::{Read as _, Write as _, Writer},
+    model::{
+        error::{Error, Result},
+        maintain::{Change, Image, Sink as _},
+        row_vtable::RowVtable,
+    },
+    store::{OpenTable, Store},
+    write::Written,
+};
+
+/// The most messages of a batch.
+const MESSAGES: u64 = 1024;
+
+/// What the messages and the rows of a batch have together at the most, in bytes, but for the last.
+const BYTES: usize = 1 << 20;
+
+/// How long writers that wait are let go first between two batches: a lock that is taken again at once
+/// goes to nobody else.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
+
+/// What has become of the messages of a queue. From the `drain` of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Drained {
+    /// How many were applied.
+    pub applied: u64,
+    /// How many could not be applied, and were set aside.
+    pub set_aside: u64,
+    /// How many are left.
+    pub left: u64,
+}
+
+/// Applies as many messages, in batches of a transaction each.
+pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
+    store.inner.refuse_nested_write()?;
+    let mut drained = Drained::default();
+    loop {
+        let most = most - drained.applied - drained.set_aside;
+        let batch = batch_of(store, table, most)?;
+        drained.applied += batch.applied;
+        drained.set_aside += batch.set_aside;
+        drained.left = batch.left;
+        if batch.left == 0 || most == batch.applied + batch.set_aside {
+            break;
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(drained)
+}
+
+/// Applies one batch, with no more messages than these.
+pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
+    let left = left(store, table)?;
+    if left == 0 || most == 0 {
+        return Ok(Drained { left, ..Drained::default() });
+    }
+    let batch = store.transaction(|txn| {
+        let (mut writer, scratch, written) = txn.writer(table)?;
+        batch(table.rows, &mut writer, &mut scratch.new, written, most.min(MESSAGES))
+    })?;
+    store.inner.signals.notify();
+    Ok(batch)
+}
+
+/// How many messages there are, to see whether it is worth a turn to write.
+fn left(store: &Store, table: &OpenTable) -> Result<u64> {
+    let txn = store.read()?;
+    let reader = txn.reader(table)?;
+    Position::read(table.schema, reader)?.left(reader)
+}
+
+/// Applies messages, and keeps how far it is, in one transaction.
+fn batch(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    image: &mut Image,
+    written: &mut Written,
+    most: u64,
+) -> Result<Drained> {
+    let mut position = Position::read(rows.schema, writer.reader())?;
+    let (mut batch, mut bytes) = (Drained::default(), 0);
+    while batch.applied + batch.set_aside < most && bytes < BYTES {
+        let Some((number, message)) = position.next(writer.reader())? else { break };
+        let message = message.to_vec();
+        match apply(rows, writer, image, written, &message) {
+            Ok(read) => {
+                bytes += message.len() + read;
+                batch.applied += 1;
+            }
+            Err(error) => {
+                let error = poisoned(error)?;
+                let aside = Aside { error, message };
+                writer.put_message(ASIDE | number, &encode(rows.schema, &aside)?)?;
+                position.aside += 1;
+                batch.set_aside += 1;
+            }
+        }
+        writer.remove_message(number)?;
+        position.applied = number;
+    }
+    if batch != Drained::default() {
+        position.write(rows.schema, writer)?;
+    }
+    batch.left = position.left(writer.reader())?;
+    Ok(batch)
+}
+
+/// Why a message can't be applied, if that is its own or its row's affair.
+pub(super) fn poisoned(error: Error) -> Result<String> {
+    match error {
+        Error::Corrupt { .. }
+        | Error::NewerRow { .. }
+        | Error::Conversion { .. }
+        | Error::Codec { .. }
+        | Error::KeyTooLong { .. }
+        | Error::Panicked { .. } => Ok(error.to_string()),
+        error => Err(error),
+    }
+}
+
+/// Makes the entries of a row what it says now; how many bytes were read.
+pub(super) fn apply(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    image: &mut Image,
+    Written { tally, upkeep, .. }: &mut Written,
+    message: &[u8],
+) -> Result<usize> {
+    let schema = rows.schema;
+    let Message { primary_key, indexes, .. } = decode(message).ok_or_else(|| Error::Corrupt {
+        table: schema.name,
+        index: None,
+        key: "of a message in its queue".to_owned(),
+        reason: "the message can't be decoded".to_owned(),
+    })?;
+    let fact = writer.reader().fact(&primary_key)?;
+    if let Some(fact) = fact {
+        load(rows, image, fact, &primary_key)?;
+        image.check_lengths(schema)?;
+    }
+    let (there, read) = (fact.is_some(), fact.map_or(0, <[u8]>::len));
+    let mut sink = tally.counting(writer);
+    for part in indexes {
+        let named = schema.indexes.iter().enumerate().find(|(_, index)| index.name == part.index);
+        let Some((index, declared)) = named.filter(|(_, index)| index.eventual) else { continue };
+        if upkeep.as_ref().is_some_and(|upkeep| !upkeep.keeps(index)) {
+            continue;
+        }
+        let primary_key = primary_key.as_slice();
+        for key in &part.keys {
+            if !(there && image.keys(index).any(|own| own == key)) {
+                sink.change(Change::DeleteEntry { index, key, primary_key })?;
+            }
+        }
+        if there {
+            let data = image.data(index, declared);
+            for key in image.keys(index) {
+                if sink.sink().reader().entry(index, key, primary_key)? != Some(data) {
+                    sink.change(Change::PutEntry { index, key, primary_key, data })?;
+                }
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// Takes the image of a row. Its type may have methods that keys are computed by, and one that
+/// panics is not to take the worker with it.
+fn load(rows: &RowVtable, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key))).unwrap_or_else(
+        |panic| {
+            let said = panic.downcast_ref::<&str>().map(ToString::to_string);
+            let message = said.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(Error::Panicked {
+                message: message.unwrap_or_else(|| "it said nothing".to_owned()),
+            })
+        },
+    )
+}

@@ -1,0 +1,81 @@
+//! Messages that could not be applied.
+
+use serde::Serialize;
+
+use super::apply::{Drained, apply, poisoned};
+use crate::write::queue::{ASIDE, Aside, Message, Position, decode, encode};
+use crate::{
+    engine::{Read as _, Reader, Write as _},
+    model::{error::Result, schema::TableSchema},
+    store::{OpenTable, Store},
+};
+
+/// A message that could not be applied; see [`SetAside`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct SetAsideMessage {
+    /// Its number.
+    pub number: u64,
+    /// The primary key of its row, as errors show it; `None`: the message can't be read.
+    pub row: Option<String>,
+    /// The indexes that it is about.
+    pub indexes: Vec<String>,
+    /// Why it could not be applied.
+    pub error: String,
+}
+
+/// The messages of a table's queue that could not be applied. From the `set_aside` of a repository.
+pub type SetAside = Vec<SetAsideMessage>;
+
+/// What is set aside.
+pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<SetAside> {
+    let (mut list, mut from) = (Vec::new(), ASIDE);
+    while let Some((number, bytes)) = reader.message(from)? {
+        let Aside { error, message } = decode(bytes).unwrap_or_else(|| Aside {
+            error: "what is set aside can't be decoded".to_owned(),
+            message: Vec::new(),
+        });
+        let message: Option<Message> = decode(&message);
+        let row = message.as_ref().map(|message| schema.show_primary_key(&message.primary_key));
+        let indexes = message.into_iter().flat_map(|message| message.indexes);
+        let indexes = indexes.map(|part| part.index).collect();
+        list.push(SetAsideMessage { number: number & !ASIDE, row, indexes, error });
+        let Some(next) = number.checked_add(1) else { break };
+        from = next;
+    }
+    Ok(list)
+}
+
+/// Applies what is set aside once more, in one transaction.
+pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
+    let (schema, rows) = (table.schema, table.rows);
+    let drained = store.transaction(|txn| {
+        let (mut writer, scratch, written) = txn.writer(table)?;
+        let mut position = Position::read(schema, writer.reader())?;
+        let (mut drained, mut from) = (Drained::default(), ASIDE);
+        while let Some((number, bytes)) = writer.reader().message(from)? {
+            let message = decode::<Aside>(bytes).map(|aside| aside.message).unwrap_or_default();
+            match apply(rows, &mut writer, &mut scratch.new, written, &message) {
+                Ok(_) => {
+                    writer.remove_message(number)?;
+                    position.aside = position.aside.saturating_sub(1);
+                    drained.applied += 1;
+                }
+                Err(error) => {
+                    let aside = Aside { error: poisoned(error)?, message };
+                    writer.put_message(number, &encode(schema, &aside)?)?;
+                    drained.set_aside += 1;
+                }
+            }
+            let Some(next) = number.checked_add(1) else { break };
+            from = next;
+        }
+        if drained.applied > 0 {
+            position.write(schema, &mut writer)?;
+        }
+        drained.left = position.left(writer.reader())?;
+        Ok(drained)
+    })?;
+    store.inner.signals.notify();
+    Ok(drained)
+}

@@ -1,0 +1,11 @@
+//! Applying the messages of a queue (see [`write::queue`](crate::write::queue)) to eventual indexes.
+
+mod apply;
+mod dead_letters;
+mod worker;
+
+pub use apply::Drained;
+pub(crate) use apply::drain;
+pub use dead_letters::{SetAside, SetAsideMessage};
+pub(crate) use dead_letters::{list as list_dead_letters, retry as retry_dead_letters};
+pub use worker::IndexWorker;

@@ -1,0 +1,191 @@
+//! The thread that applies messages.
+
+use std::{
+    fmt, process,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use super::apply;
+use crate::write::queue::Signals;
+use crate::{
+    model::error::{Error, Result},
+    store::{Inner, Store},
+};
+
+/// How often it is looked whether other processes have written messages.
+/// The name of the thread.
+const NAME: &str = "index-worker";
+
+const POLL: Duration = Duration::from_millis(100);
+
+/// How long messages are left to gather, if nobody waits for them: each batch is a commit, for
+/// which writers wait.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// How long it rests when it has failed.
+const REST: Duration = Duration::from_millis(200);
+
+/// A thread that applies the messages of a store's queues to eventual indexes, of those tables of
+/// which this process has a repository. From [`Store::start_index_worker`].
+///
+/// It stops when this is dropped, after the batch at which it is; what is left is there for the
+/// next one. It doesn't keep the store open, and ends with it. Several, in one process or in
+/// several, don't disturb each other.
+#[must_use = "the worker stops when this is dropped"]
+pub struct IndexWorker {
+    shared: Arc<Shared>,
+    store: Weak<Inner>,
+    thread: Option<JoinHandle<()>>,
+    /// A process that was forked off has no such thread.
+    process: u32,
+}
+
+struct Shared {
+    stopped: AtomicBool,
+    signals: Arc<Signals>,
+    /// What the last round has failed with.
+    error: Mutex<Option<Error>>,
+}
+
+impl Store {
+    /// Starts a thread that applies the messages of the queues to eventual indexes, of those tables of which
+    /// this process has a repository, until what this returns is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`], and [`Error::Thread`] when the thread can't be started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town, consistency = "eventual")]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// let worker = store.start_index_worker()?;
+    ///
+    /// let mut txn = store.write()?;
+    /// people.insert(&mut txn, &Person { id: 1, town: "Redmond".into() })?;
+    /// let token = txn.commit_with_token()?;
+    /// assert!(people.wait_for(&store, &token, Duration::from_secs(10))?);
+    /// let txn = store.read()?;
+    /// assert_eq!(people.find_by_town(&txn, "Redmond").verified().rows().count(), 1);
+    /// # drop(worker);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn start_index_worker(&self) -> Result<IndexWorker> {
+        self.inner.engine.refuse_forked()?;
+        IndexWorker::start(self)
+    }
+}
+
+impl IndexWorker {
+    pub(crate) fn start(store: &Store) -> Result<Self> {
+        let signals = Arc::clone(&store.inner.signals);
+        let (stopped, error) = (AtomicBool::new(false), Mutex::default());
+        let shared = Arc::new(Shared { stopped, signals, error });
+        let weak = Arc::downgrade(&store.inner);
+        let thread = {
+            let (shared, weak) = (Arc::clone(&shared), Weak::clone(&weak));
+            thread::Builder::new()
+                .name(NAME.to_owned())
+                .spawn(move || run(&shared, &weak))
+                .map_err(|source| Error::Thread { name: NAME, source })?
+        };
+        Ok(Self { shared, store: weak, thread: Some(thread), process: process::id() })
+    }
+
+    /// What it has met at last, if it could not go on: it tries again, five times a second. What is
+    /// wrong with single messages is none of these, since they are set aside.
+    #[must_use]
+    pub fn error(&self) -> Option<Error> {
+        self.shared.error().as_ref().map(Error::again)
+    }
+}
+
+impl Drop for IndexWorker {
+    fn drop(&mut self) {
+        if self.process != process::id() {
+            return;
+        }
+        self.shared.stopped.store(true, Ordering::Release);
+        self.shared.signals.notify();
+        // One that waits for the turn that this thread has would never end.
+        let waits = self.store.upgrade().is_some_and(|store| store.refuse_nested_write().is_err());
+        if let Some(thread) = self.thread.take()
+            && !waits
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for IndexWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexWorker").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    fn error(&self) -> std::sync::MutexGuard<'_, Option<Error>> {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn run(shared: &Shared, store: &Weak<Inner>) {
+    while !shared.is_stopped() {
+        let events = shared.signals.events();
+        let Some(inner) = store.upgrade() else { return };
+        let round = round(&Store { inner }, shared);
+        let (pause, more) = match &round {
+            Ok(more) => (POLL, *more),
+            Err(_) => (REST, false),
+        };
+        *shared.error() = round.err();
+        if more {
+            thread::sleep(apply::PAUSE);
+            continue;
+        }
+        shared.signals.wait(events, pause);
+        shared.signals.gather(events, GATHER, || shared.is_stopped());
+    }
+}
+
+/// A batch of each queue; whether there is more. A table that fails doesn't keep the others.
+fn round(store: &Store, shared: &Shared) -> Result<bool> {
+    let (mut more, mut failed) = (false, None);
+    for table in store.inner.eventual_tables() {
+        if shared.is_stopped() {
+            break;
+        }
+        match apply::batch_of(store, &table, u64::MAX) {
+            Ok(batch) => more |= batch.left > 0,
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(more), Err)
+}

@@ -1,0 +1,248 @@
+//! Rows of older versions, all of them written in the current one.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::model::KeyRange;
+use crate::{
+    engine::{Query, Read, Reader},
+    model::{
+        entity::Entity, entry::Position, error::Result, key::DecodeError, row,
+        row_vtable::RowVtable, schema::Source,
+    },
+    store::{OpenTable, Store},
+    upkeep::{progress::RowProgress, versions},
+    usage::trace::span,
+    write::rows,
+};
+
+/// Bytes of rows that are written in a transaction, unless told otherwise.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// So many times as much is read in it at most, where there is nothing to write.
+const READ: usize = 16;
+
+/// Between two batches, so that others who wait for the lock get it: it isn't a fair one.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Writes the rows of a table that have an older version in the current one. From the `upgrade` of
+/// a repository; it does nothing until [`run`](Upgrade::run).
+///
+/// There is no need for it: rows of older versions are read, and are written in the current one when
+/// they change. After an upgrade they are no longer converted each time, and the structs of older
+/// versions can go from the code.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexTable, RowVersion, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[table(name = "people", version = 1)]
+/// struct PersonV1 {
+///     #[primary_key]
+///     id: u32,
+///     name: String,
+/// }
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[table(name = "people", version = 2, previous = PersonV1)]
+/// #[index(last_name)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     first_name: String,
+///     last_name: String,
+/// }
+///
+/// impl From<PersonV1> for Person {
+///     fn from(old: PersonV1) -> Self {
+///         let (first, last) = old.name.split_once(' ').unwrap_or(("", &old.name));
+///         Self { id: old.id, first_name: first.into(), last_name: last.into() }
+///     }
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// // In an earlier release:
+/// let people = PersonV1Repository::open(&store)?;
+/// store.transaction(|txn| people.insert(txn, &PersonV1 { id: 1, name: "Ada Byron".into() }))?;
+/// drop(people);
+///
+/// // In this one:
+/// let people = PersonRepository::open(&store)?;
+/// assert_eq!(people.find_by_last_name(&store.read()?, "Byron").count()?, 1);
+///
+/// let done = people.upgrade(&store).progress(|at| println!("{} of {}", at.rows, at.total)).run()?;
+/// assert_eq!((done.rows, done.upgraded), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an upgrade does nothing until `run`"]
+pub struct Upgrade<'a, R> {
+    store: &'a Store,
+    table: &'a OpenTable,
+    rows: &'static RowVtable,
+    batch_bytes: usize,
+    progress: Option<Box<dyn FnMut(RowProgress) + 'a>>,
+    row: PhantomData<fn() -> R>,
+}
+
+/// What an [`Upgrade`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Upgraded {
+    /// The rows that were looked at.
+    pub rows: u64,
+    /// Those that had an older version, and have the current one now.
+    pub upgraded: u64,
+}
+
+impl<'a, R: Entity> Upgrade<'a, R> {
+    pub(crate) const fn new(
+        store: &'a Store,
+        table: &'a OpenTable,
+        rows: &'static RowVtable,
+    ) -> Self {
+        let (batch_bytes, row) = (BATCH_BYTES, PhantomData);
+        Self { store, table, rows, batch_bytes, progress: None, row }
+    }
+
+    /// How many bytes of rows are written in a transaction; one row at least. Default: 1 MiB. Each
+    /// transaction costs a commit, and others who write wait for it.
+    pub const fn batch_bytes(mut self, bytes: usize) -> Self {
+        self.batch_bytes = bytes;
+        self
+    }
+
+    /// Tells `progress` after each transaction how far it has come.
+    pub fn progress(mut self, progress: impl FnMut(RowProgress) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Goes through the table, a transaction after another; others write in between, in this process
+    /// and in others. The last one takes note that there are no rows of older versions any more.
+    ///
+    /// It may be stopped at any point, also by the end of the process. Run again, it begins at the
+    /// first row and passes over those that are done, which costs reading them. A table of which the
+    /// catalog says that all rows have the current version is not read at all.
+    ///
+    /// Cost: the table is read once; each row of an older version is converted and written, with
+    /// its entries in full indexes. Memory for a batch, whatever the size of the table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Conversion`](crate::Error::Conversion)
+    /// with the row that can't be read or converted;
+    /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) when this thread has a write
+    /// transaction; [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) when another process has
+    /// declared the table anew meanwhile; what [`Store::transaction`] does. What was committed
+    /// before remains.
+    pub fn run(self) -> Result<Upgraded> {
+        span!(DEBUG, "upgrade", table = R::TABLE.name);
+        let Self { store, table, rows, batch_bytes, progress, .. } = self;
+        let work = Work { store, table, rows, renew: row::renew::<R>, batch_bytes };
+        work.run(progress)
+    }
+}
+
+impl<R> fmt::Debug for Upgrade<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upgrade").field("table", &self.table.schema.name).finish_non_exhaustive()
+    }
+}
+
+/// [`Upgrade`], for what is compiled once.
+struct Work<'a> {
+    store: &'a Store,
+    table: &'a OpenTable,
+    rows: &'static RowVtable,
+    /// [`row::renew`]
+    renew: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
+    batch_bytes: usize,
+}
+
+/// The rows of a transaction.
+struct Batch {
+    /// Those that have another version than the current one: primary key and bytes.
+    older: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How many were looked at.
+    rows: u64,
+    /// The last of them; `None`: it is the last one of the table.
+    behind: Option<Vec<u8>>,
+    /// All rows of the table.
+    total: u64,
+}
+
+impl Work<'_> {
+    fn run(self, mut progress: Option<Box<dyn FnMut(RowProgress) + '_>>) -> Result<Upgraded> {
+        let (mut done, mut behind, begun) = (Upgraded::default(), None, Instant::now());
+        if versions::recorded(self.store.read()?.reader(self.table)?)?.is_empty() {
+            return Ok(done);
+        }
+        loop {
+            let batch = self.next_batch(behind.as_deref())?;
+            done.rows += batch.rows;
+            done.upgraded += batch.older.len() as u64;
+            if let Some(progress) = &mut progress {
+                progress(RowProgress::new(done.rows, batch.total, begun));
+            }
+            if batch.behind.is_none() {
+                return Ok(done);
+            }
+            behind = batch.behind;
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn next_batch(&self, behind: Option<&[u8]>) -> Result<Batch> {
+        self.store.transaction(|txn| {
+            let (mut writer, scratch, written) = txn.writer(self.table)?;
+            let batch = self.read(writer.reader(), behind)?;
+            for (primary_key, bytes) in &batch.older {
+                let renewed = (self.renew)(bytes);
+                let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
+                let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
+                rows::upgrade(self.rows, &mut writer, scratch, written, row)?;
+            }
+            // Nobody writes rows of older versions: a table has the current one in its record, with
+            // which each writer compares its own.
+            if batch.behind.is_none() {
+                versions::forget(&mut writer)?;
+            }
+            Ok(batch)
+        })
+    }
+
+    /// Reads the next rows. What is borrowed from a page doesn't outlive a write, so those that are
+    /// to be written are copied.
+    fn read(&self, reader: Reader<'_>, behind: Option<&[u8]>) -> Result<Batch> {
+        let total = reader.stored(Source::Facts)?;
+        let mut batch = Batch { older: Vec::new(), rows: 0, behind: None, total };
+        let (mut to_write, mut read) = (0, 0);
+        let position = behind.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });
+        let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
+        let current = self.rows.schema.version;
+        for fact in reader.scan(query)? {
+            let fact = fact?;
+            batch.rows += 1;
+            read += fact.data.len();
+            if row::version(fact.data) != Ok(current) {
+                to_write += fact.data.len();
+                batch.older.push((fact.primary_key.to_vec(), fact.data.to_vec()));
+            }
+            if to_write >= self.batch_bytes || read / READ >= self.batch_bytes {
+                batch.behind = Some(fact.primary_key.to_vec());
+                break;
+            }
+        }
+        Ok(batch)
+    }
+}

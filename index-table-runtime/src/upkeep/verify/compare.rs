@@ -1,0 +1,35 @@
+//! What an entry is by the image of its row. Pure.
+
+use crate::model::{entry::RawEntry, maintain::Image, schema::IndexSchema};
+
+/// How an entry is not what its row says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Difference {
+    /// The row has no entry with this key.
+    Key,
+    /// The entry carries something else than the row has.
+    Data,
+}
+
+/// Compares an entry with the image of its row.
+pub(super) fn compare(
+    image: &Image,
+    index: usize,
+    declared: &IndexSchema,
+    entry: &RawEntry<'_>,
+) -> Option<Difference> {
+    if !has_key(image, index, entry.key) {
+        return Some(Difference::Key);
+    }
+    (image.data(index, declared) != entry.data).then_some(Difference::Data)
+}
+
+/// Whether a row has this key in an index.
+pub(super) fn has_key(image: &Image, index: usize, key: &[u8]) -> bool {
+    image.keys(index).any(|own| own == key)
+}
+
+/// Whether both rows have this key in a unique index, and the same values of its hashed fields.
+pub(super) fn is_double(image: &Image, other: &Image, index: usize, key: &[u8]) -> bool {
+    has_key(other, index, key) && image.hashed(index) == other.hashed(index)
+}

@@ -1,0 +1,60 @@
+//! What a walk finds, before it is shown or mended.
+
+use super::finding::FindingKind;
+use crate::model::{entry::RawEntry, schema::Source};
+
+/// Something that is wrong, in bytes, and how it is mended.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) kind: FindingKind,
+    pub(super) source: Source,
+    /// The index key, or what a piece is stored under.
+    pub(super) key: Vec<u8>,
+    pub(super) primary_key: Vec<u8>,
+    pub(super) reason: String,
+    pub(super) fix: Fix,
+}
+
+/// How something is mended.
+#[derive(Debug)]
+pub(super) enum Fix {
+    /// It isn't.
+    None,
+    /// Remove the piece of the index under this key, or all that begin with it. What is missing
+    /// then is written when the rows are gone through.
+    RemovePieces { all: bool },
+    /// Remove the entry.
+    Delete,
+    /// Write the entry, with this in it.
+    Put(Vec<u8>),
+    /// Remove all entries of the index.
+    Clear,
+    /// Empty the queue, which comes before all others.
+    EmptyQueue,
+}
+
+impl Found {
+    /// `damage`: what is wrong with the queue.
+    pub(super) fn queue(damage: &str) -> Self {
+        let reason = format!("the queue of its eventual indexes is damaged: {damage}");
+        let (kind, source) = (FindingKind::DamagedQueue, Source::Facts);
+        Self::new(kind, source, RawEntry::NOWHERE, reason, Fix::EmptyQueue)
+    }
+
+    pub(super) fn new(
+        kind: FindingKind,
+        source: Source,
+        at: RawEntry<'_>,
+        reason: impl Into<String>,
+        fix: Fix,
+    ) -> Self {
+        Self {
+            kind,
+            source,
+            key: at.key.to_vec(),
+            primary_key: at.primary_key.to_vec(),
+            reason: reason.into(),
+            fix,
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Verification and repair: whether the indexes of a table are what its rows say.
+//!
+//! [`walk`] goes through a table and says what is wrong, in bytes, and how it would be mended;
+//! [`Verify`] shows that and [`Repair`] does it. Whether pieces of an index lie as they should is
+//! asked of the engine.
+
+mod compare;
+mod finding;
+mod found;
+mod place;
+mod repair;
+mod row;
+mod walk;
+
+use std::{
+    fmt,
+    iter::FusedIterator,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+pub use finding::{Finding, FindingKind, VerifyReport};
+pub use repair::Repair;
+
+use crate::{
+    engine::Reader,
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+    },
+    query::Cursor,
+    upkeep::progress::RowProgress,
+    usage::trace::span,
+};
+use place::Place;
+use walk::Walk;
+
+/// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields what
+/// is wrong. From the `verify` of a repository; see [`Repair`] for what to do about it.
+///
+/// [`run`](Verify::run) goes through everything and gives a [`VerifyReport`]. As an iterator, it yields
+/// each [`Finding`] when it is met; it ends after the first error. In between, or with a
+/// [`limit`](Verify::limit), [`rows`](Verify::rows) and [`entries`](Verify::entries) say how much
+/// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
+/// this transaction or a later one, and in another process if need be.
+///
+/// An index that is not readable, since it is being built or was violated, is passed over. Every
+/// other index is read as it is stored, and entry by entry with the row that each refers to; then
+/// every row is read, and the entry under each of its keys looked up. What is wrong inside of
+/// LMDB's own pages is not looked for: LMDB itself may fail at it.
+///
+/// Cost: for each entry a look-up, and for each row one for each of its entries; rows are decoded
+/// each time. Memory doesn't grow with the table.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexTable, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+/// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Redmond".into() }))?;
+///
+/// let report = people.verify(&store.read()?).run()?;
+/// assert!(report.is_clean(), "{report}");
+/// assert_eq!((report.rows, report.entries), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a verification does nothing until it is run"]
+pub struct Verify<'txn, R> {
+    /// `None` once it has failed.
+    walk: Option<Walk<'txn, R>>,
+    /// What the next item is, instead of a finding.
+    failure: Option<Error>,
+    /// Steps that are left.
+    left: Option<u64>,
+    teller: Option<Teller<'txn>>,
+}
+
+/// How far a verification has come; for [`Verify::progress`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyProgress {
+    /// The steps that are done: a row, an entry or a block of entries is one, and so is the end of a part.
+    pub steps: u64,
+    /// The steps of a verification of the whole table.
+    pub total: u64,
+    /// How long the rest takes at the pace so far; `None`: there is none to go by.
+    pub left: Option<Duration>,
+}
+
+/// How many steps there are between two calls of [`Verify::progress`].
+const TOLD: u64 = 4096;
+
+struct Teller<'t> {
+    tell: Box<dyn FnMut(VerifyProgress) + 't>,
+    begun: Instant,
+    steps: u64,
+    total: u64,
+}
+
+impl Teller<'_> {
+    fn stepped(&mut self) {
+        self.steps += 1;
+        if self.steps.is_multiple_of(TOLD) {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        let RowProgress { rows: steps, total, left } =
+            RowProgress::new(self.steps, self.total, self.begun);
+        (self.tell)(VerifyProgress { steps, total, left });
+    }
+}
+
+impl<'txn, R: Entity> Verify<'txn, R> {
+    /// `reader`: with the indexes that are not readable.
+    pub(crate) fn new(reader: Result<(Reader<'txn>, Rc<[usize]>)>) -> Self {
+        let (walk, failure) = match reader {
+            Ok((reader, skipped)) => (Some(Walk::new(reader, skipped, Place::first::<R>())), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { walk, failure, left: None, teller: None }
+    }
+
+    /// Only what comes behind the place at which another verification of the table stopped. A
+    /// cursor of anything else is [`Error::InvalidCursor`].
+    ///
+    /// The rows may have changed since: what was written behind the place is looked at, and what
+    /// was written before it is not. Counts of entries ([`FindingKind::WrongCount`]) are compared where
+    /// one verification has gone through the whole index.
+    pub fn after(mut self, cursor: &Cursor) -> Self {
+        if let Some(walk) = self.walk.take() {
+            match Place::of::<R>(cursor.clone()) {
+                Ok(place) => self.walk = Some(walk.at(place)),
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        self
+    }
+
+    /// Ends after this many steps: a row, an entry or a block of entries is one.
+    pub const fn limit(mut self, steps: u64) -> Self {
+        self.left = Some(steps);
+        self
+    }
+
+    /// Tells `progress` every few thousand steps how far it has come, and at the end.
+    ///
+    /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
+    pub fn progress(mut self, progress: impl FnMut(VerifyProgress) + 'txn) -> Self {
+        if let Some(walk) = &self.walk {
+            match walk.total() {
+                Ok(total) => {
+                    let (tell, begun) = (Box::new(progress), Instant::now());
+                    self.teller = Some(Teller { tell, begun, steps: 0, total });
+                }
+                Err(error) => (self.walk, self.failure) = (None, Some(error)),
+            }
+        }
+        self
+    }
+
+    /// Goes through the table, or as far as the [`limit`](Verify::limit) says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] when another process has declared one of the
+    /// indexes otherwise, and errors of the engine. What is wrong with the table is in the
+    /// report.
+    pub fn run(mut self) -> Result<VerifyReport> {
+        span!(DEBUG, "verify", table = R::TABLE.name);
+        let mut report = VerifyReport::new(R::TABLE);
+        for finding in &mut self {
+            report.add(finding?);
+        }
+        (report.rows, report.entries, report.next) = (self.rows(), self.entries(), self.cursor());
+        Ok(report)
+    }
+
+    /// How many rows have been read so far in the order of the table.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.rows)
+    }
+
+    /// How many entries have been compared with their rows so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.walk.as_ref().map_or(0, |walk| walk.entries)
+    }
+
+    /// Behind what has been looked at so far, for [`after`](Verify::after); `None`: that is
+    /// everything, or it has failed.
+    ///
+    /// It holds keys of the table, and it is not signed, as any [`Cursor`].
+    #[must_use]
+    pub fn cursor(&self) -> Option<Cursor> {
+        self.walk.as_ref()?.place().map(Place::cursor::<R>)
+    }
+}
+
+impl<R: Entity> Iterator for Verify<'_, R> {
+    type Item = Result<Finding>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some(walk) = &mut self.walk else { return self.failure.take().map(Err) };
+            if let Some(found) = walk.next_found() {
+                return Some(Ok(Finding::new(R::TABLE, &found)));
+            }
+            if self.left == Some(0) {
+                return None;
+            }
+            match walk.step() {
+                Ok(true) => {
+                    self.left = self.left.map(|left| left - 1);
+                    if let Some(teller) = &mut self.teller {
+                        teller.stepped();
+                    }
+                }
+                Ok(false) => {
+                    if let Some(mut teller) = self.teller.take() {
+                        teller.tell();
+                    }
+                    return None;
+                }
+                Err(error) => {
+                    self.walk = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl<R: Entity> FusedIterator for Verify<'_, R> {}
+
+impl<R> fmt::Debug for Verify<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verify").finish_non_exhaustive()
+    }
+}

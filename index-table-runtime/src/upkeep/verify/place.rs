@@ -1,0 +1,79 @@
+//! Where a walk is, and the cursors that say so.
+
+use crate::{
+    model::{
+        entity::Entity,
+        entry::Position,
+        error::{Error, Result},
+        schema::Source,
+    },
+    query::{Cursor, hash_of},
+};
+
+/// What is gone through, one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The queue, if some indexes are eventual.
+    Queue,
+    /// An index as the engine stores it.
+    Pieces(usize),
+    /// The entries of an index.
+    Entries(usize),
+    /// The rows.
+    Facts,
+}
+
+/// Where to go on: behind this place in this stage, or at its beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) stage: Stage,
+    pub(super) behind: Option<Position>,
+}
+
+impl Place {
+    pub(super) fn first<R: Entity>() -> Self {
+        let stage = Stage::Queue;
+        if R::TABLE.has_eventual() {
+            Self { stage, behind: None }
+        } else {
+            Self::behind_queue::<R>()
+        }
+    }
+
+    pub(super) fn behind_queue<R: Entity>() -> Self {
+        let stage = if R::TABLE.indexes.is_empty() { Stage::Facts } else { Stage::Pieces(0) };
+        Self { stage, behind: None }
+    }
+
+    /// What the cursors of a stage belong to.
+    fn question<R: Entity>(stage: Stage) -> u64 {
+        let (kind, source) = match stage {
+            Stage::Queue => ("queue", Source::Facts),
+            Stage::Pieces(index) => ("pieces", Source::Index(index)),
+            Stage::Entries(index) => ("entries", Source::Index(index)),
+            Stage::Facts => ("facts", Source::Facts),
+        };
+        let index = R::TABLE.index_name(source).unwrap_or_default();
+        let parts = ["verify", R::TABLE.name, index, kind];
+        hash_of(&parts.map(str::as_bytes))
+    }
+
+    pub(super) fn cursor<R: Entity>(self) -> Cursor {
+        let Self { stage, behind } = self;
+        let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
+        Cursor::new(Self::question::<R>(stage), behind.unwrap_or_else(nowhere))
+    }
+
+    pub(super) fn of<R: Entity>(cursor: Cursor) -> Result<Self> {
+        let (question, position) = cursor.into_parts();
+        let mut stages = (0..R::TABLE.indexes.len())
+            .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
+            .chain([Stage::Queue, Stage::Facts]);
+        let stage = stages.find(|stage| Self::question::<R>(*stage) == question);
+        let stage = stage.ok_or(Error::InvalidCursor {
+            reason: "it was not made by a verification of this table; start without a cursor",
+        })?;
+        let nowhere = position.key.is_empty() && position.primary_key.is_empty();
+        Ok(Self { stage, behind: (!nowhere).then_some(position) })
+    }
+}

@@ -1,0 +1,276 @@
+use std::{fmt, marker::PhantomData, rc::Rc};
+
+use super::{
+    finding::{FindingKind, VerifyReport},
+    found::{Fix, Found},
+    place::{Place, Stage},
+    row::load,
+    walk::Walk,
+};
+use crate::model::KeyRange;
+use crate::{
+    engine::{Query, Read, Reader, Write, Writer},
+    model::{
+        entity::Entity,
+        entry::Position,
+        error::Result,
+        key::MAX_KEY_LEN,
+        maintain::{Change, Image, Sink},
+        row_vtable::RowVtable,
+        schema::{IndexSchema, Source},
+    },
+    store::{OpenTable, WriteTxn},
+    upkeep::build,
+    usage::trace::span,
+};
+
+/// What is found before it is mended: no more than this, and no more bytes. What is borrowed from a
+/// page doesn't outlive a write.
+const BATCH: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Makes the indexes of a table what its rows say. From the `repair` of a repository; it does
+/// nothing until [`run`](Repair::run).
+///
+/// The rows are what counts. Entries that should not be there are removed, those that are missing
+/// or carry something else are written, and of an index whose blocks are damaged those of the keys
+/// concerned are written anew. What is right is not touched. A row that can't be decoded, or is
+/// stored under another primary key than it has, is reported and left with its entries, unless
+/// [`delete_unreadable_rows`](Repair::delete_unreadable_rows) is said; so are two rows with the same
+/// key in a unique index, of which it is not known which is the right one.
+///
+/// An index that is not readable is passed over: the repository's `build` makes it of the rows.
+/// Eventual indexes are mended without waiting for their worker. If their queue is damaged, so that it
+/// is not known how far it is, it is emptied ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
+///
+/// Where a block is damaged, the right entries of its key are removed with it and written anew; the
+/// report counts them as [`Missing`](crate::FindingKind::Missing) ones. Those of rows that can't be decoded
+/// are lost there.
+///
+/// Nothing of it lasts before the transaction is committed, so a look at the report can come first.
+///
+/// # Examples
+///
+/// The method of an index answers otherwise than when the rows were written, which opening a
+/// table can't notice:
+///
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+///
+/// use index_table::{IndexTable, FindingKind, Store};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, IndexTable)]
+/// #[index(computed(sort_name: String))]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     name: String,
+/// }
+///
+/// static CHANGED: AtomicBool = AtomicBool::new(false);
+///
+/// impl Person {
+///     fn sort_name(&self) -> String {
+///         if CHANGED.load(Relaxed) { self.name.to_lowercase() } else { self.name.clone() }
+///     }
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+/// store.transaction(|txn| people.insert(txn, &Person { id: 1, name: "Smith".into() }))?;
+/// CHANGED.store(true, Relaxed);
+/// assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 0);
+///
+/// let report = store.transaction(|txn| people.repair(txn).run())?;
+/// assert_eq!((report.count(FindingKind::Stale), report.count(FindingKind::Missing), report.left), (1, 1, 0));
+/// assert_eq!(people.find_by_sort_name(&store.read()?, "smith").count()?, 1);
+/// assert!(people.verify(&store.read()?).run()?.is_clean());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a repair does nothing until `run`"]
+pub struct Repair<'t, 's, R> {
+    txn: &'t mut WriteTxn<'s>,
+    table: &'t OpenTable,
+    rows: &'static RowVtable,
+    delete_unreadable: bool,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'t, 's, R: Entity> Repair<'t, 's, R> {
+    pub(crate) const fn new(
+        txn: &'t mut WriteTxn<'s>,
+        table: &'t OpenTable,
+        rows: &'static RowVtable,
+    ) -> Self {
+        Self { txn, table, rows, delete_unreadable: false, row: PhantomData }
+    }
+
+    /// Deletes the rows that can't be decoded, and those that are stored under another primary key
+    /// than they have, with all of their entries. What was in them is lost.
+    ///
+    /// Cost: the table is read once more.
+    pub const fn delete_unreadable_rows(mut self) -> Self {
+        self.delete_unreadable = true;
+        self
+    }
+
+    /// Goes through the table and mends what is wrong.
+    ///
+    /// Cost: that of [`Verify`](crate::Verify), and a write for each finding. Memory for a
+    /// thousand findings at a time, however many there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) when a row has a key that no entry can have;
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. The transaction is to be
+    /// dropped then.
+    pub fn run(self) -> Result<VerifyReport> {
+        span!(DEBUG, "repair", table = R::TABLE.name);
+        let Self { txn, table, rows, .. } = self;
+        let skipped = txn.unreadable(table)?;
+        let damage = txn.mend_queue(table)?;
+        let (mut writer, _, written) = txn.writer(table)?;
+        let mut report = VerifyReport::new(R::TABLE);
+        if self.delete_unreadable {
+            delete_unreadable::<R>(&mut writer, &mut report)?;
+            if !report.is_clean() {
+                // Nobody knows what the rows had in them, nor who watched them.
+                written.watched.note_untold();
+                build::begin_anew(rows, &mut writer, &skipped)?;
+            }
+        }
+        if let Some(damage) = damage {
+            build::begin_anew(rows, &mut writer, &skipped)?;
+            report.add_mended(R::TABLE, &Found::queue(&damage));
+        }
+        let mut next = Some(Place::behind_queue::<R>());
+        while let Some(place) = next {
+            let batch = Batch::gather::<R>(writer.reader(), &skipped, place, &mut report)?;
+            let mut removed = false;
+            for found in &batch.found {
+                written.watched.note_untold();
+                removed |= mend::<R>(&mut writer, found)?;
+                report.add_mended(R::TABLE, found);
+            }
+            // What was behind a piece that is gone may be wrong without it.
+            next =
+                if removed { Some(Place { stage: batch.stage, behind: None }) } else { batch.next };
+        }
+        Ok(report)
+    }
+}
+
+/// What was found in one go.
+struct Batch {
+    found: Vec<Found>,
+    /// Where.
+    stage: Stage,
+    next: Option<Place>,
+}
+
+impl Batch {
+    /// Goes on until there is enough, or the stage ends: what it leaves behind has to be mended
+    /// before the next one begins.
+    fn gather<R: Entity>(
+        reader: Reader<'_>,
+        skipped: &Rc<[usize]>,
+        place: Place,
+        report: &mut VerifyReport,
+    ) -> Result<Self> {
+        let mut stage = place.stage;
+        let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place).impatient();
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        loop {
+            while let Some(next) = walk.next_found() {
+                bytes += match &next.fix {
+                    Fix::Put(data) => data.len(),
+                    _ => 0,
+                };
+                found.push(next);
+            }
+            if found.is_empty() {
+                stage = walk.stage;
+            }
+            let enough = found.len() >= BATCH || bytes >= BATCH_BYTES;
+            if enough || walk.stage != stage || !walk.step()? {
+                report.rows += walk.rows;
+                report.entries += walk.entries;
+                return Ok(Self { found, stage, next: walk.place() });
+            }
+        }
+    }
+}
+
+/// Mends one thing; `true`: pieces of an index were removed.
+fn mend<R: Entity>(writer: &mut Writer<'_, '_>, found: &Found) -> Result<bool> {
+    let Found { source, key, primary_key, fix, .. } = found;
+    let Source::Index(index) = *source else { return Ok(false) };
+    match fix {
+        Fix::None | Fix::EmptyQueue => {}
+        Fix::RemovePieces { all } => return writer.remove_pieces(index, key, *all),
+        Fix::Delete => writer.change(Change::DeleteEntry { index, key, primary_key })?,
+        Fix::Put(data) => {
+            check_length::<R>(*source, key, primary_key)?;
+            writer.change(Change::PutEntry { index, key, primary_key, data })?;
+        }
+        Fix::Clear => writer.clear(index)?,
+    }
+    Ok(false)
+}
+
+/// Whether an entry can have these keys: the method that computed one may be another by now than
+/// when the row was written.
+fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Result<()> {
+    let alone = R::TABLE.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
+    let len = if alone { key.len() } else { key.len() + primary_key.len() };
+    if len <= MAX_KEY_LEN {
+        return Ok(());
+    }
+    Err(R::TABLE.too_long(source, key, len))
+}
+
+/// Deletes the rows that can't be read. Their entries lead nowhere then, and are found.
+fn delete_unreadable<R: Entity>(
+    writer: &mut Writer<'_, '_>,
+    report: &mut VerifyReport,
+) -> Result<()> {
+    let mut image = Image::default();
+    let mut position = None;
+    loop {
+        let mut batch: Vec<Found> = Vec::new();
+        let query = Query { position: position.take(), ..Query::new(Source::Facts, KeyRange::ALL) };
+        for fact in writer.reader().scan(query)? {
+            let fact = fact?;
+            if let Err((kind, reason)) =
+                load::<R>(&mut image, fact.primary_key, fact.data, None)
+                // It is not the row that is wrong.
+                && kind != FindingKind::WrongConversion
+            {
+                batch.push(Found::new(kind, Source::Facts, fact, reason, Fix::Delete));
+            }
+            if batch.len() >= BATCH {
+                break;
+            }
+        }
+        for found in &batch {
+            writer.change(Change::DeleteFact { primary_key: &found.primary_key })?;
+            report.add_mended(R::TABLE, found);
+        }
+        match batch.pop() {
+            Some(Found { primary_key, .. }) if batch.len() + 1 >= BATCH => {
+                position = Some(Position { key: Vec::new(), primary_key });
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+impl<R> fmt::Debug for Repair<'_, '_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repair").finish_non_exhaustive()
+    }
+}

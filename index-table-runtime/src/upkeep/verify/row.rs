@@ -1,0 +1,80 @@
+//! The image of a row as it is stored, and who else has one of its keys.
+
+use super::{compare, finding::FindingKind};
+use crate::model::KeyRange;
+use crate::{
+    engine::{Query, Read, Reader},
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        maintain::Image,
+        row,
+        schema::{IndexSchema, Source},
+    },
+};
+
+/// Takes the image of a row, with its entries in one index or in all.
+///
+/// # Errors
+///
+/// What is wrong with a row that has none.
+pub(super) fn load<R: Entity>(
+    image: &mut Image,
+    primary_key: &[u8],
+    bytes: &[u8],
+    index: Option<usize>,
+) -> Result<(), (FindingKind, String)> {
+    let undecodable = |reason| (FindingKind::UndecodableRow, reason);
+    let row: R = row::decode(bytes).map_err(|error| undecodable(error.to_string()))?;
+    let loaded = match index {
+        Some(index) => image.load_stored_of(&row, bytes, index),
+        None => image.load_stored(&row, bytes),
+    };
+    loaded.map_err(|error| undecodable(error.to_string()))?;
+    if image.primary_key() == primary_key {
+        return Ok(());
+    }
+    let key = R::TABLE.show_primary_key(image.primary_key());
+    match row::version(bytes) {
+        Ok(version) if version != R::TABLE.version => Err((
+            FindingKind::WrongConversion,
+            format!("from version {version} it is converted into one with the primary key {key}"),
+        )),
+        _ => {
+            Err((FindingKind::WrongPrimaryKey, format!("the row has the primary key {key} inside")))
+        }
+    }
+}
+
+/// The primary key of another row that has this key of a unique index too, as the index has it.
+pub(super) fn holder<'t, R: Entity>(
+    reader: Reader<'t>,
+    image: &Image,
+    other: &mut Image,
+    index: usize,
+    declared: &IndexSchema,
+    key: &[u8],
+) -> Result<Option<&'t [u8]>> {
+    let query = Query::new(Source::Index(index), KeyRange::beginning_with(key));
+    for entry in reader.scan(query)? {
+        let holder = match entry.map_err(Error::from) {
+            Ok(entry) if entry.key == key => entry.primary_key,
+            // Damage that has been found before.
+            Ok(_) | Err(Error::Corrupt { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        if holder == image.primary_key() {
+            continue;
+        }
+        if let Some(fact) = reader.fact(holder)?
+            && load::<R>(other, holder, fact, Some(index)).is_ok()
+            && compare::is_double(image, other, index, key)
+        {
+            return Ok(Some(holder));
+        }
+        if declared.has_one_entry_per_key() {
+            break;
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,126 @@
+//! What is wrong with a piece, an entry or a row.
+
+use super::Walk;
+use crate::{
+    engine::{Piece, Read},
+    model::{entity::Entity, entry::RawEntry, error::Result, schema::Source},
+    upkeep::verify::{
+        compare::{self, Difference},
+        finding::FindingKind,
+        found::{Fix, Found},
+        place::Stage,
+        row::{holder, load},
+    },
+};
+
+impl<'t, R: Entity> Walk<'t, R> {
+    pub(super) fn piece(&mut self, Piece { at, fault }: Piece<'t>) {
+        self.stepped(RawEntry { key: at, ..RawEntry::NOWHERE });
+        let Stage::Pieces(index) = self.stage else { return };
+        if let Some(fault) = fault {
+            let key = fault.key.and_then(|key| at.get(..key)).unwrap_or(at);
+            let fix = Fix::RemovePieces { all: fault.key.is_some() };
+            let found = RawEntry { key, ..RawEntry::NOWHERE };
+            self.report(FindingKind::Malformed, Source::Index(index), found, fault.reason, fix);
+        }
+    }
+
+    pub(super) fn entry(&mut self, entry: RawEntry<'t>) -> Result<()> {
+        self.stepped(entry);
+        let Stage::Entries(index) = self.stage else { return self.fact(entry) };
+        self.entries += 1;
+        let source = Source::Index(index);
+        let Some(declared) = R::TABLE.index(source) else { return Ok(()) };
+        let Some(fact) = self.reader.fact(entry.primary_key)? else {
+            let reason = "it refers to a row that is not in the table";
+            self.surplus(FindingKind::Dangling, source, entry, reason);
+            return Ok(());
+        };
+        // What a row that can't be read has in the index is not known.
+        if load::<R>(&mut self.image, entry.primary_key, fact, Some(index)).is_err() {
+            return Ok(());
+        }
+        match compare::compare(&self.image, index, declared, &entry) {
+            None => {}
+            Some(Difference::Key) => {
+                self.surplus(FindingKind::Stale, source, entry, "its row has no such key");
+            }
+            Some(Difference::Data) => {
+                let fix = Fix::Put(self.image.data(index, declared).to_vec());
+                let reason = "it carries something else than its row has";
+                self.report(FindingKind::Stale, source, entry, reason, fix);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports an entry that should not be there.
+    fn surplus(&mut self, kind: FindingKind, source: Source, entry: RawEntry<'t>, reason: &str) {
+        if R::TABLE.can_read(source, entry.key, entry.primary_key) {
+            self.report(kind, source, entry, reason, Fix::Delete);
+        } else {
+            self.report(
+                FindingKind::Malformed,
+                source,
+                entry,
+                "its key can't be decoded",
+                Fix::Delete,
+            );
+        }
+    }
+
+    fn fact(&mut self, fact: RawEntry<'t>) -> Result<()> {
+        self.rows += 1;
+        if let Err((kind, reason)) = load::<R>(&mut self.image, fact.primary_key, fact.data, None) {
+            self.report(kind, Source::Facts, fact, reason, Fix::None);
+            return Ok(());
+        }
+        for (index, declared) in R::TABLE.indexes.iter().enumerate() {
+            if self.skipped.contains(&index) {
+                continue;
+            }
+            for key in self.image.keys(index) {
+                let own = self.reader.entry(index, key, fact.primary_key)?;
+                let alone = declared.has_one_entry_per_key();
+                let holder = if declared.unique && !(alone && own.is_some()) {
+                    holder::<R>(self.reader, &self.image, &mut self.other, index, declared, key)?
+                } else {
+                    None
+                };
+                let mut report = |kind, reason, fix| {
+                    let at = RawEntry { key, ..fact };
+                    let found = Found::new(kind, Source::Index(index), at, reason, fix);
+                    self.found.push_back(found);
+                };
+                if own.is_none() && !(alone && holder.is_some()) {
+                    let data = self.image.data(index, declared).to_vec();
+                    report(
+                        FindingKind::Missing,
+                        "there is no such entry".to_owned(),
+                        Fix::Put(data),
+                    );
+                }
+                // Where a key can have several entries, all rows but the first are doubles.
+                if let Some(holder) = holder
+                    && (alone || *holder < *fact.primary_key)
+                {
+                    let holder = R::TABLE.show_primary_key(holder);
+                    let reason = format!("the row {holder} has the key as well");
+                    report(FindingKind::Duplicate, reason, Fix::None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn report(
+        &mut self,
+        kind: FindingKind,
+        source: Source,
+        at: RawEntry<'_>,
+        reason: impl Into<String>,
+        fix: Fix,
+    ) {
+        self.found.push_back(Found::new(kind, source, at, reason, fix));
+    }
+}

@@ -1,0 +1,275 @@
+//! The way through a table: the queue, each index, first as it is stored and then entry by entry, and
+//! the rows last.
+//!
+//! In this order a repair can remove first what should not be there and write then what is
+//! missing, and each thing that is wrong is met once: entries say whether they are right, rows
+//! whether their entries are there.
+
+mod look;
+
+use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
+
+use super::{
+    finding::FindingKind,
+    found::{Fix, Found},
+    place::{Place, Stage},
+};
+use crate::model::KeyRange;
+use crate::{
+    engine::{Entries, Pieces, Query, Read, Reader},
+    model::{
+        entity::Entity,
+        entry::{Position, RawEntry},
+        error::{Error, Result},
+        maintain::Image,
+        schema::Source,
+    },
+    write::queue::{self, Queued},
+};
+
+enum Running<'t> {
+    Queue,
+    Pieces(Pieces<'t>),
+    Entries(Box<Entries<'t>>),
+}
+
+/// Goes through a table, a step at a time.
+pub(super) struct Walk<'t, R> {
+    reader: Reader<'t>,
+    pub(super) stage: Stage,
+    /// What is left of the stage; `None`: it has not begun.
+    running: Option<Running<'t>>,
+    /// Where the stage begins.
+    behind: Option<Position>,
+    /// The last step in this stage, and the one before it.
+    last: Option<RawEntry<'t>>,
+    previous: Option<RawEntry<'t>>,
+    /// Steps in this stage, if it was begun at its beginning.
+    counted: Option<u64>,
+    over: bool,
+    found: VecDeque<Found>,
+    image: Image,
+    /// Of another row, with the same key in a unique index.
+    other: Image,
+    pub(super) rows: u64,
+    pub(super) entries: u64,
+    /// What eventual indexes have not got yet, once it is asked for.
+    queued: Option<Queued>,
+    /// What they have not got yet is to be mended too.
+    impatient: bool,
+    /// The indexes that are not readable.
+    skipped: Rc<[usize]>,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<'t, R: Entity> Walk<'t, R> {
+    pub(super) fn new(
+        reader: Reader<'t>,
+        skipped: Rc<[usize]>,
+        Place { stage, behind }: Place,
+    ) -> Self {
+        Self {
+            reader,
+            skipped,
+            stage,
+            running: None,
+            behind,
+            last: None,
+            previous: None,
+            counted: None,
+            over: false,
+            found: VecDeque::new(),
+            image: Image::default(),
+            other: Image::default(),
+            rows: 0,
+            entries: 0,
+            queued: None,
+            impatient: false,
+            row: PhantomData,
+        }
+    }
+
+    /// The same from another place on.
+    pub(super) fn at(self, place: Place) -> Self {
+        let impatient = self.impatient;
+        Self { impatient, ..Self::new(self.reader, self.skipped, place) }
+    }
+
+    /// With what eventual indexes have not got yet among what is wrong.
+    pub(super) fn impatient(self) -> Self {
+        Self { impatient: true, ..self }
+    }
+
+    /// How many steps there are from the beginning to the end.
+    pub(super) fn total(&self) -> Result<u64> {
+        // The end of a stage is a step too, and so is the queue.
+        let mut total = self.reader.stored(Source::Facts)? + 1 + 2 * R::TABLE.indexes.len() as u64;
+        total += u64::from(R::TABLE.has_eventual());
+        for index in (0..R::TABLE.indexes.len()).filter(|index| !self.skipped.contains(index)) {
+            let source = Source::Index(index);
+            let pieces = self.reader.stored(source)?;
+            let entries = match self.reader.count(Query::new(source, KeyRange::ALL)) {
+                // That it is damaged is what is to be found out.
+                Err(Error::Corrupt { .. }) => pieces,
+                count => count?.found,
+            };
+            total += pieces + entries;
+        }
+        Ok(total)
+    }
+
+    /// What has been found and not been taken yet.
+    pub(super) fn next_found(&mut self) -> Option<Found> {
+        self.found.pop_front()
+    }
+
+    /// Behind the last step of which all has been taken that was found; `None`: all is done.
+    pub(super) fn place(&self) -> Option<Place> {
+        if self.over && self.found.is_empty() {
+            return None;
+        }
+        let last = if self.found.is_empty() { self.last } else { self.previous };
+        let behind = last.map(|last| last.position()).or_else(|| self.behind.clone());
+        Some(Place { stage: self.stage, behind })
+    }
+
+    /// Goes on by one piece, entry or row; `false`: all is done.
+    pub(super) fn step(&mut self) -> Result<bool> {
+        if self.over {
+            return Ok(false);
+        }
+        if let Stage::Pieces(index) | Stage::Entries(index) = self.stage
+            && self.skipped.contains(&index)
+        {
+            self.next_stage();
+            return Ok(true);
+        }
+        let running = match self.running.take() {
+            Some(running) => running,
+            None => self.begin()?,
+        };
+        match running {
+            Running::Queue => {
+                let damage = queue::damage(R::TABLE, self.reader)?;
+                self.found.extend(damage.as_deref().map(Found::queue));
+                self.next_stage();
+            }
+            Running::Pieces(mut pieces) => {
+                let next = pieces.next().transpose()?;
+                self.running = Some(Running::Pieces(pieces));
+                match next {
+                    Some(piece) => self.piece(piece),
+                    None => self.end()?,
+                }
+            }
+            Running::Entries(mut entries) => {
+                let next = loop {
+                    match entries.next().transpose().map_err(Error::from) {
+                        // The piece that it is in has been found to be damaged.
+                        Err(Error::Corrupt { .. }) => {}
+                        Ok(Some(entry)) if self.is_behind(&entry) => {}
+                        next => break next?,
+                    }
+                };
+                self.running = Some(Running::Entries(entries));
+                match next {
+                    Some(entry) => self.entry(entry)?,
+                    None => self.end()?,
+                }
+            }
+        }
+        self.leave_out_queued()?;
+        Ok(true)
+    }
+
+    /// What is different because the worker has not come to it is not wrong.
+    fn leave_out_queued(&mut self) -> Result<()> {
+        let is_late = |found: &Found| {
+            matches!(found.kind, FindingKind::Stale | FindingKind::Dangling | FindingKind::Missing)
+                && matches!(found.source, Source::Index(index) if R::TABLE.is_eventual(index))
+        };
+        if self.impatient || !self.found.iter().any(is_late) {
+            return Ok(());
+        }
+        let queued = match self.queued.take() {
+            Some(queued) => queued,
+            None => Queued::read(R::TABLE, self.reader)?,
+        };
+        self.found.retain(|found| match found.source {
+            Source::Index(index) => !(is_late(found) && queued.has(index, &found.primary_key)),
+            Source::Facts => true,
+        });
+        self.queued = Some(queued);
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Running<'t>> {
+        let behind = self.behind.clone();
+        self.counted = behind.is_none().then_some(0);
+        let scan = |source| {
+            let query = Query { position: behind.clone(), ..Query::new(source, KeyRange::ALL) };
+            self.reader.scan(query).map(Box::new).map(Running::Entries)
+        };
+        match self.stage {
+            Stage::Queue => Ok(Running::Queue),
+            Stage::Pieces(index) => {
+                let behind = behind.as_ref().map(Position::bytes);
+                self.reader.pieces(index, behind.as_deref()).map(Running::Pieces)
+            }
+            Stage::Entries(index) => scan(Source::Index(index)),
+            Stage::Facts => scan(Source::Facts),
+        }
+    }
+
+    /// Compares the steps with the engine's account, and goes on to the next stage.
+    fn end(&mut self) -> Result<()> {
+        let source = match self.stage {
+            Stage::Pieces(index) => Some(Source::Index(index)),
+            Stage::Queue | Stage::Entries(_) => None,
+            Stage::Facts => Some(Source::Facts),
+        };
+        if let (Some(source), Some(counted)) = (source, self.counted) {
+            let stored = self.reader.stored(source)?;
+            if stored != counted {
+                let fix = if source == Source::Facts { Fix::None } else { Fix::Clear };
+                let reason = format!("the file counts {stored} of them, and there are {counted}");
+                self.report(FindingKind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
+            }
+        }
+        self.next_stage();
+        Ok(())
+    }
+
+    fn next_stage(&mut self) {
+        let next = match self.stage {
+            Stage::Queue => Some(Place::behind_queue::<R>().stage),
+            Stage::Pieces(index) => Some(Stage::Entries(index)),
+            Stage::Entries(index) if index + 1 < R::TABLE.indexes.len() => {
+                Some(Stage::Pieces(index + 1))
+            }
+            Stage::Entries(_) => Some(Stage::Facts),
+            Stage::Facts => None,
+        };
+        (self.running, self.behind, self.last, self.previous) = (None, None, None, None);
+        match next {
+            Some(stage) => self.stage = stage,
+            None => self.over = true,
+        }
+    }
+
+    /// Whether an entry is before one of its key that has been seen, and so in a block that was
+    /// found to be damaged: to go on there would be to go back.
+    fn is_behind(&self, entry: &RawEntry<'_>) -> bool {
+        let (key, primary_key) = match (&self.last, &self.behind) {
+            (Some(last), _) => (last.key, last.primary_key),
+            (None, Some(behind)) => (behind.key.as_slice(), behind.primary_key.as_slice()),
+            (None, None) => return false,
+        };
+        entry.key == key && entry.primary_key <= primary_key
+    }
+
+    fn stepped(&mut self, on: RawEntry<'t>) {
+        self.previous = self.last.replace(on);
+        self.counted = self.counted.map(|counted| counted + 1);
+    }
+}

@@ -1,0 +1,45 @@
+//! The older versions of its rows that the catalog has for a table.
+
+use crate::{
+    engine::{Read, Reader, Write, Writer},
+    model::{
+        error::Result,
+        schema::{TableRecord, TableSchema, VersionRecord, version_of},
+    },
+};
+
+/// The versions of which there may be rows.
+pub(crate) fn recorded(reader: Reader<'_>) -> Result<Vec<u32>> {
+    let parts = reader.recorded_parts()?;
+    Ok(parts.iter().filter_map(|part| version_of(part)).collect())
+}
+
+/// Whether the code reads all of them.
+pub(crate) fn check(schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
+    for version in recorded(reader)? {
+        if let Some(bytes) = reader.record(&version.to_string())? {
+            let record = VersionRecord::decode(schema.name, version, bytes)?;
+            schema.check_older(version, &record.fields)?;
+        }
+    }
+    Ok(())
+}
+
+/// Records the version of the file as an older one, if that is what it becomes.
+pub(crate) fn keep(
+    table: &'static str,
+    file: &TableRecord,
+    declared: &TableRecord,
+    writer: &mut Writer<'_, '_>,
+) -> Result<()> {
+    let Some((version, record)) = file.outdated_by(declared) else { return Ok(()) };
+    writer.put_record(&version.to_string(), &record.encode(table)?)
+}
+
+/// There are no rows of older versions any more.
+pub(crate) fn forget(writer: &mut Writer<'_, '_>) -> Result<()> {
+    for version in recorded(writer.reader())? {
+        writer.remove_record(&version.to_string())?;
+    }
+    Ok(())
+}

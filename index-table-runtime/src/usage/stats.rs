@@ -1,0 +1,216 @@
+//! What questions read, counted by each for itself.
+
+use std::{cell::Cell, ops::AddAssign};
+
+use crate::{
+    engine::{Count, Read, Reader},
+    model::{error::Result, schema::Source},
+    usage::{ReadCounters, Session, TableCounters, trace::Trace},
+};
+
+/// What a scan has read so far, or all queries of a transaction. From the `stats` of
+/// [`ReadTxn`](crate::ReadTxn::stats) and of everything that iterates, such as
+/// [`Rows`](crate::Rows::stats) and [`Entries`](crate::Entries::stats).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Places that were looked for in an index, or in a fact table as the index of its primary
+    /// key: one for each scan that was run; for each value of a [`Distinct`](crate::Distinct), and
+    /// for each leap of a [`Combined`](crate::Combined), one more.
+    pub seeks: u64,
+    /// Entries that were stepped on, of indexes and of fact tables. A scan counts each entry of a
+    /// packed block; [`Scan::count`](crate::Scan::count), which reads no more of a block than its
+    /// length, counts the block as one, and none where the size of the whole is known.
+    pub entries: u64,
+    /// Facts looked up by their primary key: by `get` and `get_many`, and by following the
+    /// references of a normalized or partial index, be it only to compare a hashed field.
+    pub facts: u64,
+    /// Bytes that were decoded: of a row those of the row, of an entry its index key, its primary
+    /// key and what it carries, of a key those of the key, of a value of a
+    /// [`Distinct`](crate::Distinct) those of the index key. What was stepped over or counted, and
+    /// the reference that was followed to a row, is not among them.
+    pub bytes: u64,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.seeks += other.seeks;
+        self.entries += other.entries;
+        self.facts += other.facts;
+        self.bytes += other.bytes;
+    }
+}
+
+/// A transaction's stats: of the questions that are over.
+#[derive(Debug, Default)]
+pub(crate) struct Total(Cell<Stats>);
+
+impl Total {
+    pub(crate) fn get(&self) -> Stats {
+        self.0.get()
+    }
+
+    #[inline]
+    fn add(&self, stats: Stats) {
+        let mut total = self.0.get();
+        total += stats;
+        self.0.set(total);
+    }
+}
+
+/// Where is written down what questions took: in their transaction, and with their table.
+#[derive(Clone, Copy)]
+pub(crate) struct Ledger<'txn> {
+    pub(crate) session: &'txn Session,
+    pub(crate) usage: &'txn TableCounters,
+}
+
+impl<'txn> Ledger<'txn> {
+    #[inline]
+    pub(crate) const fn new(session: &'txn Session, usage: &'txn TableCounters) -> Self {
+        Self { session, usage }
+    }
+
+    /// Begins to count what a question of this index, or of the fact table, takes.
+    pub(crate) fn meter(self, source: Source, limit: Option<u64>) -> Meter<'txn> {
+        Meter::new(self, source, limit, Trace::scan(self.usage, source))
+    }
+
+    /// Begins to count facts that are looked up one by one.
+    pub(crate) fn look_ups(self, trace: Trace) -> Meter<'txn> {
+        Meter::new(self, Source::Facts, None, trace)
+    }
+
+    /// A count of entries, in which nothing was decoded.
+    pub(crate) fn count(self, source: Source, count: Count) {
+        let stats = Stats { seeks: count.seeks, entries: count.steps, ..Stats::default() };
+        Trace::scan(self.usage, source).record(stats);
+        self.session.total.add(stats);
+        self.usage.of(source).add(1, stats);
+    }
+
+    /// A fact that was looked up by itself, and how long it is.
+    #[inline]
+    pub(crate) fn get(self, bytes: usize) {
+        let stats = Stats { facts: 1, bytes: bytes as u64, ..Stats::default() };
+        self.session.total.add(stats);
+        self.usage.facts.add(0, stats);
+    }
+}
+
+/// Counts what one question takes, while it runs. Written down when it is dropped.
+///
+/// A question that was never run, without a seek and a fact, is none.
+pub(crate) struct Meter<'txn> {
+    session: &'txn Session,
+    counters: &'txn ReadCounters,
+    seeks: u64,
+    facts: u64,
+    bytes: u64,
+    limit: u64,
+    /// How many more entries may come. So the limit, which is to be kept anyway, counts them.
+    left: u64,
+    /// Entries that were read and don't come, since they only share a hash with those that do.
+    passed: u64,
+    trace: Trace,
+}
+
+impl<'txn> Meter<'txn> {
+    #[inline]
+    fn new(ledger: Ledger<'txn>, source: Source, limit: Option<u64>, trace: Trace) -> Self {
+        let (session, counters) = (ledger.session, ledger.usage.of(source));
+        let limit = limit.unwrap_or(u64::MAX);
+        Self {
+            session,
+            counters,
+            seeks: 0,
+            facts: 0,
+            bytes: 0,
+            limit,
+            left: limit,
+            passed: 0,
+            trace,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn session(&self) -> &'txn Session {
+        self.session
+    }
+
+    #[inline]
+    pub(crate) const fn stats(&self) -> Stats {
+        let Self { seeks, facts, bytes, limit, left, passed, .. } = *self;
+        Stats { seeks, entries: limit - left + passed, facts, bytes }
+    }
+
+    #[inline]
+    pub(crate) const fn seek(&mut self) {
+        self.seeks += 1;
+    }
+
+    /// What is left to be read behind the next entry; `None`: nothing may come any more.
+    #[inline]
+    pub(crate) const fn left_behind_next(&self) -> Option<u64> {
+        self.left.checked_sub(1)
+    }
+
+    /// An entry was read, which [leaves](Meter::left_behind_next) so many.
+    #[inline]
+    pub(crate) const fn entry(&mut self, left: u64) {
+        self.left = left;
+    }
+
+    /// An entry was read, of a question without a limit.
+    #[inline]
+    pub(crate) const fn step(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+
+    /// An entry was read, and is none of the answer.
+    pub(crate) const fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    #[inline]
+    pub(crate) const fn fact(&mut self) {
+        self.facts += 1;
+    }
+
+    /// The fact with this primary key, to be decoded.
+    #[inline]
+    pub(crate) fn look_up<'t>(
+        &mut self,
+        reader: Reader<'t>,
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        self.fact();
+        let fact = reader.fact(primary_key)?;
+        self.bytes(fact.map_or(0, <[u8]>::len));
+        Ok(fact)
+    }
+
+    /// So many bytes are decoded.
+    #[inline]
+    pub(crate) const fn bytes(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// A count of entries within the question.
+    pub(crate) fn count(&mut self, count: Count) {
+        self.seeks += count.seeks;
+        self.left = self.left.saturating_sub(count.steps);
+    }
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        let stats = self.stats();
+        if stats == Stats::default() {
+            return;
+        }
+        self.session.total.add(stats);
+        self.counters.add(u64::from(stats.seeks > 0), stats);
+        self.trace.record(stats);
+    }
+}

@@ -1,0 +1,88 @@
+//! `tracing` spans, with the feature `tracing`; without it, nothing of it is compiled.
+
+#[cfg(feature = "tracing")]
+mod on {
+    use tracing::{Span, field::Empty};
+
+    use crate::{
+        model::schema::Source,
+        usage::{Stats, TableCounters},
+    };
+
+    /// The span of a question, which says at its end what it took.
+    pub(crate) struct Trace(Span);
+
+    impl Trace {
+        pub(crate) fn scan(usage: &TableCounters, source: Source) -> Self {
+            let (table, index) = (usage.schema.name, usage.schema.index_name(source));
+            Self(tracing::debug_span!(
+                target: "index_table", "scan", table, index, entries = Empty, facts = Empty
+            ))
+        }
+
+        pub(crate) fn get_many(usage: &TableCounters) -> Self {
+            let table = usage.schema.name;
+            Self(tracing::debug_span!(target: "index_table", "get_many", table, facts = Empty))
+        }
+
+        /// Of what has the spans of its parts.
+        pub(crate) const fn none() -> Self {
+            Self(Span::none())
+        }
+
+        pub(crate) fn record(&self, stats: Stats) {
+            self.0.record("entries", stats.entries).record("facts", stats.facts);
+        }
+    }
+
+    /// Enters a span until the end of the block.
+    macro_rules! span {
+        ($level:ident, $name:literal $(, $($fields:tt)*)?) => {
+            let _entered = tracing::span!(
+                target: "index_table", tracing::Level::$level, $name $(, $($fields)*)?
+            ).entered();
+        };
+    }
+    pub(crate) use span;
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use crate::{
+        model::schema::Source,
+        usage::{Stats, TableCounters},
+    };
+
+    pub(crate) struct Trace;
+
+    impl Trace {
+        #[inline]
+        pub(crate) const fn scan(_: &TableCounters, _: Source) -> Self {
+            Self
+        }
+
+        #[inline]
+        pub(crate) const fn get_many(_: &TableCounters) -> Self {
+            Self
+        }
+
+        #[inline]
+        pub(crate) const fn none() -> Self {
+            Self
+        }
+
+        #[inline]
+        #[expect(clippy::unused_self, reason = "as with the feature")]
+        pub(crate) const fn record(&self, _: Stats) {}
+    }
+
+    macro_rules! span {
+        ($($span:tt)*) => {};
+    }
+    pub(crate) use span;
+}
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::{Trace, span};
+#[cfg(feature = "tracing")]
+pub(crate) use on::{Trace, span};

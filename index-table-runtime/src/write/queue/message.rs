@@ -1,0 +1,147 @@
+//! What is in a queue, as bytes.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{ASIDE, BOUND, POSITION, damage};
+use crate::{
+    engine::{Read, Reader, Write as _, Writer},
+    model::{
+        error::{Error, Result},
+        schema::TableSchema,
+    },
+};
+
+/// A row, and the eventual indexes in which it has become another one.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Message {
+    /// When it was written, in milliseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) primary_key: Vec<u8>,
+    pub(crate) indexes: Vec<Part>,
+}
+
+/// What a message says of an index.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) index: String,
+    /// Those that the row had, and did not have any more when the message was written.
+    pub(crate) keys: Vec<Vec<u8>>,
+}
+
+/// A message that could not be applied.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Aside {
+    pub(crate) error: String,
+    /// Its bytes, which may be what is wrong.
+    pub(crate) message: Vec<u8>,
+}
+
+/// How far a queue has been applied.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Position {
+    /// The number of the last message that was applied, or set aside.
+    pub(crate) applied: u64,
+    /// How many are set aside.
+    pub(crate) aside: u64,
+}
+
+impl Position {
+    pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
+        match reader.message(POSITION)? {
+            Some((POSITION, position)) => decode(position)
+                .filter(|position: &Self| position.applied < BOUND && position.aside < BOUND)
+                .ok_or_else(|| damaged(schema)),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    pub(crate) fn write(self, schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<()> {
+        writer.put_message(POSITION, &encode(schema, &self)?)
+    }
+
+    /// How many messages are to be applied.
+    pub(crate) fn left(self, reader: Reader<'_>) -> Result<u64> {
+        let own = u64::from(self != Self::default());
+        let left = reader.messages()?.saturating_sub(own + self.aside);
+        // In a damaged queue there may be others, to which nobody comes.
+        Ok(if left > 0 && self.next(reader)?.is_none() { 0 } else { left })
+    }
+
+    /// The number of the last message that was written.
+    pub(crate) fn last(self, schema: &TableSchema, reader: Reader<'_>) -> Result<u64> {
+        let last = reader.message_below(ASIDE)?.map_or(0, |(number, _)| number);
+        if last < BOUND { Ok(last.max(self.applied)) } else { Err(damaged(schema)) }
+    }
+
+    /// The first message that is to be applied.
+    pub(crate) fn next(self, reader: Reader<'_>) -> Result<Option<(u64, &[u8])>> {
+        let next = reader.message(self.applied + 1)?;
+        Ok(next.filter(|(number, _)| *number < ASIDE))
+    }
+}
+
+/// The rows that messages in a queue are about, by index: what is not right yet, and not wrong.
+#[derive(Debug, Default)]
+pub(crate) struct Queued(BTreeSet<(usize, Vec<u8>)>);
+
+impl Queued {
+    /// None, if the queue is damaged: who applies messages may not come to those that are there.
+    pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
+        if damage(schema, reader)?.is_some() {
+            return Ok(Self::default());
+        }
+        let mut queued = BTreeSet::new();
+        let mut from = POSITION + 1;
+        while let Some((number, bytes)) = reader.message(from)? {
+            let aside = if number < ASIDE { None } else { decode::<Aside>(bytes) };
+            let bytes = aside.as_ref().map_or(bytes, |aside| &aside.message);
+            if let Some(Message { primary_key, indexes, .. }) = decode(bytes) {
+                for part in indexes {
+                    let named = schema.indexes.iter().position(|index| index.name == part.index);
+                    queued.extend(named.map(|index| (index, primary_key.clone())));
+                }
+            }
+            let Some(next) = number.checked_add(1) else { break };
+            from = next;
+        }
+        Ok(Self(queued))
+    }
+
+    pub(crate) fn has(&self, index: usize, primary_key: &[u8]) -> bool {
+        self.0.contains(&(index, primary_key.to_vec()))
+    }
+}
+
+pub(crate) fn encode(schema: &TableSchema, value: &impl Serialize) -> Result<Vec<u8>> {
+    postcard::to_stdvec(value)
+        .map_err(|error| Error::Codec { table: schema.name, reason: error.to_string() })
+}
+
+/// `None`: they are no such bytes.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Some(value),
+        _ => None,
+    }
+}
+
+#[cold]
+fn damaged(schema: &TableSchema) -> Error {
+    Error::Corrupt {
+        table: schema.name,
+        index: None,
+        key: "of its queue".to_owned(),
+        reason: "how far it has been applied can't be read".to_owned(),
+    }
+}
+
+/// In milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,142 @@
+//! What a write leaves for the worker.
+
+use super::message::{self, Message, Part, Position, encode};
+use crate::engine::{Limit, WhenFull};
+use crate::{
+    engine::{Reader, Write as _, Writer},
+    model::{
+        error::{Error, Result},
+        maintain::Change,
+        schema::TableSchema,
+    },
+};
+
+/// The messages of a transaction about one table.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    limit: Limit,
+    /// The number of the last one.
+    last: u64,
+    /// How many are in the queue.
+    length: u64,
+    /// How many of them are the transaction's own.
+    own: u64,
+    /// Entries are changed in line, for this row.
+    pub(crate) in_line: bool,
+    /// A write was refused.
+    pub(crate) refused: bool,
+    /// Of the row that is being written, or of two, if it moves.
+    noted: Vec<PendingMessage>,
+}
+
+/// What is noted of a row.
+#[derive(Debug)]
+struct PendingMessage {
+    primary_key: Vec<u8>,
+    indexes: Vec<(usize, Vec<Vec<u8>>)>,
+}
+
+impl Outbox {
+    pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
+        let position = Position::read(schema, reader)?;
+        let (last, length) = (position.last(schema, reader)?, position.left(reader)?);
+        let noted = Vec::new();
+        Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, noted })
+    }
+
+    fn is_full(&self) -> bool {
+        self.length >= self.limit.messages
+    }
+
+    /// Before an operation on a row. What a write has noted that failed is forgotten.
+    pub(crate) fn begin(&mut self, in_line: bool) {
+        self.noted.clear();
+        let applies = self.limit.when_full == WhenFull::ApplyInLine;
+        self.in_line = in_line || (applies && self.is_full());
+    }
+
+    /// Whether the transaction would have to wait before it leaves a message. One that has left one
+    /// goes on.
+    pub(crate) fn has_to_wait(&self) -> bool {
+        let waits = matches!(self.limit.when_full, WhenFull::Wait(_));
+        waits && !self.in_line && self.own == 0 && self.is_full()
+    }
+
+    /// Refuses a write, which has to wait.
+    #[cold]
+    pub(crate) fn refuse(&mut self, schema: &TableSchema) -> Error {
+        self.refused = true;
+        Error::IndexQueueFull { table: schema.name, messages: self.length }
+    }
+
+    /// Notes what is to be done to an entry.
+    pub(crate) fn note(&mut self, change: Change<'_>) {
+        let (index, primary_key, key) = match change {
+            Change::PutEntry { index, primary_key, .. } => (index, primary_key, None),
+            Change::DeleteEntry { index, key, primary_key } => (index, primary_key, Some(key)),
+            Change::PutFact { .. } | Change::DeleteFact { .. } => return,
+        };
+        let row = self.noted.iter().position(|noted| noted.primary_key == primary_key);
+        let row = row.unwrap_or_else(|| {
+            self.noted
+                .push(PendingMessage { primary_key: primary_key.to_vec(), indexes: Vec::new() });
+            self.noted.len() - 1
+        });
+        let Some(PendingMessage { indexes, .. }) = self.noted.get_mut(row) else { return };
+        // They come index by index.
+        if indexes.last().is_none_or(|(last, _)| *last != index) {
+            indexes.push((index, Vec::new()));
+        }
+        if let (Some((_, keys)), Some(key)) = (indexes.last_mut(), key) {
+            keys.push(key.to_vec());
+        }
+    }
+
+    /// Whether what is noted is not to be written, because the indexes are to be disabled for it.
+    pub(crate) fn disables(&mut self) -> bool {
+        let disables =
+            !self.noted.is_empty() && self.is_full() && self.limit.when_full == WhenFull::Disable;
+        if disables {
+            self.noted.clear();
+        }
+        disables
+    }
+
+    /// Writes the messages about what was noted.
+    pub(crate) fn write(
+        &mut self,
+        schema: &TableSchema,
+        writer: &mut Writer<'_, '_>,
+    ) -> Result<()> {
+        for PendingMessage { primary_key, indexes } in self.noted.drain(..) {
+            let part = |(index, keys): (usize, _)| {
+                let index = schema.indexes.get(index)?.name.to_owned();
+                Some(Part { index, keys })
+            };
+            let indexes = indexes.into_iter().filter_map(part).collect();
+            let message = Message { time: message::now(), primary_key, indexes };
+            self.last += 1;
+            writer.put_message(self.last, &encode(schema, &message)?)?;
+            self.length += 1;
+            self.own += 1;
+        }
+        Ok(())
+    }
+
+    /// The number of the message with which all that the transaction has written is in the indexes:
+    /// the last one in the queue. It may be another one's, which has the rest of a row of which this
+    /// transaction has changed a part, in line or in no index at all.
+    pub(crate) fn token(&self) -> Option<u64> {
+        (self.length > 0).then_some(self.last)
+    }
+
+    /// Whether the transaction has left messages.
+    pub(crate) fn has_left(&self) -> bool {
+        self.own > 0
+    }
+
+    /// What the transaction around this one has written before it.
+    pub(crate) fn continues(&mut self, outer: &Self) {
+        self.own += outer.own;
+    }
+}

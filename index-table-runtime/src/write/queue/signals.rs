@@ -1,0 +1,64 @@
+//! A condition variable that commits and batches notify.
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What happens to the queues of a store in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How often messages have been written or applied.
+    events: u64,
+    /// Somebody waits for messages to be applied.
+    hurry: bool,
+}
+
+impl Signals {
+    /// Messages have been written or applied, or a worker is to stop.
+    pub(crate) fn notify(&self) {
+        self.state().events += 1;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.state().events
+    }
+
+    /// No worker waits for more messages to gather.
+    pub(crate) fn hurry(&self) {
+        self.state().hurry = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until something has happened since, or the time is over.
+    pub(crate) fn wait(&self, since: u64, time: Duration) {
+        self.wait_while(time, |state| state.events == since && !state.hurry);
+    }
+
+    /// Waits for more to happen, if something has happened since and nobody waits for it.
+    pub(crate) fn gather(&self, since: u64, time: Duration, stopped: impl Fn() -> bool) {
+        self.wait_while(time, |state| state.events != since && !state.hurry && !stopped());
+        self.state().hurry = false;
+    }
+
+    /// As [`wait`](Signals::wait), for who is in a hurry.
+    pub(crate) fn wait_for_event(&self, since: u64, time: Duration) {
+        self.wait_while(time, |state| state.events == since);
+    }
+
+    fn wait_while(&self, time: Duration, goes_on: impl Fn(&State) -> bool) {
+        let waited = self.changed.wait_timeout_while(self.state(), time, |state| goes_on(state));
+        drop(waited);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,66 @@
+//! How far a queue is, and whether that is far enough.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::message::{self, Message, Position, decode};
+use crate::{
+    engine::Reader,
+    model::{error::Result, schema::TableSchema},
+};
+
+/// How far the queues of tables have to be applied for what a transaction has written to them, for the
+/// `wait_for` of their repositories.
+/// From [`WriteTxn::token`](crate::WriteTxn::token) and
+/// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
+///
+/// It can be sent to other processes that have the same store open, and is good for a long time: a
+/// number for each table that has eventual indexes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct IndexToken {
+    /// The last message about each table, be it the transaction's or another one's before it.
+    pub(crate) tables: Vec<(String, u64)>,
+}
+
+impl IndexToken {
+    /// Whether there is nothing to wait for: the transaction has written no table with eventual
+    /// indexes, or none with messages in its queue.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// The number of the last message about a table.
+    pub(crate) fn of(&self, table: &str) -> Option<u64> {
+        self.tables.iter().find(|(name, _)| name == table).map(|(_, number)| *number)
+    }
+}
+
+/// How far the eventual indexes of a table are behind its rows. From the `lag` of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Lag {
+    /// How many messages are to be applied.
+    pub messages: u64,
+    /// How long the oldest of them has been there, by the clock of this machine.
+    pub behind: Duration,
+    /// How many could not be applied, and are set aside.
+    pub set_aside: u64,
+}
+
+pub(crate) fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
+    let position = Position::read(schema, reader)?;
+    let oldest = position.next(reader)?.and_then(|(_, bytes)| decode::<Message>(bytes));
+    let behind = oldest.map_or(0, |oldest| message::now().saturating_sub(oldest.time));
+    Ok(Lag {
+        messages: position.left(reader)?,
+        behind: Duration::from_millis(behind),
+        set_aside: position.aside,
+    })
+}
+
+/// Whether a message has been applied.
+pub(crate) fn is_applied(schema: &TableSchema, reader: Reader<'_>, number: u64) -> Result<bool> {
+    Ok(Position::read(schema, reader)?.applied >= number)
+}

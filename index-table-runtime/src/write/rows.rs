@@ -1,0 +1,238 @@
+//! Writing a row: what is compiled once and not for each type of row.
+
+use crate::model::row_vtable::RowVtable;
+use crate::{
+    engine::{Read, Write, Writer},
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        key::{Key, KeyBuf},
+        maintain::{self, Change, Image, Sink},
+        row,
+    },
+    usage::RowWrite,
+    write::{
+        Scratch, Written,
+        unique::{self, Unclaimed},
+    },
+};
+
+/// Whether a row comes back from its bytes with the same keys.
+pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Result<()> {
+    let unreadable = |reason: String| {
+        let key = rows.schema.show_primary_key(new.primary_key());
+        let reason = format!("the one with primary key {key} {reason}");
+        Error::Codec { table: rows.schema.name, reason }
+    };
+    (rows.load)(tried, new.row()).map_err(|error| {
+        unreadable(format!(
+            "could not be read back from the bytes that serde makes ({error}); a type inside of it needs \
+             a format that describes itself, as `serde_json::Value` and serde's `untagged`, `tag`, \
+             `flatten` and `skip_serializing_if` do: keep it as text, or as a type without them"
+        ))
+    })??;
+    if tried.same_keys(new) {
+        return Ok(());
+    }
+    Err(unreadable("has other keys when it is read back from the bytes that serde makes".into()))
+}
+
+/// Writes `new` over the row with its primary key, if there is one.
+pub(crate) fn put(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: &mut Image,
+    new: &Image,
+    written: &mut Written,
+) -> Result<()> {
+    match writer.reader().fact(new.primary_key())? {
+        Some(bytes) if bytes == new.row() => return Ok(()),
+        Some(bytes) => {
+            rows.load_stored(old, bytes, new.primary_key())?;
+        }
+        None => return insert(rows, writer, new, written, RowWrite::Put),
+    }
+    replace(rows, writer, old, new, written)?;
+    written.row(RowWrite::Put, Some(old), Some(new));
+    Ok(())
+}
+
+/// Writes `new` in the place of the row that it was made of.
+pub(crate) fn update(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: &Image,
+    new: &Image,
+    written: &mut Written,
+) -> Result<()> {
+    if old.row() == new.row() {
+        return Ok(());
+    }
+    let moved = old.primary_key() != new.primary_key();
+    if moved && writer.reader().fact(new.primary_key())?.is_some() {
+        return Err(rows.duplicate(new.primary_key()));
+    }
+    replace(rows, writer, old, new, written)?;
+    written.row(RowWrite::Update, Some(old), Some(new));
+    Ok(())
+}
+
+pub(crate) fn delete(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    primary_key: &[u8],
+    old: &mut Image,
+    written: &mut Written,
+) -> Result<bool> {
+    let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
+    rows.load_stored(old, bytes, primary_key)?;
+    admit(rows, writer, written, Some(old), None)?;
+    writer.change(Change::DeleteFact { primary_key })?;
+    send(rows, writer, Some(old), None, written)?;
+    written.row(RowWrite::Delete, Some(old), None);
+    Ok(true)
+}
+
+/// Writes `new`, a row that is not there yet; nothing has changed if it is refused.
+pub(crate) fn insert(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+    written: &mut Written,
+    kind: RowWrite,
+) -> Result<()> {
+    let claimed = written.upkeep.is_none() && unique::claim(rows.schema, writer, new)?;
+    if !claimed {
+        if let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new) {
+            // A row that is there already is the plainer reason.
+            let taken = writer.reader().fact(new.primary_key())?.is_some();
+            return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
+        }
+        admit(rows, writer, written, None, Some(new))?;
+    }
+    if !writer.insert_fact(new.primary_key(), new.row())? {
+        if claimed {
+            unique::release(rows.schema, writer, new, usize::MAX)?;
+        }
+        return Err(rows.duplicate(new.primary_key()));
+    }
+    if claimed {
+        let mut unclaimed = Unclaimed { schema: rows.schema, sink: writer };
+        let mut counting = written.tally.counting(&mut unclaimed);
+        maintain::entry_changes(rows.schema, None, Some(new), &mut counting)?;
+    } else {
+        send(rows, writer, None, Some(new), written)?;
+    }
+    written.row(kind, None, Some(new));
+    Ok(())
+}
+
+/// Writes `new` in the place of `old`, after all that can be refused has been checked.
+fn replace(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: &Image,
+    new: &Image,
+    written: &mut Written,
+) -> Result<()> {
+    if old.same_key_bytes(new) {
+        admit(rows, writer, written, Some(old), Some(new))?;
+        writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+        let Written { tally, upkeep, .. } = written;
+        let counting = tally.counting(writer);
+        return match upkeep {
+            None => maintain::data_changes(rows.schema, old, new, &mut { counting }),
+            Some(upkeep) => {
+                let filter = &mut upkeep.filter(counting, Some(old.primary_key()));
+                maintain::data_changes(rows.schema, old, new, filter)?;
+                upkeep.leave(rows.schema, writer)
+            }
+        };
+    }
+    unique::check(rows, writer, written.upkeep.as_ref(), Some(old), new)?;
+    admit(rows, writer, written, Some(old), Some(new))?;
+    if old.primary_key() != new.primary_key() {
+        writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
+    }
+    writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
+    send(rows, writer, Some(old), Some(new), written)
+}
+
+/// Whether there is room for a message, if one has to be left: the last thing that can refuse a write.
+fn admit(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    Written { upkeep, .. }: &mut Written,
+    old: Option<&Image>,
+    new: Option<&Image>,
+) -> Result<()> {
+    let Some(upkeep) = upkeep.as_mut().filter(|upkeep| upkeep.has_to_wait()) else {
+        return Ok(());
+    };
+    // A second row with its primary key is refused for that, whatever room there is.
+    if let (None, Some(new)) = (old, new)
+        && writer.reader().fact(new.primary_key())?.is_some()
+    {
+        return Ok(());
+    }
+    upkeep.refuse(rows.schema, old, new)
+}
+
+/// Sends the changes of all entries from `old` to `new` to the indexes, as far as they are kept up.
+fn send(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: Option<&Image>,
+    new: Option<&Image>,
+    Written { tally, upkeep, .. }: &mut Written,
+) -> Result<()> {
+    let mut counting = tally.counting(writer);
+    match upkeep {
+        None => maintain::entry_changes(rows.schema, old, new, &mut counting),
+        Some(upkeep) => {
+            let mut filter = upkeep.filter(counting, old.map(Image::primary_key));
+            maintain::entry_changes(rows.schema, old, new, &mut filter)?;
+            upkeep.leave(rows.schema, writer)
+        }
+    }
+}
+
+/// Writes the row with this primary key, which is stored as `bytes` of an older version, as
+/// `renewed`: the same in the current one.
+pub(crate) fn upgrade(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    Scratch { old, new, .. }: &mut Scratch,
+    written: &mut Written,
+    (primary_key, bytes, renewed): (&[u8], &[u8], &[u8]),
+) -> Result<()> {
+    rows.load_stored(old, bytes, primary_key)?;
+    rows.load_stored(new, renewed, primary_key)?;
+    // Entries were made of another conversion of the row.
+    if !old.same_keys(new) {
+        let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
+        let reason = "it has other keys each time, or when it is read back".to_owned();
+        return Err(rows.conversion(version, primary_key, reason));
+    }
+    // A table has more rows than a queue has room.
+    if let Some(upkeep) = &mut written.upkeep {
+        upkeep.begin(true);
+    }
+    replace(rows, writer, old, new, written)
+}
+
+/// Reads the row with this primary key, and takes its image.
+pub(crate) fn load_by_key<R: Entity>(
+    writer: &Writer<'_, '_>,
+    key: <R::Key as Key>::Arg<'_>,
+    image: &mut Image,
+) -> Result<Option<R>> {
+    let mut primary_key = KeyBuf::new();
+    R::Key::encode(key, &mut primary_key);
+    let Some(bytes) = writer.reader().fact(primary_key.as_bytes())? else { return Ok(None) };
+    let (rows, primary_key) = (&const { RowVtable::of::<R>() }, primary_key.as_bytes());
+    let row: R = row::decode(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
+    image.load_stored(&row, bytes)?;
+    rows.check_primary_key(image, primary_key)?;
+    Ok(Some(row))
+}

@@ -1,0 +1,50 @@
+//! The numbers that `insert_with` gives out.
+//!
+//! The next number is one above the greater of the last one that was given out, which is kept in
+//! the file, and the greatest primary key in the table; the first is 1. So a number is not given
+//! out again, whether its row is deleted or not, and rows that were inserted with keys of their
+//! own are not in the way. What was given out in a transaction that is rolled back was not.
+
+use crate::model::KeyRange;
+use crate::{
+    engine::{Query, Read as _, Write as _, Writer},
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        key::{DecodeError, Key as _, KeyReader, Sequence, Unescaped},
+        schema::Source,
+    },
+};
+
+/// The number that the next one is above.
+pub(crate) fn last<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u64> {
+    Ok(given::<R>(writer)?.max(greatest::<R>(writer)?))
+}
+
+/// Keeps the last number that was given out.
+pub(crate) fn keep(writer: &mut Writer<'_, '_>, number: u64) -> Result<()> {
+    writer.put_sequence(&number.to_be_bytes())
+}
+
+fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u64> {
+    let Some(bytes) = writer.sequence()? else { return Ok(0) };
+    let number = bytes.try_into().map(u64::from_be_bytes);
+    number.map_err(|_| Error::Corrupt {
+        table: R::TABLE.name,
+        index: None,
+        key: "of its sequence".to_owned(),
+        reason: format!("the last number has {} bytes", bytes.len()),
+    })
+}
+
+fn greatest<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u64> {
+    let query = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
+    let Some(fact) = writer.reader().scan(query)?.next() else { return Ok(0) };
+    let bytes = fact?.primary_key;
+    let unescaped = Unescaped::default();
+    let mut reader = KeyReader::new(bytes, &unescaped);
+    let key = R::Key::decode_owned(&mut reader);
+    let key =
+        key.and_then(|key| if reader.rest().is_empty() { Ok(key) } else { Err(DecodeError::Long) });
+    key.map(|key| key.number()).map_err(|error| R::TABLE.corrupt(Source::Facts, bytes, error))
+}

@@ -1,0 +1,169 @@
+//! Whether the keys of unique indexes are free.
+
+use crate::model::KeyRange;
+use crate::{
+    engine::{Query, Read, Reader, Write as _, Writer},
+    model::{
+        error::Result,
+        key::KeyBuf,
+        maintain::{self, Change, Image, Sink},
+        row_vtable::RowVtable,
+        schema::{IndexSchema, Source, TableSchema},
+    },
+    query::DANGLING,
+    write::upkeep::Upkeep,
+};
+
+/// Writes the entries of a new row in the indexes whose keys have one entry at most, if these keys
+/// are free; `false`: one of them is not, or it can't be said in this way, and nothing has changed.
+///
+/// That is one search for what would be two: whether a key is free, and where its entry belongs.
+pub(crate) fn claim(
+    schema: &TableSchema,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+) -> Result<bool> {
+    // Those with hashes are compared with the rows.
+    if schema.indexes.iter().any(|declared| declared.unique && declared.is_hashed()) {
+        return Ok(false);
+    }
+    let mut claimed = 0;
+    for (index, declared) in claimable(schema) {
+        let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+        for key in new.keys(index) {
+            if !writer.insert_entry(index, key, primary_key, data)? {
+                return release(schema, writer, new, claimed).map(|()| false);
+            }
+            claimed += 1;
+        }
+    }
+    Ok(true)
+}
+
+/// Removes the first so many entries of those that were claimed.
+pub(crate) fn release(
+    schema: &TableSchema,
+    writer: &mut Writer<'_, '_>,
+    new: &Image,
+    claimed: usize,
+) -> Result<()> {
+    let primary_key = new.primary_key();
+    let keys =
+        claimable(schema).flat_map(|(index, _)| new.keys(index).map(move |key| (index, key)));
+    keys.take(claimed)
+        .try_for_each(|(index, key)| writer.change(Change::DeleteEntry { index, key, primary_key }))
+}
+
+/// The indexes whose keys have one entry at most.
+fn claimable(schema: &TableSchema) -> impl Iterator<Item = (usize, &IndexSchema)> {
+    schema.indexes.iter().enumerate().filter(|(_, declared)| declared.has_one_entry_per_key())
+}
+
+/// Hands on all changes but the entries that have been claimed.
+pub(crate) struct Unclaimed<'a, S> {
+    pub(crate) schema: &'a TableSchema,
+    pub(crate) sink: &'a mut S,
+}
+
+impl<S: Sink> Sink for Unclaimed<'_, S> {
+    fn change(&mut self, change: Change<'_>) -> Result<()> {
+        if let Change::PutEntry { index, .. } = change
+            && self.schema.indexes.get(index).is_some_and(IndexSchema::has_one_entry_per_key)
+        {
+            return Ok(());
+        }
+        self.sink.change(change)
+    }
+}
+
+/// Whether the keys that `new` adds to unique indexes are free.
+pub(crate) fn check(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    upkeep: Option<&Upkeep>,
+    old: Option<&Image>,
+    new: &Image,
+) -> Result<()> {
+    maintain::unique_keys(rows.schema, old, new, |index, key| {
+        if upkeep.is_some_and(|upkeep| !upkeep.keeps(index)) {
+            return Ok(());
+        }
+        let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
+        match holder(rows, writer.reader(), index, key, primary_key, hashed)? {
+            Some(holder) => Err(rows.taken(index, key, hashed, holder)),
+            None => Ok(()),
+        }
+    })?;
+    match (upkeep, old) {
+        (Some(upkeep), Some(old)) => check_passed(rows, writer.reader(), upkeep, old, new),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a row that moves to where the builds of indexes have been. It may have had a key together with
+/// another row all the time.
+fn check_passed(
+    rows: &RowVtable,
+    reader: Reader<'_>,
+    upkeep: &Upkeep,
+    old: &Image,
+    new: &Image,
+) -> Result<()> {
+    for index in upkeep.passed(old.primary_key(), new.primary_key()) {
+        let hashed = new.hashed(index);
+        for key in new.keys(index) {
+            if let Some(holder) = holder(rows, reader, index, key, old.primary_key(), hashed)? {
+                return Err(rows.taken(index, key, hashed, holder));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The primary key of another row than `own` that has this key of a unique index, and the same values
+/// of the fields that are hashed in it.
+#[inline]
+pub(crate) fn holder<'t>(
+    rows: &RowVtable,
+    reader: Reader<'t>,
+    index: usize,
+    key: &[u8],
+    own: &[u8],
+    hashed: &[u8],
+) -> Result<Option<&'t [u8]>> {
+    if rows.schema.index(Source::Index(index)).is_some_and(IndexSchema::is_hashed) {
+        return holder_of_values(rows, reader, index, key, own, hashed);
+    }
+    let holder = reader.unique(index, key)?.map(|entry| entry.primary_key);
+    // A row doesn't stand in its own way.
+    Ok(holder.filter(|holder| *holder != own))
+}
+
+/// The primary key of another row than `own` with this key and the same values of the fields that
+/// are hashed in it.
+fn holder_of_values<'t>(
+    rows: &RowVtable,
+    reader: Reader<'t>,
+    index: usize,
+    key: &[u8],
+    own: &[u8],
+    hashed: &[u8],
+) -> Result<Option<&'t [u8]>> {
+    let source = Source::Index(index);
+    let mut values = KeyBuf::new();
+    for entry in reader.scan(Query::new(source, KeyRange::beginning_with(key)))? {
+        let primary_key = entry?.primary_key;
+        if primary_key == own {
+            continue;
+        }
+        let fact =
+            reader.fact(primary_key)?.ok_or_else(|| rows.schema.corrupt(source, key, DANGLING))?;
+        values.clear();
+        let read = (rows.hashed)(fact, index, &mut values);
+        read.map_err(|error| rows.corrupt(error, primary_key))?;
+        if values.as_bytes() == hashed {
+            return Ok(Some(primary_key));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,24 @@
+//! Committed changes for subscribers.
+//!
+//! A write transaction notes its changes ([`Watched`]) for the subscribers that exist when it first writes
+//! to the table. After its commit, and before the next commit of the process, the notes go into the
+//! buffer of each [`Subscriber`]. A subscriber that has missed a change is marked as lagged.
+
+mod subscriber;
+mod watched;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    task::Waker,
+};
+
+pub use subscriber::Lagged;
+pub(crate) use subscriber::{Buffer, Filter, Limits, Noted, Stored, Subscriber, Watchers};
+pub(crate) use watched::Watched;
+
+/// Wakes tasks. One whose waker panics is its own affair, and not that of who has written.
+pub(crate) fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    }
+}

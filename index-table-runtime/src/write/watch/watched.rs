@@ -1,0 +1,174 @@
+//! What a write transaction notes for those who watch.
+
+use std::{collections::BTreeMap, task::Waker};
+
+use super::subscriber::{Limits, Noted, Stored, Subscriber, Subscribers, Watchers};
+use crate::model::maintain::Image;
+
+/// The changes of one table in one write transaction, for those who watched it when they began;
+/// nothing, if there was nobody.
+///
+/// Dropped, it has told nobody anything: so a transaction that is rolled back leaves no trace.
+pub(crate) struct Watched(Option<Box<Notes>>);
+
+#[derive(Default)]
+struct Notes {
+    subscribers: Option<Subscribers>,
+    /// Those with this id or a greater one came later, and have missed what was before.
+    until: u64,
+    /// By the subscribers' ids.
+    pending: BTreeMap<u64, Pending>,
+    /// How many of them have more than they may.
+    over: usize,
+    /// Something has changed that can't be told row by row.
+    untold: bool,
+}
+
+/// The changes that a subscriber gets when they are committed.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) changes: Vec<Noted>,
+    /// Of the rows in them.
+    pub(crate) bytes: usize,
+    /// How many were dropped, as soon as it is clear that the buffer has no room for all.
+    pub(crate) missed: u64,
+}
+
+impl Pending {
+    fn push(&mut self, change: Noted, limits: Limits) {
+        self.bytes += change.bytes();
+        if self.missed == 0 && limits.allow(self.changes.len() + 1, self.bytes) {
+            self.changes.push(change);
+        } else {
+            self.miss(1);
+        }
+    }
+
+    fn append(&mut self, more: Self, limits: Limits) {
+        more.changes.into_iter().for_each(|change| self.push(change, limits));
+        if more.missed > 0 {
+            self.miss(more.missed);
+        }
+    }
+
+    fn miss(&mut self, count: u64) {
+        self.missed += count + std::mem::take(&mut self.changes).len() as u64;
+    }
+}
+
+impl Watched {
+    pub(crate) fn new(watchers: &Watchers) -> Self {
+        if watchers.seems_empty() {
+            return Self(None);
+        }
+        let (subscribers, until) = watchers.now();
+        Self(Some(Box::new(Notes { subscribers, until, ..Notes::default() })))
+    }
+
+    /// Notes that a row has changed.
+    #[inline]
+    pub(crate) fn note(&mut self, old: Option<&Image>, new: Option<&Image>) {
+        if let Some(notes) = &mut self.0 {
+            notes.note(old, new);
+        }
+    }
+
+    /// Whether there is somebody to whom another change could be told.
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.0.as_ref().is_some_and(|notes| notes.takes_more())
+    }
+
+    /// Notes that something has changed that can't be told row by row.
+    pub(crate) fn note_untold(&mut self) {
+        self.0.get_or_insert_default().untold = true;
+    }
+
+    /// Adds what a transaction inside of this one has noted, which came later.
+    pub(crate) fn add(&mut self, more: Self) {
+        match (&mut self.0, more.0) {
+            (Some(notes), Some(more)) => notes.add(*more),
+            // Whoever came between the two has missed what was before.
+            (None, Some(more)) if more.untold => self.note_untold(),
+            (_, None) | (None, Some(_)) => {}
+        }
+    }
+
+    /// Hands over what was noted, once it is committed under this number; `rows`: how many were
+    /// written. The wakers are to be woken when others can write again.
+    ///
+    /// Who subscribes after this has asked who does, reads a snapshot that has the commit.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        watchers: &Watchers,
+        commit: u64,
+        rows: u64,
+        wakers: &mut Vec<Waker>,
+    ) {
+        if !watchers.is_empty() {
+            let notes = self.0.take().unwrap_or_default();
+            notes.deliver(watchers, commit, rows, wakers);
+        }
+    }
+}
+
+impl Notes {
+    #[inline(never)]
+    fn note(&mut self, old: Option<&Image>, new: Option<&Image>) {
+        let (mut before, mut after) = (None, None);
+        let Self { subscribers, pending, over, .. } = self;
+        for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
+            let Subscriber { id, limits, .. } = &**subscriber;
+            let noted = Noted {
+                before: seen_by(subscriber, old, &mut before),
+                after: seen_by(subscriber, new, &mut after),
+            };
+            if noted.before.is_some() || noted.after.is_some() {
+                let pending = pending.entry(*id).or_default();
+                let was_over = pending.missed > 0;
+                pending.push(noted, *limits);
+                *over += usize::from(!was_over && pending.missed > 0);
+            }
+        }
+    }
+
+    fn takes_more(&self) -> bool {
+        let all = self.subscribers.as_ref().map_or(0, |subscribers| subscribers.len());
+        !self.untold && self.over < all
+    }
+
+    fn add(&mut self, more: Self) {
+        let Self { subscribers, pending, over, .. } = self;
+        self.untold |= more.untold;
+        let mut later = more.pending;
+        for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
+            if let Some(more) = later.remove(&subscriber.id) {
+                pending.entry(subscriber.id).or_default().append(more, subscriber.limits);
+            }
+        }
+        *over = pending.values().filter(|pending| pending.missed > 0).count();
+    }
+
+    #[cold]
+    fn deliver(mut self, watchers: &Watchers, commit: u64, rows: u64, wakers: &mut Vec<Waker>) {
+        let (subscribers, _) = watchers.now();
+        for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
+            let changes = self.pending.remove(&subscriber.id);
+            if self.untold || (subscriber.id >= self.until && rows > 0) {
+                wakers.extend(subscriber.miss(commit, rows));
+            } else if let Some(changes) = changes {
+                wakers.extend(subscriber.take(commit, changes));
+            }
+        }
+    }
+}
+
+/// The row, if the subscriber watches it. It is copied for the first one that does.
+fn seen_by(
+    subscriber: &Subscriber,
+    row: Option<&Image>,
+    stored: &mut Option<Stored>,
+) -> Option<Stored> {
+    let row = row.filter(|row| subscriber.watches(row))?;
+    Some(stored.get_or_insert_with(|| Stored::of(row)).clone())
+}

@@ -1,0 +1,80 @@
+//! What a write transaction keeps of each table that it writes.
+
+use std::sync::{Arc, atomic::AtomicU64};
+
+use super::{
+    queue::Outbox,
+    upkeep::Upkeep,
+    watch::{Watched, Watchers},
+};
+use crate::{
+    model::{
+        error::{Error, Result},
+        maintain::Image,
+    },
+    usage::{RowWrite, TableCounters, Tally},
+};
+
+/// What a commit is told to. Transactions that write the table keep it until then.
+pub(crate) struct SharedTable {
+    /// What the table is used for.
+    pub(crate) usage: TableCounters,
+    /// Who watches it.
+    pub(crate) watchers: Watchers,
+    /// The last commit that is known to have left this record.
+    pub(crate) as_declared: AtomicU64,
+}
+
+/// A table that the transaction writes.
+pub(crate) struct Written {
+    /// The `OpenTable::opened` of the table.
+    pub(crate) opened: u64,
+    pub(crate) tally: Tally,
+    /// `None`: all indexes are kept up as they are declared.
+    pub(crate) upkeep: Option<Upkeep>,
+    /// For those who watch the table.
+    pub(crate) watched: Watched,
+    /// A load has begun to write its rows and has not come to its end: what is there must not be
+    /// committed.
+    pub(crate) unfinished: bool,
+    pub(crate) told: Arc<SharedTable>,
+}
+
+impl Written {
+    /// A row was written, in the place of `old`.
+    pub(crate) fn row(&mut self, kind: RowWrite, old: Option<&Image>, new: Option<&Image>) {
+        self.tally.row(kind);
+        self.watched.note(old, new);
+    }
+
+    /// Whether it may be committed.
+    pub(crate) fn refuse_unfinished(&self) -> Result<()> {
+        if self.unfinished {
+            let table = self.told.usage.schema.name;
+            return Err(Error::TransactionFailed {
+                reason: format!("a load into table `{table}` has failed half-way"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds what a transaction inside of this one has written to the same table.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.tally.add(&more.tally);
+        self.watched.add(more.watched);
+        match (&mut self.upkeep, more.upkeep) {
+            (Some(outer), Some(inner)) => outer.continue_with(inner),
+            (outer, inner) => *outer = inner,
+        }
+    }
+
+    /// The number of the last message that has to be applied for its rows.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.upkeep.as_ref()?.later()?.token()
+    }
+
+    /// Whether there is work for the workers.
+    pub(crate) fn has_left(&self) -> bool {
+        self.upkeep.as_ref().and_then(Upkeep::later).is_some_and(Outbox::has_left)
+    }
+}
