@@ -49,7 +49,7 @@ fn files(folder: &Path) -> io::Result<Vec<(String, String)>> {
             let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
             if entry.file_type()?.is_dir() {
                 walk(&entry.path(), &format!("{path}/"), files)?;
-            } else if path.ends_with(".rs") {
+            } else if entry.path().extension().is_some_and(|it| it == "rs") {
                 let text = fs::read_to_string(entry.path())?;
                 let code = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
                 files.push((path, text.lines().map(code).collect::<Vec<_>>().join("\n")));

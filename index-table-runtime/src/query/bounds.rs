@@ -81,24 +81,24 @@ impl Bounds {
             // Not `Prefix`: an excluded start may have left the leading fields behind.
             Bound::Unbounded => End::behind(&leading),
         };
-        match first {
-            Bound::Included(value) => Self { range: KeyRange { start: with(value), end }, hashed },
-            Bound::Unbounded => Self { range: KeyRange { start: leading, end }, hashed },
-            Bound::Excluded(value) => match End::behind(&with(value)) {
-                End::Before(bytes) => {
+        let range = match first {
+            Bound::Included(value) => KeyRange { start: with(value), end },
+            Bound::Unbounded => KeyRange { start: leading, end },
+            Bound::Excluded(value) => {
+                if let End::Before(bytes) = End::behind(&with(value)) {
                     let mut start = KeyBuf::new();
                     start.extend(&bytes);
-                    Self { range: KeyRange { start, end }, hashed }
+                    KeyRange { start, end }
+                } else {
+                    // Nothing is behind the greatest value, and nothing is before the empty key.
+                    KeyRange { start: leading, end: End::Before(Vec::new()) }
                 }
-                // Nothing is behind the greatest value, and nothing is before the empty key.
-                _ => {
-                    let range = KeyRange { start: leading, end: End::Before(Vec::new()) };
-                    Self { range, hashed }
-                }
-            },
-        }
+            }
+        };
+        Self { range, hashed }
     }
 
+    /// Whether a field is hashed, so that its value has to be compared.
     pub(crate) const fn is_hashed(&self) -> bool {
         self.hashed.is_some()
     }

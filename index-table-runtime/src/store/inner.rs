@@ -33,7 +33,7 @@ pub(crate) struct Inner {
     /// The tables that have been opened, and how they were declared. No transaction is waited for
     /// while it is locked: the thread that has it may be waiting for this.
     tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
-    /// WriteGuard while a table is opened, so that it is opened once.
+    /// Held while a table is opened, so that it is opened once.
     opening: Mutex<()>,
     /// How many tables have been opened, and how often an index has become readable since.
     opened: Arc<AtomicU64>,

@@ -24,7 +24,7 @@ pub(super) struct Gate {
     /// When the transaction began, in nanoseconds since `created`; 0: there is none.
     readers: Box<[AtomicU64]>,
     state: AtomicU8,
-    /// WriteGuard to change `state`, and to wait for a change.
+    /// Held to change `state`, and to wait for a change.
     lock: Mutex<()>,
     changed: Condvar,
 }

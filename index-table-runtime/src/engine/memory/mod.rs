@@ -37,7 +37,7 @@ const QUEUE: &str = ".queue.";
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
     committed: Mutex<Committed>,
-    /// WriteGuard by the one write transaction.
+    /// Held by the one write transaction.
     writing: Mutex<()>,
 }
 

@@ -179,7 +179,7 @@ impl<'t> Build<'t> {
         self
     }
 
-    /// SharedTable after each step how far it is, if several indexes are built that of those that are
+    /// Called after each step with how far it is, if several indexes are built that of those that are
     /// furthest behind.
     pub fn progress(mut self, progress: impl FnMut(RowProgress) + 't) -> Self {
         self.progress = Some(Box::new(progress));
