@@ -169,6 +169,53 @@ fn a_damaged_head_is_refused() -> TestResult {
     Ok(())
 }
 
+/// The numbers of their transactions decide which of the first two pages is the last commit.
+#[test]
+fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
+    const NUMBER: usize = 144;
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("data.mdb");
+    for id in 0..2 {
+        let (store, blobs) = open(dir.path())?;
+        store.transaction(|txn| blobs.insert(txn, &blob(id, 300)))?;
+        store.check()?;
+        drop((store, blobs));
+        let healthy = fs::read(&file)?;
+        let number = |page: usize| {
+            healthy[page + NUMBER..].first_chunk().map_or(0, |number| u64::from_ne_bytes(*number))
+        };
+        let newest = if number(0) > number(PAGE) { 0 } else { PAGE };
+        let found = |page: usize, number: u64| -> Result<_, Box<dyn std::error::Error>> {
+            let mut data = healthy.clone();
+            data[page + NUMBER..][..8].copy_from_slice(&number.to_ne_bytes());
+            fs::write(&file, data)?;
+            match Store::open(dir.path()) {
+                Err(Error::DamagedFile { .. }) => Ok(Some("when it is opened")),
+                Err(other) => Err(other.into()),
+                Ok(store) => match store.check() {
+                    Err(Error::DamagedFile { .. }) => Ok(Some("by a check")),
+                    other => Ok(other.map(|()| None)?),
+                },
+            }
+        };
+        for page in [0, PAGE] {
+            for other in (0..64).map(|bit| number(page) ^ 1 << bit) {
+                // What a commit leaves that could not be written.
+                let is_interrupted = page == newest && other == number(page) - 2;
+                let found = found(page, other)?;
+                assert_eq!(found.is_none(), is_interrupted, "{page} {other} {found:?}");
+            }
+            let other = number(page) + 2;
+            assert!(found(page, other)?.is_some(), "{page} {other}");
+            // The next one would be 0.
+            let last = u64::MAX - u64::from(page == 0);
+            assert_eq!(found(page, last)?, Some("when it is opened"));
+        }
+        fs::write(&file, healthy)?;
+    }
+    Ok(())
+}
+
 /// A disk that is full, or a process that ends, when a file is made.
 #[test]
 fn a_file_that_was_being_made_is_made_anew() -> TestResult {

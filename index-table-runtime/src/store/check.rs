@@ -4,7 +4,8 @@ use crate::model::error::Result;
 impl Store {
     /// Looks at every page of the file that is in use: whether each is where it should be, of the kind
     /// that it should be, with its keys in order, and used once. That is what LMDB relies on and does
-    /// not look at itself, and what it can crash at.
+    /// not look at itself, and what it can crash at. The numbers of the last two commits have to follow
+    /// each other: LMDB takes the state with the greater number for the last commit.
     ///
     /// Opening a store looks at its first pages, the names of its databases and the root of each, and
     /// reads nothing else. So after a crash of the machine, or where a disk is not trusted, call this

@@ -54,6 +54,10 @@ const PAGE_SIZES: std::ops::RangeInclusive<u64> = 256..=1 << 16;
 /// No address is longer.
 const LARGEST_MAP: u64 = 1 << 56;
 
+/// Above this, LMDB would soon run out of numbers for transactions, begin with 0 again, and take older
+/// states for newer ones. No file gets there by commits.
+const LARGEST_TXN: u64 = (usize::MAX - (usize::MAX >> 8)) as u64;
+
 /// How often the first pages are read again: another process may be writing them.
 const TRIES: u32 = 4;
 
@@ -99,8 +103,31 @@ pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Op
     let mut file = File::open(path)?;
     // A transaction writes one of the two pages, and the next but one the same.
     let metas = metas(&mut file)?;
-    let Some(meta) = metas.into_iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-    Walk::new(&mut file, &meta, depth)?.run().map(Some)
+    let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
+    Walk::new(&mut file, meta, depth)?.run()?;
+    if depth == Depth::Everything {
+        check_numbers(&mut file, metas)?;
+    }
+    Ok(Some(()))
+}
+
+/// Whether the two states have the numbers of two commits in a row. If not, one number has been changed,
+/// and the older state may be taken for the newer one.
+fn check_numbers(file: &mut File, mut metas: [Meta; 2]) -> Result<(), Fault> {
+    loop {
+        let [first, second] = metas.each_ref().map(|meta| meta.txn);
+        if first.abs_diff(second) <= 1 {
+            return Ok(());
+        }
+        // Commits between the reads of the two pages look the same, but not twice, since numbers only
+        // rise.
+        let again = self::metas(file)?;
+        if again == metas {
+            let reason = format!("the transactions {first} and {second} don't follow each other");
+            return Err(reason.into());
+        }
+        metas = again;
+    }
 }
 
 /// Both states that the file has.
@@ -124,6 +151,9 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
     // number and not all of it.
     let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
     let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());
+    if meta.txn > LARGEST_TXN {
+        return wrong("the number of a transaction");
+    }
     if meta.last_page == 0 || meta.last_page > LARGEST_MAP / size {
         return wrong("a number of pages");
     }

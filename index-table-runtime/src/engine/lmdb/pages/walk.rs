@@ -26,6 +26,8 @@ pub(super) struct Walk<'f> {
     /// The pages that the file has.
     pages: u64,
     used: Bitmap,
+    /// The transaction of the last list of free pages.
+    last_list: Option<u64>,
     /// The databases that the names lead to.
     found: VecDeque<(String, Database)>,
 }
@@ -63,7 +65,16 @@ impl<'f> Walk<'f> {
             return Err(ends_early(length, (meta.last_page + 1) * page_size));
         }
         let used = Bitmap::new(meta.last_page + 1);
-        Ok(Self { file, meta, depth, page_size, pages, used, found: VecDeque::new() })
+        Ok(Self {
+            file,
+            meta,
+            depth,
+            page_size,
+            pages,
+            used,
+            last_list: None,
+            found: VecDeque::new(),
+        })
     }
 
     pub(super) fn run(mut self) -> Result<()> {
@@ -78,6 +89,13 @@ impl<'f> Walk<'f> {
                 (self.pages.max(2)..=meta.last_page).find(|page| !self.used.has(*page))
         {
             return Err(ends_early(self.pages * self.page_size, (page + 1) * self.page_size));
+        }
+        // Each commit but the first one replaces pages, and lists those that it has replaced.
+        let has_lists = meta.txn > 1 || self.last_list.is_some();
+        if everything && has_lists && self.last_list != Some(meta.txn) {
+            let (page, txn) = (meta.page, meta.txn);
+            let reason = format!("page {page} has the state of another transaction than {txn}");
+            return Err(reason.into());
         }
         self.database("of names", Of::Names, &meta.names, true)?;
         while let Some((name, database)) = self.found.pop_front() {
@@ -179,6 +197,7 @@ impl<'f> Walk<'f> {
                 if key.is_none_or(|txn| txn == 0 || txn > self.meta.txn) {
                     return Err(tree.page_damaged(number, "a list is of no transaction"));
                 }
+                self.last_list = key;
                 match big {
                     Some(first) => {
                         let data = self.big_data(first, node.len)?;
