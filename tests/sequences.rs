@@ -33,6 +33,12 @@ struct Event {
     number: u64,
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+struct Tick {
+    #[primary_key]
+    id: u128,
+}
+
 fn customer(id: i8) -> Customer {
     Customer { id, email: format!("{id}@x") }
 }
@@ -128,6 +134,31 @@ fn exhaustion_is_an_error() -> TestResult {
     })
 }
 
+const BEYOND: u128 = 1 << 64;
+
+#[test]
+fn numbers_of_128_bits_go_on_beyond_64() -> TestResult {
+    on_both_engines(|store| {
+        let ticks = TickRepository::open(store)?;
+        let tick = |id| Tick { id };
+        let mut txn = store.write()?;
+        assert_eq!(ticks.insert_with(&mut txn, tick)?, 1);
+        ticks.insert(&mut txn, &tick(BEYOND - 2))?;
+        for next in [BEYOND - 1, BEYOND, BEYOND + 1] {
+            assert_eq!(ticks.insert_with(&mut txn, tick)?, next);
+        }
+        assert!(ticks.delete(&mut txn, BEYOND + 1)?);
+        assert_eq!(ticks.insert_with(&mut txn, tick)?, BEYOND + 2, "a number is given out once");
+        ticks.insert(&mut txn, &tick(u128::MAX - 1))?;
+        assert_eq!(ticks.insert_with(&mut txn, tick)?, u128::MAX);
+        let exhausted = ticks.insert_with(&mut txn, tick).map_err(|error| error.to_string());
+        let reason = "table `tick` has no primary key left for `insert_with`: nothing is above the \
+                      last number; `insert` takes a key that is free";
+        assert_eq!(exhausted, Err(reason.to_owned()));
+        Ok(())
+    })
+}
+
 #[test]
 fn newtypes_of_numbers_are_numbered() -> TestResult {
     on_both_engines(|store| {
@@ -168,6 +199,7 @@ fn the_number_is_kept_in_the_file() -> TestResult {
             assert_eq!(number, Some(vec![0, 0, 0, 0, 0, 0, 0, 3]));
             assert_eq!(sequences.len(txn)?, 1);
             sequences.put(txn, b"order", &[1, 2, 3])?;
+            sequences.put(txn, b"tick", &BEYOND.to_be_bytes())?;
             Ok::<_, heed::Error>(heed::CommitOrAbort::<(), ()>::Commit(()))
         })?;
     }
@@ -177,6 +209,8 @@ fn the_number_is_kept_in_the_file() -> TestResult {
     let orders = OrderRepository::open(&store)?;
     let damaged = store.transaction(|txn| orders.insert_with(txn, |id| Order { id, sum: 7 }));
     assert!(matches!(damaged, Err(Error::Corrupt { table: "order", .. })), "{damaged:?}");
+    let ticks = TickRepository::open(&store)?;
+    assert_eq!(store.transaction(|txn| ticks.insert_with(txn, |id| Tick { id }))?, BEYOND + 1);
     Ok(())
 }
 

@@ -314,7 +314,7 @@ impl<R: Entity> Table<R> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
         let last = sequence::last::<R>(&writer)?;
-        let exhausted = || Error::SequenceExhausted { table: R::TABLE.name, last };
+        let exhausted = || sequence::exhausted(R::TABLE.name, last);
         let number = last.checked_add(1).ok_or_else(exhausted)?;
         let key = || R::Key::from_number(number).ok_or_else(exhausted);
         self.open.load_new(&row(key()?), new, tried)?;

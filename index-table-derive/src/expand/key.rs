@@ -154,13 +154,13 @@ fn sequence(key: &KeyType, KeyMember { member, ty, .. }: &KeyMember) -> TokenStr
             for<'any> #ident: _index_table::Key,
             #conditions
         {
-            fn from_number(number: u64) -> ::core::option::Option<Self> {
+            fn from_number(number: u128) -> ::core::option::Option<Self> {
                 ::core::option::Option::Some(Self {
                     #member: <#inside as _index_table::Sequence>::from_number(number)?,
                 })
             }
 
-            fn number(&self) -> u64 {
+            fn number(&self) -> u128 {
                 <#inside as _index_table::Sequence>::number(&self.#member)
             }
         }

@@ -17,18 +17,30 @@ use crate::{
 };
 
 /// The number that the next one is above.
-pub(crate) fn last<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u64> {
+pub(crate) fn last<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u128> {
     Ok(given::<R>(writer)?.max(greatest::<R>(writer)?))
 }
 
 /// Keeps the last number that was given out.
-pub(crate) fn keep(writer: &mut Writer<'_, '_>, number: u64) -> Result<()> {
-    writer.put_sequence(&number.to_be_bytes())
+pub(crate) fn keep(writer: &mut Writer<'_, '_>, number: u128) -> Result<()> {
+    match u64::try_from(number) {
+        Ok(number) => writer.put_sequence(&number.to_be_bytes()),
+        Err(_) => writer.put_sequence(&number.to_be_bytes()),
+    }
 }
 
-fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u64> {
+/// No number is above `last`.
+#[cold]
+pub(crate) fn exhausted(table: &'static str, last: u128) -> Error {
+    Error::SequenceExhausted { table, last: u64::try_from(last).unwrap_or(u64::MAX) }
+}
+
+fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u128> {
     let Some(bytes) = writer.sequence()? else { return Ok(0) };
-    let number = bytes.try_into().map(u64::from_be_bytes);
+    if let Ok(number) = bytes.try_into() {
+        return Ok(u64::from_be_bytes(number).into());
+    }
+    let number = bytes.try_into().map(u128::from_be_bytes);
     number.map_err(|_| Error::Corrupt {
         table: R::TABLE.name,
         index: None,
@@ -37,7 +49,7 @@ fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u64> {
     })
 }
 
-fn greatest<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u64> {
+fn greatest<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u128> {
     let query = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
     let Some(fact) = writer.reader().scan(query)?.next() else { return Ok(0) };
     let bytes = fact?.primary_key;

@@ -65,13 +65,14 @@ pub enum Error {
 
     /// `insert_with` met a table whose primary key has no number above the last one.
     #[error(
-        "table `{table}` has no primary key left for `insert_with`: nothing is above {last}; \
-         `insert` takes a key that is free"
+        "table `{table}` has no primary key left for `insert_with`: nothing is above {}; \
+         `insert` takes a key that is free", shown_number(*last)
     )]
     SequenceExhausted {
         /// The table.
         table: &'static str,
-        /// The last number: the greatest that was given out, or that is in the table.
+        /// The last number: the greatest that was given out, or that is in the table. `u64::MAX` also
+        /// stands for the numbers above it, which only 128-bit keys have.
         last: u64,
     },
 
@@ -453,6 +454,11 @@ pub enum Error {
         /// What was expected not to happen.
         reason: String,
     },
+}
+
+/// A number of a sequence, of which `u64::MAX` may be a greater one.
+fn shown_number(number: u64) -> String {
+    if number == u64::MAX { "the last number".to_owned() } else { number.to_string() }
 }
 
 /// The index as messages name it, or what stands in its place where there is none.

@@ -9,30 +9,30 @@ use super::Key;
 )]
 pub trait Sequence: Key {
     /// The key with this number; `None`: there is none.
-    fn from_number(number: u64) -> Option<Self>;
+    fn from_number(number: u128) -> Option<Self>;
 
-    /// The number of the key; 0 for what is below, `u64::MAX` for what is above.
-    fn number(&self) -> u64;
+    /// The number of the key; 0 for a negative one.
+    fn number(&self) -> u128;
 }
 
 macro_rules! integers {
     ($($integer:ident)+) => {$(
         impl Sequence for $integer {
-            fn from_number(number: u64) -> Option<Self> {
+            fn from_number(number: u128) -> Option<Self> {
                 number.try_into().ok()
             }
 
-            fn number(&self) -> u64 {
-                (*self).try_into().unwrap_or(if *self < 1 { 0 } else { u64::MAX })
+            fn number(&self) -> u128 {
+                (*self).try_into().unwrap_or_default()
             }
         }
 
         impl Sequence for std::num::NonZero<$integer> {
-            fn from_number(number: u64) -> Option<Self> {
+            fn from_number(number: u128) -> Option<Self> {
                 Self::new($integer::from_number(number)?)
             }
 
-            fn number(&self) -> u64 {
+            fn number(&self) -> u128 {
                 self.get().number()
             }
         }

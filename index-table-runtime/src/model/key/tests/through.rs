@@ -115,12 +115,14 @@ fn numbers_of_keys() {
     assert_eq!(u8::from_number(255), Some(255));
     assert_eq!(u8::from_number(256), None);
     assert_eq!(i8::from_number(128), None);
-    assert_eq!(u128::from_number(u64::MAX), Some(u128::from(u64::MAX)));
+    assert_eq!(u64::from_number(u128::from(u64::MAX) + 1), None);
+    assert_eq!(u128::from_number(u128::MAX), Some(u128::MAX));
+    assert_eq!(i128::from_number(u128::MAX), None);
     assert_eq!(NonZero::<u8>::from_number(0), None);
     assert_eq!((-1_i8).number(), 0);
     assert_eq!(i128::MIN.number(), 0);
     assert_eq!(7_i128.number(), 7);
-    assert_eq!(u128::MAX.number(), u64::MAX);
+    assert_eq!(u128::MAX.number(), u128::MAX);
     assert_eq!(NonZero::<i64>::MIN.number(), 0);
 }
 
