@@ -1,12 +1,13 @@
 //! Several scans of one table as one, in the order of the primary key.
 //!
-//! What is combined is a tree ([`plan`]) whose leaves are scans. It knows one question: which is the
-//! first primary key at or behind a place. [`run`] asks it for one after another, and [`iter`] gives
-//! what belongs to each.
+//! A [`plan`] is a list of scans and operators. [`run`] makes a [`tree`] of it, whose [leaves](leaf) read
+//! the scans, and asks for one primary key after another; [`iter`] yields the row, view or key of each.
 
 mod iter;
+mod leaf;
 mod plan;
 mod run;
+mod tree;
 
 pub use iter::{CombinedKeys, CombinedRows, CombinedViews};
 
@@ -23,7 +24,8 @@ use crate::{
     },
     usage::Ledger,
 };
-use plan::{Leaf, Node};
+use leaf::Part;
+use plan::{Operator, Plan};
 use run::Run;
 
 /// What is said of a part that is not all of its rows in ascending order.
@@ -62,12 +64,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
 /// index over all the fields of both needs one seek; this needs no index more. Each entry that is
 /// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
-/// carry.
+/// carry. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
+/// and combinations can be nested to any depth.
 #[must_use = "it does nothing until it is asked for rows, views, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
     ledger: Ledger<'txn>,
-    plan: Node<'txn>,
+    plan: Plan,
     limit: Option<u64>,
     row: PhantomData<fn() -> R>,
 }
@@ -75,27 +78,15 @@ pub struct Combined<'txn, R> {
 impl<'txn, R: Entity> Combined<'txn, R> {
     /// The rows that are in both; see [`Scan::and`].
     pub fn and(self, other: impl Into<Self>) -> Self {
-        self.with(other.into(), |a, b| match a {
-            Node::And(mut parts) => {
-                parts.push(b);
-                Node::And(parts)
-            }
-            a => Node::And(vec![a, b]),
-        })
+        self.with(Operator::All, other.into())
     }
 
     /// The rows that are in one of them or in both, each once; see [`Scan::or`].
     pub fn or(self, other: impl Into<Self>) -> Self {
-        self.with(other.into(), |a, b| match a {
-            Node::Or(mut parts) => {
-                parts.push(b);
-                Node::Or(parts)
-            }
-            a => Node::Or(vec![a, b]),
-        })
+        self.with(Operator::Any, other.into())
     }
 
-    fn with(self, other: Self, combine: impl FnOnce(Node<'txn>, Node<'txn>) -> Node<'txn>) -> Self {
+    fn with(self, operator: Operator, other: Self) -> Self {
         let refusal = if self.limit.is_some() || other.limit.is_some() {
             Some(LIMITED)
         } else if !std::ptr::eq(self.ledger.session, other.ledger.session) {
@@ -108,7 +99,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
             None => Ok(reader),
             Some(reason) => Err(Error::NotCombinable { table: R::TABLE.name, index: None, reason }),
         });
-        Self { reader, plan: combine(self.plan, other.plan), limit: None, ..self }
+        Self { reader, plan: self.plan.combine(operator, other.plan), limit: None, ..self }
     }
 
     /// At most `limit` rows; of two limits, the smaller one holds.
@@ -182,7 +173,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     }
 
     fn run(self) -> Run<'txn> {
-        Run::new(self.reader, self.ledger, self.plan, self.limit)
+        Run::new(self.reader, R::TABLE, self.ledger, self.plan, self.limit)
     }
 }
 
@@ -207,8 +198,7 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
                 reason,
             }),
         });
-        let meter = ledger.meter(query.source, None);
-        let plan = Node::Scan(Box::new(Leaf::new(schema, query, hashed, meter)));
+        let plan = Plan::of(Part { query, hashed });
         Self { reader, ledger, plan, limit: None, row: PhantomData }
     }
 }

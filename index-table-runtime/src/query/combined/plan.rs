@@ -1,161 +1,110 @@
-//! What is combined, as a tree of scans, and the one question that it answers.
+//! A combination before it runs: its scans and operators in postfix order.
+//!
+//! `a.and(b).or(c)` is `a b All(2) c Any(2)`. The operands of one operator are side by side wherever
+//! they can be: `a.or(b).or(c)` and `a.or(b.or(c))` are `a b c Any(3)`. So below an operator there are
+//! scans and operators of the other kind alone, on which the cost of [`Tree`](super::tree::Tree) rests.
+//!
+//! The list is flat, so that nothing recurses on the depth of a combination, dropping it included.
 
-use std::{cmp::Ordering, ops::Bound, sync::Arc};
+use std::collections::VecDeque;
 
-use crate::{
-    engine::{Query, Reader},
-    model::{
-        entry::Position,
-        error::Result,
-        schema::{Source, TableSchema},
-    },
-    query::found::{Found, Hashed},
-    usage::{Meter, Stats},
-};
+use super::leaf::Part;
 
-/// How many entries are stepped over before a seek is thought to be the shorter way.
-const STEPS: usize = 16;
-
-/// What is combined, and how far it has been read.
-pub(super) enum Node<'txn> {
-    Scan(Box<Leaf<'txn>>),
-    And(Vec<Node<'txn>>),
-    Or(Vec<Node<'txn>>),
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operator {
+    /// `and`.
+    All,
+    /// `or`.
+    Any,
 }
 
-impl<'txn> Node<'txn> {
-    /// The first primary key there. The places that are asked for never go back, and the first of
-    /// them is no excluded one: an entry of a unique index is found by its key alone.
-    pub(super) fn first(
-        &mut self,
-        reader: Reader<'txn>,
-        from: Bound<&[u8]>,
-    ) -> Result<Option<&'txn [u8]>> {
-        match self {
-            Self::Scan(leaf) => leaf.first(reader, from),
-            Self::And(parts) => {
-                let Some(part) = parts.first_mut() else { return Ok(None) };
-                let Some(mut found) = part.first(reader, from)? else { return Ok(None) };
-                'behind: loop {
-                    for part in &mut *parts {
-                        match part.first(reader, Bound::Included(found))? {
-                            None => return Ok(None),
-                            Some(at) if at == found => {}
-                            Some(at) => {
-                                found = at;
-                                continue 'behind;
-                            }
-                        }
-                    }
-                    return Ok(Some(found));
-                }
-            }
-            Self::Or(parts) => {
-                let mut first = None;
-                for part in parts {
-                    let found = part.first(reader, from)?;
-                    first = first.into_iter().chain(found).min();
-                }
-                Ok(first)
-            }
-        }
-    }
+pub(super) enum Token {
+    Scan(Box<Part>),
+    /// Of so many operands, which are in front of it.
+    Operator(Operator, usize),
 }
 
-impl Node<'_> {
-    /// Adds what its scans have read.
-    pub(super) fn add_stats(&self, stats: &mut Stats) {
-        match self {
-            Self::Scan(leaf) => *stats += leaf.meter.stats(),
-            Self::And(parts) | Self::Or(parts) => {
-                for part in parts {
-                    part.add_stats(stats);
-                }
-            }
-        }
-    }
+/// A combination before it runs.
+pub(super) struct Plan {
+    tokens: VecDeque<Token>,
 }
 
-/// One scan, whose entries have ascending primary keys.
-pub(super) struct Leaf<'txn> {
-    schema: &'static TableSchema,
-    query: Query,
-    /// The values of hashed fields.
-    hashed: Option<Arc<Hashed>>,
-    entries: Option<Found<'txn>>,
-    /// The primary key of the last entry that was read.
-    current: Option<&'txn [u8]>,
-    ended: bool,
-    meter: Meter<'txn>,
-}
-
-impl<'txn> Leaf<'txn> {
-    pub(super) const fn new(
-        schema: &'static TableSchema,
-        query: Query,
-        hashed: Option<Arc<Hashed>>,
-        meter: Meter<'txn>,
-    ) -> Self {
-        Self { schema, query, hashed, entries: None, current: None, ended: false, meter }
+impl Plan {
+    pub(super) fn of(part: Part) -> Self {
+        Self { tokens: VecDeque::from([Token::Scan(Box::new(part))]) }
     }
 
-    fn first(&mut self, reader: Reader<'txn>, from: Bound<&[u8]>) -> Result<Option<&'txn [u8]>> {
-        if self.ended {
-            return Ok(None);
-        }
-        if let Some(current) = self.current
-            && is_at(current, from)
-        {
-            return Ok(self.current);
-        }
-        let mut steps = 0;
-        loop {
-            if self.entries.is_none() || steps == STEPS {
-                self.meter.seek();
-                self.entries = Some(Found::new(
-                    reader,
-                    self.schema,
-                    self.query_from(from),
-                    self.hashed.as_ref(),
-                )?);
-                steps = 0;
-            }
-            let Some(entries) = &mut self.entries else { return Ok(None) };
-            steps += 1;
-            let Some(entry) = entries.next(&mut self.meter).transpose()? else {
-                (self.ended, self.entries) = (true, None);
-                return Ok(None);
-            };
-            self.meter.step();
-            self.current = Some(entry.primary_key);
-            if is_at(entry.primary_key, from) {
-                return Ok(self.current);
-            }
-        }
-    }
-
-    fn query_from(&self, from: Bound<&[u8]>) -> Query {
-        let query = self.query.clone();
-        let (Bound::Included(primary_key) | Bound::Excluded(primary_key)) = from else {
-            return query;
+    /// Both plans under an operator. Cost: the length of the shorter one.
+    pub(super) fn combine(self, operator: Operator, other: Self) -> Self {
+        let (mut left, mut right) = (self.tokens, other.tokens);
+        let operands = take_operands(&mut left, operator) + take_operands(&mut right, operator);
+        let mut tokens = if left.len() < right.len() {
+            left.into_iter().rev().for_each(|token| right.push_front(token));
+            right
+        } else {
+            left.append(&mut right);
+            left
         };
-        let start = query.bounds.start();
-        let key = match query.source {
-            // The bounds begin behind the place.
-            Source::Facts if primary_key < start => return query,
-            Source::Facts => Vec::new(),
-            Source::Index(_) => start.to_vec(),
-        };
-        let position = Position { key, primary_key: primary_key.to_vec() };
-        Query { position: Some(position), inclusive: matches!(from, Bound::Included(_)), ..query }
+        tokens.push_back(Token::Operator(operator, operands));
+        Self { tokens }
+    }
+
+    pub(super) fn into_tokens(self) -> impl Iterator<Item = Token> {
+        self.tokens.into_iter()
     }
 }
 
-/// Whether this primary key is not before the place.
-fn is_at(primary_key: &[u8], from: Bound<&[u8]>) -> bool {
-    match from {
-        Bound::Included(place) => primary_key.cmp(place) != Ordering::Less,
-        Bound::Excluded(place) => primary_key.cmp(place) == Ordering::Greater,
-        Bound::Unbounded => true,
+/// How many operands a plan adds to an operator: its own ones if it is the same operator, which is
+/// taken off then, and otherwise the plan itself.
+fn take_operands(tokens: &mut VecDeque<Token>, operator: Operator) -> usize {
+    match tokens.back() {
+        Some(&Token::Operator(same, operands)) if same == operator => {
+            tokens.pop_back();
+            operands
+        }
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::Query,
+        model::{KeyRange, schema::Source},
+    };
+
+    /// The scan of an index at this position.
+    fn scan(position: usize) -> Plan {
+        let query = Query::new(Source::Index(position), KeyRange::beginning_with(&[]));
+        Plan::of(Part { query, hashed: None })
+    }
+
+    fn text(plan: Plan) -> String {
+        let text = |token| match token {
+            Token::Scan(part) => match part.query.source {
+                Source::Index(position) => position.to_string(),
+                Source::Facts => "facts".to_owned(),
+            },
+            Token::Operator(Operator::All, operands) => format!("all{operands}"),
+            Token::Operator(Operator::Any, operands) => format!("any{operands}"),
+        };
+        plan.into_tokens().map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn operands_of_one_operator_are_side_by_side() {
+        use Operator::{All, Any};
+        let or = |a: Plan, b| a.combine(Any, b);
+        let and = |a: Plan, b| a.combine(All, b);
+        assert_eq!(text(scan(0)), "0");
+        assert_eq!(text(or(or(scan(0), scan(1)), scan(2))), "0 1 2 any3");
+        assert_eq!(text(or(scan(0), or(scan(1), scan(2)))), "0 1 2 any3");
+        assert_eq!(text(or(or(scan(0), scan(1)), or(scan(2), scan(3)))), "0 1 2 3 any4");
+        assert_eq!(text(or(and(scan(0), scan(1)), scan(2))), "0 1 all2 2 any2");
+        assert_eq!(
+            text(and(scan(0), or(scan(1), and(scan(2), scan(3))))),
+            "0 1 2 3 all2 any2 all2"
+        );
     }
 }

@@ -2,14 +2,14 @@
 
 use std::ops::Bound;
 
-use super::plan::Node;
+use super::{plan::Plan, tree::Tree};
 use crate::{
     engine::Reader,
     model::{
         entity::Entity,
         error::{Error, Result},
         key::DecodeError,
-        schema::Source,
+        schema::{Source, TableSchema},
     },
     query::DANGLING,
     usage::{Ledger, Meter, Stats, trace::Trace},
@@ -23,7 +23,7 @@ pub(super) struct Run<'txn> {
     failure: Option<Error>,
     /// What is not counted by a scan: the rows.
     pub(super) meter: Meter<'txn>,
-    plan: Node<'txn>,
+    tree: Tree<'txn>,
     last: Option<&'txn [u8]>,
     /// How many more may come.
     left: u64,
@@ -32,21 +32,23 @@ pub(super) struct Run<'txn> {
 impl<'txn> Run<'txn> {
     pub(super) fn new(
         reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
         ledger: Ledger<'txn>,
-        plan: Node<'txn>,
+        plan: Plan,
         limit: Option<u64>,
     ) -> Self {
+        let tree = Tree::new(plan, schema, ledger);
         let meter = ledger.look_ups(Trace::none());
         let (reader, failure) = match reader {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        Self { reader, failure, meter, plan, last: None, left: limit.unwrap_or(u64::MAX) }
+        Self { reader, failure, meter, tree, last: None, left: limit.unwrap_or(u64::MAX) }
     }
 
     pub(super) fn stats(&self) -> Stats {
-        let mut stats = self.meter.stats();
-        self.plan.add_stats(&mut stats);
+        let mut stats = self.tree.stats();
+        stats += self.meter.stats();
         stats
     }
 
@@ -56,7 +58,7 @@ impl<'txn> Run<'txn> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
         let from = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.plan.first(reader, from);
+        let next = self.tree.first(reader, from);
         match next {
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => self.reader = None,

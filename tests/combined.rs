@@ -1,0 +1,123 @@
+//! `and` and `or` of many scans, and of combinations at any depth.
+
+use std::time::{Duration, Instant};
+
+use index_table::{Combined, IndexTable, ReadTxn, Result, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(group)]
+#[index(parity)]
+struct Item {
+    #[primary_key]
+    id: u32,
+    group: u32,
+    parity: u32,
+}
+
+/// The groups are as large as one another.
+fn filled(store: Store, rows: u32, groups: u32) -> Result<(Store, ItemRepository)> {
+    let items = ItemRepository::open(&store)?;
+    let rows = (0..rows).map(|id| Item { id, group: id % groups, parity: id % 2 });
+    items.bulk_load(&store, rows).run()?;
+    Ok((store, items))
+}
+
+fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    (run(), start.elapsed())
+}
+
+fn keys(combined: Combined<'_, Item>) -> Result<Vec<u32>> {
+    combined.keys().collect()
+}
+
+/// The left operand of each operator is a combination with `depth` operators.
+fn to_the_left<'txn>(
+    items: &'txn ItemRepository,
+    txn: &'txn ReadTxn<'_>,
+    depth: u32,
+) -> Combined<'txn, Item> {
+    (0..depth).fold(items.find_by_group(txn, 0).into(), |combined: Combined<'_, _>, level| {
+        if level % 2 == 0 {
+            combined.or(items.find_by_group(txn, level % 64))
+        } else {
+            combined.and(items.find_by_parity(txn, 0))
+        }
+    })
+}
+
+/// The right operand of each operator is a combination with `depth` operators.
+fn to_the_right<'txn>(
+    items: &'txn ItemRepository,
+    txn: &'txn ReadTxn<'_>,
+    depth: u32,
+) -> Combined<'txn, Item> {
+    (0..depth).fold(items.find_by_group(txn, 0).into(), |combined, level| {
+        if level % 2 == 0 {
+            items.find_by_group(txn, level % 64).or(combined)
+        } else {
+            items.find_by_parity(txn, 0).and(combined)
+        }
+    })
+}
+
+#[test]
+fn a_combination_as_the_first_part_costs_what_it_costs_as_the_last() -> TestResult {
+    const DEPTH: u32 = 60;
+    let (store, items) = filled(Store::in_memory(), 640, 64)?;
+    let txn = store.read()?;
+    let even: Vec<u32> = (0..640).filter(|id| id % 2 == 0 && id % 64 < DEPTH).collect();
+    assert_eq!(keys(to_the_right(&items, &txn, DEPTH))?, even);
+    let before = txn.stats();
+    assert_eq!(keys(to_the_left(&items, &txn, DEPTH))?, even);
+    let read = txn.stats().entries - before.entries;
+    // Half of the parts have half of the rows, and the others ten each.
+    assert!(read <= u64::from(DEPTH) / 2 * (320 + 10) + 10, "{read}");
+    Ok(())
+}
+
+#[test]
+fn a_combination_is_as_deep_as_it_likes() -> TestResult {
+    const DEPTH: u32 = 100_000;
+    let (store, items) = filled(Store::in_memory(), 6, 64)?;
+    let txn = store.read()?;
+    let even = [0, 2, 4];
+    for build in [to_the_left, to_the_right] {
+        assert_eq!(keys(build(&items, &txn, DEPTH))?, even);
+        assert_eq!(build(&items, &txn, DEPTH).limit(2).rows().count(), 2);
+        // Dropped without having run, and while it runs.
+        drop(build(&items, &txn, DEPTH));
+        let mut rows = build(&items, &txn, DEPTH).rows();
+        assert_eq!(rows.next().transpose()?.map(|item| item.id), Some(0));
+        drop(rows);
+        let debug = format!("{:?}", build(&items, &txn, DEPTH));
+        assert_eq!(debug, "Combined { table: \"item\", limit: None, .. }");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_or_of_many_scans_takes_little_longer_than_they_take_one_by_one() -> TestResult {
+    const PARTS: u32 = 10_000;
+    let directory = tempfile::tempdir()?;
+    let (store, items) = filled(Store::open(directory.path())?, PARTS * 2, PARTS)?;
+    let read = store.read()?;
+    let write = store.write()?;
+    for txn in [&read, &*write] {
+        let (one_by_one, alone) = timed(|| {
+            let counts = (0..PARTS).map(|group| items.find_by_group(txn, group).rows().count());
+            counts.sum::<usize>()
+        });
+        let (combined, together) = timed(|| {
+            let parts = (0..PARTS).map(|group| Combined::from(items.find_by_group(txn, group)));
+            parts.reduce(Combined::or).map(|combined| combined.rows().count())
+        });
+        assert_eq!(combined, Some(one_by_one));
+        // The measured factor is 2. Asking all parts for each row takes hundreds of times longer.
+        assert!(together < alone * 8, "{together:?} against {alone:?}");
+    }
+    Ok(())
+}
