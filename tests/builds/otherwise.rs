@@ -129,6 +129,7 @@ fn what_another_process_has_dropped_needs_the_store_to_be_opened_again() -> Test
     is_declared_otherwise(items.by_code(&store.read()?).count())?;
     drop(items);
     let refused = after::ItemRepository::open(&store).map(drop).err().ok_or("it opens")?;
+    assert!(matches!(refused, Error::ReopenNeeded { .. }), "{refused:?}");
     let refused = refused.to_string();
     assert!(refused.contains("another process has dropped an index"), "{refused}");
     assert!(refused.contains("close the store"), "{refused}");

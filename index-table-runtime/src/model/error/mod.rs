@@ -429,7 +429,7 @@ pub enum Error {
     /// The store can't be used until all handles to it are dropped and it is opened again. Nothing that
     /// was committed is lost.
     #[error(
-        "`{path}`: {reason}; drop all handles to the store, and open it again",
+        "`{path}`: {reason}; close the store, that is, drop all handles to it, and open it again",
         path = path.display()
     )]
     ReopenNeeded {
