@@ -1,6 +1,6 @@
 //! The forms of a field and the conditions of an index, as a program uses them.
 
-use index_table::{Error, IndexTable, Result, Store};
+use index_table::{Desc, Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
 
 type Nick = Option<String>;
@@ -15,7 +15,8 @@ type Word = String;
 #[index(email, unique, sparse)]
 #[index(nick, sparse)]
 #[index(town, filter = is_active, name = "active_in")]
-#[index(computed(first_word: Word), each(tags), sparse, filter = is_active)]
+#[index(computed(first_word: Word), each(tags), sparse, filter = is_active, name = "active_tags")]
+#[index(computed(rank: Desc<Option<f32>>), sparse, name = "ranked")]
 struct Member {
     #[primary_key]
     id: u32,
@@ -35,6 +36,10 @@ impl Member {
 
     fn first_word(&self) -> String {
         self.town.split(' ').next().unwrap_or_default().to_owned()
+    }
+
+    fn rank(&self) -> Desc<Option<f32>> {
+        Desc(self.score)
     }
 
     fn is_active(&self) -> bool {
@@ -137,10 +142,27 @@ fn a_row_without_a_value_is_not_in_a_sparse_index() -> Result<()> {
     })?;
     let txn = store.read()?;
     assert_eq!(ids(members.by_email(&txn))?, [4]);
-    assert_eq!(members.get_by_email(&txn, None)?, None);
-    assert_eq!(members.get_by_email(&txn, Some("a@x"))?.map(|row| row.id), Some(4));
-    // An alias of an `Option` is one.
+    assert_eq!(members.get_by_email(&txn, "a@x")?.map(|row| row.id), Some(4));
+    assert_eq!(ids(members.find_by_email(&txn, "a@x"))?, [4]);
+    assert_eq!(ids(members.find_by_email_range(&txn, "b"..))?, []);
+    // An alias of an `Option` is one, and its queries take the value too.
     assert_eq!(ids(members.by_nick(&txn))?, [1]);
+    assert_eq!(ids(members.find_by_nick(&txn, "one"))?, [1]);
+    assert_eq!(ids(members.find_by_nick_range(&txn, ..="one"))?, [1]);
+    Ok(())
+}
+
+/// In a `Desc` too, which is how a method says that it sorts in descending order.
+#[test]
+fn a_descending_value_of_a_method_can_be_absent() -> Result<()> {
+    let scored = |id, score| Member { score, ..member(id, "Rome") };
+    let rows = [scored(1, None), scored(2, Some(1.0)), scored(3, Some(2.0))];
+    let (store, members) = open(&rows)?;
+    let txn = store.read()?;
+    assert_eq!(ids(members.by_ranked(&txn))?, [3, 2]);
+    assert_eq!(ids(members.find_by_ranked(&txn, 1.0))?, [2]);
+    assert_eq!(ids(members.find_by_ranked_range(&txn, 1.0..))?, [3, 2]);
+    assert_eq!(ids(members.find_by_ranked_range(&txn, ..2.0))?, [2]);
     Ok(())
 }
 
@@ -154,7 +176,7 @@ fn rows_enter_and_leave_a_filtered_index() -> Result<()> {
     {
         let txn = store.read()?;
         assert_eq!(ids(members.find_by_active_in(&txn, "New York"))?, [1]);
-        assert_eq!(ids(members.find_by_first_word(&txn, "New"))?, [1]);
+        assert_eq!(ids(members.find_by_active_tags_first_word(&txn, "New"))?, [1]);
     }
     store.transaction(|txn| {
         members.update(txn, 1, |row| row.active = false)?;
@@ -162,24 +184,27 @@ fn rows_enter_and_leave_a_filtered_index() -> Result<()> {
     })?;
     let txn = store.read()?;
     assert_eq!(ids(members.find_by_active_in(&txn, "New York"))?, [2]);
-    assert_eq!(ids(members.find_by_first_word_tags(&txn, "New", Some(5)))?, [2]);
-    assert_eq!(ids(members.by_first_word_tags(&txn))?, [2]);
-    // An index of all rows is asked where there is one.
+    assert_eq!(ids(members.find_by_active_tags(&txn, "New", 5))?, [2]);
+    assert_eq!(ids(members.by_active_tags(&txn))?, [2]);
+    // The methods without the name are those of an index of all rows.
     assert_eq!(ids(members.find_by_town(&txn, "New York"))?, [2, 1]);
     Ok(())
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
-#[index(genre, title, filter = is_shown)]
+#[index(genre, title, year, filter = is_shown, name = "shown")]
 #[index(genre, year, sparse)]
 #[index(genre, desc(title), name = "backwards")]
+#[index(genre, rating)]
+#[index(year, title, sparse)]
 struct Film {
     #[primary_key]
     id: u32,
     genre: String,
     title: String,
     year: Option<u16>,
+    rating: u8,
 }
 
 impl Film {
@@ -188,20 +213,65 @@ impl Film {
     }
 }
 
-#[test]
-fn an_index_of_all_rows_answers_for_the_fields_that_several_begin_with() -> Result<()> {
+fn films() -> Result<(Store, FilmRepository)> {
     let store = Store::in_memory();
     let films = FilmRepository::open(&store)?;
-    let film =
-        |id, title: &str| Film { id, genre: "Drama".into(), title: title.into(), year: None };
+    let film = |id, title: &str, year| Film {
+        id,
+        genre: "Drama".into(),
+        title: title.into(),
+        year,
+        rating: 9 - u8::try_from(id).unwrap_or_default(),
+    };
     store.transaction(|txn| {
-        films.insert(txn, &film(1, "M"))?;
-        films.insert(txn, &film(2, "Ran"))
+        films.insert(txn, &film(1, "M", Some(1931)))?;
+        films.insert(txn, &film(2, "Ran", None))?;
+        films.insert(txn, &film(3, "Rififi", Some(1955)))
     })?;
+    Ok((store, films))
+}
+
+fn film_ids<'txn, E>(scan: index_table::Scan<'txn, E>) -> Result<Vec<u32>>
+where
+    E: index_table::IndexEntry<'txn, Row = Film>,
+{
+    scan.keys().collect()
+}
+
+#[test]
+fn all_queries_on_a_named_index_have_its_name() -> Result<()> {
+    let (store, films) = films()?;
     let txn = store.read()?;
-    assert_eq!(films.find_by_genre(&txn, "Drama").keys().collect::<Result<Vec<_>>>()?, [2, 1]);
-    assert_eq!(films.find_by_genre_title(&txn, "Drama", "M").count()?, 0);
-    assert_eq!(films.find_by_genre_year(&txn, "Drama", None).count()?, 0);
-    assert_eq!(films.find_by_backwards(&txn, "Drama", "M").count()?, 1);
+    assert_eq!(film_ids(films.by_shown(&txn))?, [2, 3]);
+    assert_eq!(film_ids(films.find_by_shown(&txn, "Drama", "Ran", None))?, [2]);
+    assert_eq!(film_ids(films.find_by_shown_range(&txn, "Drama", "Rififi", Some(1955)..))?, [3]);
+    assert_eq!(film_ids(films.find_by_shown_genre(&txn, "Drama"))?, [2, 3]);
+    assert_eq!(film_ids(films.find_by_shown_genre_range(&txn, "E"..))?, []);
+    assert_eq!(film_ids(films.find_by_shown_genre_starting_with(&txn, "D"))?, [2, 3]);
+    assert_eq!(film_ids(films.find_by_shown_genre_title(&txn, "Drama", "M"))?, []);
+    assert_eq!(film_ids(films.find_by_shown_genre_title_range(&txn, "Drama", "Re"..))?, [3]);
+    let titles = films.distinct_shown_title_by_genre(&txn, "Drama").values();
+    assert_eq!(titles.collect::<Result<Vec<_>>>()?, ["Ran", "Rififi"]);
+    assert_eq!(films.distinct_shown_by_genre_title(&txn, "Drama", "Ran").first()?, Some(None));
+    assert_eq!(films.distinct_shown_genre(&txn).counts().next().transpose()?, Some(("Drama", 2)));
+
+    // One that has all rows, too.
+    assert_eq!(film_ids(films.find_by_backwards_genre(&txn, "Drama"))?, [3, 2, 1]);
+    assert_eq!(film_ids(films.find_by_backwards(&txn, "Drama", "M"))?, [1]);
+    Ok(())
+}
+
+#[test]
+fn a_query_without_the_name_of_an_index_finds_all_rows() -> Result<()> {
+    let (store, films) = films()?;
+    let txn = store.read()?;
+    assert_eq!(film_ids(films.find_by_genre(&txn, "Drama"))?, [3, 2, 1]);
+    // A prefix in front of a field that can be `None` has the name of its sparse index.
+    assert_eq!(film_ids(films.find_by_genre_year_genre(&txn, "Drama"))?, [1, 3]);
+    assert_eq!(film_ids(films.find_by_genre_year(&txn, "Drama", 1931))?, [1]);
+    assert_eq!(film_ids(films.find_by_genre_year_range(&txn, "Drama", 1940..))?, [3]);
+    // All rows with this value are in the index, because the other field has a value in each row.
+    assert_eq!(film_ids(films.find_by_year(&txn, 1955))?, [3]);
+    assert_eq!(film_ids(films.find_by_year_title_starting_with(&txn, 1955, "R"))?, [3]);
     Ok(())
 }

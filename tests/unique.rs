@@ -84,7 +84,7 @@ fn a_refused_row_leaves_nothing_in_its_transaction() -> Result<()> {
         assert_eq!(written("phones"), Some(15));
         let txn = store.read()?;
         assert_eq!(members.get_by_phones(&txn, 91)?, Some(member(9)));
-        assert_eq!(members.get_by_badge(&txn, Some(10))?, Some(member(10)));
+        assert_eq!(members.get_by_badge(&txn, 10)?, Some(member(10)));
         assert!(members.verify(&txn).run()?.is_clean());
     }
     Ok(())

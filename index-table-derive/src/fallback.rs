@@ -156,6 +156,7 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
                 #(#conditions,)*
             {
                 type Arg<'any> = #arg;
+                type Present<'any> = #arg;
                 type Ref<'any> = Self;
 
                 // Nothing is wrong with a sparse index of it.

@@ -108,10 +108,10 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `consistency = "strong"` | entries change with their row, in the same transaction; the default |
 /// | `consistency = "eventual"` | the write leaves a message, and a worker changes the entries later; not with `unique` |
 /// | `unique` | at most one row for each key |
-/// | `sparse` | no entry with a `None` among the fields of its key |
-/// | `filter = method` | entries only for the rows for which `fn method(&self) -> bool` holds |
+/// | `sparse` | no entry with a `None` among the fields of its key; queries take the value of an `Option` |
+/// | `filter = method` | entries only for the rows for which `fn method(&self) -> bool` holds; needs a `name` |
 /// | `allow(lint)` | this is meant: `few_values`, `redundant`, `doubled_full`, several with commas |
-/// | `name = "ident"` | the name on disk and in the names of the methods, for that of the fields |
+/// | `name = "ident"` | the name of the index on disk and in the names of all its methods, instead of its fields |
 ///
 /// A `unique` index that is sparse or filtered has one row at most for each key among the rows that
 /// have entries.
@@ -162,10 +162,15 @@ use crate::derive::{derive, derive_key, derive_version};
 /// Of an index that is eventual, these return an `EventualScan`, and there are no `distinct_…` methods.
 ///
 /// The primary key has the `find_by_…` and `distinct_…` methods too. Where several keys begin with
-/// the same fields, the methods for these ask the one that has no further fields, then one that is
-/// neither sparse nor filtered, then the one declared first, the primary key before all indexes. An
-/// index with a name has methods by this name for all of its fields, and by the fields for the
-/// first ones; its `distinct_…_by_a` has the name for the last field.
+/// the same fields, the methods for these query the key that has no further fields, or else the one
+/// declared first, the primary key before all indexes.
+///
+/// All methods of an index with a name have that name: with `name = "open"`, an index over `a` and `b`
+/// has `by_open`, `find_by_open` with both values, `find_by_open_a` with the first one, and
+/// `distinct_open`, `distinct_open_a` and `distinct_open_by_a`. A query on the first fields of a
+/// `sparse` index would omit rows if a later field can be `None`, so it has the name of the index in
+/// the same way: `find_by_a_b_a`. The compiler reports an `Option` that is spelled as another type
+/// there.
 ///
 /// A range of a `desc` field is one of its values, and is answered from the greatest down.
 ///

@@ -132,6 +132,12 @@ impl KeyPart {
         matches!(self, Self::Each(..))
     }
 
+    /// Whether a sparse index has no entry for some rows because of this part: for a `None` or an
+    /// empty collection. `None` where only the compiler knows.
+    pub(crate) fn can_be_absent(&self) -> Option<bool> {
+        if self.is_each() { Some(true) } else { self.key_type().is_optional() }
+    }
+
     pub(crate) fn is_desc(&self) -> bool {
         matches!(self, Self::Desc(_))
     }
@@ -198,9 +204,21 @@ pub(crate) struct Finding {
 }
 
 impl Index {
-    /// Whether no condition keeps rows out.
-    pub(crate) fn has_all_rows(&self) -> bool {
-        self.conditions.sparse.is_none() && self.conditions.filter.is_none()
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.conditions.sparse.is_some()
+    }
+
+    /// Whether a query with the first `length` fields would omit rows because a later field is
+    /// absent: `None`, where only the compiler knows whether that can be.
+    pub(crate) fn omits_rows_behind(&self, length: usize) -> Option<bool> {
+        if !self.is_sparse() {
+            return Some(false);
+        }
+        let rest = || self.parts.iter().skip(length).map(KeyPart::can_be_absent);
+        if rest().any(|absent| absent == Some(true)) {
+            return Some(true);
+        }
+        rest().all(|absent| absent == Some(false)).then_some(false)
     }
 
     /// The fields that are hashed in the key, in its order.
@@ -359,6 +377,17 @@ pub(crate) enum Target {
     /// The table itself, by its primary key.
     Rows,
     Index(Rc<Index>),
+}
+
+impl Target {
+    /// Whether a query takes the value of a part, in the place of the `Option` that it is or, as far
+    /// as its spelling tells, could be.
+    pub(crate) fn takes_present(&self, part: &KeyPart) -> bool {
+        match self {
+            Self::Rows => false,
+            Self::Index(index) => index.is_sparse() && part.key_type().is_optional() != Some(false),
+        }
+    }
 }
 
 /// How a query restricts what it looks through.

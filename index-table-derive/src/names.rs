@@ -115,9 +115,12 @@ impl Types {
 
 /// The methods that ask, for the primary key and for each index.
 ///
-/// Where the first fields of several keys are the same, one of them answers: the one that consists
-/// of just these fields, then one that all rows are in, then the one declared first. The primary
-/// key counts as declared before every index. An eventual index gives no different values.
+/// Where several keys begin with the same fields, one of them answers: the one that consists of just
+/// these fields, then the one declared first. The primary key counts as declared before every index.
+/// An eventual index gives no different values.
+///
+/// The methods of an index with a name have that name, and so do the methods of a sparse index that
+/// would omit rows for which all of their fields have a value. These indexes have no rivals.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     indexes: &[(Rc<Index>, Span)],
@@ -151,7 +154,7 @@ pub(crate) fn queries(
                 methods.add_distinct(owner, &prefix);
             }
             if answers(Asked::LastSorted) {
-                methods.add_by_last(owner, prefix);
+                methods.add_by_last(owner, &prefix);
             }
         }
         if let Target::Index(index) = &owner.target
@@ -175,14 +178,48 @@ struct Owner {
     span: Span,
 }
 
-/// The first fields of a key and the name they have together.
+/// The first fields of a key, and what the methods for them are called by.
 struct Prefix {
     parts: Vec<KeyPart>,
-    name: String,
+    name: PrefixName,
     /// These are all the fields of the key.
     exact: bool,
-    /// The name was given to the index, so it stands for this index alone.
-    named: bool,
+}
+
+/// What comes behind `find_by_`.
+enum PrefixName {
+    /// The fields: `town_last_name`.
+    Fields,
+    /// The name of the index, which stands for all of its fields: `residents`.
+    Index(String),
+    /// The name of the index and the first fields: `residents_town`.
+    FieldsOf(String),
+}
+
+impl Prefix {
+    /// `town_last_name`, `residents`, `residents_town`
+    fn name(&self) -> String {
+        match &self.name {
+            PrefixName::Fields => index(&self.parts),
+            PrefixName::Index(of) => of.clone(),
+            PrefixName::FieldsOf(of) => format!("{of}_{}", index(&self.parts)),
+        }
+    }
+
+    /// What the last field, `last`, is called behind `distinct_`: `last_name`, `residents`,
+    /// `residents_town`.
+    fn name_of_last(&self, last: &KeyPart) -> String {
+        match &self.name {
+            PrefixName::Fields => last.name().to_owned(),
+            PrefixName::Index(of) => of.clone(),
+            PrefixName::FieldsOf(of) => format!("{of}_{}", last.name()),
+        }
+    }
+
+    /// Whether the index has these methods to itself.
+    fn is_named(&self) -> bool {
+        !matches!(self.name, PrefixName::Fields)
+    }
 }
 
 impl Owner {
@@ -190,22 +227,15 @@ impl Owner {
         (1..=self.parts.len()).map(|length| {
             let parts: Vec<KeyPart> = self.parts.iter().take(length).cloned().collect();
             let exact = length == self.parts.len();
-            match &self.target {
-                Target::Index(of) if exact && of.named => {
-                    Prefix { parts, name: of.name.clone(), exact, named: true }
+            let name = match &self.target {
+                Target::Index(of) if of.named && exact => PrefixName::Index(of.name.clone()),
+                Target::Index(of) if of.named || of.omits_rows_behind(length) == Some(true) => {
+                    PrefixName::FieldsOf(of.name.clone())
                 }
-                Target::Index(_) | Target::Rows => {
-                    Prefix { name: index(&parts), parts, exact, named: false }
-                }
-            }
+                Target::Index(_) | Target::Rows => PrefixName::Fields,
+            };
+            Prefix { parts, name, exact }
         })
-    }
-
-    fn has_all_rows(&self) -> bool {
-        match &self.target {
-            Target::Rows => true,
-            Target::Index(index) => index.has_all_rows(),
-        }
     }
 
     /// Whether it may be behind the rows: values that no row has any more can't be told from
@@ -246,39 +276,28 @@ impl Asked {
     }
 }
 
-/// A key that could answer for a prefix.
-struct Rival {
-    position: usize,
-    /// It has no further fields.
-    exact: bool,
-    /// It has all rows.
-    whole: bool,
-}
-
 /// Whether the owner at `position` is the one that answers for `prefix`.
 fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: Asked) -> bool {
     if !asked.can_be_asked_of(&prefix.parts) {
         return false;
     }
-    if prefix.named {
+    if prefix.is_named() {
         return true;
     }
+    // Each key that could answer, and whether it has no further fields.
     let rivals = || {
         owners.iter().enumerate().filter_map(|(position, owner)| {
             let rival = owner.prefixes().find(|rival| {
-                !rival.named
+                !rival.is_named()
                     && asked.can_be_asked_of(&rival.parts)
                     && rival.parts.len() == prefix.parts.len()
                     && rival.parts.iter().zip(&prefix.parts).all(|(a, b)| a.same(b))
             })?;
-            Some(Rival { position, exact: rival.exact, whole: owner.has_all_rows() })
+            Some((position, rival.exact))
         })
     };
-    let winner = rivals()
-        .find(|rival| rival.exact)
-        .or_else(|| rivals().find(|rival| rival.whole))
-        .or_else(|| rivals().next());
-    winner.is_some_and(|winner| winner.position == position)
+    let winner = rivals().find(|(_, exact)| *exact).or_else(|| rivals().next());
+    winner.is_some_and(|(winner, _)| winner == position)
 }
 
 /// The longest tuple that is a key in the runtime.
@@ -294,7 +313,7 @@ struct Methods<'a> {
 impl Methods<'_> {
     /// `find_by_town_last_name`
     fn add_finder(&mut self, owner: &Owner, prefix: &Prefix) -> bool {
-        self.add(owner, format!("find_by_{}", prefix.name), Form::Equal(prefix.parts.clone()))
+        self.add(owner, format!("find_by_{}", prefix.name()), Form::Equal(prefix.parts.clone()))
     }
 
     /// `distinct_town_last_name`
@@ -304,18 +323,17 @@ impl Methods<'_> {
         }
         if prefix.parts.len() <= LONGEST_TUPLE {
             let form = Form::Distinct { leading: Vec::new(), values: prefix.parts.clone() };
-            self.add(owner, format!("distinct_{}", prefix.name), form);
+            self.add(owner, format!("distinct_{}", prefix.name()), form);
         }
     }
 
     /// `distinct_last_name_by_town` where there are several fields, and
     /// `find_by_town_last_name_range` and `find_by_town_last_name_starting_with`.
-    fn add_by_last(&mut self, owner: &Owner, prefix: Prefix) {
-        let Prefix { mut parts, name, named, .. } = prefix;
+    fn add_by_last(&mut self, owner: &Owner, prefix: &Prefix) {
+        let (name, mut parts) = (prefix.name(), prefix.parts.clone());
         let Some(last) = parts.pop() else { return };
         if !parts.is_empty() && !owner.is_eventual() {
-            let what = if named { &name } else { last.name() };
-            let method = format!("distinct_{what}_by_{}", index(&parts));
+            let method = format!("distinct_{}_by_{}", prefix.name_of_last(&last), index(&parts));
             let form = Form::Distinct { leading: parts.clone(), values: vec![last.clone()] };
             self.add(owner, method, form);
         }

@@ -40,8 +40,8 @@ declaration!(unique, #[index(age, unique)] { town: String = "Rome".into(), age: 
 declaration!(covering, #[index(town, include = [age])] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(descending, #[index(desc(age))] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(computing, #[index(computed(age: u8))] { town: String = "Rome".into(), age: u8 = 40 });
-declaration!(filtered, #[index(age, filter = is_even)] { town: String = "Rome".into(), age: u8 = 40 });
-declaration!(otherwise, #[index(age, filter = is_odd)] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(filtered, #[index(age, filter = is_even, name = "age")] { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(otherwise, #[index(age, filter = is_odd, name = "age")] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(nicked, #[index(nick)] { nick: Option<String> = None });
 declaration!(sparse, #[index(nick, sparse)] { nick: Option<String> = None });
 declaration!(newer, #[table(version = 2)] { town: String = "Rome".into(), age: u8 = 40 });

@@ -59,7 +59,7 @@ fn several_scans_are_watched_together() -> TestResult {
     on_both(|store, people| {
         let watcher = {
             let txn = store.read()?;
-            let (redmond, old) = (people.find_by_town(&txn, "Redmond"), people.by_age(&txn));
+            let (redmond, old) = (people.find_by_town(&txn, "Redmond"), people.by_adults(&txn));
             people.watch(&store).only(redmond).only(old).start()?
         };
         let child = Person { age: 3, ..person(1) };

@@ -22,7 +22,7 @@ type TestResult<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 #[index(each(tags))]
 #[index(email, unique, sparse)]
 #[index(hash(notes))]
-#[index(age, filter = is_adult, strategy = "full")]
+#[index(age, filter = is_adult, strategy = "full", name = "adults")]
 struct Person {
     #[primary_key]
     id: u32,

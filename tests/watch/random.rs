@@ -120,8 +120,8 @@ watched![
     |people, txn| people.by_tags(txn),
     |people, txn| people.by_email(txn),
     |people, txn| people.find_by_notes(txn, "1"),
-    |people, txn| people.by_age(txn),
-    |people, txn| people.find_by_age_range(txn, ..20),
+    |people, txn| people.by_adults(txn),
+    |people, txn| people.find_by_adults_range(txn, ..20),
 ];
 
 struct Watching {

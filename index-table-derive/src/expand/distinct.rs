@@ -29,7 +29,7 @@ pub(super) fn method(
     let doc = docs::query(cx.table, &query.target, &query.form);
     let found = queries::found(cx, &query.target, txn);
     let value = entity::tuple(values.iter().map(|part| key_type(cx, part)));
-    let (parameters, bounds) = queries::equals(cx, leading);
+    let (parameters, bounds) = queries::equals(cx, &query.target, leading);
     mixed! {
         #doc
         #v fn #method<#txn>(

@@ -39,6 +39,7 @@ pub(crate) fn expand(key: &KeyType) -> TokenStream {
 /// ```text
 /// impl _index_table::Key for Place {
 ///     type Arg<'a> = &'a Self;
+///     type Present<'a> = &'a Self;
 ///     type Ref<'a> = Self;
 ///     const SHAPE: … = _index_table::KeyShape::Tuple(&[<String as _index_table::Key>::SHAPE, …]);
 ///     fn arg(&self) -> &Self { self }
@@ -104,6 +105,7 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
             #(#conditions,)*
         {
             type Arg<'a> = &'a Self;
+            type Present<'a> = &'a Self;
             type Ref<'a> = Self;
 
             const SHAPE: _index_table::KeyShape = #shape;
@@ -172,6 +174,7 @@ fn sequence(key: &KeyType, KeyMember { member, ty, .. }: &KeyMember) -> TokenStr
 /// ```text
 /// impl _index_table::Key for Kind where for<'any> Kind: _index_table::EnumValue {
 ///     type Arg<'a> = Self;
+///     type Present<'a> = Self;
 ///     type Ref<'a> = Self;
 ///     const SHAPE: … = _index_table::KeyShape::Enum(&[("Private", 0), ("Company", 1)]);
 ///     fn arg(&self) -> Self { *self }
@@ -199,6 +202,7 @@ fn enumeration(key: &KeyType, variants: &[KeyVariant]) -> TokenStream {
             for<'any> #ident: _index_table::EnumValue,
         {
             type Arg<'a> = Self;
+            type Present<'a> = Self;
             type Ref<'a> = Self;
 
             const SHAPE: _index_table::KeyShape =

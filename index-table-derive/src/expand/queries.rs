@@ -11,7 +11,9 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
     match &query.form {
         Form::Whole => scan(cx, query, &[], None),
         Form::Equal(parts) => scan(cx, query, parts, None),
-        Form::Range(leading, last) => scan(cx, query, leading, Some(&range(cx, last))),
+        Form::Range(leading, last) => {
+            scan(cx, query, leading, Some(&range(cx, &query.target, last)))
+        }
         Form::StartingWith(leading, last) => {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
@@ -28,13 +30,18 @@ struct Last {
     bound: TokenStream,
 }
 
-fn range(cx: &Context<'_>, part: &KeyPart) -> Last {
+fn range(cx: &Context<'_>, target: &Target, part: &KeyPart) -> Last {
     let (ident, ty, bounds) = (part.ident(), part.key_type(), &cx.bounds);
-    let (argument, key) = (ty.argument(&cx.short, bounds), key_type(cx, part));
+    let key = key_type(cx, part);
+    let (argument, range) = if target.takes_present(part) {
+        (ty.present(&cx.short, bounds), mixed!(range_present))
+    } else {
+        (ty.argument(&cx.short, bounds), mixed!(range))
+    };
     Last {
         lifetime: ty.argument_borrows().then(|| mixed!(, #bounds)),
         parameter: mixed!(#ident: impl ::core::ops::RangeBounds<#argument>),
-        bound: quote_spanned!(at(ty.span())=> .range::<#key>(#ident)),
+        bound: quote_spanned!(at(ty.span())=> .#range::<#key>(#ident)),
     }
 }
 
@@ -69,7 +76,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
     let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
     let doc = docs::query(cx.table, &query.target, &query.form);
     let found = found(cx, &query.target, txn);
-    let (parameters, bounds) = equals(cx, equal);
+    let (parameters, bounds) = equals(cx, &query.target, equal);
     let lifetime = last.and_then(|last| last.lifetime.as_ref());
     let last_parameter = last.map(|last| &last.parameter).into_iter();
     let last_bound = last.map(|last| &last.bound);
@@ -108,7 +115,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     let (v, method, row) = (&cx.table.visibility, &query.method, &cx.table.row);
     let doc = docs::query(cx.table, &query.target, &query.form);
     let found = found(cx, &query.target, &cx.elided);
-    let (parameters, bounds) = equals(cx, parts);
+    let (parameters, bounds) = equals(cx, &query.target, parts);
     mixed! {
         #doc
         #v fn #method(
@@ -140,7 +147,7 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     let doc = docs::query(cx.table, &query.target, &query.form);
     let found = found(cx, &query.target, txn);
     let view = cx.table.view.as_ref().map(|view| &view.ident);
-    let (parameters, bounds) = equals(cx, parts);
+    let (parameters, bounds) = equals(cx, &query.target, parts);
     mixed! {
         #doc
         #v fn #method<#txn>(
@@ -154,16 +161,26 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 }
 
 /// Expands to `town: &str` and `.equal::<String>(town)` for each field, or to
-/// `.hashed::<Page, String>(url)` for one that is hashed.
-pub(super) fn equals(cx: &Context<'_>, parts: &[KeyPart]) -> (Vec<TokenStream>, Vec<TokenStream>) {
+/// `.hashed::<Page, String>(url)` for one that is hashed. For an `Option` in a sparse index: to its
+/// value, and to `.equal::<Option<String>>(::core::convert::Into::into(nick))`.
+pub(super) fn equals(
+    cx: &Context<'_>,
+    target: &Target,
+    parts: &[KeyPart],
+) -> (Vec<TokenStream>, Vec<TokenStream>) {
     let one = |part: &KeyPart| {
         let (ident, ty) = (part.ident(), part.key_type());
-        let (argument, key) = (ty.argument(&cx.short, &cx.elided), key_type(cx, part));
-        let row = &cx.table.row;
-        let equal = if part.is_hash() {
-            quote_spanned!(at(ty.span())=> .hashed::<#row, #key>(#ident))
+        let (row, key) = (&cx.table.row, key_type(cx, part));
+        let (argument, value) = if target.takes_present(part) {
+            let value = mixed!(::core::convert::Into::into(#ident));
+            (ty.present(&cx.short, &cx.elided), value)
         } else {
-            quote_spanned!(at(ty.span())=> .equal::<#key>(#ident))
+            (ty.argument(&cx.short, &cx.elided), mixed!(#ident))
+        };
+        let equal = if part.is_hash() {
+            quote_spanned!(at(ty.span())=> .hashed::<#row, #key>(#value))
+        } else {
+            quote_spanned!(at(ty.span())=> .equal::<#key>(#value))
         };
         (mixed!(#ident: #argument), equal)
     };

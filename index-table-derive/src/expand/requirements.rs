@@ -11,7 +11,7 @@ use syn::spanned::Spanned as _;
 use syn::{Ident, Type};
 
 use super::{Context, at};
-use crate::model::{Index, KeyPart, NEVER_ABSENT, Reading, Table};
+use crate::model::{Form, Index, KeyPart, NEVER_ABSENT, Query, Reading, Table, Target};
 use crate::types::{DataType, Requirement};
 
 /// A field or a method, and what its type has to be.
@@ -73,6 +73,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let stored = well_formed(row.span(), &mixed!(IsStored<#row>));
     let text = string(cx.table).map(|ty| well_formed(ty.span(), &mixed!(IsText<#ty>)));
     let sparse = cx.table.indexes.iter().filter_map(|index| sparse(cx, index));
+    let omitting = cx.table.queries.iter().filter_map(|query| omits_nothing(cx, query));
     let required = of(cx.table).into_iter().map(|Required { ident, computed, ty, requirement }| {
         let (written, span) = (ty.written(), at(ty.span()));
         let assert = match requirement {
@@ -90,7 +91,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
             };
         }
     });
-    [stored].into_iter().chain(text).chain(required).chain(sparse).collect()
+    [stored].into_iter().chain(text).chain(required).chain(sparse).chain(omitting).collect()
 }
 
 /// Expands to a mention of a type of ours, whose bound is reported at `place`.
@@ -125,15 +126,10 @@ fn string(table: &Table) -> Option<&Type> {
 /// `NoKey` answers for a type that is no key at all, which has its error already.
 fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
     let span = at(index.conditions.sparse?);
-    let certain = |part: &KeyPart| part.is_each() || part.key_type().is_optional() == Some(true);
-    if index.parts.iter().any(certain) {
+    if index.parts.iter().any(|part| part.can_be_absent() == Some(true)) {
         return None;
     }
-    let unknown = index.parts.iter().filter(|part| part.key_type().is_optional().is_none());
-    let shapes = unknown.map(|part| {
-        let ty = part.key_type().tokens(&cx.short);
-        mixed!(_index_table::CanBeAbsent::<#ty>::HOLDS)
-    });
+    let shapes = can_be_absent(cx, &index.parts, &mixed!(HOLDS));
     let assertion = quote_spanned!(span=> ::core::assert!(#(#shapes)||*, #NEVER_ABSENT));
     Some(mixed! {
         const _: () = {
@@ -142,6 +138,50 @@ fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
             #assertion
         };
     })
+}
+
+/// Expands to one assertion for a query on a sparse index that would omit rows, and so would have the
+/// name of the index, if one of the later fields turned out to be an `Option`:
+///
+/// ```text
+/// const _: () = {
+///     use _index_table::NoKey as _;
+///     ::core::assert!(_index_table::CanBeAbsent::<Nick>::FAILS, "…")
+/// };
+/// ```
+fn omits_nothing(cx: &Context<'_>, query: &Query) -> Option<TokenStream> {
+    let (Target::Index(index), Form::Equal(parts)) = (&query.target, &query.form) else {
+        return None;
+    };
+    if index.named || index.omits_rows_behind(parts.len()).is_some() {
+        return None;
+    }
+    let span = at(index.conditions.sparse?);
+    let message = format!(
+        "`{}` would omit rows: a later field of this sparse index can be `None`, which its type does \
+         not show; give the index a name with `name = \"…\"`, which its queries have then",
+        query.method
+    );
+    let later = index.parts.get(parts.len()..).unwrap_or_default();
+    let shapes = can_be_absent(cx, later, &mixed!(FAILS));
+    let assertion = quote_spanned!(span=> ::core::assert!(#(#shapes)&&*, #message));
+    Some(mixed! {
+        const _: () = {
+            #[allow(unused_imports)]
+            use _index_table::NoKey as _;
+            #assertion
+        };
+    })
+}
+
+/// Expands to `_index_table::CanBeAbsent::<Nick>::HOLDS`, or another `answer`, for each part of which only the compiler knows.
+fn can_be_absent(cx: &Context<'_>, parts: &[KeyPart], answer: &TokenStream) -> Vec<TokenStream> {
+    let unknown = parts.iter().filter(|part| part.can_be_absent().is_none());
+    let shape = |part: &KeyPart| {
+        let ty = part.key_type().tokens(&cx.short);
+        mixed!(_index_table::CanBeAbsent::<#ty>::#answer)
+    };
+    unknown.map(shape).collect()
 }
 
 /// A name for the type that stands for a field or a method in a message: its own, unless that is a

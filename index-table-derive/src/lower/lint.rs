@@ -72,8 +72,10 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
         ));
     }
     let longer = drafts.iter().find(|other| is_beginning(draft, other))?;
+    // The query on the longer index.
+    let query = if longer.named { format!("{}_{fields}", longer.name) } else { fields };
     Some(format!(
-        "the index `{}` begins with the same fields, so it answers `find_by_{fields}` too; what \
+        "the index `{}` begins with the same fields, so it answers `find_by_{query}` too; what \
          this one adds is rows in the order of the primary key, as `and` and `or` need them; keep \
          it for that with `allow(redundant)`",
         longer.name

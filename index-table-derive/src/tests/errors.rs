@@ -92,12 +92,28 @@ fn nothing_malformed_is_accepted() {
 }
 
 #[test]
-fn a_name_can_collide_with_the_fields_of_its_own_index() {
+fn a_name_can_collide_with_the_methods_of_another_index() {
     one(
-        "#[index(town, last_name, name = \"town\")]",
-        "two methods would be called `find_by_town`: the search by `town` in the index `town` and \
-         the search by `town` and `last_name` in the index `town`; give one of the indexes another \
-         name with `name = \"…\"`",
+        "#[index(town, last_name, name = \"at\")] #[index(phone, name = \"at_town\")]",
+        "two methods would be called `find_by_at_town`: the search by `town` in the index `at` and \
+         the search by `phone` in the index `at_town`; give one of the indexes another name with \
+         `name = \"…\"`",
+    );
+}
+
+#[test]
+fn a_filtered_index_needs_a_name() {
+    let message = |method: &str, name: &str| {
+        format!(
+            "a filtered index needs a name: its queries find only rows for which `{method}` holds, \
+             and their names have to say so; add `name = \"{name}\"`"
+        )
+    };
+    one("#[index(town, filter = is_open)]", &message("is_open", "open"));
+    one("#[index(town, filter = r#match, unique)]", &message("match", "match"));
+    one(
+        "#[index(town, filter = is_open, name = \"\")]",
+        "\"\" is no identifier, and the methods are named by it",
     );
 }
 

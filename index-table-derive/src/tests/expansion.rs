@@ -162,15 +162,15 @@ struct Film {
 }
 ";
 
-    filter: "
-#[index(title, filter = is_shown, unique)]
-#[index(computed(decade: Option<u8>), sparse, filter = is_shown, include = [title])]
+    filter: r#"
+#[index(title, filter = is_shown, unique, name = "shown")]
+#[index(computed(decade: Option<u8>), sparse, filter = is_shown, include = [title], name = "shown_in")]
 struct Film {
     #[primary_key]
     id: u32,
     title: String,
 }
-";
+"#;
 
     named: r#"
 #[index(town, last_name, unique, name = "residents")]

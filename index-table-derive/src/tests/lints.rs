@@ -44,7 +44,7 @@ fn few_values() {
     for not in [
         "#[index(shown, year)]",
         "#[index(year, shown)]",
-        "#[index(shown, filter = is_new)]",
+        "#[index(shown, filter = is_new, name = \"new\")]",
         "#[index(rated, sparse)]",
         "#[index(shown, unique)]",
         "#[index(odd)]",
@@ -65,7 +65,7 @@ fn redundant() {
         "#[index(year, strategy = \"full\")] #[index(year, nick, strategy = \"full\")]",
         "#[index(year, include = [shown])] #[index(year, nick, include = [rated, shown])]",
         "#[index(year, include = [nick])] #[index(year, nick, include = [rated])]",
-        "#[index(year, filter = is_new)] #[index(year, nick, filter = is_new, name = \"new\")]",
+        "#[index(year, filter = is_new, name = \"new\")] #[index(year, nick, filter = is_new, name = \"both\")]",
         "#[index(nick, sparse)] #[index(nick, year, sparse)]",
         // Only the second of two that are the same.
         "#[index(year, nick)] #[index(year, nick, name = \"twice\")]",
@@ -86,9 +86,9 @@ fn redundant() {
         // It forbids something.
         "#[index(year, unique)] #[index(year, nick)]",
         // Other rows.
-        "#[index(year, filter = is_new)] #[index(year, nick)]",
-        "#[index(year)] #[index(year, nick, filter = is_new)]",
-        "#[index(year, filter = is_new)] #[index(year, nick, filter = is_old)]",
+        "#[index(year, filter = is_new, name = \"new\")] #[index(year, nick)]",
+        "#[index(year)] #[index(year, nick, filter = is_new, name = \"new\")]",
+        "#[index(year, filter = is_new, name = \"new\")] #[index(year, nick, filter = is_old, name = \"old\")]",
         "#[index(nick)] #[index(nick, year, sparse)]",
         "#[index(nick, sparse)] #[index(nick, rated, sparse)]",
         "#[index(nick, sparse)] #[index(nick, odd, sparse)]",
@@ -99,7 +99,7 @@ fn redundant() {
         "#[index(genre, include = [year])]",
         "#[index(desc(genre))]",
         "#[index(title)]",
-        "#[index(genre, filter = is_new)]",
+        "#[index(genre, filter = is_new, name = \"new\")]",
         "#[index(genre, year)]",
         "#[index(genre, title, unique)]",
     ] {
@@ -115,7 +115,7 @@ fn doubled_full() {
     warns(&three, &["DOUBLED_FULL", "DOUBLED_FULL"]);
     for not in [
         "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", allow(doubled_full))]",
-        "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", filter = is_new)]",
+        "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", filter = is_new, name = \"new\")]",
         "#[index(nick, strategy = \"full\", sparse)] #[index(year, strategy = \"full\")]",
         "#[index(year, strategy = \"full\")] #[index(nick, include = [shown])]",
     ] {

@@ -163,6 +163,18 @@ impl DataType {
         })
     }
 
+    /// The same for a query on a sparse index: the value in an `Option`.
+    pub(crate) fn present(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
+        let shape = match &self.shape {
+            Shape::Optional(inner) => inner,
+            shape => shape,
+        };
+        shape.argument(lifetime).unwrap_or_else(|| {
+            let ty = self.tokens(krate);
+            quote_spanned!(self.span()=> <#ty as #krate::Key>::Present<#lifetime>)
+        })
+    }
+
     /// Whether [`argument`](Self::argument) mentions its lifetime.
     pub(crate) fn argument_borrows(&self) -> bool {
         self.shape.borrows().unwrap_or(true)

@@ -98,6 +98,13 @@ impl Bounds {
         Self { range, hashed }
     }
 
+    /// Keys whose next field is in `range`, in an index without entries for a value that is absent.
+    #[must_use]
+    pub fn range_present<'a, T: Key>(self, range: impl RangeBounds<T::Present<'a>>) -> Self {
+        let bound = |bound: Bound<&T::Present<'a>>| bound.map(|&value| value.into());
+        self.range::<T>((bound(range.start_bound()), bound(range.end_bound())))
+    }
+
     /// Whether a field is hashed, so that its value has to be compared.
     pub(crate) const fn is_hashed(&self) -> bool {
         self.hashed.is_some()

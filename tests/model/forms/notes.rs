@@ -73,7 +73,7 @@ fn compare(
     ask!(notes.by_due(txn), due, |_| true);
     ask!(notes.find_by_due_range(txn, Some(0)..), due, |due| due.0 >= Some(0));
     ask!(notes.by_open(txn), open, |_| true);
-    ask!(notes.find_by_open_range(txn, Some(1), 1..), open, |(due, number)| {
+    ask!(notes.find_by_open_range(txn, 1, 1..), open, |(due, number)| {
         *due == 1 && *number >= 1
     });
     for part in ["", "a", "a\0", "\u{1}", "b"] {
@@ -85,7 +85,7 @@ fn compare(
             ask!(notes.find_by_outline(txn, &first, done, 1, part), outline, |key| {
                 *key == (first.clone(), done, 1, true)
             });
-            let sizes = notes.find_by_initial_done_size_range(txn, &first, done, 1..3);
+            let sizes = notes.find_by_outline_initial_done_size_range(txn, &first, done, 1..3);
             let expected = m.values().flat_map(initials);
             let expected = expected.filter(|(initial, is, size)| {
                 (initial, *is) == (&first, done) && (1..3).contains(size)

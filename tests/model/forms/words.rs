@@ -18,7 +18,7 @@ use crate::{assert_clean, fail, on_both_engines, pairs, text};
 #[index(desc(pair), desc(live))]
 #[index(desc(sound), size, strategy = "full")]
 #[index(live, desc(size), desc(spelling), name = "newest")]
-#[index(each(tags), desc(spelling), filter = is_live)]
+#[index(each(tags), desc(spelling), filter = is_live, name = "tagged")]
 #[index(desc(size), desc(bytes), unique, filter = is_live, name = "only")]
 struct Word {
     #[primary_key]
@@ -95,12 +95,12 @@ fn compare(
     ask!(words.by_pair_live(txn), |w| vec![Reverse((w.pair.clone(), w.live))], |_| true);
     ask!(words.by_sound_size(txn), sound, |_| true);
     ask!(words.by_newest(txn), newest, |_| true);
-    ask!(words.by_tags_spelling(txn), tags, |_| true);
+    ask!(words.by_tagged(txn), tags, |_| true);
     ask!(words.by_only(txn), Word::only, |_| true);
 
     ask!(words.find_by_size_range(txn, -1..=1), size, |s| (-1..=1).contains(&s.0));
     ask!(words.find_by_size_range(txn, i16::MIN..0), size, |s| s.0 < 0);
-    ask!(words.find_by_live_size_range(txn, true, 1..), newest, |k| k.0 && k.1.0 >= 1);
+    ask!(words.find_by_newest_live_size_range(txn, true, 1..), newest, |k| k.0 && k.1.0 >= 1);
     let low: &[u8] = &[1];
     ask!(words.find_by_bytes_range(txn, low..), bytes, |b| b.0.as_slice() >= low);
     ask!(words.find_by_bytes(txn, &[]), bytes, |b| b.0.is_empty());
@@ -119,7 +119,7 @@ fn compare(
         ask!(words.find_by_newest_starting_with(txn, true, 0, part), newest, |(live, s, text)| {
             *live && s.0 == 0 && text.0.starts_with(part)
         });
-        ask!(words.find_by_tags_spelling_range(txn, "a", part..), tags, |(tag, text)| {
+        ask!(words.find_by_tagged_range(txn, "a", part..), tags, |(tag, text)| {
             tag == "a" && text.0.as_str() >= part
         });
         ask!(words.find_by_sound(txn, Some(part)), sound, |key| key.0.0.as_deref() == Some(part));

@@ -30,7 +30,7 @@ fn a_renamed_crate_works() -> Result<(), Box<dyn std::error::Error>> {
     let OrderByOdd { txn: four, r#type, .. } =
         orders.find_by_odd(&txn, 4, true).entries().next().ok_or("no entry")??;
     assert_eq!((four, r#type), (4, true));
-    assert_eq!(orders.find_by_txn(&txn, 4).count()?, 1);
+    assert_eq!(orders.find_by_odd_txn(&txn, 4).count()?, 1);
     assert_eq!(orders.by_labels(&txn).count()?, 2);
     assert_eq!(index_table_renamed_test::count(&store)?, 1);
     Ok(())

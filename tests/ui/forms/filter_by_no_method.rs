@@ -2,7 +2,7 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[index(title, filter = is_shown)]
+#[index(title, filter = is_shown, name = "shown")]
 struct Film {
     #[primary_key]
     id: u64,
@@ -19,7 +19,7 @@ impl Film {
 }
 
 fn ask(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    let _ = films.find_by_title(txn, "M").first()?;
+    let _ = films.find_by_shown(txn, "M").first()?;
     Ok(())
 }
 

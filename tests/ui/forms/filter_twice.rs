@@ -2,9 +2,9 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[index(title, filter = is_shown, filter = is_shown)]
+#[index(title, filter = is_shown, filter = is_shown, name = "shown")]
 #[index(rating, sparse, sparse)]
-#[index(year, filter = "is_shown")]
+#[index(year, filter = "is_shown", name = "quoted")]
 #[index(year, filter, name = "other")]
 struct Film {
     #[primary_key]
@@ -22,7 +22,7 @@ impl Film {
 }
 
 fn ask(films: &FilmRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
-    let _ = films.find_by_title(txn, "M").first()?;
+    let _ = films.find_by_shown(txn, "M").first()?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@ use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize, IndexTable)]
-#[index(title, filter = is_shown)]
+#[index(title, filter = is_shown, name = "shown")]
 struct Film {
     #[primary_key]
     id: u64,

@@ -10,7 +10,7 @@
 #[index(year, each(cast))]
 #[index(year, include = [cast, length])]
 #[index(year, genre, strategy = "full", unique)]
-#[index(desc(length), desc(title), computed(decade: u16), sparse, filter = is_long)]
+#[index(desc(length), desc(title), computed(decade: u16), sparse, filter = is_long, name = "long")]
 #[index(computed(maybe: Maybe), each(cast), sparse, strategy = "full")]
 #[index(computed(maybe: Maybe), sparse, unique)]
 pub struct Film {

@@ -87,6 +87,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         sparse: options::sparse(attribute, &parts, sound && !guessed, errors),
         filter: attribute.filter.as_ref().map(|filter| filter.value.clone()),
     };
+    options::filter(attribute, errors);
     let strategy = options::strategy(scope, attribute, &parts);
     let eventual = options::is_eventual(attribute, unique, errors);
     let given = attribute.name.as_ref().and_then(|name| options::name(&name.value, errors));

@@ -11,6 +11,7 @@ use crate::attr::index::IndexAttr;
 use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::lower::{LONGEST_NAME, too_long};
 use crate::model::{KeyPart, NEVER_ABSENT, Strategy};
+use crate::names;
 
 /// The strategies by their names.
 const STRATEGIES: [&str; 3] = [NORMALIZED, PARTIAL, FULL];
@@ -112,6 +113,24 @@ pub(super) fn sparse(
         errors.error(span, NEVER_ABSENT);
     }
     None
+}
+
+/// Demands a name for a filtered index. Without one, its queries would have the name of a query on the
+/// whole table, and would turn into one when another index over the same fields is declared.
+pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
+    let Some(filter) = &attribute.filter else { return };
+    if attribute.name.is_some() {
+        return;
+    }
+    let method = names::plain(&filter.value);
+    let name = method.strip_prefix("is_").unwrap_or(&method);
+    errors.error(
+        filter.key,
+        format!(
+            "a filtered index needs a name: its queries find only rows for which `{method}` holds, \
+             and their names have to say so; add `name = \"{name}\"`"
+        ),
+    );
 }
 
 /// The name in `name = "…"`, if it is one.

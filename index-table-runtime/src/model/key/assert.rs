@@ -72,12 +72,16 @@ pub struct CanBeAbsent<T>(PhantomData<T>);
 impl<T: Key> CanBeAbsent<T> {
     /// Whether it is.
     pub const HOLDS: bool = T::SHAPE.is_option();
+    /// Whether it is not.
+    pub const FAILS: bool = !Self::HOLDS;
 }
 
 /// What is said of a type that is no key: that nothing more is wrong with it.
 pub trait NoKey {
     /// In the place of [`CanBeAbsent::HOLDS`], which goes before it where there is one.
     const HOLDS: bool = true;
+    /// In the place of [`CanBeAbsent::FAILS`].
+    const FAILS: bool = true;
 }
 
 impl<T> NoKey for CanBeAbsent<T> {}

@@ -165,6 +165,7 @@ impl<'a> KeyReader<'a> {
 
 impl Key for String {
     type Arg<'a> = &'a str;
+    type Present<'a> = &'a str;
     /// Borrowed from the page. Only text with U+0000 or U+0001 in it, which is escaped there,
     /// is copied, into memory that the transaction keeps to its end.
     type Ref<'a> = &'a str;
@@ -203,6 +204,7 @@ macro_rules! as_text {
     ($($type:ty),+ $(,)?) => {$(
         impl $crate::model::key::Key for $type {
             type Arg<'a> = &'a str;
+            type Present<'a> = &'a str;
             type Ref<'a> = &'a str;
             const SHAPE: $crate::model::key::KeyShape = $crate::model::key::KeyShape::Text;
 
@@ -242,6 +244,7 @@ as_text!(Box<str>, Arc<str>, Cow<'static, str>);
 
 impl Key for Vec<u8> {
     type Arg<'a> = &'a [u8];
+    type Present<'a> = &'a [u8];
     /// Borrowed from the page unless there is a `00` or `01` in it, which are common in bytes.
     type Ref<'a> = Cow<'a, [u8]>;
     const SHAPE: KeyShape = KeyShape::Bytes;

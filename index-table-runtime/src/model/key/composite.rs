@@ -4,6 +4,7 @@ use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
 impl<T: Key> Key for Option<T> {
     type Arg<'a> = Option<T::Arg<'a>>;
+    type Present<'a> = T::Arg<'a>;
     type Ref<'a> = Option<T::Ref<'a>>;
     const SHAPE: KeyShape = KeyShape::Option(&T::SHAPE);
 
@@ -38,6 +39,7 @@ macro_rules! tuple {
     ($($field:ident $at:tt),+) => {
         impl<$($field: Key),+> Key for ($($field,)+) {
             type Arg<'a> = ($($field::Arg<'a>,)+);
+            type Present<'a> = Self::Arg<'a>;
             type Ref<'a> = ($($field::Ref<'a>,)+);
             const SHAPE: KeyShape = KeyShape::Tuple(&[$($field::SHAPE),+]);
 

@@ -59,11 +59,16 @@ pub struct Desc<T>(pub T);
 
 impl<T: Key + Debug + Clone + PartialEq + Serialize> Key for Desc<T> {
     type Arg<'a> = T::Arg<'a>;
+    type Present<'a> = T::Present<'a>;
     type Ref<'a> = T;
     const SHAPE: KeyShape = KeyShape::Desc(&T::SHAPE);
 
     fn arg(&self) -> T::Arg<'_> {
         self.0.arg()
+    }
+
+    fn is_present(&self) -> bool {
+        self.0.is_present()
     }
 
     fn encode(value: T::Arg<'_>, out: &mut KeyBuf) {

@@ -81,6 +81,10 @@ pub trait Key: Sized {
     /// The form in which a query takes the value: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
 
+    /// The form in which a query on a sparse index takes the value: as [`Arg`](Self::Arg), but for an
+    /// `Option`, whose inside it is.
+    type Present<'a>: Copy + Into<Self::Arg<'a>>;
+
     /// The form in which an entry gives the value back, borrowed from the page where it can be.
     type Ref<'a>: Debug + Clone + PartialEq + Serialize;
 

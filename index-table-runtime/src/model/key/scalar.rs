@@ -11,6 +11,7 @@ macro_rules! by_value {
     ($($type:ty, $bits:ty, $shape:expr, |$value:ident| $encode:expr, |$raw:ident| $decode:expr;)+) => {$(
         impl Key for $type {
             type Arg<'a> = $type;
+            type Present<'a> = $type;
             type Ref<'a> = $type;
             const SHAPE: KeyShape = $shape;
 
@@ -94,6 +95,7 @@ where
     [u8; N]: Serialize,
 {
     type Arg<'a> = [u8; N];
+    type Present<'a> = [u8; N];
     type Ref<'a> = [u8; N];
     const SHAPE: KeyShape = {
         assert!(N > 0, "an empty array can't be part of a key: its encoding has no bytes");

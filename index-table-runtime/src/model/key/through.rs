@@ -14,6 +14,7 @@ macro_rules! through {
     ($($type:ty: $inner:ty, $shape:expr, |$value:ident| $encode:expr, |$raw:ident| $decode:expr;)+) => {$(
         impl $crate::model::key::Key for $type {
             type Arg<'a> = $type;
+            type Present<'a> = $type;
             type Ref<'a> = $type;
             const SHAPE: $crate::model::key::KeyShape = $shape;
 
@@ -116,6 +117,7 @@ const V6: u8 = 6;
 
 impl Key for IpAddr {
     type Arg<'a> = IpAddr;
+    type Present<'a> = IpAddr;
     type Ref<'a> = IpAddr;
     const SHAPE: KeyShape = KeyShape::IpAddr;
 

@@ -6,6 +6,7 @@ use crate::model::key::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
 impl Key for Bytes {
     type Arg<'a> = &'a [u8];
+    type Present<'a> = &'a [u8];
     type Ref<'a> = Cow<'a, [u8]>;
     const SHAPE: KeyShape = Vec::<u8>::SHAPE;
 
