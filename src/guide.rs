@@ -45,6 +45,8 @@ pub mod group_commit {}
 #[doc = include_str!("guide/space_ahead.md")]
 pub mod space_ahead {}
 
+/// [when indexes change]: changing_indexes
+///
 /// A struct that changes, and the rows that it has written.
 #[doc = include_str!("guide/versions.md")]
 pub mod versions {}

@@ -58,6 +58,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
 /// | `version = N` | the version of the struct, from 1 on | 1 |
 /// | `previous = Type` | the struct of the version before, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`, for which this one has a `From` | none |
+/// | `changed = [a, b]` | the fields to which that `From` gives another value; indexes over other fields of the same name and type stay as they are when the version changes | none |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `view`, `view = Ident` | the struct's borrowed twin, and its name | none; the struct's name and `View` |
 /// | `crate = path` | where the crate `index-table` is found | `::index_table` |
@@ -251,6 +252,7 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// |---|---|---|
 /// | `version = N` | the version that the struct was | 1 |
 /// | `previous = Type` | the struct of the version before, for which this one has a `From` | none |
+/// | `changed = [a, b]` | the fields to which that `From` gives another value | none |
 /// | `crate = path` | where the crate `index-table` is found | `::index_table` |
 ///
 /// `#[primary_key]` may stay on fields, and means nothing here.

@@ -21,6 +21,8 @@ pub(crate) struct Table {
     pub(crate) version: u32,
     /// The struct of the version before, if the code has it.
     pub(crate) previous: Option<Path>,
+    /// The names of the fields that the `From` of `previous` changes.
+    pub(crate) changed: Vec<String>,
     /// In order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
     /// Never empty.
@@ -41,6 +43,8 @@ pub(crate) struct RowVersion {
     pub(crate) version: u32,
     /// The struct of the version before, if the code has it.
     pub(crate) previous: Option<Path>,
+    /// The names of the fields that the `From` of `previous` changes.
+    pub(crate) changed: Vec<String>,
     /// In order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
 }

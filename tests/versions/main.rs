@@ -8,6 +8,7 @@ mod opening;
 mod processes;
 mod random;
 mod reading;
+mod staying;
 mod upgrade;
 mod writing;
 

@@ -19,7 +19,7 @@ macro_rules! notes {
 
             $(
                 #[derive(Default, serde::Deserialize, index_table::RowVersion)]
-                #[table(version = $version $(, previous = $before)?)]
+                #[table(version = $version $(, previous = $before, changed = [text])?)]
                 pub(crate) struct $old {
                     id: u32,
                     $($old_field: $old_type,)*
@@ -33,7 +33,7 @@ macro_rules! notes {
             )*
 
             #[derive(Debug, Default, serde::Serialize, serde::Deserialize, index_table::IndexTable)]
-            #[table(name = "notes", version = $number $(, previous = $last)?)]
+            #[table(name = "notes", version = $number $(, previous = $last, changed = [text])?)]
             #[index(text)]
             pub(crate) struct Note {
                 #[primary_key]

@@ -1,14 +1,14 @@
 //! `#[index(FIELDS, OPTIONS)]`
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::Span;
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Ident, LitStr, Meta, Token, Type, bracketed, parenthesized, token};
+use syn::{Attribute, Ident, LitStr, Meta, Token, Type, parenthesized, token};
 
 use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint, Order};
-use super::{Setting, equals, for_each_item, set, string, value, word};
+use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
 /// What one `#[index(…)]` says.
@@ -202,7 +202,7 @@ impl IndexAttr {
                 let method = value(input, "the name of a method", key.usage)?;
                 set(&mut self.filter, word, method)
             }
-            _ => set(&mut self.include, word, fields(input, key.usage)?),
+            _ => set(&mut self.include, word, fields(input, key.usage, "what is included")?),
         }
     }
 
@@ -224,26 +224,6 @@ impl IndexAttr {
     }
 }
 
-/// `[a, b]`
-fn fields(input: ParseStream<'_>, usage: &str) -> syn::Result<Vec<Ident>> {
-    if !input.peek(token::Bracket) {
-        return Err(input.error(format!("expected a list of fields: `{usage}`")));
-    }
-    let inner;
-    bracketed!(inner in input);
-    let field = |input: ParseStream<'_>| {
-        let field = word(input, "a field")?;
-        if input.peek(token::Paren) {
-            let message = "what is included is a field of the row, in no other form";
-            return Err(syn::Error::new(field.span(), message));
-        }
-        Ok(field)
-    };
-    let fields: Punctuated<Ident, Token![,]> =
-        complete(&inner, |inner| inner.parse_terminated(field, Token![,]))?;
-    Ok(fields.into_iter().collect())
-}
-
 /// `(few_values, redundant)`. One that there is not is reported, and the others hold.
 fn lints(input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<Vec<Lint>> {
     let inner;
@@ -263,19 +243,6 @@ fn lints(input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<Vec<Lint>>
         known.map(|(_, lint)| *lint)
     });
     Ok(lints.collect())
-}
-
-/// Reads what is inside of brackets. After a mistake the rest is passed over, since syn would
-/// report it as another one.
-fn complete<T>(
-    inner: ParseStream<'_>,
-    read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
-) -> syn::Result<T> {
-    let result = read(inner);
-    if result.is_err() {
-        inner.parse::<TokenStream>()?;
-    }
-    result
 }
 
 /// `desc(each(tags))`

@@ -10,11 +10,11 @@ pub(crate) mod keys;
 pub(crate) mod serde;
 pub(crate) mod table;
 
-use proc_macro2::{Span, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::ext::IdentExt as _;
 use syn::parse::{ParseStream, Parser as _};
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Field, Ident, LitStr, Meta, Token};
+use syn::{Attribute, Field, Ident, LitStr, Meta, Token, bracketed, token};
 
 use self::index::IndexAttr;
 use self::serde::SerdeKey;
@@ -172,4 +172,41 @@ fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
     }
     let at = input.span();
     Ident::parse_any(input).map_err(|_| syn::Error::new(at, format!("expected {expected}")))
+}
+
+/// Reads `[a, b]`; `what` is in such a list, for the message about a field in another form.
+fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Ident>> {
+    if !input.peek(token::Bracket) {
+        return Err(input.error(format!("expected a list of fields: `{usage}`")));
+    }
+    let inner;
+    bracketed!(inner in input);
+    complete(&inner, |inner| {
+        let mut fields = Vec::new();
+        while !inner.is_empty() {
+            let field = word(inner, "a field")?;
+            if inner.peek(token::Paren) {
+                let message = format!("{what} is a field of the row, in no other form");
+                return Err(syn::Error::new(field.span(), message));
+            }
+            fields.push(field);
+            if !inner.is_empty() {
+                inner.parse::<Token![,]>()?;
+            }
+        }
+        Ok(fields)
+    })
+}
+
+/// Reads what is inside of brackets. After a mistake the rest is passed over, since syn would
+/// report it as another one.
+fn complete<T>(
+    inner: ParseStream<'_>,
+    read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
+) -> syn::Result<T> {
+    let result = read(inner);
+    if result.is_err() {
+        inner.parse::<TokenStream>()?;
+    }
+    result
 }

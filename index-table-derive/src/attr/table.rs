@@ -1,12 +1,12 @@
-//! `#[table(name = "…", version = N, previous = Type, repository = Ident, view = Ident,
-//! crate = path)]`
+//! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
+//! view = Ident, crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::{Attribute, Ident, LitInt, LitStr, Path, Token};
 
 use super::keys::{self, Form, TABLE_KEYS, TableKey};
-use super::{Setting, equals, for_each_item, set, string, value, word};
+use super::{Setting, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
 /// What `#[table(…)]` says. Several of them on one struct add up.
@@ -15,6 +15,7 @@ pub(crate) struct TableAttr {
     pub(crate) name: Option<Setting<LitStr>>,
     pub(crate) version: Option<Setting<LitInt>>,
     pub(crate) previous: Option<Setting<Path>>,
+    pub(crate) changed: Option<Setting<Vec<Ident>>>,
     pub(crate) repository: Option<Setting<Ident>>,
     /// With its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
@@ -47,6 +48,10 @@ impl TableAttr {
             TableKey::Previous => {
                 let previous = path(input, "the name of a struct", key.usage)?;
                 set(&mut self.previous, &word, previous)
+            }
+            TableKey::Changed => {
+                let changed = fields(input, key.usage, "what `From` changes")?;
+                set(&mut self.changed, &word, changed)
             }
             TableKey::Repository => {
                 let repository = value(input, IDENTIFIER, key.usage)?;

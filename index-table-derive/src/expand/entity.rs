@@ -70,8 +70,9 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 /// _index_table::TableSchema {
 ///     name: "customers",
 ///     version: 1,
-///     fields: &[_index_table::FieldSchema { name: "id", declared: "u64" }],
+///     fields: &[_index_table::FieldSchema::new::<u64>("id", "u64")],
 ///     previous: ::core::option::Option::None,
+///     changed: &[],
 ///     primary_key: &[_index_table::KeyField::new::<u64>("id")],
 ///     indexes: &[…],
 /// }
@@ -79,8 +80,9 @@ pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
 fn schema(cx: &Context<'_>) -> TokenStream {
     let table = cx.table;
     let (name, version) = (&table.name, Literal::u32_unsuffixed(table.version));
-    let fields = table.fields.iter().map(|field| version::schema_of_field(field));
+    let fields = table.fields.iter().map(|field| version::schema_of_field(field, &cx.short));
     let previous = version::previous(table.previous.as_ref());
+    let changed = &table.changed;
     let primary_key = table.primary_key.iter().map(|field| plain_key_field(cx, field));
     let indexes = table.indexes.iter().map(|index| index_schema(cx, index));
     mixed! {
@@ -89,6 +91,7 @@ fn schema(cx: &Context<'_>) -> TokenStream {
             version: #version,
             fields: &[#(#fields),*],
             previous: #previous,
+            changed: &[#(#changed),*],
             primary_key: &[#(#primary_key),*],
             indexes: &[#(#indexes),*],
         }

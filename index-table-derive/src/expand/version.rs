@@ -16,8 +16,9 @@ use crate::model::{Field, NOT_BELOW, RowVersion};
 ///     impl _index_table::RowVersion for CustomerV2 {
 ///         const ROW: &'static _index_table::RowSchema = &_index_table::RowSchema {
 ///             version: 2,
-///             fields: &[_index_table::FieldSchema { name: "id", declared: "u64" }],
+///             fields: &[_index_table::FieldSchema::new::<u64>("id", "u64")],
 ///             previous: …,
+///             changed: &["name"],
 ///         };
 ///         fn older(…) -> … { … }
 ///     }
@@ -26,7 +27,9 @@ use crate::model::{Field, NOT_BELOW, RowVersion};
 pub(crate) fn expand(model: &RowVersion) -> TokenStream {
     let (private, allow) = (private(&model.krate), allow());
     let (row, version) = (&model.row, Literal::u32_unsuffixed(model.version));
-    let fields = model.fields.iter().map(|field| schema_of_field(field));
+    let short = mixed!(_index_table);
+    let fields = model.fields.iter().map(|field| schema_of_field(field, &short));
+    let changed = &model.changed;
     let previous = previous(model.previous.as_ref());
     let assertions = assertions(model.version, model.previous.as_ref());
     let older = older(model.previous.as_ref());
@@ -42,6 +45,7 @@ pub(crate) fn expand(model: &RowVersion) -> TokenStream {
                     version: #version,
                     fields: &[#(#fields),*],
                     previous: #previous,
+                    changed: &[#(#changed),*],
                 };
 
                 #older
@@ -50,9 +54,11 @@ pub(crate) fn expand(model: &RowVersion) -> TokenStream {
     }
 }
 
-/// Expands to `_index_table::FieldSchema { name: "id", declared: "u64" }`.
-pub(super) fn schema_of_field(Field { name, declared, .. }: &Field) -> TokenStream {
-    mixed!(_index_table::FieldSchema { name: #name, declared: #declared })
+/// Expands to `_index_table::FieldSchema::new::<u64>("id", "u64")`.
+pub(super) fn schema_of_field(field: &Field, krate: &TokenStream) -> TokenStream {
+    let Field { name, declared, ty, .. } = field;
+    let ty = ty.tokens(krate);
+    mixed!(#krate::FieldSchema::new::<#ty>(#name, #declared))
 }
 
 /// Expands to `_index_table::VersionOf::<CustomerV1>::ROW` or `None`.

@@ -87,6 +87,7 @@ fn table(
     let version = version::number(&attributes.table, errors);
     let previous = version::previous(&attributes.table, &input.ident, version, errors);
     let fields = fields?;
+    let changed = version::changed(&attributes.table, &input.ident, &fields, errors);
     let primary_key = primary_key(&input.ident, &fields, errors);
 
     let mut types = Types::default();
@@ -126,6 +127,7 @@ fn table(
         name,
         version,
         previous,
+        changed,
         fields: fields.into_iter().map(|declared| declared.field).collect(),
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
@@ -196,6 +198,12 @@ fn not_desc(field: &Ident, in_primary_key: bool) -> String {
         format!("keep the value itself, and index it by `desc({field})`")
     };
     format!("`Desc` is what a method of `computed(…)` can return, and not kept in a row; {advice}")
+}
+
+/// The message about a word that names no field of `row`.
+fn unknown_field(row: &Ident, name: &str, meant: Option<&str>) -> String {
+    let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+    format!("`{row}` has no field `{name}`{advice}")
 }
 
 /// The name in `#[table(name = "…")]`, or the struct's own.

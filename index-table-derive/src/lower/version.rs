@@ -3,12 +3,13 @@
 use syn::spanned::Spanned as _;
 use syn::{DeriveInput, Ident, Path, parse_quote};
 
-use super::{declared_fields, serde};
+use super::{Declared, declared_fields, serde, unknown_field};
 use crate::attr;
 use crate::attr::keys::{TABLE_KEYS, TableKey};
 use crate::attr::table::TableAttr;
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, suggestion};
 use crate::model::RowVersion;
+use crate::names;
 
 /// The version of a struct that has none.
 const FIRST: u32 = 1;
@@ -44,12 +45,14 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     let version = number(table, errors);
     let previous = previous(table, &input.ident, version, errors);
     let fields = declared_fields(input, "RowVersion", errors).unwrap_or_default();
+    let changed = changed(table, &input.ident, &fields, errors);
     serde::check(&attributes.serde, &fields, &mut [], false, errors);
     RowVersion {
         krate: table.krate.as_ref().map_or(parse_quote!(::index_table), |path| path.value.clone()),
         row: input.ident.clone(),
         version,
         previous,
+        changed,
         fields: fields.into_iter().map(|declared| declared.field).collect(),
     }
 }
@@ -94,4 +97,50 @@ pub(super) fn previous(
         return None;
     }
     Some(previous.value.clone())
+}
+
+/// The fields in `#[table(changed = […])]`.
+pub(super) fn changed(
+    table: &TableAttr,
+    row: &Ident,
+    fields: &[Declared<'_>],
+    errors: &Diagnostics,
+) -> Vec<String> {
+    let Some(given) = &table.changed else { return Vec::new() };
+    if table.previous.is_none() {
+        errors.error(
+            given.key,
+            "`changed` names the fields that are converted from a `previous`, and this struct has \
+             none: `previous = CustomerV1`",
+        );
+    }
+    if given.value.is_empty() && !fields.is_empty() {
+        errors.error(
+            given.key,
+            "this list is empty; name the fields that `From` changes, or leave it out",
+        );
+    }
+    let mut changed: Vec<String> = Vec::new();
+    for word in &given.value {
+        let name = names::plain(word);
+        let known = fields.iter().find(|declared| declared.field.name == name);
+        match known {
+            // What is wrong with the struct has been reported.
+            None if fields.is_empty() => {}
+            None => {
+                let names = fields.iter().map(|declared| declared.field.name.as_str());
+                let meant = suggestion(&name, names);
+                errors.error(word.span(), unknown_field(row, &name, meant));
+            }
+            Some(declared) if declared.primary_key.is_some() => errors.error(
+                word.span(),
+                format!("`{name}` is in the primary key, which `From` must not change"),
+            ),
+            Some(_) if changed.contains(&name) => {
+                errors.error(word.span(), format!("`{name}` is in the list already"));
+            }
+            Some(_) => changed.push(name),
+        }
+    }
+    changed
 }

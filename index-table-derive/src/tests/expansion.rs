@@ -340,7 +340,7 @@ snapshots! {
     expanded_version:
 
     version_of_a_row: "
-#[table(version = 2, previous = CustomerV1, crate = crate::renamed)]
+#[table(version = 2, previous = CustomerV1, changed = [r#type], crate = crate::renamed)]
 struct CustomerV2 {
     #[primary_key]
     id: u64,

@@ -33,6 +33,7 @@ const TABLE: &TableSchema = &TableSchema {
     version: 1,
     fields: &[],
     previous: None,
+    changed: &[],
     primary_key: &[KeyField::new::<u16>("id")],
     indexes: &[
         index("blocks", Carried::Normalized, false),

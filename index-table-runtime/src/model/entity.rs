@@ -10,7 +10,7 @@ use crate::model::{
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
     row,
-    schema::{RowSchema, Source, Strategy, TableSchema},
+    schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
 };
 
 /// What serde can write and read: for the message of its own that the lack of it gives. An [`Entity`]
@@ -110,6 +110,7 @@ impl<R: Entity> RowVersion for R {
         version: R::TABLE.version,
         fields: R::TABLE.fields,
         previous: R::TABLE.previous,
+        changed: R::TABLE.changed,
     };
 
     fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
@@ -141,7 +142,8 @@ pub struct VersionOf<T>(PhantomData<T>);
 
 impl<T: RowVersion> VersionOf<T> {
     /// What its rows are.
-    pub const ROW: Option<&'static RowSchema> = Some(T::ROW);
+    pub const ROW: Option<PreviousRow> =
+        Some(PreviousRow { schema: T::ROW, locate_fields: row::locate_fields::<T> });
     /// Its number.
     pub const NUMBER: u32 = T::ROW.version;
 }
@@ -150,7 +152,7 @@ impl<T: RowVersion> VersionOf<T> {
 /// [`VersionOf`] says itself goes before it.
 pub trait NoVersion {
     /// In the place of [`VersionOf::ROW`].
-    const ROW: Option<&'static RowSchema> = None;
+    const ROW: Option<PreviousRow> = None;
     /// In the place of [`VersionOf::NUMBER`].
     const NUMBER: u32 = 0;
 }

@@ -3,6 +3,10 @@
 //! A row of an older version is read as the struct that it was, and converted by the `From` of each
 //! version up to the current one. That is off the way of rows that have it.
 
+mod fields;
+
+pub(crate) use fields::{check_conversion, locate_fields};
+
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::model::{
@@ -20,12 +24,21 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
     append(row, out)
 }
 
-/// Reads a whole row.
+/// Reads a whole row. With debug assertions, it fails for a row whose conversion changes a field that it
+/// has to keep.
 #[inline]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
         Ok(body) => whole(body),
         Err(error) => decode_older(bytes, error),
+    }
+}
+
+/// Reads a whole row, whatever its conversion does.
+pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
+    match body(bytes, R::TABLE.version) {
+        Ok(body) => whole(body),
+        Err(error) => convert(bytes, error).map(|(row, ..)| row),
     }
 }
 
@@ -81,12 +94,21 @@ fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
 #[cold]
 #[inline(never)]
 fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {
+    let (row, version, body) = convert(bytes, error)?;
+    if cfg!(debug_assertions) {
+        fields::check_converted(&row, version, body)?;
+    }
+    Ok(row)
+}
+
+/// The row that one of an older version becomes, that version, and the bytes of its struct.
+fn convert<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<(R, u32, &[u8]), DecodeError> {
     let DecodeError::Version { found, .. } = error else { return Err(error) };
     let (_, body) = take::<u32>(bytes)?;
     match <R as Entity>::older(found, body) {
         // No version that the code knows, whichever was asked last.
         Err(DecodeError::Version { .. }) => Err(error),
-        row => row,
+        row => row.map(|row| (row, found, body)),
     }
 }
 

@@ -25,8 +25,9 @@ fn reasons(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> {
     let schema = TableSchema {
         name: "films",
         version: 1,
-        fields: &[FieldSchema { name: "id", declared: "u16" }],
+        fields: const { &[FieldSchema::new::<u16>("id", "u16")] },
         previous: None,
+        changed: &[],
         primary_key: &[],
         indexes: Box::leak(Box::new([index])),
     };

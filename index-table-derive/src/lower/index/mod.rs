@@ -11,7 +11,7 @@ use proc_macro2::Span;
 use syn::Ident;
 
 use self::parts::KeyParts;
-use super::{Declared, LONGEST_NAME, too_long};
+use super::{Declared, LONGEST_NAME, too_long, unknown_field};
 use crate::attr::index::IndexAttr;
 use crate::attr::keys::Lint;
 use crate::diagnostics::Diagnostics;
@@ -39,8 +39,7 @@ impl<'a> Scope<'a> {
 
     /// The message about a word that names no field.
     fn unknown_field(&self, name: &str, meant: Option<&str>) -> String {
-        let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
-        format!("`{}` has no field `{name}`{advice}", self.row)
+        unknown_field(self.row, name, meant)
     }
 }
 

@@ -142,6 +142,12 @@ impl DecodeError {
             Self::Version { found, expected } if found > expected => {
                 Error::NewerRow { table, index, key, version: found, known: expected }
             }
+            Self::Altered { version, field } => {
+                let reason = format!(
+                    "it becomes one with another `{field}`, a field that `changed` does not name"
+                );
+                Error::Conversion { table, key, version, reason }
+            }
             error => Error::Corrupt { table, index, key, reason: error.to_string() },
         }
     }

@@ -37,6 +37,17 @@ pub enum DecodeError {
         /// The version of `#[table(version = …)]`.
         expected: u32,
     },
+    /// A row of an older version gets another value in a field that keeps its value.
+    #[error(
+        "from version {version} it is converted into one with another `{field}`, a field that \
+         `changed` does not name"
+    )]
+    Altered {
+        /// The version of the row.
+        version: u32,
+        /// The name of the field.
+        field: &'static str,
+    },
 }
 
 /// Reads the fields of an encoded key one after another.

@@ -20,6 +20,12 @@ const FORMAT: u32 = 1;
 /// The option of an index that follows the rows in its own time.
 const EVENTUAL: &str = "eventual";
 
+/// In front of the method, the option of an index of some rows only.
+const FILTER: &str = "filter=";
+
+/// The forms in which a key has what is in a field of the row.
+const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
+
 /// One table in the catalog; postcard's bytes of this struct are its value there.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TableRecord {
@@ -191,8 +197,12 @@ impl TableRecord {
         }
         if self.version < declared.version {
             schema.check_older(self.version, &self.fields)?;
-            // Their keys and fields are made of other rows now.
-            return Ok(Comparison::Build((0..declared.indexes.len()).collect()));
+            let stays = |index: &IndexRecord| {
+                index.is_made_of(|field| schema.keeps(self.version, field))
+                    && self.indexes.iter().any(|stored| stored.fits(index))
+            };
+            let build = declared.indexes.iter().enumerate().filter(|(_, index)| !stays(index));
+            return Ok(Comparison::Build(build.map(|(position, _)| position).collect()));
         }
         if let Some(difference) = first_difference(&self.fields, &declared.fields) {
             return mismatch(
@@ -252,6 +262,19 @@ impl IndexRecord {
         self.options.last().is_some_and(|option| option == EVENTUAL)
     }
 
+    /// Whether its entries follow from such fields alone, and not from what a method returns. A row that a
+    /// full index carries says of which version it is.
+    fn is_made_of(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        let Self { name: _, key, strategy, options, layout: _ } = self;
+        let included: &[String] = match strategy {
+            StrategyRecord::Normalized | StrategyRecord::Full => &[],
+            StrategyRecord::Partial(included) => included,
+        };
+        key.iter().all(|field| FIELD_FORMS.contains(&&*field.form) && is_such(&field.name))
+            && included.iter().all(|field| is_such(field))
+            && !options.iter().any(|option| option.starts_with(FILTER))
+    }
+
     /// Whether the entries in the file are those of the index in the code. One that is eventual may lack
     /// some, and one that becomes eventual has them all.
     fn fits(&self, code: &Self) -> bool {
@@ -305,7 +328,7 @@ fn options(index: &IndexSchema) -> Vec<String> {
     let unique = index.unique.then(|| "unique".to_owned());
     let conditions = index.conditions.iter().map(|condition| match condition {
         Condition::Sparse => "sparse".to_owned(),
-        Condition::Filter(method) => format!("filter={method}"),
+        Condition::Filter(method) => format!("{FILTER}{method}"),
     });
     let eventual = index.eventual.then(|| EVENTUAL.to_owned());
     unique.into_iter().chain(conditions).chain(eventual).collect()

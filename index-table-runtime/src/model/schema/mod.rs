@@ -10,7 +10,9 @@ mod versions;
 pub(crate) use catalog::{Comparison, IndexRecord, KeyFieldRecord, StrategyRecord, TableRecord};
 pub(crate) use state::{Building, LISTED, Retired, StateRecord, is_index};
 pub use state::{Duplicate, Duplicates, IndexState};
-pub(crate) use versions::{VersionRecord, version_of};
+pub(crate) use versions::{FieldEnds, LocateFields, VersionRecord, version_of};
+
+use std::any::TypeId;
 
 use crate::model::{
     error::Error,
@@ -30,7 +32,9 @@ pub struct TableSchema {
     /// All fields of the struct in order of declaration.
     pub fields: &'static [FieldSchema],
     /// `#[table(previous = …)]`.
-    pub previous: Option<&'static RowSchema>,
+    pub previous: Option<PreviousRow>,
+    /// `#[table(changed = […])]`.
+    pub changed: &'static [&'static str],
     /// The fields of the primary key.
     pub primary_key: &'static [KeyField],
     /// The indexes in order of declaration.
@@ -45,7 +49,16 @@ pub struct RowSchema {
     /// All fields of the struct in order of declaration.
     pub fields: &'static [FieldSchema],
     /// The version before it that the code knows.
-    pub previous: Option<&'static RowSchema>,
+    pub previous: Option<PreviousRow>,
+    /// The fields that the conversion from that version changes.
+    pub changed: &'static [&'static str],
+}
+
+/// The version of the rows that others are converted from.
+#[derive(Debug, Clone, Copy)]
+pub struct PreviousRow {
+    pub(crate) schema: &'static RowSchema,
+    pub(crate) locate_fields: LocateFields,
 }
 
 /// One field of the struct.
@@ -55,6 +68,16 @@ pub struct FieldSchema {
     pub name: &'static str,
     /// Its type as it is written.
     pub declared: &'static str,
+    /// Its type. Structs of two versions may have different types of the same name.
+    pub(crate) ty: TypeId,
+}
+
+impl FieldSchema {
+    /// A field of type `T`, which is written as `declared`.
+    #[must_use]
+    pub const fn new<T: ?Sized + 'static>(name: &'static str, declared: &'static str) -> Self {
+        Self { name, declared, ty: TypeId::of::<T>() }
+    }
 }
 
 /// One field of a primary key or of an index key.
@@ -255,6 +278,16 @@ impl IndexSchema {
     /// more, for values that share a hash.
     pub(crate) fn has_one_entry_per_key(&self) -> bool {
         self.unique && !self.is_hashed()
+    }
+
+    /// Whether an entry has the value of a field in its key, or beside it in a field of its own.
+    pub(crate) fn has_field(&self, name: &str) -> bool {
+        let mut key = self.key.iter().filter(|field| field.form != KeyForm::Computed);
+        let included = match self.strategy {
+            Strategy::Partial(included) => included,
+            Strategy::Normalized | Strategy::Full => &[],
+        };
+        key.any(|field| field.name == name) || included.contains(&name)
     }
 
     /// Whether an entry carries all fields that its key has as hashes.

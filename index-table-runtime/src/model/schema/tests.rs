@@ -2,8 +2,8 @@
 
 use super::{
     Building, Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
-    KeyFieldRecord, Retired, StateRecord, Strategy, StrategyRecord, TableRecord, TableSchema,
-    is_index,
+    KeyFieldRecord, PreviousRow, Retired, RowSchema, StateRecord, Strategy, StrategyRecord,
+    TableRecord, TableSchema, is_index,
 };
 
 #[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
@@ -14,8 +14,9 @@ use format::{documented, hex};
 static TABLE: TableSchema = TableSchema {
     name: "films",
     version: 1,
-    fields: &[FieldSchema { name: "year", declared: "Option<u16>" }],
+    fields: &[FieldSchema::new::<Option<u16>>("year", "Option<u16>")],
     previous: None,
+    changed: &[],
     primary_key: &[KeyField::new::<u16>("id")],
     indexes: &[IndexSchema {
         name: "all",
@@ -117,5 +118,87 @@ fn a_record_that_was_replaced_says_how_often() {
     assert_eq!(TableRecord::read(&later).as_ref(), Ok(&record));
     for left_over in [&[0][..], &[1, 0], &[0xAC]] {
         assert!(TableRecord::read(&[&first, left_over].concat()).is_err());
+    }
+}
+
+/// A chain of three versions, of which each says what it changes.
+mod chain {
+    use super::{FieldSchema, KeyField, PreviousRow, RowSchema, TableSchema};
+
+    /// In the place of a type that got other variants.
+    struct State;
+
+    const fn row(
+        version: u32,
+        fields: &'static [FieldSchema],
+        previous: Option<&'static RowSchema>,
+        changed: &'static [&'static str],
+    ) -> RowSchema {
+        let previous = match previous {
+            Some(schema) => Some(PreviousRow { schema, locate_fields: |_| None }),
+            None => None,
+        };
+        RowSchema { version, fields, previous, changed }
+    }
+
+    static ONE: RowSchema = row(
+        1,
+        &[
+            FieldSchema::new::<String>("town", "String"),
+            FieldSchema::new::<String>("name", "String"),
+            FieldSchema::new::<u8>("state", "State"),
+            FieldSchema::new::<String>("url", "String"),
+            FieldSchema::new::<String>("note", "String"),
+        ],
+        None,
+        &[],
+    );
+    static THREE: RowSchema = row(
+        3,
+        &[
+            FieldSchema::new::<String>("note", "Text"),
+            FieldSchema::new::<String>("name", "String"),
+            FieldSchema::new::<State>("state", "State"),
+            FieldSchema::new::<String>("town", "String"),
+        ],
+        Some(&ONE),
+        &["town"],
+    );
+    static TABLE: TableSchema = TableSchema {
+        name: "chained",
+        version: 4,
+        fields: &[
+            FieldSchema::new::<String>("town", "String"),
+            FieldSchema::new::<String>("name", "String"),
+            FieldSchema::new::<State>("state", "State"),
+            FieldSchema::new::<String>("url", "String"),
+            FieldSchema::new::<String>("note", "String"),
+        ],
+        previous: Some(PreviousRow { schema: &THREE, locate_fields: |_| None }),
+        changed: &["name"],
+        primary_key: &[KeyField::new::<u16>("id")],
+        indexes: &[],
+    };
+
+    fn kept(version: u32) -> Vec<&'static str> {
+        let fields = ["town", "name", "state", "url", "note", "other"];
+        fields.into_iter().filter(|field| TABLE.keeps(version, field)).collect()
+    }
+
+    #[test]
+    fn a_field_is_kept_if_each_version_on_the_way_keeps_it() {
+        // A type is the same whatever it is called, and another one of the same name isn't.
+        assert_eq!(kept(3), ["town", "state", "note"]);
+        // `town` is changed on the way, and `url` is gone in between.
+        assert_eq!(kept(1), ["note"]);
+        // Versions that the code doesn't know.
+        assert!(kept(0).is_empty() && kept(2).is_empty() && kept(4).is_empty());
+    }
+
+    #[test]
+    fn a_chain_is_another_one_if_it_changes_other_fields() {
+        let other = row(1, ONE.fields, None, &[]);
+        assert!(other == ONE && row(3, THREE.fields, Some(&ONE), &["town"]) == THREE);
+        assert!(row(3, THREE.fields, Some(&ONE), &[]) != THREE);
     }
 }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldSchema, RowSchema, TableSchema};
+use super::{FieldSchema, PreviousRow, TableSchema};
 use crate::model::error::{Error, Result};
 
 /// What the catalog has for an older version; postcard's bytes of this struct.
@@ -32,21 +32,70 @@ impl VersionRecord {
     }
 }
 
+/// Where the fields of a struct end in its bytes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldEnds {
+    /// The names of the fields that are stored, in order, as serde has them.
+    pub(crate) names: &'static [&'static str],
+    /// Where each ends.
+    pub(crate) ends: Vec<usize>,
+}
+
+/// Finds the fields in the bytes of a struct. `None`: it can't.
+pub(crate) type LocateFields = fn(&[u8]) -> Option<FieldEnds>;
+
+impl FieldEnds {
+    /// The bytes of a field in those of the struct.
+    pub(crate) fn field<'b>(&self, name: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let position = self.names.iter().position(|own| *own == name)?;
+        let before = position.checked_sub(1).and_then(|before| self.ends.get(before));
+        bytes.get(before.copied().unwrap_or_default()..*self.ends.get(position)?)
+    }
+}
+
 /// The version that a part of the catalog belongs to, if it belongs to one.
 pub(crate) fn version_of(part: &str) -> Option<u32> {
     part.starts_with(|first: char| first.is_ascii_digit()).then(|| part.parse().ok()).flatten()
 }
 
+impl PartialEq for PreviousRow {
+    fn eq(&self, other: &Self) -> bool {
+        self.schema == other.schema
+    }
+}
+
+impl Eq for PreviousRow {}
+
 impl TableSchema {
     /// The older version with this number.
-    fn older(&self, version: u32) -> Option<&'static RowSchema> {
+    pub(crate) fn older(&self, version: u32) -> Option<PreviousRow> {
         let mut older = self.previous;
         while let Some(row) = older
-            && row.version != version
+            && row.schema.version != version
         {
-            older = row.previous;
+            older = row.schema.previous;
         }
         older
+    }
+
+    /// Whether a field has the same value in a row of an older version and in the row that it is converted
+    /// to: each version on the way has the field with the same type, and none lists it as changed.
+    pub(crate) fn keeps(&self, version: u32, name: &str) -> bool {
+        let find = |fields: &'static [FieldSchema]| fields.iter().find(|field| field.name == name);
+        let Some(current) = find(self.fields) else { return false };
+        let (mut changed, mut older) = (self.changed, self.previous);
+        while let Some(PreviousRow { schema: row, .. }) = older
+            && row.version >= version
+        {
+            if changed.contains(&name) || find(row.fields).is_none_or(|it| it.ty != current.ty) {
+                return false;
+            }
+            if row.version == version {
+                return true;
+            }
+            (changed, older) = (row.changed, row.previous);
+        }
+        false
     }
 
     /// Whether rows of an older version are what the code would read.
@@ -68,7 +117,7 @@ impl TableSchema {
                  `#[table(previous = …)]`, or run `upgrade` with a release that has it",
             );
         };
-        match first_difference(fields, &names_and_types(row.fields)) {
+        match first_difference(fields, &names_and_types(row.schema.fields)) {
             Some(difference) => mismatch(
                 format!("in version {version}, {difference}"),
                 "declare the struct of that version as it was when the rows were written",

@@ -47,11 +47,12 @@ impl Entity for Link {
         name: "links",
         version: 1,
         fields: &[
-            FieldSchema { name: "id", declared: "u16" },
-            FieldSchema { name: "url", declared: "String" },
-            FieldSchema { name: "tag", declared: "u8" },
+            FieldSchema::new::<u16>("id", "u16"),
+            FieldSchema::new::<String>("url", "String"),
+            FieldSchema::new::<u8>("tag", "u8"),
         ],
         previous: None,
+        changed: &[],
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[
             index("packed", &[URL], Carried::Normalized, false),

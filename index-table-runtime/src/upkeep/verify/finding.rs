@@ -26,7 +26,8 @@ pub enum FindingKind {
     UndecodableRow,
     /// A row is stored under another primary key than it has.
     WrongPrimaryKey,
-    /// A row of an older version has another primary key once it is converted.
+    /// A row of an older version has another primary key once it is converted, or another value in a field
+    /// that `#[table(changed = […])]` doesn't name.
     WrongConversion,
     /// Two rows have the same key in a unique index.
     Duplicate,

@@ -25,7 +25,7 @@ pub(super) fn load<R: Entity>(
     index: Option<usize>,
 ) -> Result<(), (FindingKind, String)> {
     let undecodable = |reason| (FindingKind::UndecodableRow, reason);
-    let row: R = row::decode(bytes).map_err(|error| undecodable(error.to_string()))?;
+    let row: R = row::decode_unchecked(bytes).map_err(|error| undecodable(error.to_string()))?;
     let loaded = match index {
         Some(index) => image.load_stored_of(&row, bytes, index),
         None => image.load_stored(&row, bytes),

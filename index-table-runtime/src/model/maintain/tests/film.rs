@@ -35,10 +35,6 @@ pub(super) const UNIQUE_CODES: usize = 5;
 pub(super) const SPARSE_YEAR: usize = 6;
 pub(super) const CAST_GENRE: usize = 7;
 
-const fn field(name: &'static str, declared: &'static str) -> FieldSchema {
-    FieldSchema { name, declared }
-}
-
 const fn index(
     name: &'static str,
     key: &'static [KeyField],
@@ -55,16 +51,17 @@ impl Entity for Film {
         name: "films",
         version: 300,
         fields: &[
-            field("country", "String"),
-            field("id", "u16"),
-            field("title", "String"),
-            field("genre", "String"),
-            field("year", "Option<i16>"),
-            field("cast", "Vec<String>"),
-            field("codes", "Vec<u8>"),
-            field("rating", "f32"),
+            FieldSchema::new::<String>("country", "String"),
+            FieldSchema::new::<u16>("id", "u16"),
+            FieldSchema::new::<String>("title", "String"),
+            FieldSchema::new::<String>("genre", "String"),
+            FieldSchema::new::<Option<i16>>("year", "Option<i16>"),
+            FieldSchema::new::<Vec<String>>("cast", "Vec<String>"),
+            FieldSchema::new::<Vec<u8>>("codes", "Vec<u8>"),
+            FieldSchema::new::<f32>("rating", "f32"),
         ],
         previous: None,
+        changed: &[],
         primary_key: &[KeyField::new::<String>("country"), KeyField::new::<u16>("id")],
         indexes: &[
             index(

@@ -118,10 +118,11 @@ impl Entity for Word {
         name: "words",
         version: 1,
         fields: &[
-            FieldSchema { name: "word", declared: "String" },
-            FieldSchema { name: "other", declared: "String" },
+            FieldSchema::new::<String>("word", "String"),
+            FieldSchema::new::<String>("other", "String"),
         ],
         previous: None,
+        changed: &[],
         primary_key: &[KeyField::new::<String>("word")],
         indexes: &[IndexSchema {
             name: "other",

@@ -3,7 +3,9 @@
 use super::Walk;
 use crate::{
     engine::{Piece, Read},
-    model::{entity::Entity, entry::RawEntry, error::Result, schema::Source},
+    model::{
+        entity::Entity, entry::RawEntry, error::Result, key::DecodeError, row, schema::Source,
+    },
     upkeep::verify::{
         compare::{self, Difference},
         finding::FindingKind,
@@ -74,6 +76,10 @@ impl<'t, R: Entity> Walk<'t, R> {
         if let Err((kind, reason)) = load::<R>(&mut self.image, fact.primary_key, fact.data, None) {
             self.report(kind, Source::Facts, fact, reason, Fix::None);
             return Ok(());
+        }
+        if let Err(error @ DecodeError::Altered { .. }) = row::check_conversion::<R>(fact.data) {
+            let (kind, reason) = (FindingKind::WrongConversion, error.to_string());
+            self.report(kind, Source::Facts, fact, reason, Fix::None);
         }
         for (index, declared) in R::TABLE.indexes.iter().enumerate() {
             if self.skipped.contains(&index) {

@@ -1,0 +1,291 @@
+//! Where fields are in the bytes of a row, and whether a conversion leaves them as they were.
+//!
+//! An index whose fields no version changes stays as it is when the version does, so the value of such a field
+//! must be the same in a row of an older version and in the row that it is converted to. Fields have no
+//! marks between them in the file: a struct is read once more to find where each ends.
+
+use std::{cell::Cell, fmt, marker::PhantomData};
+
+use postcard::de_flavors::Flavor;
+use serde::{
+    Deserializer,
+    de::{DeserializeOwned, DeserializeSeed, Error as _, SeqAccess, Visitor},
+    forward_to_deserialize_any,
+};
+
+use super::{body, decode_unchecked, encoded, take};
+use crate::model::{
+    entity::Entity,
+    key::DecodeError,
+    schema::{FieldEnds, LocateFields, TableSchema},
+};
+
+/// Where the fields are in the bytes of a `V`. `None`: its `Deserialize` doesn't read field by field.
+pub(crate) fn locate_fields<V: DeserializeOwned>(body: &[u8]) -> Option<FieldEnds> {
+    let left = Cell::new(body.len());
+    let mut ends = FieldEnds::default();
+    let mut from = postcard::Deserializer::from_flavor(Counted { rest: body, left: &left });
+    let located = Locating { from: &mut from, len: body.len(), left: &left, ends: &mut ends };
+    V::deserialize(located).ok().map(|_| ends)
+}
+
+/// Fails if a row that is stored as `bytes` in an older version has another value in a field that the
+/// conversion keeps.
+///
+/// # Errors
+///
+/// [`DecodeError::Altered`], and what reading the row fails with.
+pub(crate) fn check_conversion<R: Entity>(bytes: &[u8]) -> Result<(), DecodeError> {
+    let (version, older) = take::<u32>(bytes)?;
+    if version == R::TABLE.version {
+        return Ok(());
+    }
+    let row: R = decode_unchecked(bytes)?;
+    check_converted(&row, version, older)
+}
+
+/// [`check_conversion`] of a row that has been converted from `older`.
+pub(super) fn check_converted<R: Entity>(
+    row: &R,
+    version: u32,
+    older: &[u8],
+) -> Result<(), DecodeError> {
+    let Some(locate_new) = LocatesFields::<R>::IN_ROW else { return Ok(()) };
+    let Some(locate_old) = R::TABLE.older(version).map(|older| older.locate_fields) else {
+        return Ok(());
+    };
+    let new = encoded(row)?;
+    let new = body(&new, R::TABLE.version)?;
+    let (Some(old_ends), Some(new_ends)) = (locate_old(older), locate_new(new)) else {
+        return Ok(());
+    };
+    let is_altered = |field: &&'static str| {
+        match (old_ends.field(field, older), new_ends.field(field, new)) {
+            (Some(old), Some(new)) => !is_same(old, new),
+            // It can't be told.
+            _ => false,
+        }
+    };
+    match kept_fields(R::TABLE, version).find(is_altered) {
+        Some(field) => Err(DecodeError::Altered { version, field }),
+        None => Ok(()),
+    }
+}
+
+/// The fields that entries of indexes are made of, and that no version from this one on changes.
+fn kept_fields(schema: &TableSchema, version: u32) -> impl Iterator<Item = &'static str> {
+    let fields = schema.fields.iter().map(|field| field.name);
+    let is_indexed = |name: &str| schema.indexes.iter().any(|index| index.has_field(name));
+    fields.filter(move |name| is_indexed(name) && schema.keeps(version, name))
+}
+
+/// Whether two encodings of a value of one type are those of the same value. A set is written in any order.
+fn is_same(old: &[u8], new: &[u8]) -> bool {
+    let sorted = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        bytes.sort_unstable();
+        bytes
+    };
+    old == new || (old.len() == new.len() && sorted(old) == sorted(new))
+}
+
+/// [`locate_fields`] of a row, compiled for tables with a previous version alone.
+struct LocatesFields<R>(PhantomData<R>);
+
+impl<R: Entity> LocatesFields<R> {
+    const IN_ROW: Option<LocateFields> =
+        if R::TABLE.previous.is_some() { Some(locate_fields::<R>) } else { None };
+}
+
+/// Bytes that tell how many are left.
+struct Counted<'de> {
+    rest: &'de [u8],
+    left: &'de Cell<usize>,
+}
+
+impl<'de> Counted<'de> {
+    fn take(&mut self, count: usize) -> postcard::Result<&'de [u8]> {
+        let taken = self.rest.split_at_checked(count);
+        let (taken, rest) = taken.ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        self.rest = rest;
+        self.left.set(rest.len());
+        Ok(taken)
+    }
+}
+
+impl<'de> Flavor<'de> for Counted<'de> {
+    type Remainder = &'de [u8];
+    type Source = &'de [u8];
+
+    fn pop(&mut self) -> postcard::Result<u8> {
+        let taken = self.take(1)?;
+        taken.first().copied().ok_or(postcard::Error::DeserializeUnexpectedEnd)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+
+    fn try_take_n(&mut self, count: usize) -> postcard::Result<&'de [u8]> {
+        self.take(count)
+    }
+
+    fn finalize(self) -> postcard::Result<&'de [u8]> {
+        Ok(self.rest)
+    }
+}
+
+/// Reads a struct, and notes where each of its fields ends.
+struct Locating<'l, T> {
+    /// What it is read from, and on the way its visitor and the access to its fields.
+    from: T,
+    /// The bytes of all.
+    len: usize,
+    /// The bytes behind the last field.
+    left: &'l Cell<usize>,
+    ends: &'l mut FieldEnds,
+}
+
+impl<'l, T> Locating<'l, T> {
+    fn with<U>(self, from: U) -> (T, Locating<'l, U>) {
+        let Self { from: own, len, left, ends } = self;
+        (own, Locating { from, len, left, ends })
+    }
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Locating<'_, D> {
+    type Error = D::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.ends.names = fields;
+        let (from, visitor) = self.with(visitor);
+        from.deserialize_struct(name, fields, visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, D::Error> {
+        Err(D::Error::custom("it is read otherwise than as a struct"))
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.from.is_human_readable()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+    }
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Locating<'_, V> {
+    type Value = V::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.from.expecting(f)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, fields: A) -> Result<V::Value, A::Error> {
+        let (visitor, fields) = self.with(fields);
+        visitor.visit_seq(fields)
+    }
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Locating<'_, A> {
+    type Error = A::Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, A::Error> {
+        let field = self.from.next_element_seed(seed)?;
+        self.ends.ends.push(self.len - self.left.get());
+        Ok(field)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.from.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Row {
+        id: u32,
+        text: String,
+        #[serde(skip)]
+        _note: String,
+        pair: (u8, Option<u16>),
+        none: Option<u8>,
+        #[serde(rename = "label")]
+        name: String,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(from = "u32", into = "u32")]
+    struct Number(u32);
+
+    impl From<u32> for Number {
+        fn from(number: u32) -> Self {
+            Self(number)
+        }
+    }
+
+    impl From<Number> for u32 {
+        fn from(Number(number): Number) -> Self {
+            number
+        }
+    }
+
+    impl Clone for Number {
+        fn clone(&self) -> Self {
+            Self(self.0)
+        }
+    }
+
+    #[test]
+    fn each_field_is_found_under_its_name() {
+        let row = Row {
+            id: 300,
+            text: "ab".into(),
+            _note: "gone".into(),
+            pair: (7, Some(9)),
+            none: None,
+            name: String::new(),
+        };
+        let bytes = postcard::to_stdvec(&row).unwrap();
+        let fields = locate_fields::<Row>(&bytes).unwrap();
+        let of = |name| fields.field(name, &bytes);
+        assert_eq!(of("id"), Some(&[0xAC, 0x02][..]));
+        assert_eq!(of("text"), Some(&b"\x02ab"[..]));
+        assert_eq!(of("pair"), Some(&[7, 1, 9][..]));
+        assert_eq!(of("none"), Some(&[0][..]));
+        assert_eq!(of("label"), Some(&[0][..]));
+        assert_eq!((of("_note"), of("name"), of("other")), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_no_struct_has_no_fields() {
+        assert_eq!(locate_fields::<Number>(&[7]), None);
+        assert_eq!(locate_fields::<Row>(&[7]), None);
+    }
+
+    #[test]
+    fn a_set_in_another_order_is_the_same() {
+        let set: HashSet<u16> = (0..50).collect();
+        let again: HashSet<u16> = set.iter().copied().collect();
+        let [set, again] = [set, again].map(|set| postcard::to_stdvec(&set).unwrap());
+        assert!(is_same(&set, &again));
+        assert!(!is_same(b"\x02ab", b"\x02ac") && !is_same(b"\x01a", b"\x02aa"));
+    }
+}
