@@ -1,7 +1,11 @@
 //! What happens between a file, or a store in use, and another declaration.
 
 mod directories;
+#[cfg(target_os = "linux")]
+mod killed;
 mod limits;
+#[cfg(target_os = "linux")]
+mod many;
 mod misuse;
 mod other_declarations;
 mod rebuilt;

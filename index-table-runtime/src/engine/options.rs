@@ -53,8 +53,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How much of the file is mapped, in bytes; rounded up to whole pages. Default: 1 TiB, or as much
-    /// as the process is allowed, on 32-bit machines 512 MiB.
+    /// How much of the file is mapped, in bytes; rounded up to whole pages. Default: 1 TiB, on 32-bit
+    /// machines 512 MiB, or less where the process has little address space left: with `n` stores open,
+    /// the default is at most 1 / (`n` + 2) of it, but at least 64 MiB. So a process can have thousands of
+    /// stores open.
     ///
     /// It is address space, neither memory nor disk: the file grows as it is filled. When it is full,
     /// [`Store::transaction`] maps twice as much and runs again, and a transaction from

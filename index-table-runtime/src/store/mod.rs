@@ -99,7 +99,8 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::AlreadyOpen`], [`Error::ReadOnly`], [`Error::DamagedFile`], [`Error::Forked`],
-    /// [`Error::Io`], [`Error::Engine`].
+    /// [`Error::LockFile`], [`Error::NoAddressSpace`], [`Error::TooManyOpenFiles`], [`Error::Io`],
+    /// [`Error::Engine`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }

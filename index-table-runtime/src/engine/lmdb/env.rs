@@ -1,5 +1,4 @@
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::{
         Mutex, OnceLock,
@@ -8,36 +7,27 @@ use std::{
     time::Duration,
 };
 
-use heed::{CommitOrAbort, CommitToken, EnvFlags, EnvOpenOptions, OnCommit, RwTxn};
+use heed::{CommitOrAbort, CommitToken, OnCommit, RwTxn};
 
 use super::{
     Database, Env, Layout, Txn, Writer,
     blocks::{Forecast, Scratch},
-    catalog,
-    error::{Failure, damaged, failed, refused},
+    error::Failure,
     gate::{Gate, Kind},
-    pages::{self, Depth},
+    open::Counted,
     process,
     reserve::Reserve,
     txn::Turn,
 };
-use crate::{
-    engine::{DEFAULT_MAP_SIZE, Durability, Options},
-    model::{
-        error::{Error, Result},
-        schema::TableSchema,
-    },
+use crate::model::{
+    error::{Error, Result},
+    schema::TableSchema,
 };
 
 pub(super) const CATALOG: &str = ".catalog";
 const SEQUENCES: &str = ".sequences";
 /// In front of the name of a table.
 const QUEUE: &str = ".queue.";
-
-const FILE: &str = "data.mdb";
-
-/// How often two commits may come between the beginning of a transaction and a look at the file.
-const TRIES: u32 = 1000;
 
 /// Longer than it takes to unmap a directory.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -47,7 +37,7 @@ pub(crate) struct Engine {
     pub(super) env: Env,
     pub(super) path: PathBuf,
     /// See [`process::forks`].
-    forks: u32,
+    pub(super) forks: u32,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
     /// Every transaction begins by it, and whatever else looks at the map.
@@ -63,88 +53,10 @@ pub(crate) struct Engine {
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Scratch>,
+    pub(super) _counted: Counted,
 }
 
 impl Engine {
-    pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
-        process::watch_forks();
-        let path = path.to_owned();
-        pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(&path, fault))?;
-        let mut open = EnvOpenOptions::new().read_txn_without_tls();
-        // Two more databases, for the catalog and the sequences.
-        open.map_size(page_multiple(map_size(options)))
-            .max_dbs(options.max_databases.saturating_add(2))
-            .max_readers(options.max_readers);
-        #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
-        // That no one else modifies the mapped files is LMDB's condition, and `Store::open`
-        // passes it on in its documentation.
-        let env = unsafe { open.flags(flags(options.durability)).open(&path) };
-        let env = env.map_err(|error| match error {
-            heed::Error::EnvAlreadyOpened => Error::AlreadyOpen {
-                path: path.clone(),
-                reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
-            },
-            heed::Error::Io(source) => Error::opening(&path, source),
-            heed::Error::Mdb(error) => damaged(&path, error.to_string()),
-            error => failed(&path, error),
-        })?;
-        let max_readers = env.max_readers();
-        let reserve = Reserve::new(reserved(options), &path.join(FILE));
-        let engine = Self {
-            path,
-            forks: process::forks(),
-            max_databases: options.max_databases,
-            max_readers,
-            gate: Gate::new(max_readers),
-            map_size: AtomicUsize::new(env.info().map_size),
-            max_map_size: options.max_map_size,
-            full_at: AtomicUsize::new(0),
-            too_large: AtomicBool::new(false),
-            catalog: OnceLock::new(),
-            reserve,
-            writing: Mutex::default(),
-            env,
-        };
-        // Those of processes that have died would keep pages from being used again.
-        engine.clear_stale_readers()?;
-        match engine.look(Depth::Roots) {
-            // It is in use, by those who could open it.
-            Err(Error::TooManyReaders { .. }) => return Ok(engine),
-            outcome => outcome?,
-        }
-        // Not before: LMDB believes what it reads. What is in the way now may be gone when the catalog
-        // is asked for.
-        if let Ok(Some(catalog)) = catalog::find(&engine.env) {
-            let _ = engine.catalog.set(catalog);
-        }
-        Ok(engine)
-    }
-
-    /// Looks at each page that is in use.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.look(Depth::Everything)
-    }
-
-    /// Looks at the file as it was left by the last transaction.
-    fn look(&self, depth: Depth) -> Result<()> {
-        let file = self.path.join(FILE);
-        for _ in 0..TRIES {
-            // Dropped in this order: the transaction, its pass.
-            let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
-            let looked = pages::look_at_snapshot(&file, txn.id() as u64, depth);
-            drop(txn);
-            if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
-                return Ok(());
-            }
-        }
-        let source = io::Error::new(
-            io::ErrorKind::ResourceBusy,
-            "the file is written too often to be looked at",
-        );
-        Err(Error::Io { path: self.path.clone(), source })
-    }
-
     /// LMDB's locks and reader slots are the process's that opened the store.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
         if self.is_inherited() {
@@ -312,34 +224,6 @@ fn used(env: &Env) -> usize {
     (env.info().last_page_number + 1) * env.unnamed_database_stat().page_size as usize
 }
 
-/// The default is only a wish, which a limit on the address space may be in the way of.
-fn map_size(options: &Options) -> usize {
-    const LEAST: usize = 1 << 26;
-    let mut size = options.map_size;
-    if size == DEFAULT_MAP_SIZE {
-        while size > LEAST && !process::has_address_space(size) {
-            size /= 2;
-        }
-    }
-    size
-}
-
-/// Without syncs, nothing is saved.
-const fn reserved(options: &Options) -> usize {
-    match options.durability {
-        Durability::Full | Durability::Relaxed => options.reserve,
-        Durability::None => 0,
-    }
-}
-
-const fn flags(durability: Durability) -> EnvFlags {
-    match durability {
-        Durability::Full => EnvFlags::empty(),
-        Durability::Relaxed => EnvFlags::NO_META_SYNC,
-        Durability::None => EnvFlags::NO_SYNC,
-    }
-}
-
 /// heed takes map sizes in whole pages only.
 pub(super) fn page_multiple(size: usize) -> usize {
     const LARGEST_PAGE: usize = 1 << 16;
@@ -349,13 +233,6 @@ pub(super) fn page_multiple(size: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durability_is_what_is_synced() {
-        assert_eq!(flags(Durability::Full), EnvFlags::empty());
-        assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
-        assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
-    }
 
     #[test]
     fn map_sizes_are_whole_pages() {

@@ -1,14 +1,18 @@
 //! LMDB's errors as this crate's.
 
 use std::{
-    error,
+    error, io,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
 
 use heed::MdbError;
 
-use super::{env::Engine, pages::Fault};
+use super::{
+    env::Engine,
+    pages::Fault,
+    process::{self, Limit},
+};
 use crate::model::error::Error;
 
 impl Engine {
@@ -99,14 +103,24 @@ pub(super) fn damaged(path: &Path, reason: String) -> Error {
 /// Why LMDB should not have the file.
 pub(super) fn refused(path: &Path, fault: Fault) -> Error {
     match fault {
-        Fault::Io(source) => Error::opening(path, source),
+        Fault::Io(source) => not_opened(path, source),
         Fault::Damaged(reason) => damaged(path, reason),
+    }
+}
+
+/// Why a file of the store was not opened.
+pub(super) fn not_opened(path: &Path, source: io::Error) -> Error {
+    match process::limit(&source) {
+        Some(Limit::Files(limit)) => {
+            Error::TooManyOpenFiles { path: path.to_owned(), limit, source }
+        }
+        _ => Error::opening(path, source),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{error::Error as _, io};
+    use std::error::Error as _;
 
     use super::*;
     use crate::{engine::Options, model::error::Result};

@@ -20,6 +20,7 @@ mod copy;
 mod env;
 mod error;
 mod gate;
+mod open;
 mod pages;
 mod process;
 mod read;

@@ -1,17 +1,28 @@
 //! What only the operating system can tell.
 
-pub(super) use os::{file_limit, forks, has_address_space, watch_forks};
+pub(super) use os::{file_limit, forks, has_address_space, limit, watch_forks};
+
+/// A limit of the process that a call has met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// There is no address space left, or not so much.
+    AddressSpace,
+    /// So many files are open.
+    Files(u64),
+}
 
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
 mod os {
     use std::{
-        ptr,
+        io, ptr,
         sync::{
             Once,
             atomic::{AtomicU32, Ordering::Relaxed},
         },
     };
+
+    use super::Limit;
 
     static FORKS: AtomicU32 = AtomicU32::new(0);
 
@@ -54,6 +65,21 @@ mod os {
         if known { limit.rlim_cur.into() } else { u64::MAX }
     }
 
+    /// The limit of this process that a call met which failed with this error.
+    pub(in crate::engine::lmdb) fn limit(error: &io::Error) -> Option<Limit> {
+        match error.raw_os_error()? {
+            libc::ENOMEM => Some(Limit::AddressSpace),
+            libc::EMFILE => {
+                let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                // SAFETY: the limit is this function's own.
+                unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+                #[allow(clippy::useless_conversion, reason = "it is narrower on some systems")]
+                Some(Limit::Files(limit.rlim_cur.into()))
+            }
+            _ => None,
+        }
+    }
+
     #[cfg(test)]
     mod tests {
         use super::*;
@@ -77,5 +103,9 @@ mod os {
 
     pub(in crate::engine::lmdb) const fn has_address_space(_: usize) -> bool {
         true
+    }
+
+    pub(in crate::engine::lmdb) const fn limit(_: &std::io::Error) -> Option<super::Limit> {
+        None
     }
 }

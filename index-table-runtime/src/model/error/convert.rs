@@ -38,6 +38,16 @@ impl Error {
                     Self::Io { path, source } => {
                         Self::Io { path: path.clone(), source: same(source) }
                     }
+                    Self::NoAddressSpace { path, map_size, source } => Self::NoAddressSpace {
+                        path: path.clone(),
+                        map_size: *map_size,
+                        source: same(source),
+                    },
+                    Self::TooManyOpenFiles { path, limit, source } => Self::TooManyOpenFiles {
+                        path: path.clone(),
+                        limit: *limit,
+                        source: same(source),
+                    },
                     Self::Thread { name, source } => Self::Thread { name, source: same(source) },
                     $(Self::$variant { $($field),* } => {
                         Self::$variant { $($field: $field.clone()),* }
@@ -68,6 +78,7 @@ impl Error {
             AlreadyOpen { path, reason }
             Forked { path }
             DamagedFile { path, reason }
+            LockFile { path, reason }
             MapTooSmall { map_size }
             TooManyDatabases { max_databases }
             TooManyReaders { max_readers, oldest }

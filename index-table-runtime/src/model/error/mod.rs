@@ -329,6 +329,52 @@ pub enum Error {
         reason: String,
     },
 
+    /// The lock file can't be used as it is, and stays so while other processes have the store open. The
+    /// first process that opens a store writes that file, and was killed before the end, or `data.mdb`
+    /// was replaced. Processes that use this crate recover from that by themselves.
+    #[error(
+        "the lock file of `{path}` can't be used, because {reason}; close the store in all processes, and \
+         open it again",
+        path = path.display()
+    )]
+    LockFile {
+        /// The store's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+
+    /// The process has no address space for the map of a store.
+    #[error(
+        "`{path}` can't be mapped, because the process has no address space for {map_size} bytes \
+         ({source}); open the store with a smaller `Store::options().map_size(…)`, or raise the limit of \
+         the process (`ulimit -v`)",
+        path = path.display()
+    )]
+    NoAddressSpace {
+        /// The store's directory.
+        path: PathBuf,
+        /// The map size in bytes.
+        map_size: usize,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
+    /// The process has as many files open as it may have, and a store needs four.
+    #[error(
+        "`{path}` can't be opened, because the process may have {limit} files open and a store needs four \
+         ({source}); raise the limit (`ulimit -n`), or have fewer stores open",
+        path = path.display()
+    )]
+    TooManyOpenFiles {
+        /// The store's directory.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+
     /// Another process has made the store larger than this one's map, and there is no address space
     /// for a larger one.
     #[error(

@@ -1,0 +1,277 @@
+//! Opening an environment: one process at a time, with a lock file that is known to be whole.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use heed::{EnvFlags, EnvOpenOptions, MdbError};
+
+use super::{
+    Env, catalog,
+    env::{Engine, page_multiple},
+    error::{self, damaged, failed, refused},
+    gate::{Gate, Kind},
+    pages::{self, Depth},
+    process::{self, Limit},
+    reserve::Reserve,
+};
+use crate::{
+    engine::{DEFAULT_MAP_SIZE, Durability, Options},
+    model::error::{Error, Result},
+};
+
+const FILE: &str = "data.mdb";
+const LOCK_FILE: &str = "lock.mdb";
+
+/// How often two commits may come between the beginning of a transaction and a look at the file.
+const TRIES: u32 = 1000;
+
+/// How long a lock file may be unusable because other processes, which are not of this crate, have it
+/// open.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The time between two tries.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Engine {
+    pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
+        process::watch_forks();
+        let opening = Opening::begin(&path.join(FILE));
+        let _opening = opening.map_err(|source| error::not_opened(path, source))?;
+        let began = Instant::now();
+        loop {
+            match Self::try_open(options, path) {
+                // LMDB initializes the file for the first process that opens it. When that one is killed
+                // before the end, those that wait for it open what is there. Once they have closed it,
+                // there is a first process again.
+                Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_open(options: &Options, path: &Path) -> Result<Self> {
+        pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
+        let counted = Counted::new();
+        let map_size = page_multiple(map_size(options, counted.others));
+        let mut open = EnvOpenOptions::new().read_txn_without_tls();
+        // Two more databases, for the catalog and the sequences.
+        open.map_size(map_size)
+            .max_dbs(options.max_databases.saturating_add(2))
+            .max_readers(options.max_readers);
+        #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+        // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
+        // That no one else modifies the mapped files is LMDB's condition, and `Store::open`
+        // passes it on in its documentation.
+        let env = unsafe { open.flags(flags(options.durability)).open(path) };
+        let env = env.map_err(|error| not_opened(path, map_size, error))?;
+        let max_readers = env.max_readers();
+        let reserve = Reserve::new(reserved(options), &path.join(FILE));
+        let engine = Self {
+            path: path.to_owned(),
+            forks: process::forks(),
+            max_databases: options.max_databases,
+            max_readers,
+            gate: Gate::new(max_readers),
+            map_size: AtomicUsize::new(env.info().map_size),
+            max_map_size: options.max_map_size,
+            full_at: AtomicUsize::new(0),
+            too_large: AtomicBool::new(false),
+            catalog: OnceLock::new(),
+            reserve,
+            writing: Mutex::default(),
+            env,
+            _counted: counted,
+        };
+        // Those of processes that have died would keep pages from being used again.
+        engine.clear_stale_readers()?;
+        match engine.look(Depth::Roots) {
+            // It is in use, by those who could open it.
+            Err(Error::TooManyReaders { .. }) => return Ok(engine),
+            outcome => outcome?,
+        }
+        // Not before: LMDB believes what it reads. What is in the way now may be gone when the catalog
+        // is asked for.
+        if let Ok(Some(catalog)) = catalog::find(&engine.env) {
+            let _ = engine.catalog.set(catalog);
+        }
+        Ok(engine)
+    }
+
+    /// Looks at each page that is in use.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.look(Depth::Everything)
+    }
+
+    /// Looks at the file as it was left by the last transaction.
+    fn look(&self, depth: Depth) -> Result<()> {
+        let file = self.path.join(FILE);
+        let mut before = None;
+        for _ in 0..TRIES {
+            // Dropped in this order: the transaction, its pass.
+            let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
+            let number = txn.id() as u64;
+            let looked = pages::look_at_snapshot(&file, number, depth);
+            drop(txn);
+            if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
+                return Ok(());
+            }
+            // The lock file has the number of the last transaction, or of the one before it while the
+            // last one is written.
+            if before.replace(number) == Some(number) {
+                return Err(unusable(&self.path, "its transaction number is not that of data.mdb"));
+            }
+        }
+        let source = io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "the file is written too often to be looked at",
+        );
+        Err(Error::Io { path: self.path.clone(), source })
+    }
+}
+
+/// The turn to open a store, which one process has at a time.
+///
+/// LMDB has a lock for this too, but not for the first look at the file, and it does not notice when a
+/// process that had the lock was killed.
+struct Opening(Option<File>);
+
+impl Opening {
+    /// Waits for the turn. Where the file system has no such locks, LMDB's own has to do.
+    fn begin(file: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(file)?;
+        loop {
+            match file.lock() {
+                Ok(()) => return Ok(Self(Some(file))),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(Self(None)),
+            }
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(file) = &self.0 {
+            // A child that was forked meanwhile has the file too, so that closing it is not enough.
+            let _ = file.unlock();
+        }
+    }
+}
+
+/// An engine that this process has open.
+pub(super) struct Counted {
+    /// How many there were before.
+    others: usize,
+}
+
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+impl Counted {
+    fn new() -> Self {
+        Self { others: OPEN.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
+    let is_empty = || fs::metadata(path.join(LOCK_FILE)).is_ok_and(|file| file.len() == 0);
+    match error {
+        heed::Error::EnvAlreadyOpened => Error::AlreadyOpen {
+            path: path.to_owned(),
+            reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
+        },
+        // The first pages of data.mdb are in order, so this is about the lock file.
+        heed::Error::Mdb(MdbError::Invalid) => unusable(path, "its beginning was not written"),
+        heed::Error::Mdb(MdbError::VersionMismatch) => {
+            unusable(path, "it is that of another version of LMDB, which has the store open")
+        }
+        heed::Error::Mdb(error) => damaged(path, error.to_string()),
+        heed::Error::Io(source) if process::limit(&source) == Some(Limit::AddressSpace) => {
+            Error::NoAddressSpace { path: path.to_owned(), map_size, source }
+        }
+        heed::Error::Io(source) if source.kind() == io::ErrorKind::InvalidInput && is_empty() => {
+            unusable(path, "it is empty")
+        }
+        heed::Error::Io(source) => error::not_opened(path, source),
+        error => failed(path, error),
+    }
+}
+
+fn unusable(path: &Path, reason: &'static str) -> Error {
+    Error::LockFile { path: path.to_owned(), reason }
+}
+
+/// The default is only a wish. It leaves address space for as many stores as there are already, and for
+/// the rest of the program; a limit may leave less.
+fn map_size(options: &Options, others: usize) -> usize {
+    const LEAST: usize = 1 << 26;
+    let mut size = options.map_size;
+    if size == DEFAULT_MAP_SIZE {
+        let shares = others.saturating_add(2);
+        while size > LEAST && !process::has_address_space(size.saturating_mul(shares)) {
+            size /= 2;
+        }
+    }
+    size
+}
+
+/// Without syncs, nothing is saved.
+const fn reserved(options: &Options) -> usize {
+    match options.durability {
+        Durability::Full | Durability::Relaxed => options.reserve,
+        Durability::None => 0,
+    }
+}
+
+const fn flags(durability: Durability) -> EnvFlags {
+    match durability {
+        Durability::Full => EnvFlags::empty(),
+        Durability::Relaxed => EnvFlags::NO_META_SYNC,
+        Durability::None => EnvFlags::NO_SYNC,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durability_is_what_is_synced() {
+        assert_eq!(flags(Durability::Full), EnvFlags::empty());
+        assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
+        assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
+    }
+
+    #[test]
+    fn stores_are_opened_by_turns() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join(FILE);
+        let turn = Opening::begin(&file).expect("the turn");
+        thread::scope(|scope| {
+            let other = scope.spawn(|| Opening::begin(&file).expect("the next turn"));
+            thread::sleep(Duration::from_millis(50));
+            assert!(!other.is_finished());
+            drop(turn);
+            assert!(other.join().expect("no panic").0.is_some());
+        });
+    }
+}
