@@ -33,16 +33,17 @@ use serde::{Deserialize, Serialize};
 /// elsewhere is allowed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
-#[allow(clippy::duplicated_attributes, reason = "it takes a field in two indexes for a mistake")]
-#[index(town, allow(redundant))]
-#[index(town, include = [last_name], name = "town_partial", allow(redundant))]
-#[index(town, strategy = "full", name = "town_full", allow(redundant))]
-#[index(last_name)]
-#[index(last_name, include = [town], name = "last_name_partial")]
-#[index(last_name, strategy = "full", name = "last_name_full")]
-#[index(town, last_name)]
-#[index(town, last_name, include = [first_name, phone], name = "town_last_name_partial")]
-#[index(town, last_name, strategy = "full", name = "town_last_name_full", allow(doubled_full))]
+#[indexes(
+    (town, allow(redundant)),
+    (town, include = [last_name], name = "town_partial", allow(redundant)),
+    (town, strategy = "full", name = "town_full", allow(redundant)),
+    (last_name),
+    (last_name, include = [town], name = "last_name_partial"),
+    (last_name, strategy = "full", name = "last_name_full"),
+    (town, last_name),
+    (town, last_name, include = [first_name, phone], name = "town_last_name_partial"),
+    (town, last_name, strategy = "full", name = "town_last_name_full", allow(doubled_full)),
+)]
 struct Customer {
     #[primary_key]
     id: u64,

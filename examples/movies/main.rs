@@ -61,11 +61,12 @@ use load::Report;
 /// A film. The genre is the partition, the title the row within it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "films")]
-#[allow(clippy::duplicated_attributes, reason = "it takes a field in two indexes for a mistake")]
-// One entry for each actor of a film, which carries the whole cast.
-#[index(each(cast), strategy = "partial", include = [cast])]
-#[index(each(cast), year)]
-#[index(year)]
+#[indexes(
+    // One entry for each actor of a film, which carries the whole cast.
+    (each(cast), strategy = "partial", include = [cast]),
+    (each(cast), year),
+    (year),
+)]
 struct Film {
     #[primary_key]
     genre: String,

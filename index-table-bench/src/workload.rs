@@ -12,10 +12,7 @@ use crate::random::{Random, Zipf};
 /// index on `email` is for single rows. `first_name` is in no index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
-#[allow(clippy::duplicated_attributes, reason = "it takes a field in two indexes for a mistake")]
-#[index(town)]
-#[index(town, last_name, include = [phone])]
-#[index(email, unique)]
+#[indexes((town), (town, last_name, include = [phone]), (email, unique))]
 pub struct Customer {
     /// From 1 on, in the order of the load.
     #[primary_key]

@@ -117,6 +117,13 @@ use crate::derive::{derive, derive_key, derive_version};
 /// A `unique` index that is sparse or filtered has one row at most for each key among the rows that
 /// have entries.
 ///
+/// # `#[indexes((fields, options), …)]`, on the struct
+///
+/// Several indexes in one attribute. `#[indexes((town), (town, last_name), (email, unique))]` is the
+/// same as `#[index(town)]`, `#[index(town, last_name)]` and `#[index(email, unique)]`. Clippy takes a
+/// word that occurs in two `#[index(…)]` for a repeated attribute (`clippy::duplicated_attributes`),
+/// and accepts this form.
+///
 /// # Warnings
 ///
 /// An index that is likely to cost more than it saves is a warning at its first field. It doesn't
@@ -191,9 +198,6 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// Everything generated has the visibility of the struct.
 ///
-/// Clippy may take a field of two indexes for a repeated attribute. That is
-/// `clippy::duplicated_attributes`, which can be allowed on the struct.
-///
 /// # Errors
 ///
 /// All mistakes are reported at once, each at the word that is wrong. A row is stored in a format
@@ -207,7 +211,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `tag`, `content`, `untagged` | on the struct |
 /// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full or there is a view |
 /// | `skip` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
-#[proc_macro_derive(IndexTable, attributes(table, primary_key, index))]
+#[proc_macro_derive(IndexTable, attributes(table, primary_key, index, indexes))]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()
 }
@@ -261,7 +265,7 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// All mistakes are reported at once, each at the word that is wrong. The serde attributes that the
 /// rows of a table can't have are mistakes here too; see [`IndexTable`](macro@IndexTable).
-#[proc_macro_derive(RowVersion, attributes(table, primary_key, index))]
+#[proc_macro_derive(RowVersion, attributes(table, primary_key, index, indexes))]
 pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_version(input.into()).into()
 }

@@ -1,4 +1,4 @@
-//! `#[index(FIELDS, OPTIONS)]`
+//! `#[index(FIELDS, OPTIONS)]`, and `#[indexes((FIELDS, OPTIONS), …)]` for several of them.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt as _;
@@ -8,12 +8,12 @@ use syn::spanned::Spanned as _;
 use syn::{Attribute, Ident, LitStr, Meta, Token, Type, parenthesized, token};
 
 use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint, Order};
-use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
+use super::{Setting, complete, equals, fields, for_each_item, items, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
 /// What one `#[index(…)]` says.
 pub(crate) struct IndexAttr {
-    /// The word `index` itself.
+    /// The word `index` itself, or the parentheses inside of `#[indexes(…)]`.
     pub(crate) span: Span,
     pub(crate) parts: Vec<PartAttr>,
     /// A field could not be read, so `parts` is not what was meant.
@@ -26,6 +26,30 @@ pub(crate) struct IndexAttr {
     pub(crate) unique: Option<Setting<()>>,
     pub(crate) sparse: Option<Setting<()>>,
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
+}
+
+/// The indexes of `#[indexes((town), (email, unique))]`. Clippy reads the items of an attribute that
+/// are words or lists of words, and warns about a word that is repeated; parentheses without a word in
+/// front end that.
+pub(super) fn read_several(attribute: &Attribute, errors: &Diagnostics) -> Vec<IndexAttr> {
+    const USAGE: &str = "#[indexes((field), (field, unique))]";
+    let mut indexes = Vec::new();
+    for_each_item(attribute, USAGE, errors, |input| {
+        if !input.peek(token::Paren) {
+            let message = format!("expected an index in parentheses: `{USAGE}`");
+            return Err(input.error(message));
+        }
+        let inner;
+        let parentheses = parenthesized!(inner in input);
+        let mut index = IndexAttr::new(parentheses.span.join());
+        let read = items(&inner, errors, |input| index.item(input, errors));
+        indexes.push(index);
+        read
+    });
+    if indexes.is_empty() && errors.is_empty() {
+        errors.error_on(attribute.path(), format!("there are no indexes in it: `{USAGE}`"));
+    }
+    indexes
 }
 
 /// One item in the place of a field.
@@ -51,11 +75,18 @@ pub(crate) enum PartKind {
 
 impl IndexAttr {
     pub(super) fn read(attribute: &Attribute, errors: &Diagnostics) -> Self {
-        let mut index = Self {
-            span: attribute.path().span(),
+        let mut index = Self::new(attribute.path().span());
+        // `#[index = "town"]` names its fields in a way that is not read.
+        index.incomplete = matches!(attribute.meta, Meta::NameValue(_));
+        for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input, errors));
+        index
+    }
+
+    fn new(span: Span) -> Self {
+        Self {
+            span,
             parts: Vec::new(),
-            // `#[index = "town"]` names its fields in a way that is not read.
-            incomplete: matches!(attribute.meta, Meta::NameValue(_)),
+            incomplete: false,
             strategy: None,
             consistency: None,
             include: None,
@@ -64,9 +95,7 @@ impl IndexAttr {
             unique: None,
             sparse: None,
             allow: None,
-        };
-        for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input, errors));
-        index
+        }
     }
 
     fn item(&mut self, input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<()> {

@@ -52,6 +52,8 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
             table.read(attribute, errors);
         } else if path.is_ident("index") {
             indexes.push(IndexAttr::read(attribute, errors));
+        } else if path.is_ident("indexes") {
+            indexes.extend(index::read_several(attribute, errors));
         } else if path.is_ident("primary_key") {
             errors.error_on(
                 path,
@@ -73,7 +75,7 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             }
             primary_key = primary_key.or(Some(path.span()));
             arguments_of_primary_key(attribute, errors);
-        } else if path.is_ident("index") {
+        } else if path.is_ident("index") || path.is_ident("indexes") {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
             errors
                 .error_on(path, format!("an index is declared on the struct: `#[index({name})]`"));
@@ -102,7 +104,7 @@ fn for_each_item(
     attribute: &Attribute,
     usage: &str,
     errors: &Diagnostics,
-    mut item: impl FnMut(ParseStream<'_>) -> syn::Result<()>,
+    item: impl FnMut(ParseStream<'_>) -> syn::Result<()>,
 ) {
     let list = match &attribute.meta {
         Meta::Path(_) => return,
@@ -112,25 +114,32 @@ fn for_each_item(
             return;
         }
     };
-    let read = |input: ParseStream<'_>| {
-        while !input.is_empty() {
-            match item(input) {
-                Ok(()) if input.is_empty() || input.peek(Token![,]) => {}
-                Ok(()) => errors.push(input.error("expected `,`")),
-                Err(error) => errors.push(error),
-            }
-            while !input.is_empty() && !input.peek(Token![,]) {
-                input.parse::<TokenTree>()?;
-            }
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
-            }
-        }
-        Ok(())
-    };
+    let read = |input: ParseStream<'_>| items(input, errors, item);
     if let Err(error) = read.parse2(list.tokens.clone()) {
         errors.push(error);
     }
+}
+
+/// The same for what is inside of parentheses.
+fn items(
+    input: ParseStream<'_>,
+    errors: &Diagnostics,
+    mut item: impl FnMut(ParseStream<'_>) -> syn::Result<()>,
+) -> syn::Result<()> {
+    while !input.is_empty() {
+        match item(input) {
+            Ok(()) if input.is_empty() || input.peek(Token![,]) => {}
+            Ok(()) => errors.push(input.error("expected `,`")),
+            Err(error) => errors.push(error),
+        }
+        while !input.is_empty() && !input.peek(Token![,]) {
+            input.parse::<TokenTree>()?;
+        }
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps a setting, unless its key was given already.

@@ -18,7 +18,11 @@ const FIRST: u32 = 1;
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     let attributes = attr::on_struct(&input.attrs, errors);
     let table = &attributes.table;
-    for attribute in input.attrs.iter().filter(|it| it.path().is_ident("index")) {
+    for attribute in input
+        .attrs
+        .iter()
+        .filter(|it| ["index", "indexes"].iter().any(|name| it.path().is_ident(name)))
+    {
         errors.error_on(
             attribute.path(),
             "an older version has no indexes: those of the table are on the struct with \

@@ -118,6 +118,27 @@ fn a_filtered_index_needs_a_name() {
 }
 
 #[test]
+fn several_indexes_in_one_attribute_are_checked_alike() {
+    let usage = "#[indexes((field), (field, unique))]";
+    one("#[indexes]", &format!("there are no indexes in it: `{usage}`"));
+    one("#[indexes()]", &format!("there are no indexes in it: `{usage}`"));
+    one("#[indexes(town)]", &format!("expected an index in parentheses: `{usage}`"));
+    one("#[indexes = \"town\"]", &format!("expected a list: `{usage}`"));
+    one("#[indexes((town) (phone))]", "expected `,`");
+    one("#[indexes((town), ())]", "this index has no fields: `#[index(field)]`");
+    let found = messages(&customer("#[indexes((twon, + 1), (each(tgs), unique = true))]"));
+    assert_eq!(
+        found,
+        [
+            "expected a field or an option",
+            "`unique` takes no value",
+            "`Customer` has no field `twon`; did you mean `town`?",
+            "`Customer` has no field `tgs`; did you mean `tags`?",
+        ]
+    );
+}
+
+#[test]
 fn a_condition_of_nothing_is_one_error() {
     one("#[index(sparse)]", "this index has no fields: `#[index(field)]`");
     one("#[index(twon, sparse)] ", "`Customer` has no field `twon`; did you mean `town`?");

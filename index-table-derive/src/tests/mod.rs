@@ -15,6 +15,17 @@ fn expanded(input: &str) -> String {
     format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
 }
 
+#[test]
+fn several_indexes_in_one_attribute_are_those_of_several_attributes() {
+    let expanded = |indexes: &str| {
+        let input = format!("{indexes} struct Customer {{ #[primary_key] id: u64, town: String }}");
+        derive(input.parse().expect("the input has tokens")).to_string()
+    };
+    let several = "#[index(town)] #[index(town, unique, name = \"one\")] #[index(desc(town), name = \"down\")]";
+    let one = "#[indexes((town), (town, unique, name = \"one\"))] #[indexes((desc(town), name = \"down\"),)]";
+    assert_eq!(expanded(one), expanded(several));
+}
+
 /// As [`expanded`], of `#[derive(IndexKey)]`.
 fn expanded_key(input: &str) -> String {
     let output = derive_key(input.parse().expect("the input has tokens"));
