@@ -1,6 +1,14 @@
 //! Directories and files that are private to their owner.
 
-use std::{fs, io, path::Path};
+#[cfg(unix)]
+use std::ffi::OsStr;
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::Path,
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// Creates the directory and its missing parents. On Unix, only their owner has access.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
@@ -21,10 +29,152 @@ fn private() -> fs::DirBuilder {
 }
 
 /// Creates a file for writing, which must not exist. On Unix, only its owner has access.
-pub(crate) fn create_file(path: &Path) -> io::Result<fs::File> {
-    let mut options = fs::OpenOptions::new();
+pub(crate) fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+/// Creates a file in the directory that only this process can use. It is removed when it is closed,
+/// and when the process is killed.
+pub(crate) fn temporary(directory: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    remove_left_names(directory);
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    match without_name(directory) {
+        Err(error) if lacks_files_without_name(&error) => {}
+        outcome => return outcome,
+    }
+    with_name(directory)
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn without_name(directory: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE | libc::O_EXCL);
+    options.open(directory)
+}
+
+/// Whether it is the file system or the kernel that has no such files.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn lacks_files_without_name(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, IsADirectory, Unsupported};
+
+    matches!(error.kind(), InvalidInput | IsADirectory | Unsupported)
+}
+
+/// A file whose name is removed at once on Unix, and on Windows when it is closed.
+fn with_name(directory: &Path) -> io::Result<File> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("{PREFIX}{}-{number}{SUFFIX}", process::id()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        #[cfg(windows)]
+        {
+            /// `FILE_FLAG_DELETE_ON_CLOSE`
+            const DELETE_ON_CLOSE: u32 = 0x0400_0000;
+            std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, DELETE_ON_CLOSE);
+        }
+        match options.open(&path) {
+            Ok(file) => {
+                #[cfg(unix)]
+                remove_name(&path)?;
+                return Ok(file);
+            }
+            // Of a process with the same number, in another container.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+const PREFIX: &str = ".index-table-";
+const SUFFIX: &str = ".tmp";
+
+/// Removes the names that killed processes have left. A live process doesn't need the name of its file
+/// either.
+#[cfg(unix)]
+fn remove_left_names(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let is_left = is_temporary_name(&entry.file_name())
+            && entry.metadata().is_ok_and(|file| file.is_file() && file.len() == 0);
+        if is_left {
+            // It may be another user's.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Removes the name, unless another process has done so.
+#[cfg(unix)]
+fn remove_name(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(unix)]
+fn is_temporary_name(name: &OsStr) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = || name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split_once('-');
+    numbers().is_some_and(|(process, number)| is_number(process) && is_number(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_temporary_file_never_has_a_name() -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+
+        let directory = tempfile::tempdir()?;
+        if without_name(directory.path()).is_err_and(|error| lacks_files_without_name(&error)) {
+            eprintln!("not run: the file system has no files without a name");
+            return Ok(());
+        }
+        let file = temporary(directory.path())?;
+        let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        assert!(!name.to_string_lossy().contains(PREFIX), "{}", name.display());
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_of_killed_processes_are_removed() -> io::Result<()> {
+        let directory = tempfile::tempdir()?;
+        let path = |name: &str| directory.path().join(name);
+        let mine = format!("{PREFIX}{}-0{SUFFIX}", process::id());
+        for left in [mine.as_str(), ".index-table-1-0.tmp", ".index-table-99999999-17.tmp"] {
+            fs::write(path(left), "")?;
+        }
+        let others =
+            [".index-table-1-x.tmp", ".index-table-1.tmp", "data.mdb", "index-table-1-0.tmp"];
+        for other in others {
+            fs::write(path(other), "")?;
+        }
+        fs::write(path(".index-table-2-0.tmp"), "something")?;
+        fs::create_dir(path(".index-table-3-0.tmp"))?;
+        drop(temporary(directory.path())?);
+        drop(with_name(directory.path())?);
+        let mut names = fs::read_dir(directory.path())?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        let mut expected =
+            [&others[..], &[".index-table-2-0.tmp", ".index-table-3-0.tmp"]].concat();
+        expected.sort_unstable();
+        assert_eq!(names, expected);
+        Ok(())
+    }
 }

@@ -1,19 +1,18 @@
 //! Runs: sorted records in a temporary file, which no one else sees.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _},
     ops::Range,
     path::Path,
-    process,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
 };
 
 use super::record::{HEADER, Lengths};
-use crate::model::error::{Error, Result};
+use crate::{
+    engine::files,
+    model::error::{Error, Result},
+};
 
 /// Runs in one file.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ pub(super) struct Runs {
 
 impl Runs {
     pub(super) fn new(directory: Arc<Path>) -> Result<Self> {
-        match temporary(&directory) {
+        match files::temporary(&directory) {
             Ok(file) => Ok(Self { directory, file, places: Vec::new(), largest: 0 }),
             Err(error) => Err(failed(&directory, error)),
         }
@@ -67,35 +66,6 @@ impl Runs {
 #[cold]
 fn failed(directory: &Path, source: io::Error) -> Error {
     Error::Io { path: directory.to_owned(), source }
-}
-
-/// A new file that is gone when it is closed, and when the process dies.
-fn temporary(directory: &Path) -> io::Result<File> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!(".index-table-{}-{number}.tmp", process::id()));
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        #[cfg(windows)]
-        {
-            /// `FILE_FLAG_DELETE_ON_CLOSE`
-            const DELETE_ON_CLOSE: u32 = 0x0400_0000;
-            std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, DELETE_ON_CLOSE);
-        }
-        match options.open(&path) {
-            Ok(file) => {
-                #[cfg(unix)]
-                std::fs::remove_file(&path)?;
-                return Ok(file);
-            }
-            // Of a process with the same number, in another container or killed in between.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Writes a run.

@@ -176,8 +176,12 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         self
     }
 
-    /// The directory for temporary files, which have no names in it, so that nothing of them is left
-    /// whatever happens. Default: the store's; for one in memory, that of the operating system.
+    /// The directory for temporary files. Default: the store's; for one in memory, that of the operating
+    /// system.
+    ///
+    /// The files have no names (`O_TMPFILE`), so that a killed process leaves nothing. Where the file
+    /// system has no such files, a process that is killed at the wrong moment may leave an empty file
+    /// `.index-table-….tmp`, which the next load into the directory removes.
     ///
     /// They take what the rows and entries take, and twice that for a moment if the memory is a very
     /// small part of it.
