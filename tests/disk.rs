@@ -2,7 +2,8 @@
 #![cfg(target_os = "linux")]
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -57,11 +58,11 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, Error::Io { .. }), "{error:?}");
+    assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
     check(store, blobs, rows)?;
     // A large transaction, which writes before its commit.
     let refused = insert(store, blobs, rows..rows + 20_000);
-    assert!(matches!(refused, Err(Error::Io { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
     check(store, blobs, rows)?;
     let mut by_hand = store.write()?;
     let refused = (rows..rows + 10_000).try_for_each(|id| blobs.insert(&mut by_hand, &blob(id)));
@@ -84,7 +85,7 @@ fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     drop(txn);
     for submitted in submitted {
         let outcome = submitted.wait();
-        assert!(matches!(outcome, Err(Error::Io { .. })), "{outcome:?}");
+        assert!(matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}");
     }
     check(store, blobs, rows)?;
     // It does not have to write anything.
@@ -148,7 +149,7 @@ fn a_full_disk_loses_nothing_and_works_again() -> TestResult {
     for refused in
         [store.backup_to(disk.path().join("copy")), store.compact_to(disk.path().join("copy"))]
     {
-        let Err(Error::Io { path, source }) = refused else {
+        let Err(Error::DiskFull { path, source }) = refused else {
             return Err(format!("{refused:?}").into());
         };
         assert_eq!((path, source.kind()), (disk.path().join("copy"), io::ErrorKind::StorageFull));
@@ -202,6 +203,117 @@ fn a_file_that_may_not_grow_loses_nothing() -> TestResult {
     check(&store, &blobs, rows)?;
     insert(&store, &blobs, rows..rows + 5000)?;
     check(&store, &blobs, rows + 5000)
+}
+
+/// Runs the test in a process of its own, which a signal may end.
+fn in_another_process(name: &str, path: &Path) -> TestResult {
+    let mut child = Command::new(std::env::current_exe()?);
+    let child = child.args(["--exact", name]).env("INDEX_TABLE_OTHER_PROCESS", path);
+    let output = child.output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stdout)).into())
+}
+
+/// Leaves no room on the disk.
+fn fill_disk(disk: &Path) -> TestResult {
+    let mut file = fs::File::create(disk.join("filler"))?;
+    // As many as such a disk can have.
+    for _ in 0..1000 {
+        match file.write_all(&[7; 4096]) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
+            outcome => outcome?,
+        }
+    }
+    Err("the disk is too large".into())
+}
+
+#[test]
+fn readers_need_no_room_on_the_disk() -> TestResult {
+    const NAME: &str = "readers_need_no_room_on_the_disk";
+    if let Some(disk) = as_other_process() {
+        let store = Store::open(disk.join("store"))?;
+        fill_disk(&disk)?;
+        let readers = (0..126).map(|_| store.read()).collect::<Result<Vec<_>, _>>()?;
+        assert_eq!(readers.len(), store.readers().count);
+        return Ok(());
+    }
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    in_another_process(NAME, disk.path())?;
+
+    // A lock file of another program, which has not reserved anything.
+    fs::remove_file(disk.path().join("filler"))?;
+    let lock = fs::File::create(disk.path().join("store/lock.mdb"))?;
+    lock.set_len(8192)?;
+    in_another_process(NAME, disk.path())
+}
+
+#[test]
+fn a_store_without_a_lock_file_needs_room() -> TestResult {
+    const NAME: &str = "a_store_without_a_lock_file_needs_room";
+    if let Some(disk) = as_other_process() {
+        for path in [disk.join("store"), disk.join("new")] {
+            let refused = Store::open(&path);
+            let Err(Error::DiskFull { path: refused, source }) = refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            assert_eq!((refused, source.kind()), (path, io::ErrorKind::StorageFull));
+        }
+        return Ok(());
+    }
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let store = Store::open(disk.path().join("store"))?;
+    let blobs = BlobRepository::open(&store)?;
+    insert(&store, &blobs, 0..10)?;
+    drop((store, blobs));
+    fs::remove_file(disk.path().join("store/lock.mdb"))?;
+    fill_disk(disk.path())?;
+    in_another_process(NAME, &disk.path().canonicalize()?)?;
+
+    fs::remove_file(disk.path().join("filler"))?;
+    let store = Store::open(disk.path().join("store"))?;
+    check(&store, &BlobRepository::open(&store)?, 10)?;
+    Store::open(disk.path().join("new"))?;
+    Ok(())
+}
+
+#[test]
+fn the_lock_file_has_its_space_on_the_disk() -> TestResult {
+    use std::os::unix::fs::MetadataExt;
+
+    for readers in [1, 2, 62, 63, 126, 127, 1000, 10_000] {
+        let dir = tempfile::tempdir()?;
+        let options = Store::options().max_readers(readers);
+        let store = options.open(dir.path())?;
+        let lock = fs::metadata(dir.path().join("lock.mdb"))?;
+        assert!(lock.blocks() * 512 >= lock.len(), "{readers} {lock:?}");
+        assert!(lock.len() > 64 * u64::from(readers));
+        // One for more readers, too, when the store is closed.
+        drop(store);
+        let _store = Store::options().max_readers(2 * readers).open(dir.path())?;
+        let lock = fs::metadata(dir.path().join("lock.mdb"))?;
+        assert!(lock.blocks() * 512 >= lock.len(), "{readers} {lock:?}");
+        assert!(lock.len() > 128 * u64::from(readers));
+    }
+    Ok(())
+}
+
+/// What those who share the data need, too.
+#[test]
+fn a_new_lock_file_has_the_mode_of_the_data() -> TestResult {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir()?;
+    drop(Store::open(dir.path())?);
+    let [data, lock] = ["data.mdb", "lock.mdb"].map(|name| dir.path().join(name));
+    for mode in [0o600, 0o660, 0o666] {
+        fs::set_permissions(&data, fs::Permissions::from_mode(mode))?;
+        fs::remove_file(&lock)?;
+        drop(Store::open(dir.path())?);
+        assert_eq!(fs::metadata(&lock)?.permissions().mode() & 0o7777, mode);
+    }
+    Ok(())
 }
 
 fn refused(path: &Path) {

@@ -22,11 +22,11 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum call { PWRITE, WRITEV, WRITE, FDATASYNC, FSYNC, FTRUNCATE, MMAP, PREAD, READ, OPEN, RENAME, MKDIR, CHMOD, CALLS };
+enum call { PWRITE, WRITEV, WRITE, FDATASYNC, FSYNC, FTRUNCATE, MMAP, PREAD, READ, OPEN, RENAME, MKDIR, CHMOD, FALLOCATE, CALLS };
 
 static const char *const names[CALLS] = {
 	"pwrite", "writev", "write", "fdatasync", "fsync", "ftruncate",
-	"mmap", "pread", "read", "open", "rename", "mkdir", "chmod",
+	"mmap", "pread", "read", "open", "rename", "mkdir", "chmod", "fallocate",
 };
 
 enum outcome { REAL, FAIL, SHORT, AFTER };
@@ -197,6 +197,15 @@ int fchmod(int fd, mode_t mode)
 	int (*call)(int, mode_t) = real("fchmod");
 	WITH(CHMOD, is_counted(fd), -1, call(fd, mode), -1);
 }
+
+#define FALLOCATE_AS(name) \
+int name(int fd, int mode, off_t at, off_t len) \
+{ \
+	int (*call)(int, int, off_t, off_t) = real(#name); \
+	WITH(FALLOCATE, is_counted(fd), -1, call(fd, mode, at, len), -1); \
+}
+FALLOCATE_AS(fallocate)
+FALLOCATE_AS(fallocate64)
 
 __attribute__((destructor)) static void report(void)
 {

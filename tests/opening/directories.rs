@@ -143,3 +143,63 @@ fn a_directory_that_is_open_without_this_crate_is_refused() -> TestResult {
     Store::open(dir.path())?;
     Ok(())
 }
+
+/// LMDB would wait for the other end of a FIFO, and write to where a link leads.
+#[cfg(unix)]
+#[test]
+fn files_that_are_not_regular_are_refused() -> TestResult {
+    use std::{
+        ffi::CString,
+        os::unix::{ffi::OsStrExt, fs::symlink, net::UnixListener},
+        path::Path,
+        sync::mpsc,
+        thread,
+        time::Duration,
+    };
+
+    type Make<'a> = &'a dyn Fn(&Path) -> TestResult;
+
+    let dir = tempfile::tempdir()?;
+    drop(Store::open(dir.path().join("other"))?);
+    let fifo = |path: &Path| -> TestResult {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
+        // SAFETY: the path is a string of the test's own.
+        let made = unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0;
+        if made { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
+    };
+    let outside = dir.path().join("outside");
+    for name in ["data.mdb", "lock.mdb"] {
+        let other = dir.path().join("other").join(name);
+        let kinds: [(&str, Make<'_>); 6] = [
+            ("fifo", &fifo),
+            ("device", &|path| Ok(symlink("/dev/null", path)?)),
+            ("link", &|path| Ok(symlink(&other, path)?)),
+            ("dangling", &|path| Ok(symlink(&outside, path)?)),
+            ("directory", &|path| Ok(std::fs::create_dir(path)?)),
+            ("socket", &|path| UnixListener::bind(path).map(drop).map_err(Into::into)),
+        ];
+        for (kind, make) in kinds {
+            for is_new in [true, false] {
+                let path = dir.path().join(format!("{kind}-{name}-{is_new}"));
+                std::fs::create_dir(&path)?;
+                if !is_new {
+                    drop(Store::open(&path)?);
+                    std::fs::remove_file(path.join(name))?;
+                }
+                make(&path.join(name))?;
+                let (done, outcome) = mpsc::channel();
+                let store = path.clone();
+                thread::spawn(move || done.send(Store::open(store).map(drop)));
+                let refused = outcome.recv_timeout(Duration::from_secs(20));
+                let Ok(Err(Error::Io { path: refused, source })) = refused else {
+                    return Err(format!("{kind} {name} {is_new}: {refused:?}").into());
+                };
+                assert_eq!(refused, path.canonicalize()?.join(name));
+                assert_eq!(source.kind(), std::io::ErrorKind::InvalidInput);
+            }
+        }
+    }
+    assert!(!outside.exists(), "a file was created outside of the directory");
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! Limits of a store and of a key, and a write that changes nothing.
 
-use index_table::{Error, Store};
+use index_table::{Durability, Error, Store};
 
 use super::{TestResult, indexed, plain};
 
@@ -76,5 +76,71 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
         assert_eq!(scan().rev().rows().count(), count, "{range:?}");
         assert_eq!(scan().count()?, count as u64, "{range:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn the_largest_map_is_not_exceeded() -> TestResult {
+    for (most, size) in
+        [(100_000, None), (300_000, None), (100_000, Some(70_000)), (1 << 20, Some(0))]
+    {
+        let dir = tempfile::tempdir()?;
+        let options = Store::options().durability(Durability::None).max_map_size(most);
+        let store = size.map_or(options.clone(), |size| options.map_size(size)).open(dir.path())?;
+        let people = plain::PersonRepository::open(&store)?;
+        let mut full = (1..2000).map(|id| {
+            let person = plain::Person { town: "x".repeat(2000), ..plain::person(id) };
+            store.transaction(|txn| people.insert(txn, &person))
+        });
+        let full = full.find_map(Result::err);
+        let Some(Error::MapFull { map_size }) = full else {
+            return Err(format!("{full:?}").into());
+        };
+        assert!(map_size <= most && map_size + (1 << 16) > most, "{map_size} of {most}");
+        assert!(std::fs::metadata(dir.path().join("data.mdb"))?.len() <= most as u64);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_map_is_as_large_as_the_process_may_have() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::options().map_size(usize::MAX).open(dir.path().join("largest"))?;
+    let people = plain::PersonRepository::open(&store)?;
+    store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
+    // Other sizes are taken at their word.
+    let refused = Store::options().map_size(usize::MAX / 2).open(dir.path().join("too large"));
+    assert!(matches!(refused, Err(Error::NoAddressSpace { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn numbers_that_cant_work_are_refused_at_once() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    for (options, option) in [
+        (Store::options().max_readers(0), "max_readers"),
+        (Store::options().max_readers((1 << 20) + 1), "max_readers"),
+        (Store::options().max_readers(1 << 31), "max_readers"),
+        (Store::options().max_readers(u32::MAX), "max_readers"),
+        (Store::options().max_databases((1 << 20) + 1), "max_databases"),
+        (Store::options().max_databases(u32::MAX), "max_databases"),
+    ] {
+        let refused = options.open(&path);
+        let Err(Error::Io { source, .. }) = refused else {
+            return Err(format!("{refused:?}").into());
+        };
+        assert_eq!(source.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(source.to_string().contains(option), "{source}");
+        assert!(!path.exists(), "nothing was created");
+    }
+    // What was created for so many readers.
+    std::fs::create_dir(&path)?;
+    std::fs::File::create(path.join("lock.mdb"))?.set_len(64 << 31)?;
+    let refused = Store::open(&path);
+    let Err(Error::Io { source, .. }) = refused else { return Err(format!("{refused:?}").into()) };
+    assert!(source.to_string().contains("remove it"), "{source}");
+    std::fs::remove_file(path.join("lock.mdb"))?;
+    Store::options().max_readers(1 << 20).max_databases(1 << 16).open(&path)?;
     Ok(())
 }

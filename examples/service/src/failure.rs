@@ -92,7 +92,7 @@ impl From<Error> for Failure {
                 eprintln!("error: {error}");
                 Self::unavailable("the directory has to grow, and is being read")
             }
-            Error::MapFull { .. } => {
+            Error::MapFull { .. } | Error::DiskFull { .. } => {
                 eprintln!("error: {error}");
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")
             }

@@ -4,11 +4,13 @@
 use std::ffi::OsStr;
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Write as _},
     path::Path,
     process,
     sync::atomic::{AtomicU64, Ordering},
 };
+
+use crate::model::error::is_full;
 
 /// Creates the directory and its missing parents. On Unix, only their owner has access.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
@@ -35,6 +37,15 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+/// The bytes that [`lack_of_room`] writes.
+pub(crate) const SAMPLE: usize = 1 << 16;
+
+/// What the operating system says if the disk of this directory is full.
+pub(crate) fn lack_of_room(directory: &Path) -> Option<io::Error> {
+    let written = temporary(directory).and_then(|mut file| file.write_all(&vec![0; SAMPLE]));
+    written.err().filter(is_full)
 }
 
 /// Creates a file in the directory that only this process can use. It is removed when it is closed,

@@ -18,7 +18,7 @@ mod query;
 mod tests;
 
 pub(crate) use dispatch::{Engine, Entries, Pieces, Reader, Tables, Txn, Writer};
-pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit};
+pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
 pub use options::{Durability, Options, WhenFull};
 pub(crate) use query::Query;
 

@@ -1,6 +1,6 @@
 //! The options of a store.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, io, time::Duration};
 
 /// What survives a crash of the machine. A crash of the process loses nothing that was committed
 /// in any of them.
@@ -18,6 +18,10 @@ pub enum Durability {
     /// made again.
     None,
 }
+
+/// The most readers, and the most tables and indexes. LMDB takes more, and then fails later, or goes
+/// wrong.
+pub(crate) const MOST: u32 = 1 << 20;
 
 /// See [`Options::map_size`].
 pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
@@ -57,6 +61,8 @@ impl Options {
     /// machines 512 MiB, or less where the process has little address space left: with `n` stores open,
     /// the default is at most 1 / (`n` + 2) of it, but at least 64 MiB. So a process can have thousands of
     /// stores open.
+    /// `usize::MAX` is as much as the process may have, in the same way. [`max_map_size`](Options::max_map_size)
+    /// limits it.
     ///
     /// It is address space, neither memory nor disk: the file grows as it is filled. When it is full,
     /// [`Store::transaction`] maps twice as much and runs again, and a transaction from
@@ -67,8 +73,10 @@ impl Options {
         self
     }
 
-    /// The most that this process lets the map grow to, in bytes, which limits the file as well.
-    /// Default: what the address space has.
+    /// The most that this process maps, in bytes, which limits the file as well; rounded down to whole
+    /// pages. Default: what the address space has.
+    ///
+    /// A file that is larger already is mapped as a whole. A new one has two pages.
     pub fn max_map_size(mut self, bytes: usize) -> Self {
         self.max_map_size = bytes;
         self
@@ -82,14 +90,15 @@ impl Options {
 
     /// The most tables and indexes together, a table with eventual indexes being one more. Default: 64. Each costs every transaction
     /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes 11,400
-    /// instructions instead of 8,300.
+    /// instructions instead of 8,300. More than 1,048,576 is an error of [`open`](Options::open).
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self
     }
 
     /// The most read transactions at the same time, of all processes. Default: 126. The process
-    /// that opens the store first decides.
+    /// that opens the store first decides. Each takes 64 bytes of the disk, which are reserved when the
+    /// store is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
     pub fn max_readers(mut self, readers: u32) -> Self {
         self.max_readers = readers;
         self
@@ -121,6 +130,20 @@ impl Options {
     pub fn index_queue(mut self, messages: u64, when_full: WhenFull) -> Self {
         self.index_queue = Limit { messages, when_full };
         self
+    }
+
+    /// Refuses what can't work.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let numbers =
+            [("max_readers", self.max_readers, 1), ("max_databases", self.max_databases, 0)];
+        for (option, number, least) in numbers {
+            if number < least || number > MOST {
+                let reason =
+                    format!("`{option}` is {number}, and has to be from {least} to {MOST}");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+            }
+        }
+        Ok(())
     }
 
     /// The first option in which `other` is different: its name, and both values.

@@ -58,7 +58,7 @@ impl Sorters {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) of a temporary file.
+    /// [`Error::DiskFull`](crate::Error::DiskFull) and [`Error::Io`](crate::Error::Io) of a temporary file.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -89,7 +89,7 @@ impl Sorters {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) of a temporary file.
+    /// [`Error::DiskFull`](crate::Error::DiskFull) and [`Error::Io`](crate::Error::Io) of a temporary file.
     pub(crate) fn finish(self) -> Result<Vec<Sorted>> {
         self.each.into_iter().map(|sorter| sorter.finish(self.merging)).collect()
     }

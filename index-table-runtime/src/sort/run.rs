@@ -65,7 +65,7 @@ impl Runs {
 
 #[cold]
 fn failed(directory: &Path, source: io::Error) -> Error {
-    Error::Io { path: directory.to_owned(), source }
+    Error::io(directory, source)
 }
 
 /// Writes a run.

@@ -51,7 +51,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` when there is something at `path`, and for all that
-    /// the file system refuses; [`Error::WriteInProgress`] when this thread writes;
+    /// the file system refuses; [`Error::DiskFull`]; [`Error::WriteInProgress`] when this thread writes;
     /// [`Error::InMemory`]; what [`read`](Store::read) does.
     ///
     /// # Examples
@@ -184,12 +184,12 @@ impl Store {
         // It would wait for this thread's own write transaction.
         self.inner.refuse_nested_write()?;
         let size = self.inner.engine.size()?;
-        let io = |source| Error::Io { path: path.to_owned(), source };
+        let io = |source| Error::io(path, source);
         let modes = Modes::of(&self.inner.engine.directory());
         let partial = Partial::create(path).map_err(io)?;
         let file = files::create_file(&partial.0.join("data.mdb")).map_err(io)?;
         self.fill(&file, copy, size, progress).map_err(|error| match error {
-            Error::Io { source, .. } => io(source),
+            Error::Io { source, .. } | Error::DiskFull { source, .. } => io(source),
             error => error,
         })?;
         modes.apply(&file, &partial).map_err(io)?;

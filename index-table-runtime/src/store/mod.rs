@@ -99,8 +99,10 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::AlreadyOpen`], [`Error::ReadOnly`], [`Error::DamagedFile`], [`Error::Forked`],
-    /// [`Error::LockFile`], [`Error::NoAddressSpace`], [`Error::TooManyOpenFiles`], [`Error::Io`],
-    /// [`Error::Engine`].
+    /// [`Error::LockFile`], [`Error::NoAddressSpace`], [`Error::TooManyOpenFiles`], [`Error::DiskFull`],
+    /// [`Error::Io`], [`Error::Engine`]. An option that can't work, and a `data.mdb` or `lock.mdb` that is
+    /// not a regular file (a symbolic link, a FIFO, a device), are [`Error::Io`] with the kind
+    /// `InvalidInput`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }
@@ -233,6 +235,8 @@ impl Options {
     ///
     /// As [`Store::open`].
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Store> {
-        shared::open(self, path.as_ref()).map(|inner| Store { inner })
+        let path = path.as_ref();
+        self.check().map_err(|source| Error::Io { path: path.to_owned(), source })?;
+        shared::open(self, path).map(|inner| Store { inner })
     }
 }

@@ -289,7 +289,7 @@ impl<'s> WriteTxn<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::MapFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
+    /// [`Error::MapFull`], [`Error::DiskFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
     /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
         span!(DEBUG, "commit");

@@ -5,7 +5,10 @@ use std::{fs::File, io::Seek};
 use heed::CompactionOption;
 
 use super::{env::Engine, gate::Kind};
-use crate::{engine::CopyKind, model::error::Result};
+use crate::{
+    engine::CopyKind,
+    model::error::{Error, Result},
+};
 
 impl Engine {
     /// The bytes in use, up to the last page.
@@ -23,12 +26,20 @@ impl Engine {
             CopyKind::Whole => CompactionOption::Disabled,
             CopyKind::Compact => CompactionOption::Enabled,
         };
-        let ((), _pass) = self.begin(Kind::Reader, |env| {
+        let (copied, _pass) = self.begin(Kind::Reader, |env| {
             // It may be the second time, in a larger map.
-            file.set_len(0).and_then(|()| file.rewind())?;
-            let mut same = file.try_clone()?;
-            env.copy_to_file(&mut same, compaction)
+            let copied = file
+                .set_len(0)
+                .and_then(|()| file.rewind())
+                .and_then(|()| file.try_clone())
+                .map_err(heed::Error::Io)
+                .and_then(|mut same| env.copy_to_file(&mut same, compaction));
+            match copied {
+                // Of the copy's file, and not of the store's.
+                Err(heed::Error::Io(source)) => Ok(Err(Error::io(&self.path, source))),
+                copied => copied.map(Ok),
+            }
         })?;
-        Ok(())
+        copied
     }
 }

@@ -223,22 +223,3 @@ impl OnCommit for Tables<'_> {
 fn used(env: &Env) -> usize {
     (env.info().last_page_number + 1) * env.unnamed_database_stat().page_size as usize
 }
-
-/// heed takes map sizes in whole pages only.
-pub(super) fn page_multiple(size: usize) -> usize {
-    const LARGEST_PAGE: usize = 1 << 16;
-    size.max(LARGEST_PAGE).checked_next_multiple_of(LARGEST_PAGE).unwrap_or(size)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn map_sizes_are_whole_pages() {
-        assert_eq!(page_multiple(0), 1 << 16);
-        assert_eq!(page_multiple((1 << 16) + 1), 1 << 17);
-        assert_eq!(page_multiple(1 << 30), 1 << 30);
-        assert_eq!(page_multiple(usize::MAX), usize::MAX);
-    }
-}

@@ -1,7 +1,7 @@
 //! LMDB's errors as this crate's.
 
 use std::{
-    error, io,
+    error, fs, io,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
@@ -10,10 +10,11 @@ use heed::MdbError;
 
 use super::{
     env::Engine,
+    open::FILE,
     pages::Fault,
     process::{self, Limit},
 };
-use crate::model::error::Error;
+use crate::{engine::files, model::error::Error};
 
 impl Engine {
     pub(super) fn too_many_readers(&self) -> Error {
@@ -56,9 +57,24 @@ impl Engine {
             heed::Error::Mdb(MdbError::BadTxn) => {
                 Error::TransactionFailed { reason: "an earlier write in it has failed".to_owned() }
             }
-            heed::Error::Io(source) => Error::Io { path: self.path.clone(), source },
+            heed::Error::Io(source) => self.io(source),
             error => failed(&self.path, error),
         }
+    }
+
+    /// LMDB also reports a write that was cut short as EIO, which mostly means that there is no room.
+    fn io(&self, source: io::Error) -> Error {
+        let no_room = if process::is_eio(&source) { self.lack_of_room() } else { None };
+        Error::io(&self.path, no_room.unwrap_or(source))
+    }
+
+    fn lack_of_room(&self) -> Option<io::Error> {
+        let length = fs::metadata(self.path.join(FILE)).ok()?.len();
+        // Writing more than the limit may end the process.
+        if process::file_limit().saturating_sub(length) < files::SAMPLE as u64 {
+            return Some(io::ErrorKind::FileTooLarge.into());
+        }
+        files::lack_of_room(&self.path)
     }
 
     pub(super) fn reopen_needed(&self, reason: &'static str) -> Error {

@@ -20,12 +20,14 @@ mod copy;
 mod env;
 mod error;
 mod gate;
+mod lock;
 mod open;
 mod pages;
 mod process;
 mod read;
 mod reserve;
 mod room;
+mod size;
 mod txn;
 mod write;
 

@@ -16,20 +16,22 @@ use heed::{EnvFlags, EnvOpenOptions, MdbError};
 
 use super::{
     Env, catalog,
-    env::{Engine, page_multiple},
+    env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
+    lock,
     pages::{self, Depth},
     process::{self, Limit},
     reserve::Reserve,
+    size,
 };
 use crate::{
-    engine::{DEFAULT_MAP_SIZE, Durability, Options},
+    engine::{Durability, Options},
     model::error::{Error, Result},
 };
 
-const FILE: &str = "data.mdb";
-const LOCK_FILE: &str = "lock.mdb";
+pub(super) const FILE: &str = "data.mdb";
+pub(super) const LOCK_FILE: &str = "lock.mdb";
 
 /// How often two commits may come between the beginning of a transaction and a look at the file.
 const TRIES: u32 = 1000;
@@ -44,6 +46,13 @@ const PAUSE: Duration = Duration::from_millis(10);
 impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
         process::watch_forks();
+        // To open the lock file once more, and close it, would lose its locks.
+        if heed::env_closing_event(path).is_some() {
+            return Err(already_open(path));
+        }
+        for name in [FILE, LOCK_FILE] {
+            refuse_special(path, name)?;
+        }
         let opening = Opening::begin(&path.join(FILE));
         let _opening = opening.map_err(|source| error::not_opened(path, source))?;
         let began = Instant::now();
@@ -59,9 +68,11 @@ impl Engine {
     }
 
     fn try_open(options: &Options, path: &Path) -> Result<Self> {
+        lock::reserve(path, options.max_readers)
+            .map_err(|source| error::not_opened(path, source))?;
         pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
         let counted = Counted::new();
-        let map_size = page_multiple(map_size(options, counted.others));
+        let map_size = size::map_size(options, counted.others);
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         // Two more databases, for the catalog and the sequences.
         open.map_size(map_size)
@@ -82,7 +93,7 @@ impl Engine {
             max_readers,
             gate: Gate::new(max_readers),
             map_size: AtomicUsize::new(env.info().map_size),
-            max_map_size: options.max_map_size,
+            max_map_size: size::max_map_size(options),
             full_at: AtomicUsize::new(0),
             too_large: AtomicBool::new(false),
             catalog: OnceLock::new(),
@@ -195,10 +206,7 @@ impl Drop for Counted {
 fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
     let is_empty = || fs::metadata(path.join(LOCK_FILE)).is_ok_and(|file| file.len() == 0);
     match error {
-        heed::Error::EnvAlreadyOpened => Error::AlreadyOpen {
-            path: path.to_owned(),
-            reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
-        },
+        heed::Error::EnvAlreadyOpened => already_open(path),
         // The first pages of data.mdb are in order, so this is about the lock file.
         heed::Error::Mdb(MdbError::Invalid) => unusable(path, "its beginning was not written"),
         heed::Error::Mdb(MdbError::VersionMismatch) => {
@@ -216,22 +224,34 @@ fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
     }
 }
 
+fn already_open(path: &Path) -> Error {
+    Error::AlreadyOpen {
+        path: path.to_owned(),
+        reason: "and not as a `Store`; LMDB forbids a second time".to_owned(),
+    }
+}
+
 fn unusable(path: &Path, reason: &'static str) -> Error {
     Error::LockFile { path: path.to_owned(), reason }
 }
 
-/// The default is only a wish. It leaves address space for as many stores as there are already, and for
-/// the rest of the program; a limit may leave less.
-fn map_size(options: &Options, others: usize) -> usize {
-    const LEAST: usize = 1 << 26;
-    let mut size = options.map_size;
-    if size == DEFAULT_MAP_SIZE {
-        let shares = others.saturating_add(2);
-        while size > LEAST && !process::has_address_space(size.saturating_mul(shares)) {
-            size /= 2;
+/// LMDB would wait for the other end of a FIFO, and write to where a link leads.
+fn refuse_special(directory: &Path, name: &str) -> Result<()> {
+    let path = directory.join(name);
+    match path.symlink_metadata() {
+        Ok(file) if !file.is_file() => {
+            let kind = if file.is_symlink() { "a symbolic link" } else { "not a regular file" };
+            let source = io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("it is {kind}; the files of a store are regular files in its directory"),
+            );
+            Err(Error::Io { path, source })
         }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error::not_opened(directory, error))
+        }
+        _ => Ok(()),
     }
-    size
 }
 
 /// Without syncs, nothing is saved.

@@ -1,6 +1,6 @@
 //! What only the operating system can tell.
 
-pub(super) use os::{file_limit, forks, has_address_space, limit, watch_forks};
+pub(super) use os::{file_limit, forks, has_address_space, is_eio, limit, page_size, watch_forks};
 
 /// A limit of the process that a call has met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,17 @@ mod os {
         }
     }
 
+    /// The bytes of a page of memory.
+    pub(in crate::engine::lmdb) fn page_size() -> usize {
+        // SAFETY: it only returns a number.
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(1 << 16)
+    }
+
+    pub(in crate::engine::lmdb) fn is_eio(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(libc::EIO)
+    }
+
     /// How long a file of this process may be: who writes more than that may be ended by a signal.
     pub(in crate::engine::lmdb) fn file_limit() -> u64 {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -107,5 +118,18 @@ mod os {
 
     pub(in crate::engine::lmdb) const fn limit(_: &std::io::Error) -> Option<super::Limit> {
         None
+    }
+
+    /// A multiple of it, anywhere.
+    pub(in crate::engine::lmdb) const fn page_size() -> usize {
+        1 << 16
+    }
+
+    pub(in crate::engine::lmdb) const fn is_eio(_: &std::io::Error) -> bool {
+        false
+    }
+
+    pub(in crate::engine::lmdb) const fn file_limit() -> u64 {
+        u64::MAX
     }
 }

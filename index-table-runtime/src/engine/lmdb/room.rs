@@ -12,7 +12,7 @@ use super::{
     blocks::Scratch,
     env::Engine,
     gate::{Closed, Kind, Pass, Refused},
-    process,
+    process, size,
 };
 use crate::model::error::{Error, Result};
 
@@ -143,7 +143,7 @@ impl Engine {
     }
 
     fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {
-        let bytes = super::env::page_multiple(bytes);
+        let bytes = size::page_multiple(bytes);
         #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
         // SAFETY: no transaction of this process is active, and none begins while `closed` is there;
         // all of them begin by the gate.

@@ -10,13 +10,19 @@ impl Error {
     /// Why a directory was not opened.
     #[cold]
     pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { path, source }
+                Self::ReadOnly { path: path.to_owned(), source }
             }
-            _ => Self::Io { path, source },
+            _ => Self::io(path, source),
         }
+    }
+
+    /// What the operating system said.
+    #[cold]
+    pub(crate) fn io(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        if is_full(&source) { Self::DiskFull { path, source } } else { Self::Io { path, source } }
     }
 
     /// A defect of this crate that is reported instead of a panic.
@@ -34,6 +40,9 @@ impl Error {
                 match self {
                     Self::ReadOnly { path, source } => {
                         Self::ReadOnly { path: path.clone(), source: same(source) }
+                    }
+                    Self::DiskFull { path, source } => {
+                        Self::DiskFull { path: path.clone(), source: same(source) }
                     }
                     Self::Io { path, source } => {
                         Self::Io { path: path.clone(), source: same(source) }
@@ -92,6 +101,13 @@ impl Error {
             Internal { reason }
         }
     }
+}
+
+/// Whether there was no room for what was to be written.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+
+    matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }
 
 /// The same error of the operating system; of any other error, its kind and a copy of its messages.
@@ -201,7 +217,8 @@ mod tests {
             Error::DuplicateKey { table: "customers", key: "7".into() },
             Error::WriteInProgress,
             Error::TooManyReaders { max_readers: 1, oldest: None },
-            Error::Io { path: path(), source: io::Error::from_raw_os_error(28) },
+            Error::Io { path: path(), source: io::Error::from_raw_os_error(5) },
+            Error::DiskFull { path: path(), source: io::Error::from_raw_os_error(28) },
             Error::ReadOnly { path: path(), source: io::ErrorKind::PermissionDenied.into() },
             Error::Thread { name: "writer", source: io::Error::other(outer) },
             Error::Engine { path: path(), source: Arc::new(io::Error::other("odd")) },

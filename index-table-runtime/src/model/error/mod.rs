@@ -2,8 +2,8 @@
 
 mod convert;
 
-pub(crate) use convert::Boxed;
 pub use convert::EncodeError;
+pub(crate) use convert::{Boxed, is_full};
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 
@@ -438,6 +438,20 @@ pub enum Error {
         table: &'static str,
         /// How many messages it has.
         messages: u64,
+    },
+
+    /// There is no room on the disk, or within a quota or a limit on the size of files. Nothing that was
+    /// committed is lost, and the store works again when there is room. A transaction that has met this
+    /// error can only be dropped.
+    #[error(
+        "{path}: no room on the disk ({source}); the store works again when there is room",
+        path = path.display()
+    )]
+    DiskFull {
+        /// The store's directory, that of the copy, or that of temporary files.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
     },
 
     /// The operating system refused.

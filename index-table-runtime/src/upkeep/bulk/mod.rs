@@ -205,8 +205,8 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     ///
     /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`] as [`OnDuplicate`] says;
     /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written;
-    /// [`Error::Corrupt`] for a row in the table that is to be replaced. [`Error::Io`] for the temporary
-    /// files, [`Error::MapFull`] and errors of the engine. Nothing has changed then, and a transaction
+    /// [`Error::Corrupt`] for a row in the table that is to be replaced. [`Error::DiskFull`] and
+    /// [`Error::Io`] for the temporary files too, [`Error::MapFull`] and errors of the engine. Nothing has changed then, and a transaction
     /// of yours goes on, unless the rows were being written already: it refuses to be committed then,
     /// as it does if `progress` panics meanwhile.
     pub fn run(self) -> Result<LoadReport>
