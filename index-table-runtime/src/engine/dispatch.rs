@@ -1,31 +1,38 @@
-//! Which engine it is: each type here is one variant for each engine, and each method a `match`.
+//! Which engine it is: each type here has a variant for each engine, and each method is a `match`.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
-use super::{Ascending, Count, Piece, Read, Records, Step, Write};
-use crate::model::entry::RawEntry;
 #[cfg(feature = "memory")]
-use crate::{engine::memory, model::error::Error};
-use crate::{
-    engine::{CopyKind, Options, Query, lmdb},
-    model::{
-        error::Result,
-        maintain::{Change, Sink},
-        schema::{IndexSchema, Source, TableSchema},
-    },
+use super::memory;
+use super::{
+    Ascending, CommitFailure, Count, Cursor, LongLived, Options, Query, Read, Records, Retry,
+    Space, Stamp, Step, Write, lmdb,
+};
+use crate::model::{
+    entry::RawEntry,
+    error::{Error, Result},
+    maintain::{Change, Sink},
+    schema::{IndexSchema, Source, TableSchema},
 };
 
-/// Calls the same method on whichever engine it is.
+/// Calls the same on whichever engine it is.
 macro_rules! on_engine {
     ($value:expr, $engine:ident => $call:expr) => {
         match $value {
             Self::Lmdb($engine) => $call,
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call,
+        }
+    };
+}
+
+/// As `on_engine`, and wraps the value of an `Ok` or `Some` in the same variant of another type.
+macro_rules! wrapped {
+    ($value:expr, $engine:ident => $call:expr, $to:ident) => {
+        match $value {
+            Self::Lmdb($engine) => $call.map($to::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory($engine) => $call.map($to::Memory),
         }
     };
 }
@@ -46,161 +53,91 @@ impl Engine {
         lmdb::Engine::open(options, path).map(Self::Lmdb)
     }
 
-    pub(crate) fn wait_until_closed(path: &Path) {
-        lmdb::Engine::wait_until_closed(path);
-    }
-
     #[cfg(feature = "memory")]
     pub(crate) fn in_memory() -> Self {
         Self::Memory(memory::Engine::default())
     }
 
-    pub(crate) fn read(&self) -> Result<Txn<'_>> {
+    /// The administration of LMDB, which no other engine has.
+    #[cfg_attr(
+        not(feature = "memory"),
+        expect(clippy::unnecessary_wraps, reason = "there may be others")
+    )]
+    pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
-            Self::Lmdb(engine) => engine.read().map(Txn::Lmdb),
-            #[cfg(feature = "memory")]
-            Self::Memory(engine) => Ok(Txn::Memory(engine.read())),
-        }
-    }
-
-    pub(crate) fn write(&self) -> Result<Txn<'_>> {
-        match self {
-            Self::Lmdb(engine) => engine.write().map(Txn::Lmdb),
-            #[cfg(feature = "memory")]
-            Self::Memory(engine) => Ok(Txn::Memory(engine.write())),
-        }
-    }
-
-    /// Where temporary files go by default.
-    pub(crate) fn directory(&self) -> PathBuf {
-        match self {
-            Self::Lmdb(engine) => engine.directory().to_owned(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => std::env::temp_dir(),
-        }
-    }
-
-    /// The bytes of its file.
-    pub(crate) fn size(&self) -> Result<u64> {
-        match self {
-            Self::Lmdb(engine) => engine.size(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => Err(Error::InMemory),
-        }
-    }
-
-    /// Writes a snapshot into an empty file.
-    pub(crate) fn copy(&self, file: &File, copy: CopyKind) -> Result<()> {
-        match self {
-            Self::Lmdb(engine) => engine.copy(file, copy),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => Err(Error::InMemory),
-        }
-    }
-
-    /// Looks at each page of its file that is in use.
-    pub(crate) fn check(&self) -> Result<()> {
-        match self {
-            Self::Lmdb(engine) => engine.check(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => Ok(()),
-        }
-    }
-
-    /// Refuses a store that this process has inherited from the one it was forked from.
-    pub(crate) fn refuse_forked(&self) -> Result<()> {
-        match self {
-            Self::Lmdb(engine) => engine.refuse_forked(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => Ok(()),
-        }
-    }
-
-    /// How many read transactions this process has, and the age of the oldest.
-    pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
-        match self {
-            Self::Lmdb(engine) => engine.readers(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => (0, None),
-        }
-    }
-
-    /// Gives back the slots of readers whose processes have died; how many there were.
-    pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
-        match self {
-            Self::Lmdb(engine) => engine.clear_stale_readers(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => Ok(0),
-        }
-    }
-
-    /// The size of the map when the write transaction met its end, if it did.
-    pub(crate) fn full_at(&self) -> Option<usize> {
-        match self {
-            Self::Lmdb(engine) => engine.full_at(),
+            Self::Lmdb(engine) => Some(engine),
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }
     }
 
-    /// Whether the write transaction, or one inside of it, could change no more pages.
-    pub(crate) fn is_too_large(&self) -> bool {
-        match self {
-            Self::Lmdb(engine) => engine.is_too_large(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => false,
-        }
+    /// [`lmdb`](Engine::lmdb), or an error that says that there is no file.
+    pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
+        self.lmdb().ok_or(Error::InMemory)
     }
 
-    /// Maps more than was there when it was full; `false`: that's the most.
-    pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
-        match self {
-            Self::Lmdb(engine) => engine.grow(full_at),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => Ok(false),
-        }
+    /// Begins a read transaction.
+    pub(crate) fn read(&self) -> Result<Txn<'_>> {
+        wrapped!(self, engine => engine.read(), Txn)
+    }
+
+    /// Begins a write transaction.
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        wrapped!(self, engine => engine.write(), Txn)
+    }
+
+    /// Makes it possible that a closure is run again, without a transaction of this thread; `false`: it
+    /// would end as before.
+    pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
+        on_engine!(self, engine => engine.prepare(retry))
+    }
+
+    /// Where temporary files go by default.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.lmdb().map_or_else(std::env::temp_dir, |engine| engine.directory().to_owned())
+    }
+
+    /// Refuses a store that this process has inherited from the one it was forked from.
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        self.lmdb().map_or(Ok(()), lmdb::Engine::refuse_forked)
     }
 
     /// Whether the catalog can be read without a turn to write.
     pub(crate) fn has_catalog(&self) -> bool {
-        match self {
-            Self::Lmdb(engine) => engine.has_catalog(),
-            #[cfg(feature = "memory")]
-            Self::Memory(_) => true,
-        }
+        on_engine!(self, engine => engine.has_catalog())
     }
 
-    /// All that the catalog has.
+    /// All records of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
-        match self {
-            Self::Lmdb(engine) => engine.catalog(),
-            #[cfg(feature = "memory")]
-            Self::Memory(engine) => Ok(engine.catalog()),
-        }
+        on_engine!(self, engine => engine.catalog())
     }
 
     /// Removes the indexes that `choose` names as the catalog does, with their records; the answer is
-    /// their names. It may be asked more than once.
+    /// their names.
     ///
-    /// No table that is open may have one of them, nor be opened until this is done.
+    /// No open table may have one of them, and none may be opened until this is done.
+    ///
+    /// # Errors
+    ///
+    /// With a [`Retry`], it may be called again once that is prepared.
     pub(crate) fn drop_indexes(
         &self,
-        choose: impl FnMut(&Records) -> Vec<String>,
-    ) -> Result<Vec<String>> {
-        match self {
-            Self::Lmdb(engine) => engine.drop_indexes(choose),
-            #[cfg(feature = "memory")]
-            Self::Memory(engine) => Ok(engine.drop_indexes(choose)),
-        }
+        choose: &mut dyn FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>, (Error, Option<Retry>)> {
+        on_engine!(self, engine => engine.drop_indexes(choose))
     }
 
-    /// Opens or creates the databases of a table and lets `prepare` look at them, all in one
-    /// write transaction, which may be run more than once.
+    /// Opens or creates the databases of a table and lets `prepare` look at them, all in one write
+    /// transaction.
+    ///
+    /// # Errors
+    ///
+    /// With a [`Retry`], it may be called again once that is prepared.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        mut prepare: impl FnMut(&mut Writer<'_, '_>) -> Result<()>,
-    ) -> Result<Tables> {
+        prepare: &mut dyn FnMut(&mut Writer<'_, '_>) -> Result<()>,
+    ) -> Result<Tables, (Error, Option<Retry>)> {
         match self {
             Self::Lmdb(engine) => engine
                 .open_table(schema, |writer| prepare(&mut Writer::Lmdb(writer)))
@@ -237,14 +174,20 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The number of the commit whose state it has found; 0 where no other process commits.
+    /// The stamp of the commit whose state it has found. The stamps of an engine that no other process
+    /// writes are all the same here: what has been compared once stays as it was.
     #[inline]
-    pub(crate) fn snapshot(&self) -> u64 {
+    pub(crate) fn found(&self) -> Stamp {
         match self {
-            Self::Lmdb(txn) => txn.snapshot(),
+            Self::Lmdb(txn) => txn.found(),
             #[cfg(feature = "memory")]
-            Self::Memory(_) => 0,
+            Self::Memory(_) => Stamp::default(),
         }
+    }
+
+    /// The stamp of its snapshot; of a write transaction, the one that its commit will have.
+    pub(crate) fn stamp(&self) -> Stamp {
+        on_engine!(self, txn => txn.stamp())
     }
 
     /// `None`: the table belongs to another kind of engine.
@@ -269,8 +212,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Begins a transaction inside of this one: committed, it is part of this one, and dropped, it was
-    /// not. `None`: a read transaction.
+    /// Begins a transaction inside of this one. `None`: a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         match self {
             Self::Lmdb(txn) => txn.nested().map(|txn| txn.map(Txn::Lmdb)),
@@ -279,21 +221,18 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
-    pub(crate) fn number(&self) -> u64 {
-        on_engine!(self, txn => txn.number())
+    /// Why the closure has to be run again, whatever it has returned.
+    pub(crate) fn retry(&self) -> Option<Retry> {
+        match self {
+            Self::Lmdb(txn) => txn.retry(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+        }
     }
 
     /// Commits, and calls `committed` before another one of this process can begin to write.
-    pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<()> {
-        match self {
-            Self::Lmdb(txn) => txn.commit(committed),
-            #[cfg(feature = "memory")]
-            Self::Memory(txn) => {
-                txn.commit(committed);
-                Ok(())
-            }
-        }
+    pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
+        on_engine!(self, txn => txn.commit(committed))
     }
 }
 
@@ -305,12 +244,36 @@ pub(crate) enum Reader<'t> {
     Memory(memory::Reader<'t>),
 }
 
+impl<'t> Reader<'t> {
+    /// The physical entries of LMDB, which no other engine has.
+    #[cfg_attr(
+        not(feature = "memory"),
+        expect(clippy::unnecessary_wraps, reason = "there may be others")
+    )]
+    pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
+        match self {
+            Self::Lmdb(reader) => Some(reader),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+        }
+    }
+}
+
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
-    type Pieces = Pieces<'t>;
+    // Both engines have their entries in memory for as long as the transaction.
+    type Cursor = Entries<'t>;
+
+    fn table(self) -> &'static TableSchema {
+        on_engine!(self, reader => reader.table())
+    }
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         on_engine!(self, reader => reader.fact(primary_key))
+    }
+
+    fn facts(self, primary_keys: &[&[u8]]) -> Result<Vec<Option<&'t [u8]>>> {
+        on_engine!(self, reader => reader.facts(primary_keys))
     }
 
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
@@ -322,47 +285,35 @@ impl<'t> Read<'t> for Reader<'t> {
     }
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
-        match self {
-            Self::Lmdb(reader) => reader.scan(query).map(Entries::Lmdb),
-            #[cfg(feature = "memory")]
-            Self::Memory(reader) => reader.scan(query).map(Entries::Memory),
-        }
+        wrapped!(self, reader => reader.scan(query), Entries)
+    }
+
+    fn cursor(self, query: Query) -> Result<Entries<'t>> {
+        wrapped!(self, reader => reader.cursor(query), Entries)
     }
 
     fn count(self, query: Query) -> Result<Count> {
         on_engine!(self, reader => reader.count(query))
     }
 
-    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
-        match self {
-            Self::Lmdb(reader) => reader.pieces(index, behind).map(Box::new).map(Pieces::Lmdb),
-            #[cfg(feature = "memory")]
-            Self::Memory(reader) => reader.pieces(index, behind).map(Pieces::Memory),
-        }
-    }
-
-    fn stored(self, source: Source) -> Result<u64> {
+    fn stored(self, source: Source) -> Result<Option<u64>> {
         on_engine!(self, reader => reader.stored(source))
     }
 
-    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
-        on_engine!(self, reader => reader.record(part))
+    fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        on_engine!(self, reader => reader.get(space, key))
     }
 
-    fn recorded_parts(self) -> Result<Vec<String>> {
-        on_engine!(self, reader => reader.recorded_parts())
+    fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        on_engine!(self, reader => reader.at_or_above(space, key))
     }
 
-    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
-        on_engine!(self, reader => reader.message(from))
+    fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        on_engine!(self, reader => reader.below(space, key))
     }
 
-    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
-        on_engine!(self, reader => reader.message_below(below))
-    }
-
-    fn messages(self) -> Result<u64> {
-        on_engine!(self, reader => reader.messages())
+    fn len(self, space: Space) -> Result<u64> {
+        on_engine!(self, reader => reader.len(space))
     }
 }
 
@@ -382,18 +333,22 @@ impl<'t> Iterator for Entries<'t> {
     }
 }
 
-/// [`Read::Pieces`] of whichever engine.
-pub(crate) enum Pieces<'t> {
-    Lmdb(Box<lmdb::Pieces<'t>>),
-    #[cfg(feature = "memory")]
-    Memory(memory::Pieces<'t>),
+impl<'t> LongLived<'t> for Entries<'t> {
+    #[inline]
+    fn row(&self) -> Option<&'t [u8]> {
+        on_engine!(self, entries => LongLived::row(entries))
+    }
 }
 
-impl<'t> Iterator for Pieces<'t> {
-    type Item = Result<Piece<'t>>;
+impl Cursor for Entries<'_> {
+    #[inline]
+    fn advance(&mut self) -> Option<Step<'_>> {
+        self.next()
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
-        on_engine!(self, pieces => pieces.next())
+    #[inline]
+    fn row(&self) -> Option<&[u8]> {
+        LongLived::row(self)
     }
 }
 
@@ -404,13 +359,26 @@ pub(crate) enum Writer<'t, 's> {
     Memory(memory::Writer<'t>),
 }
 
-impl Writer<'_, '_> {
+impl<'t, 's> Writer<'t, 's> {
     /// Reads what the transaction has written so far.
     pub(crate) fn reader(&self) -> Reader<'_> {
         match self {
             Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),
             #[cfg(feature = "memory")]
             Self::Memory(writer) => Reader::Memory(writer.reader()),
+        }
+    }
+
+    /// The physical entries of LMDB, which no other engine has.
+    #[cfg_attr(
+        not(feature = "memory"),
+        expect(clippy::unnecessary_wraps, reason = "there may be others")
+    )]
+    pub(crate) const fn lmdb(&mut self) -> Option<&mut lmdb::Writer<'t, 's>> {
+        match self {
+            Self::Lmdb(writer) => Some(writer),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
         }
     }
 }
@@ -440,40 +408,24 @@ impl Write for Writer<'_, '_> {
         on_engine!(self, writer => writer.insert_entry(index, key, primary_key, data))
     }
 
-    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
-        on_engine!(self, writer => writer.remove_pieces(index, at, all))
+    fn flush(&mut self) -> Result<()> {
+        on_engine!(self, writer => writer.flush())
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {
         on_engine!(self, writer => writer.clear(index))
     }
 
-    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.put_record(part, record))
+    fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.put(space, key, record))
     }
 
-    fn remove_record(&mut self, part: &str) -> Result<()> {
-        on_engine!(self, writer => writer.remove_record(part))
+    fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.remove(space, key))
     }
 
-    fn sequence(&self) -> Result<Option<&[u8]>> {
-        on_engine!(self, writer => writer.sequence())
-    }
-
-    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.put_sequence(sequence))
-    }
-
-    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.put_message(number, message))
-    }
-
-    fn remove_message(&mut self, number: u64) -> Result<()> {
-        on_engine!(self, writer => writer.remove_message(number))
-    }
-
-    fn clear_messages(&mut self) -> Result<()> {
-        on_engine!(self, writer => writer.clear_messages())
+    fn clear_space(&mut self, space: Space) -> Result<()> {
+        on_engine!(self, writer => writer.clear_space(space))
     }
 
     fn layout(&self, index: &IndexSchema) -> &'static str {

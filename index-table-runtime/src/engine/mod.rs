@@ -1,179 +1,85 @@
-//! The seam between what decides and what stores.
+//! The seam between what decides and what stores: what the runtime needs of an engine, and the laws that
+//! an engine keeps. An engine can be written from this page.
 //!
-//! Pure code asks with a [`Query`], a plain value, and writes with [`Change`]s, plain values too;
-//! an engine executes both. How it lays entries out is its own affair: it keeps the order
-//! (index key, then primary key) and gives each entry back as a [`RawEntry`].
+//! Pure code asks with a [`Query`] and writes with [`Change`](crate::model::maintain::Change)s, which are
+//! plain values; an engine executes both. An engine has a fact table and an index table for each index of a
+//! table, and three spaces of small records for each table (see [`Space`]). The layout of entries is the
+//! engine's own affair.
 //!
-//! The engines are an enum and not a type parameter: repositories stay free of generics, all of
-//! this is compiled once, in this crate, and with one engine built in the `match`es are free.
+//! The engines are an enum ([`dispatch`]) and not a type parameter: repositories stay free of generics,
+//! everything above the seam is compiled once, in this crate, and with one engine built in each `match` has
+//! one arm.
+//!
+//! The laws below are tested by a suite that runs on every engine (`engine/tests/`).
+//!
+//! # Order and keys
+//!
+//! 1. Entries are ordered by the bytes of (index key, primary key), facts by the bytes of the primary key.
+//!    Encoded keys are self-delimiting, so the concatenation of both keys has the same order.
+//! 2. A unique index without hashed fields ([`IndexSchema::has_one_entry_per_key`]) has at most one entry for
+//!    each key; a put replaces it, whatever its primary key is. In every other index an entry is identified
+//!    by both keys, and a put with the same keys replaces it.
+//! 3. Keys have 1 to [`MAX_KEY_LEN`](crate::model::key::MAX_KEY_LEN) bytes together. A look-up, a position or a
+//!    range with longer or empty keys is not an error: it selects what the order of bytes says.
+//! 4. Removing what is not there succeeds.
+//!
+//! # Transactions
+//!
+//! 5. A read transaction is a snapshot: the state that one commit has left, for all tables and spaces.
+//! 6. A write transaction reads its own writes at once, through every method of [`Read`], and nobody else
+//!    reads them before the commit. An engine may delay sending changes until [`Write::flush`], a read, or
+//!    the commit, but the answers of [`Write::insert_fact`] and [`Write::insert_entry`] are given at once.
+//! 7. A nested transaction is part of the outer one once it is committed, and leaves nothing when it is
+//!    dropped. The outer one can't be used meanwhile.
+//! 8. A write transaction that is dropped has changed nothing.
+//! 9. [`Stamp`]s of commits that change something ascend. A transaction's stamp is that of its snapshot; a
+//!    write transaction's is the one that its commit will have, if it changes something.
+//!
+//! # Errors
+//!
+//! 10. An error of a read leaves the transaction usable.
+//! 11. After an error of a write, the transaction is either as it was before the call or failed for good: then
+//!     every later call, and the commit, fails. A nested transaction that has failed does not fail the
+//!     outer one. A commit never succeeds with half of a change.
+//! 12. Whether the closure of a transaction is to be run again is a property of the transaction and not of
+//!     the error that the closure returns: [`Txn::retry`] says why, and [`Engine::prepare`] makes it possible.
+//! 13. A commit ends in one of four ways: it is durable as the store's durability says and visible; it
+//!     conflicted with another client's, and nothing has changed ([`CommitFailure::Conflict`]); it failed,
+//!     and nothing has changed ([`CommitFailure::Failed`]); or nobody knows ([`CommitFailure::Unknown`]).
+//!
+//! # Borrowing
+//!
+//! 14. Facts, small records and the entries of [`Read::scan`] are borrowed for as long as the transaction is
+//!     borrowed. Entries of [`Read::cursor`] are borrowed until the next step, so that an engine which
+//!     receives entries over a network need not keep them.
 
+mod cursor;
 mod dispatch;
 pub(crate) mod files;
 pub(crate) mod lmdb;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod options;
+mod outcome;
 mod query;
+mod read;
+mod records;
+mod stamp;
 #[cfg(test)]
 mod tests;
+mod write;
 
-pub(crate) use dispatch::{Engine, Entries, Pieces, Reader, Tables, Txn, Writer};
+pub(crate) use cursor::{Ascending, Cursor, LongLived};
+pub(crate) use dispatch::{Engine, Entries, Reader, Tables, Txn, Writer};
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
 pub use options::{Durability, Options, WhenFull};
+pub(crate) use outcome::{CommitFailure, Retry};
 pub(crate) use query::Query;
+pub(crate) use read::{Count, Read, Step};
+pub(crate) use records::{ReadRecords, Records, Space, WriteRecords};
+pub use stamp::CommitNumber;
+pub(crate) use stamp::Stamp;
+pub(crate) use write::Write;
 
-use crate::model::entry::RawEntry;
-use crate::model::{
-    error::{Boxed, Result},
-    maintain::Sink,
-    schema::{IndexSchema, Source},
-};
-
-/// Records of the catalog by their names, in order: a table's has its name, what belongs to a part of
-/// it has `{table}.{part}`.
-pub(crate) type Records = Vec<(String, Vec<u8>)>;
-
-/// A part of an index as the engine keeps it, with one entry in it or several.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece<'t> {
-    /// Its place in the order of the pieces: what the engine stores it under.
-    pub(crate) at: &'t [u8],
-    /// What is wrong with it.
-    pub(crate) fault: Option<Fault>,
-}
-
-/// How a [`Piece`] breaks the rules of the engine's layout, whatever the rows say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// In what way.
-    pub(crate) reason: &'static str,
-    /// How many bytes of [`Piece::at`] are the index key, if all pieces of that key are to be
-    /// written anew; `None`: the piece can go by itself.
-    pub(crate) key: Option<usize>,
-}
-
-/// What a scan steps on.
-pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
-
-/// Reading one table in one transaction.
-pub(crate) trait Read<'t>: Copy {
-    /// The answer to a scan, entry by entry.
-    type Entries: Iterator<Item = Step<'t>>;
-    /// An index, piece by piece.
-    type Pieces: Iterator<Item = Result<Piece<'t>>>;
-
-    /// The bytes of the row with this primary key.
-    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
-
-    /// What the entry with these keys carries. In a unique index that is the entry of its key, if
-    /// it refers to this row.
-    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
-
-    /// The entry with this key in a unique index.
-    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
-
-    /// All entries that the query asks for, but for its limit, which is the caller's.
-    fn scan(self, query: Query) -> Result<Self::Entries>;
-
-    /// How many entries the query asks for, up to its limit.
-    fn count(self, query: Query) -> Result<Count>;
-
-    /// The pieces of an index behind a place.
-    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Self::Pieces>;
-
-    /// How many facts, or pieces of an index, there are by the engine's own account.
-    fn stored(self, source: Source) -> Result<u64>;
-
-    /// What the catalog has for a part of the table, or under the empty name for the table itself.
-    fn record(self, part: &str) -> Result<Option<&'t [u8]>>;
-
-    /// The parts of the table that the catalog has something for, in the order of their names.
-    fn recorded_parts(self) -> Result<Vec<String>>;
-
-    /// What the table's queue has under the least number from this one on. A table without an eventual
-    /// index has no queue, and nothing in it.
-    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>>;
-
-    /// What the table's queue has under the greatest number below this one.
-    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>>;
-
-    /// How many numbers the table's queue has something under.
-    fn messages(self) -> Result<u64>;
-}
-
-/// The answer to a count, and what it took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Count {
-    /// How many entries there are.
-    pub(crate) found: u64,
-    /// How many places were looked for: none where the size is known.
-    pub(crate) seeks: u64,
-    /// How many entries were stepped on; a packed block is one.
-    pub(crate) steps: u64,
-}
-
-/// Entries in the order of their database, one at a time.
-pub(crate) trait Ascending {
-    /// The next entry.
-    fn next(&mut self) -> Result<Option<RawEntry<'_>>>;
-}
-
-/// Writing one table in one transaction.
-pub(crate) trait Write: Sink {
-    /// Writes many entries of an index, or facts, which come in the order of the database; how many
-    /// there were. What it leaves is what the same entries leave one by one, as [`Change`]s, and an
-    /// engine may be quicker about it. Of entries that don't come in order the same holds, without
-    /// the speed.
-    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
-        let mut count = 0;
-        while let Some(entry) = entries.next()? {
-            self.change(entry.put(source))?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
-    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
-
-    /// Writes the entry of a key in an index whose keys have one at most, unless there is one;
-    /// `false`: there is, and nothing has changed.
-    fn insert_entry(
-        &mut self,
-        index: usize,
-        key: &[u8],
-        primary_key: &[u8],
-        data: &[u8],
-    ) -> Result<bool>;
-
-    /// Removes the piece of an index at this place, or all that begin with these bytes; `false`:
-    /// there was none.
-    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool>;
-
-    /// Empties an index.
-    fn clear(&mut self, index: usize) -> Result<()>;
-
-    /// Replaces what the catalog has for a part of the table, see [`Read::record`].
-    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()>;
-
-    /// Removes what the catalog has for a part of the table.
-    fn remove_record(&mut self, part: &str) -> Result<()>;
-
-    /// What the table's sequence has in the file.
-    fn sequence(&self) -> Result<Option<&[u8]>>;
-
-    /// Replaces what the table's sequence has in the file.
-    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()>;
-
-    /// Replaces what the table's queue has under a number.
-    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()>;
-
-    /// Removes what the table's queue has under a number.
-    fn remove_message(&mut self, number: u64) -> Result<()>;
-
-    /// Empties the table's queue.
-    fn clear_messages(&mut self) -> Result<()>;
-
-    /// The name of the layout that the engine gives an index; part of its record.
-    fn layout(&self, index: &IndexSchema) -> &'static str;
-}
+#[cfg(doc)]
+use crate::model::schema::IndexSchema;

@@ -16,11 +16,22 @@ pub(crate) struct Query {
     pub(crate) position: Option<Position>,
     /// With a position: the entry at the place itself as well, if there is one.
     pub(crate) inclusive: bool,
+    /// The caller reads the row of each entry: an engine that can join fetches the rows as well, and its entries
+    /// give them by `row`. Others leave the look-up to the caller.
+    pub(crate) rows: bool,
 }
 
 impl Query {
     /// Everything within the bounds, forward.
     pub(crate) const fn new(source: Source, bounds: KeyRange) -> Self {
-        Self { source, bounds, reverse: false, limit: None, position: None, inclusive: false }
+        Self {
+            source,
+            bounds,
+            reverse: false,
+            limit: None,
+            position: None,
+            inclusive: false,
+            rows: false,
+        }
     }
 }

@@ -34,6 +34,6 @@ impl Store {
     /// # }
     /// ```
     pub fn check(&self) -> Result<()> {
-        self.inner.engine.check()
+        self.inner.engine.lmdb().map_or(Ok(()), crate::engine::lmdb::Engine::check)
     }
 }

@@ -183,7 +183,7 @@ impl Store {
     ) -> Result<()> {
         // It would wait for this thread's own write transaction.
         self.inner.refuse_nested_write()?;
-        let size = self.inner.engine.size()?;
+        let size = self.inner.engine.on_disk()?.size()?;
         let io = |source| Error::io(path, source);
         let modes = Modes::of(&self.inner.engine.directory());
         let partial = Partial::create(path).map_err(io)?;
@@ -212,7 +212,9 @@ impl Store {
         };
         thread::scope(|scope| {
             let (done, outcome) = mpsc::channel();
-            let work = move || drop(done.send(self.inner.engine.copy(file, copy)));
+            let work = move || {
+                drop(done.send(self.inner.engine.on_disk().and_then(|it| it.copy(file, copy))))
+            };
             thread::Builder::new()
                 .name(NAME.to_owned())
                 .spawn_scoped(scope, work)

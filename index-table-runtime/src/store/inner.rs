@@ -9,7 +9,10 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use super::open_table::{OpenTable, Readable};
+use super::{
+    open_table::{OpenTable, Readable},
+    rerun,
+};
 use crate::{
     engine::{Engine, Limit, Records, Tables},
     model::{
@@ -166,7 +169,8 @@ impl Inner {
             let used = self.tables().get(table).and_then(|(_, used)| used.upgrade());
             used.is_some_and(|used| used.schema.indexes.iter().any(|own| own.name == index))
         };
-        self.engine.drop_indexes(|records| choose(records, &is_in_use))
+        let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));
+        rerun::run(attempt, |retry| self.engine.prepare(retry))
     }
 
     /// LMDB would let the thread wait for itself.

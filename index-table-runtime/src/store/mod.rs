@@ -6,6 +6,7 @@ mod group;
 mod inner;
 mod open_table;
 mod readers;
+pub(crate) mod rerun;
 mod shared;
 mod txn;
 mod waiting;
@@ -27,6 +28,7 @@ use crate::{
     model::error::{Error, Result},
 };
 use inner::ALL_OPENED;
+use rerun::{Attempts, Rerun};
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
@@ -186,39 +188,19 @@ impl Store {
         &self,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mut waiting = Waiting::default();
-        loop {
-            let mut txn = self.write()?;
+        let attempt = || {
+            let mut txn = self.write().map_err(|error| (error.into(), None))?;
             let outcome = body(&mut txn);
-            let refused = txn.refused();
-            // While the transaction is there, so that it is this one that met the end of the map,
-            // whatever the closure has made of the error.
-            let mut full_at = self.inner.engine.full_at();
-            let error = match outcome {
-                Ok(value) => match txn.commit() {
-                    Ok(()) => return Ok(value),
-                    Err(error) => {
-                        if let Error::MapFull { map_size } = error {
-                            full_at = Some(map_size);
-                        }
-                        error.into()
-                    }
-                },
-                Err(error) => {
-                    drop(txn);
-                    error
-                }
-            };
-            if let Some(table) = refused
-                && waiting.wait_for_room(self, table)?
-            {
-                continue;
-            }
-            match full_at {
-                Some(full_at) if self.inner.engine.grow(full_at)? => {}
-                _ => return Err(error),
-            }
-        }
+            let rerun = txn.rerun();
+            let value = outcome.map_err(|error| (error, rerun))?;
+            txn.try_commit().map_err(|failure| {
+                let rerun = rerun.or_else(|| failure.retry().map(Rerun::Engine));
+                (Error::from(failure).into(), rerun)
+            })?;
+            Ok(value)
+        };
+        let mut attempts = Attempts::default();
+        rerun::run(attempt, |rerun| attempts.prepare(self, rerun))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use crate::{
-    engine::{Limit, Read, Reader, Tables},
+    engine::{Limit, ReadRecords as _, Reader, Stamp, Tables},
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -123,8 +123,8 @@ impl OpenTable {
     /// Whether the table is known to be declared in the snapshot as it was opened. A record that another
     /// one has taken the place of never comes back, so that all snapshots before have it as well.
     #[inline]
-    pub(crate) fn is_as_declared(&self, snapshot: u64) -> bool {
-        snapshot <= self.told.as_declared.load(Ordering::Relaxed)
+    pub(crate) fn is_as_declared(&self, snapshot: Stamp) -> bool {
+        snapshot.number() <= self.told.as_declared.load(Ordering::Relaxed)
     }
 
     /// Whether the index can be asked in this snapshot, whose transaction can't tell.
@@ -133,7 +133,7 @@ impl OpenTable {
         &self,
         reader: Reader<'_>,
         index: usize,
-        snapshot: u64,
+        snapshot: Stamp,
         opened: u64,
     ) -> Result<()> {
         let is_as_declared = self.check_declared(reader, index, snapshot)?;
@@ -156,10 +156,10 @@ impl OpenTable {
 
     /// Whether the table has its record in the snapshot; `false`: another process has declared it
     /// otherwise, but not this index.
-    fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: u64) -> Result<bool> {
+    fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if record == self.record {
-            self.told.as_declared.fetch_max(snapshot, Ordering::Relaxed);
+            self.told.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
             return Ok(true);
         }
         let [file, own] =

@@ -43,7 +43,8 @@ impl Store {
     /// ```
     #[must_use]
     pub fn readers(&self) -> Readers {
-        let (count, oldest) = self.inner.engine.readers();
+        let (count, oldest) =
+            self.inner.engine.lmdb().map_or((0, None), crate::engine::lmdb::Engine::readers);
         Readers { count, oldest }
     }
 
@@ -56,6 +57,6 @@ impl Store {
     ///
     /// [`Error::Forked`](crate::Error::Forked), [`Error::Engine`](crate::Error::Engine).
     pub fn clear_stale_readers(&self) -> Result<usize> {
-        self.inner.engine.clear_stale_readers()
+        self.inner.engine.lmdb().map_or(Ok(0), crate::engine::lmdb::Engine::clear_stale_readers)
     }
 }

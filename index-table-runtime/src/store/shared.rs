@@ -10,7 +10,7 @@ use std::{
 
 use super::{Inner, Options};
 use crate::{
-    engine::{Engine, files},
+    engine::{Engine, files, lmdb},
     model::error::{Error, Result},
 };
 
@@ -39,7 +39,7 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
             };
         }
         // The last handle is gone, and its thread may not be done with it.
-        Engine::wait_until_closed(&path);
+        lmdb::Engine::wait_until_closed(&path);
     }
     refuse_alias(&stores, &path)?;
     stores.retain(|_, open| open.inner.strong_count() > 0);
@@ -58,7 +58,7 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
             let reason = format!("as `{}`; clone the `Store`, or drop it first", other.display());
             return Err(Error::AlreadyOpen { path: path.to_owned(), reason });
         }
-        Engine::wait_until_closed(other);
+        lmdb::Engine::wait_until_closed(other);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    engine::{Read, Reader, Txn, Writer},
+    engine::{CommitFailure, CommitNumber, ReadRecords as _, Reader, Retry, Stamp, Txn, Writer},
     model::{
         error::{Error, Result},
         schema::Source,
@@ -37,13 +37,13 @@ pub struct ReadTxn<'s> {
     store: u64,
     opened: u64,
     /// The engine's number of the snapshot.
-    snapshot: u64,
+    snapshot: Stamp,
     pub(crate) session: Session,
 }
 
 impl<'s> ReadTxn<'s> {
     pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
-        let snapshot = engine.snapshot();
+        let snapshot = engine.found();
         Self { engine, store, opened, snapshot, session: Session::default() }
     }
 
@@ -126,8 +126,8 @@ impl<'s> ReadTxn<'s> {
     /// # }
     /// ```
     #[must_use]
-    pub fn commit_number(&self) -> u64 {
-        self.engine.number()
+    pub fn commit_number(&self) -> CommitNumber {
+        self.engine.stamp().commit_number()
     }
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
@@ -292,16 +292,22 @@ impl<'s> WriteTxn<'s> {
     /// [`Error::MapFull`], [`Error::DiskFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
     /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; nothing has changed then.
     pub fn commit(self) -> Result<()> {
+        self.try_commit().map_err(Error::from)
+    }
+
+    /// [`commit`](WriteTxn::commit), with an error that says whether the commit can have been applied.
+    pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
         let Self { held, read, mut written, .. } = self;
-        written.iter().try_for_each(Written::refuse_unfinished)?;
+        let unfinished = written.iter().try_for_each(Written::refuse_unfinished);
+        unfinished.map_err(CommitFailure::Failed)?;
         let store = held.store();
         drop(held);
-        let (number, mut wakers) = (read.commit_number(), Vec::new());
+        let (stamp, mut wakers) = (read.engine.stamp(), Vec::new());
         // While nobody else can commit, so that events are in the order of the commits.
         read.engine.commit(|| {
             for Written { tally, watched, told, .. } in &mut written {
-                watched.deliver(&told.watchers, number, tally.row_count(), &mut wakers);
+                watched.deliver(&told.watchers, stamp, tally.row_count(), &mut wakers);
             }
         })?;
         if let Some(store) = store
@@ -313,7 +319,7 @@ impl<'s> WriteTxn<'s> {
             told.usage.add(tally);
             // What has changed nothing is no commit, and the next number another one's.
             if tally.row_count() > 0 {
-                told.as_declared.fetch_max(number, Ordering::Relaxed);
+                told.as_declared.fetch_max(stamp.number(), Ordering::Relaxed);
             }
         }
         watch::wake(wakers);
@@ -338,6 +344,11 @@ impl<'s> WriteTxn<'s> {
             Some((written.told.usage.schema.name.to_owned(), written.token()?))
         });
         IndexToken { tables: tables.collect() }
+    }
+
+    /// Why the engine asks for the closure to be run again.
+    pub(super) fn retry(&self) -> Option<Retry> {
+        self.read.engine.retry()
     }
 
     /// The table of which a write was refused because its queue was full.

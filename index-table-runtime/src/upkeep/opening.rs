@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read, Write, Writer},
+    engine::{Query, Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
@@ -13,7 +13,7 @@ use crate::{
             is_index,
         },
     },
-    store::{Declared, OpenTable, Store},
+    store::{Declared, OpenTable, Store, rerun},
     upkeep::{
         build::{self, Build},
         versions,
@@ -55,10 +55,13 @@ fn declare(store: &Store, rows: &'static RowVtable, build_small: bool) -> Result
     store.inner.open_once(rows, |engine| {
         span!(DEBUG, "open", table = rows.schema.name);
         let mut declared = Declared::default();
-        let tables = engine.open_table(rows.schema, |writer| {
-            declared = prepare(rows, writer, build_small)?;
-            Ok(())
-        })?;
+        let attempt = || {
+            engine.open_table(rows.schema, &mut |writer| {
+                declared = prepare(rows, writer, build_small)?;
+                Ok(())
+            })
+        };
+        let tables = rerun::run(attempt, |retry| engine.prepare(retry))?;
         Ok((tables, declared))
     })
 }
@@ -113,7 +116,13 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
         ((0..schema.indexes.len()).collect(), Vec::new())
     };
 
-    let count = writer.reader().stored(Source::Facts)?;
+    let count = match writer.reader().stored(Source::Facts)? {
+        Some(count) => count,
+        None => {
+            let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
+            writer.reader().count(few)?.found
+        }
+    };
     let mut readable = vec![true; schema.indexes.len()];
     if count == 0 || (build_small && count <= SMALL) {
         build::at_once(rows, writer, &[new, unfinished].concat(), build::MEMORY)?;

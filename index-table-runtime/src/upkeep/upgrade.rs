@@ -224,7 +224,7 @@ impl Work<'_> {
     /// Reads the next rows. What is borrowed from a page doesn't outlive a write, so those that are
     /// to be written are copied.
     fn read(&self, reader: Reader<'_>, behind: Option<&[u8]>) -> Result<Batch> {
-        let total = reader.stored(Source::Facts)?;
+        let total = reader.stored(Source::Facts)?.unwrap_or(0);
         let mut batch = Batch { older: Vec::new(), rows: 0, behind: None, total };
         let (mut to_write, mut read) = (0, 0);
         let position = behind.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });

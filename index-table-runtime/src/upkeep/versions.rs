@@ -1,7 +1,7 @@
 //! The older versions of its rows that the catalog has for a table.
 
 use crate::{
-    engine::{Read, Reader, Write, Writer},
+    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
     model::{
         error::Result,
         schema::{TableRecord, TableSchema, VersionRecord, version_of},

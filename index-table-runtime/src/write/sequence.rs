@@ -7,7 +7,7 @@
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read as _, Write as _, Writer},
+    engine::{Query, Read as _, ReadRecords as _, WriteRecords as _, Writer},
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -36,7 +36,7 @@ pub(crate) fn exhausted(table: &'static str, last: u128) -> Error {
 }
 
 fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u128> {
-    let Some(bytes) = writer.sequence()? else { return Ok(0) };
+    let Some(bytes) = writer.reader().sequence()? else { return Ok(0) };
     if let Ok(number) = bytes.try_into() {
         return Ok(u64::from_be_bytes(number).into());
     }

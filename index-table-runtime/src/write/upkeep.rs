@@ -10,7 +10,7 @@
 
 use crate::engine::Limit;
 use crate::{
-    engine::{Read, Reader, Write as _, Writer},
+    engine::{Read, Reader, WriteRecords as _, Writer},
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},

@@ -12,7 +12,10 @@ use super::{
     error::Failure,
     gate::Kind,
 };
-use crate::{engine::Records, model::error::Result};
+use crate::{
+    engine::{Records, Retry},
+    model::error::{Error, Result},
+};
 
 /// The handle to the catalog, if the file has one.
 pub(super) fn find(env: &Env) -> heed::Result<Option<Database<'static>>> {
@@ -48,35 +51,41 @@ impl Engine {
     /// No table that is open may have one of them, nor be opened until this is done.
     pub(crate) fn drop_indexes(
         &self,
-        mut choose: impl FnMut(&Records) -> Vec<String>,
-    ) -> Result<Vec<String>> {
-        self.growing(|| {
-            let (txn, _turn) = self.begin_write()?;
-            let mut dropped = Vec::new();
-            let outcome = self.env.create_databases_and_commit(txn, |opener, txn| {
-                let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
-                let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
-                dropped = choose(&self.records(&catalog, txn)?);
-                for name in &dropped {
-                    catalog.delete(txn, name.as_bytes())?;
-                    let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
-                    let Some(index) = index else { continue };
-                    #[expect(unsafe_code, reason = "other handles to the database become invalid")]
-                    // SAFETY: other handles to it are in open tables only, of which none has the
-                    // index, and the transaction has not written to it.
-                    unsafe {
-                        index.remove(txn)?;
-                    }
+        choose: &mut dyn FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>, (Error, Option<Retry>)> {
+        let (txn, turn) = self.begin_write().map_err(|error| (error, None))?;
+        let mut dropped = Vec::new();
+        let outcome = self.env.create_databases_and_commit(txn, |opener, txn| {
+            let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
+            let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
+            dropped = choose(&self.records(&catalog, txn)?);
+            for name in &dropped {
+                catalog.delete(txn, name.as_bytes())?;
+                let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
+                let Some(index) = index else { continue };
+                #[expect(unsafe_code, reason = "other handles to the database become invalid")]
+                // SAFETY: other handles to it are in open tables only, of which none has the
+                // index, and the transaction has not written to it.
+                unsafe {
+                    index.remove(txn)?;
                 }
-                Ok(CommitOrAbort::Commit(()))
-            });
-            let outcome = match outcome {
-                Ok(_) => Ok(dropped),
-                Err(Failure::Heed(error)) => Err(self.error(error)),
-                Err(Failure::Other(error)) => Err(error),
-            };
-            Ok((outcome, self.full_at()))
-        })
+            }
+            Ok(CommitOrAbort::Commit(()))
+        });
+        match outcome {
+            Ok(_) => Ok(dropped),
+            Err(failure) => Err(self.ended(failure, turn.writing.retry)),
+        }
+    }
+
+    /// The error of a transaction that opens or drops databases, and why to run it again.
+    pub(super) fn ended(&self, failure: Failure, retry: Option<Retry>) -> (Error, Option<Retry>) {
+        let error = match failure {
+            Failure::Heed(error) => self.error(error),
+            Failure::Other(error) => error,
+        };
+        let retry = Retry::after(&error).or(retry);
+        (error, retry)
     }
 
     fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {

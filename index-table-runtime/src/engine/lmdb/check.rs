@@ -9,14 +9,30 @@ use super::{
     Layout, Reader,
     read::{Parts, Walk},
 };
-use crate::{
-    engine::{Fault, Piece},
-    model::{
-        KeyRange,
-        error::Result,
-        schema::{IndexSchema, Source},
-    },
+use crate::model::{
+    KeyRange,
+    error::Result,
+    schema::{IndexSchema, Source},
 };
+
+/// A part of an index as the engine keeps it, with one entry in it or several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece<'t> {
+    /// Its place in the order of the pieces: what the engine stores it under.
+    pub(crate) at: &'t [u8],
+    /// What is wrong with it.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// How a [`Piece`] breaks the rules of the engine's layout, whatever the rows say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// In what way.
+    pub(crate) reason: &'static str,
+    /// How many bytes of [`Piece::at`] are the index key, if all pieces of that key are to be
+    /// written anew; `None`: the piece can go by itself.
+    pub(crate) key: Option<usize>,
+}
 
 /// The pieces of an index: what LMDB has as one entry.
 pub(crate) struct Pieces<'t> {

@@ -1,9 +1,7 @@
 use std::{
+    borrow::Cow,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Mutex, OnceLock, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -11,17 +9,19 @@ use heed::{CommitOrAbort, CommitToken, OnCommit, RwTxn};
 
 use super::{
     Database, Env, Layout, Txn, Writer,
-    blocks::{Forecast, Scratch},
-    error::Failure,
+    blocks::Forecast,
     gate::{Gate, Kind},
     open::Counted,
     process,
     reserve::Reserve,
-    txn::Turn,
+    txn::{Turn, Writing},
 };
-use crate::model::{
-    error::{Error, Result},
-    schema::TableSchema,
+use crate::{
+    engine::{Retry, Space},
+    model::{
+        error::{Error, Result},
+        schema::TableSchema,
+    },
 };
 
 pub(super) const CATALOG: &str = ".catalog";
@@ -44,15 +44,11 @@ pub(crate) struct Engine {
     pub(super) gate: Gate,
     pub(super) map_size: AtomicUsize,
     pub(super) max_map_size: usize,
-    /// The map's size when the write transaction was told that it is full; 0 when it was not.
-    pub(super) full_at: AtomicUsize,
-    /// The write transaction has met the most pages that one may change.
-    pub(super) too_large: AtomicBool,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
-    pub(super) writing: Mutex<Scratch>,
+    pub(super) writing: Mutex<Writing>,
     pub(super) _counted: Counted,
 }
 
@@ -112,31 +108,20 @@ impl Engine {
     pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
-        let mut scratch = self.lock_writing();
-        scratch.forget_large();
-        self.full_at.store(0, Ordering::Relaxed);
-        self.too_large.store(false, Ordering::Relaxed);
+        let mut writing = self.lock_writing();
+        writing.scratch.forget_large();
+        writing.retry = None;
         let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
-        Ok((txn, Turn { _pass: pass, scratch }))
+        Ok((txn, Turn { _pass: pass, writing }))
     }
 
     /// Creates what is missing of a table, and lets `prepare` look at it, in one write transaction.
-    /// One that meets the end of the map is run again in a larger one.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
-        mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
-    ) -> Result<Tables<'static>> {
-        self.growing(|| self.try_open_table(schema, &mut prepare))
-    }
-
-    /// The table, or what it failed with and whether that is for the end of the map.
-    fn try_open_table(
-        &self,
-        schema: &'static TableSchema,
-        mut prepare: impl FnMut(Writer<'_, '_>) -> Result<()>,
-    ) -> Result<(Result<Tables<'static>>, Option<usize>)> {
-        let (txn, mut turn) = self.begin_write()?;
+        prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
+    ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
+        let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
             let mut database =
                 |name: &str| opener.create_database(txn, Some(name)).map_err(|e| self.error(e));
@@ -162,19 +147,17 @@ impl Engine {
                     })
                     .collect::<Result<_>>()?,
             };
-            prepare(Writer::new(self, txn, &tables, &mut turn.scratch))?;
+            prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
-        let opened = match opened {
+        match opened {
             Ok(CommitOrAbort::Commit(tables)) => {
                 let _ = self.catalog.set(tables.catalog);
                 Ok(tables)
             }
-            Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
-            Err(Failure::Heed(error)) => Err(self.error(error)),
-            Err(Failure::Other(error)) => Err(error),
-        };
-        Ok((opened, self.full_at()))
+            Ok(CommitOrAbort::Abort(())) => Err((Error::internal("a table was not opened"), None)),
+            Err(failure) => Err(self.ended(failure, turn.writing.retry)),
+        }
     }
 }
 
@@ -197,6 +180,56 @@ pub(super) struct Index<'d> {
 }
 
 /// A handle made inside a transaction is good for others once that one is committed.
+/// Where a space of small records is.
+pub(super) struct Small<'t> {
+    pub(super) database: &'t Database<'t>,
+    /// What the physical keys of the table begin with: its name, where tables share a database.
+    pub(super) prefix: &'static str,
+}
+
+impl<'t> Small<'t> {
+    /// A record of the database with its key in the space; `None`: it is another table's.
+    pub(super) fn own<'r>(
+        &self,
+        found: Option<(&'r [u8], &'r [u8])>,
+    ) -> Option<(&'r [u8], &'r [u8])> {
+        let (key, record) = found?;
+        let rest = key.strip_prefix(self.prefix.as_bytes())?;
+        match rest.split_first() {
+            _ if self.prefix.is_empty() => Some((key, record)),
+            None => Some((rest, record)),
+            Some((b'.', part)) => Some((part, record)),
+            Some(_) => None,
+        }
+    }
+}
+
+impl<'d> Tables<'d> {
+    /// `None`: the table has no such space.
+    pub(super) fn small(&self, space: Space) -> Option<Small<'_>>
+    where
+        'd: 'd,
+    {
+        let name = self.schema.name;
+        Some(match space {
+            Space::Catalog => Small { database: &self.catalog, prefix: name },
+            Space::Sequence => Small { database: &self.sequences, prefix: name },
+            Space::Queue => Small { database: self.queue.as_ref()?, prefix: "" },
+        })
+    }
+
+    /// The physical key of a record. Names of tables have no dot.
+    pub(super) fn small_key<'k>(&self, space: Space, key: &'k [u8]) -> Cow<'k, [u8]> {
+        let name: &'static [u8] = self.schema.name.as_bytes();
+        match space {
+            Space::Queue => key.into(),
+            // The table's own record is read in each transaction that writes.
+            Space::Catalog | Space::Sequence if key.is_empty() => name.into(),
+            Space::Catalog | Space::Sequence => [name, b".", key].concat().into(),
+        }
+    }
+}
+
 impl OnCommit for Tables<'_> {
     type Committed = Tables<'static>;
 

@@ -27,14 +27,9 @@ impl Engine {
         match error {
             heed::Error::Mdb(MdbError::MapFull) => {
                 let map_size = self.map_size.load(Ordering::Relaxed);
-                // Only the write transaction, of which there is one, is told so.
-                self.full_at.store(map_size, Ordering::Relaxed);
                 Error::MapFull { map_size }
             }
-            heed::Error::Mdb(MdbError::TxnFull) => {
-                self.too_large.store(true, Ordering::Relaxed);
-                Error::TransactionTooLarge
-            }
+            heed::Error::Mdb(MdbError::TxnFull) => Error::TransactionTooLarge,
             heed::Error::Mdb(MdbError::MapResized) => {
                 Error::MapTooSmall { map_size: self.map_size.load(Ordering::Relaxed) }
             }

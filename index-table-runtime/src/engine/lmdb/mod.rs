@@ -31,13 +31,11 @@ mod size;
 mod txn;
 mod write;
 
-pub(crate) use check::Pieces;
+pub(crate) use check::{Piece, Pieces};
 pub(crate) use env::{Engine, Tables};
 pub(crate) use read::{Entries, Reader};
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
-
-use std::borrow::Cow;
 
 use heed::types::Bytes;
 
@@ -45,13 +43,6 @@ use crate::model::schema::{IndexSchema, Strategy, TableSchema};
 
 type Env = heed::Env<heed::WithoutTls>;
 type Database<'d> = heed::Database<'d, Bytes, Bytes>;
-
-/// What the catalog has a table, or a part of it, under. Names of tables have no dot.
-fn record_name(schema: &TableSchema, part: &str) -> Cow<'static, [u8]> {
-    let (table, part) = (schema.name.as_bytes(), part.as_bytes());
-    // The table's own is read in each transaction that writes.
-    if part.is_empty() { table.into() } else { [table, b".", part].concat().into() }
-}
 
 /// How the entries of an index are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -94,8 +94,6 @@ impl Engine {
             gate: Gate::new(max_readers),
             map_size: AtomicUsize::new(env.info().map_size),
             max_map_size: size::max_map_size(options),
-            full_at: AtomicUsize::new(0),
-            too_large: AtomicBool::new(false),
             catalog: OnceLock::new(),
             reserve,
             writing: Mutex::default(),

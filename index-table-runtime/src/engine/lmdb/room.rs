@@ -9,12 +9,15 @@ use std::{
 use heed::MdbError;
 
 use super::{
-    blocks::Scratch,
     env::Engine,
     gate::{Closed, Kind, Pass, Refused},
     process, size,
+    txn::Writing,
 };
-use crate::model::error::{Error, Result};
+use crate::{
+    engine::Retry,
+    model::error::{Error, Result},
+};
 
 /// How long transactions of this process may keep the map from being replaced. Those that begin
 /// meanwhile wait, so it is short.
@@ -53,18 +56,19 @@ impl Engine {
         }
     }
 
-    /// The size of the map when the write transaction met its end, if it did.
-    pub(crate) fn full_at(&self) -> Option<usize> {
-        Some(self.full_at.load(Ordering::Relaxed)).filter(|size| *size > 0)
-    }
-
-    /// Whether the write transaction, or one inside of it, could change no more pages.
-    pub(crate) fn is_too_large(&self) -> bool {
-        self.too_large.load(Ordering::Relaxed)
+    /// Makes it possible that a closure is run again; `false`: it would end as before.
+    pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
+        match retry {
+            Retry::Map { map_size } => self.grow(map_size),
+            // Run again, it would meet the same end.
+            Retry::Pages => Ok(false),
+            // The lock of the writers rules conflicts out.
+            Retry::Conflict => Ok(true),
+        }
     }
 
     /// Maps more than was there when it was full; `false`: that's the most.
-    pub(crate) fn grow(&self, full_at: usize) -> Result<bool> {
+    fn grow(&self, full_at: usize) -> Result<bool> {
         // A writer of this process may wait for another process's lock, and is in the gate meanwhile.
         let _turn = self.lock_writing();
         let Some(closed) = self.close()? else { return Ok(true) };
@@ -78,21 +82,6 @@ impl Engine {
         }
         self.map(closed, larger)?;
         Ok(true)
-    }
-
-    /// Runs `attempt` until it has room. It answers with what it came to, and with the size of the map
-    /// if it met the end of it.
-    pub(super) fn growing<T>(
-        &self,
-        mut attempt: impl FnMut() -> Result<(Result<T>, Option<usize>)>,
-    ) -> Result<T> {
-        loop {
-            let (outcome, full_at) = attempt()?;
-            match full_at {
-                Some(full_at) if outcome.is_err() && self.grow(full_at)? => {}
-                _ => return outcome,
-            }
-        }
     }
 
     /// Maps what another process has written, for a reader that has met the end of a map of this size.
@@ -138,7 +127,7 @@ impl Engine {
     }
 
     /// The turn of this process's writer.
-    pub(super) fn lock_writing(&self) -> MutexGuard<'_, Scratch> {
+    pub(super) fn lock_writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

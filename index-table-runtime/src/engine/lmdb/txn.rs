@@ -5,7 +5,10 @@ use std::{mem, sync::MutexGuard};
 use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
 
 use super::{Reader, Tables, Writer, blocks::Scratch, env::Engine, gate::Pass};
-use crate::model::error::Result;
+use crate::{
+    engine::{CommitFailure, Retry, Stamp},
+    model::error::{Error, Result},
+};
 
 /// A transaction.
 pub(crate) struct Txn<'s> {
@@ -18,14 +21,32 @@ enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
     Write(RwTxn<'s>, Turn<'s>),
     /// Inside of one that writes, with its buffers.
-    Nested(RwTxn<'s>, &'s mut Scratch),
+    Nested(RwTxn<'s>, &'s mut Writing),
     Over,
 }
 
-/// The turn to write, with the buffers for it.
+/// What the write transaction keeps: there is one at a time.
+#[derive(Default)]
+pub(super) struct Writing {
+    pub(super) scratch: Scratch,
+    /// Why its closure has to be run again.
+    pub(super) retry: Option<Retry>,
+}
+
+impl Writing {
+    /// An error of a write, which may be the reason to run the closure again.
+    #[cold]
+    pub(super) fn failed(retry: &mut Option<Retry>, engine: &Engine, error: heed::Error) -> Error {
+        let error = engine.error(error);
+        *retry = Retry::after(&error).or(*retry);
+        error
+    }
+}
+
+/// The turn to write, with what the transaction keeps.
 pub(super) struct Turn<'s> {
     pub(super) _pass: Pass<'s>,
-    pub(super) scratch: MutexGuard<'s, Scratch>,
+    pub(super) writing: MutexGuard<'s, Writing>,
 }
 
 impl<'s> Txn<'s> {
@@ -38,14 +59,14 @@ impl<'s> Txn<'s> {
     }
 
     /// The number of the commit whose state it has found.
-    pub(crate) fn snapshot(&self) -> u64 {
+    pub(crate) fn found(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
             // It has the number that its own commit is going to have.
             Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id().saturating_sub(1),
             Inner::Over => 0,
         };
-        id as u64
+        Stamp::new(id as u64)
     }
 
     pub(crate) const fn engine(&self) -> &'s Engine {
@@ -55,13 +76,13 @@ impl<'s> Txn<'s> {
     /// Begins a transaction inside of this one; `None`: this one doesn't write.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         let engine = self.engine;
-        let (txn, scratch) = match &mut self.inner {
-            Inner::Write(txn, turn) => (txn, &mut *turn.scratch),
-            Inner::Nested(txn, scratch) => (txn, &mut **scratch),
+        let (txn, writing) = match &mut self.inner {
+            Inner::Write(txn, turn) => (txn, &mut *turn.writing),
+            Inner::Nested(txn, writing) => (txn, &mut **writing),
             Inner::Read(..) | Inner::Over => return None,
         };
         let nested = engine.env.nested_write_txn(txn).map_err(|error| engine.error(error));
-        Some(nested.map(|txn| Txn { inner: Inner::Nested(txn, scratch), engine }))
+        Some(nested.map(|txn| Txn { inner: Inner::Nested(txn, writing), engine }))
     }
 
     /// `None`: it is over.
@@ -78,24 +99,37 @@ impl<'s> Txn<'s> {
         match &mut self.inner {
             Inner::Read(..) | Inner::Over => None,
             Inner::Write(txn, turn) => {
-                Some(Writer::new(self.engine, txn, tables, &mut turn.scratch))
+                Some(Writer::new(self.engine, txn, tables, &mut turn.writing))
             }
-            Inner::Nested(txn, scratch) => Some(Writer::new(self.engine, txn, tables, scratch)),
+            Inner::Nested(txn, writing) => Some(Writer::new(self.engine, txn, tables, writing)),
         }
     }
 
     /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) fn stamp(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
             Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id(),
             Inner::Over => 0,
         };
-        id as u64
+        Stamp::new(id as u64)
+    }
+
+    /// Why the closure has to be run again, whatever it has returned.
+    pub(crate) fn retry(&self) -> Option<Retry> {
+        match &self.inner {
+            Inner::Read(..) | Inner::Over => None,
+            Inner::Write(_, turn) => turn.writing.retry,
+            Inner::Nested(_, writing) => writing.retry,
+        }
     }
 
     /// Commits, and calls `committed` before another one of this process can begin to write.
-    pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<()> {
+    pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
+        self.try_commit(committed).map_err(CommitFailure::Failed)
+    }
+
+    fn try_commit(&mut self, committed: impl FnOnce()) -> Result<()> {
         self.engine.refuse_forked()?;
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
@@ -104,11 +138,12 @@ impl<'s> Txn<'s> {
                 committed();
                 Ok(())
             }
-            Inner::Nested(mut txn, _) => {
+            Inner::Nested(mut txn, writing) => {
                 // One that has failed would take the outer one with it. An empty one inside of it has
                 // failed too, and says so when it is committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
-                probe.and_then(|()| txn.commit()).map_err(|error| self.engine.error(error))
+                let committed = probe.and_then(|()| txn.commit());
+                committed.map_err(|error| Writing::failed(&mut writing.retry, self.engine, error))
             }
         }
     }

@@ -4,14 +4,14 @@ use super::{
     Database, Layout, Reader,
     append::{self, Block, Taken},
     blocks::{self, Scratch},
-    env::{Engine, Index, Tables},
-    record_name,
+    env::{Engine, Index, Small, Tables},
+    txn::Writing,
 };
 use crate::{
-    engine::{Ascending, Write},
+    engine::{Ascending, Read as _, Retry, Space, Write},
     model::{
         entry::RawEntry,
-        error::Result,
+        error::{Error, Result},
         maintain::{Change, Sink},
         schema::{IndexSchema, Source},
     },
@@ -23,6 +23,7 @@ pub(crate) struct Writer<'t, 's> {
     txn: &'t mut RwTxn<'s>,
     tables: &'t Tables<'t>,
     scratch: &'t mut Scratch,
+    retry: &'t mut Option<Retry>,
 }
 
 impl<'t, 's> Writer<'t, 's> {
@@ -30,11 +31,41 @@ impl<'t, 's> Writer<'t, 's> {
         engine: &'t Engine,
         txn: &'t mut RwTxn<'s>,
         tables: &'t Tables<'t>,
-        scratch: &'t mut Scratch,
+        writing: &'t mut Writing,
     ) -> Self {
-        Self { engine, txn, tables, scratch }
+        let Writing { scratch, retry } = writing;
+        Self { engine, txn, tables, scratch, retry }
     }
 
+    /// Removes the piece of an index at this place, or all that begin with these bytes; `false`: there was
+    /// none.
+    pub(crate) fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
+        let Self { engine, txn, tables, retry, .. } = self;
+        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
+        let mut failed = |error| Writing::failed(retry, engine, error);
+        if !all {
+            return database.delete(txn, at).map_err(&mut failed);
+        }
+        let mut removed = false;
+        while let Some((found, _)) =
+            database.get_greater_than_or_equal_to(txn, at).map_err(&mut failed)?
+            && found.starts_with(at)
+        {
+            let found = found.to_vec();
+            if !database.delete(txn, &found).map_err(&mut failed)? {
+                break;
+            }
+            removed = true;
+        }
+        Ok(removed)
+    }
+
+    #[cold]
+    fn failed(&mut self, error: heed::Error) -> Error {
+        Writing::failed(self.retry, self.engine, error)
+    }
+
+    /// Reads what the transaction has written so far.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::new(self.engine, self.txn, self.tables)
     }
@@ -135,22 +166,21 @@ impl<'t, 's> Writer<'t, 's> {
 
 /// `false`: the key is there, and nothing has changed.
 fn insert(
-    engine: &Engine,
     database: &Database<'_>,
     txn: &mut RwTxn<'_>,
     key: &[u8],
     value: &[u8],
-) -> Result<bool> {
+) -> heed::Result<bool> {
     match database.put_with_flags(txn, PutFlags::NO_OVERWRITE, key, value) {
         Ok(()) => Ok(true),
         Err(heed::Error::Mdb(heed::MdbError::KeyExist)) => Ok(false),
-        Err(error) => Err(engine.error(error)),
+        Err(error) => Err(error),
     }
 }
 
 impl Sink for Writer<'_, '_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
-        self.apply(change).map_err(|error| self.engine.error(error))
+        self.apply(change).map_err(|error| self.failed(error))
     }
 }
 
@@ -161,21 +191,21 @@ impl Write for Writer<'_, '_> {
             count += 1;
             if behind {
                 let appended = self.append_one(source, entry, &mut block);
-                behind = appended.map_err(|error| self.engine.error(error))?;
+                behind = appended.map_err(|error| self.failed(error))?;
             }
             if !behind {
                 self.change(entry.put(source))?;
             }
         }
         if behind && let Source::Index(index) = source {
-            self.append_block(index, &block).map_err(|error| self.engine.error(error))?;
+            self.append_block(index, &block).map_err(|error| self.failed(error))?;
         }
         Ok(count)
     }
 
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
-        let Self { engine, txn, tables, .. } = self;
-        insert(engine, &tables.facts, txn, primary_key, row)
+        let Self { txn, tables, .. } = self;
+        insert(&tables.facts, txn, primary_key, row).map_err(|error| self.failed(error))
     }
 
     fn insert_entry(
@@ -185,74 +215,43 @@ impl Write for Writer<'_, '_> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<bool> {
-        let Self { engine, txn, tables, scratch } = self;
+        let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
-        insert(engine, database, txn, key, scratch.joined(primary_key, data))
-    }
-
-    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
-        let Self { engine, txn, tables, .. } = self;
-        let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
-        let failed = |error| engine.error(error);
-        if !all {
-            return database.delete(txn, at).map_err(failed);
-        }
-        let mut removed = false;
-        while let Some((found, _)) =
-            database.get_greater_than_or_equal_to(txn, at).map_err(failed)?
-            && found.starts_with(at)
-        {
-            let found = found.to_vec();
-            if !database.delete(txn, &found).map_err(failed)? {
-                break;
-            }
-            removed = true;
-        }
-        Ok(removed)
+        insert(database, txn, key, scratch.joined(primary_key, data))
+            .map_err(|error| self.failed(error))
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {
         let Some(index) = self.tables.indexes.get(index) else { return Ok(()) };
-        index.database.clear(self.txn).map_err(|error| self.engine.error(error))
+        index.database.clear(self.txn).map_err(|error| self.failed(error))
     }
 
-    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
-        let name = record_name(self.tables.schema, part);
-        let catalog = &self.tables.catalog;
-        catalog.put(self.txn, &name, record).map_err(|error| self.engine.error(error))
+    fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        let Self { txn, tables, .. } = self;
+        let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
+        let put = database.put(txn, &tables.small_key(space, key), record);
+        put.map_err(|error| self.failed(error))
     }
 
-    fn remove_record(&mut self, part: &str) -> Result<()> {
-        let name = record_name(self.tables.schema, part);
-        let catalog = &self.tables.catalog;
-        catalog.delete(self.txn, &name).map(drop).map_err(|error| self.engine.error(error))
+    fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
+        let Self { txn, tables, .. } = self;
+        let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
+        let removed = database.delete(txn, &tables.small_key(space, key));
+        removed.map(drop).map_err(|error| self.failed(error))
     }
 
-    fn sequence(&self) -> Result<Option<&[u8]>> {
-        self.reader().sequence()
-    }
-
-    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
-        let name = self.tables.schema.name.as_bytes();
-        let sequences = &self.tables.sequences;
-        sequences.put(self.txn, name, sequence).map_err(|error| self.engine.error(error))
-    }
-
-    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
-        let Some(queue) = &self.tables.queue else { return Ok(()) };
-        let put = queue.put(self.txn, &number.to_be_bytes(), message);
-        put.map_err(|error| self.engine.error(error))
-    }
-
-    fn remove_message(&mut self, number: u64) -> Result<()> {
-        let Some(queue) = &self.tables.queue else { return Ok(()) };
-        let removed = queue.delete(self.txn, &number.to_be_bytes());
-        removed.map(drop).map_err(|error| self.engine.error(error))
-    }
-
-    fn clear_messages(&mut self) -> Result<()> {
-        let Some(queue) = &self.tables.queue else { return Ok(()) };
-        queue.clear(self.txn).map_err(|error| self.engine.error(error))
+    fn clear_space(&mut self, space: Space) -> Result<()> {
+        let Self { txn, tables, .. } = self;
+        let Some(Small { database, prefix }) = tables.small(space) else { return Ok(()) };
+        if prefix.is_empty() {
+            return database.clear(txn).map_err(|error| self.failed(error));
+        }
+        self.remove(space, &[])?;
+        while let Some((key, _)) = self.reader().at_or_above(space, &[0])? {
+            let key = key.to_vec();
+            self.remove(space, &key)?;
+        }
+        Ok(())
     }
 
     fn layout(&self, index: &IndexSchema) -> &'static str {

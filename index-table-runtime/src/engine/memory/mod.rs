@@ -11,11 +11,14 @@ use std::{
 };
 
 use crate::{
-    engine::{Count, Piece, Query, Read, Records, Step, Write},
+    engine::{
+        CommitFailure, Count, Cursor, LongLived, Query, Read, Records, Retry, Space, Stamp, Step,
+        Write,
+    },
     model::{
         KeyRange,
         entry::RawEntry,
-        error::Result,
+        error::{Error, Result},
         key::successor,
         maintain::{Change, Sink},
         schema::{IndexSchema, Source, TableSchema},
@@ -28,8 +31,8 @@ type Map = BTreeMap<Vec<u8>, (usize, Vec<u8>)>;
 /// The databases by name; the catalog's is [`CATALOG`], the sequences' is [`SEQUENCES`].
 type Databases = BTreeMap<String, Arc<Map>>;
 
-const CATALOG: &str = ".catalog";
-const SEQUENCES: &str = ".sequences";
+const CATALOG: &str = ".catalog.";
+const SEQUENCE: &str = ".sequence.";
 /// In front of the name of a table.
 const QUEUE: &str = ".queue.";
 
@@ -54,67 +57,94 @@ impl Engine {
         self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn read(&self) -> Txn<'_> {
+    #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
+    pub(crate) fn read(&self) -> Result<Txn<'_>> {
         let Committed { databases, number } = self.committed().clone();
-        Txn { databases, number, target: Target::Nothing }
+        Ok(Txn { databases, number, target: Target::Nothing })
     }
 
-    pub(crate) fn write(&self) -> Txn<'_> {
+    #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        Ok(self.begin())
+    }
+
+    /// No closure of this engine has a reason to be run again.
+    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn prepare(&self, _: Retry) -> Result<bool> {
+        Ok(false)
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn has_catalog(&self) -> bool {
+        true
+    }
+
+    fn begin(&self) -> Txn<'_> {
         let guard = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let Committed { databases, number } = self.committed().clone();
         Txn { databases, number: number + 1, target: Target::Store(self, guard) }
     }
 
-    pub(crate) fn catalog(&self) -> Records {
-        records(&self.committed().databases)
+    #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        Ok(records(&self.committed().databases))
     }
 
     pub(crate) fn drop_indexes(
         &self,
-        mut choose: impl FnMut(&Records) -> Vec<String>,
-    ) -> Vec<String> {
-        let mut txn = self.write();
+        choose: &mut dyn FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>, (Error, Option<Retry>)> {
+        let mut txn = self.begin();
         let dropped = choose(&records(&txn.databases));
         let databases = Arc::make_mut(&mut txn.databases);
         for name in &dropped {
             databases.remove(name);
-            if let Some(catalog) = databases.get_mut(CATALOG) {
-                Arc::make_mut(catalog).remove(name.as_bytes());
+            if let Some((table, index)) = name.split_once('.')
+                && let Some(catalog) = databases.get_mut(&format!("{CATALOG}{table}"))
+            {
+                Arc::make_mut(catalog).remove(index.as_bytes());
             }
         }
-        txn.commit(|| ());
-        dropped
+        txn.end(|| ());
+        Ok(dropped)
     }
 
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
         prepare: impl FnOnce(Writer<'_>) -> Result<()>,
-    ) -> Result<Tables> {
+    ) -> Result<Tables, (Error, Option<Retry>)> {
         let tables = Tables {
             schema,
             facts: schema.name.to_owned(),
-            queue: format!("{QUEUE}{}", schema.name),
             indexes: schema
                 .indexes
                 .iter()
                 .map(|index| format!("{}.{}", schema.name, index.name))
                 .collect(),
         };
-        let mut txn = self.write();
+        let mut txn = self.begin();
         if let Some(writer) = txn.writer(&tables) {
-            prepare(writer)?;
+            prepare(writer).map_err(|error| (error, None))?;
         }
-        txn.commit(|| ());
+        txn.end(|| ());
         Ok(tables)
     }
 }
 
 /// All that the catalog has.
 fn records(databases: &Databases) -> Records {
-    let records = databases.get(CATALOG).into_iter().flat_map(|catalog| catalog.iter());
-    let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
-    records.map(|(name, (_, record))| (text(name), record.clone())).collect()
+    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    let catalogs = databases
+        .iter()
+        .filter_map(|(name, records)| Some((name.strip_prefix(CATALOG)?, records.as_ref())));
+    let records = catalogs.flat_map(|(table, records)| {
+        records.iter().map(move |(part, (_, record))| {
+            let dot = if part.is_empty() { "" } else { "." };
+            (format!("{table}{dot}{}", text(part)), record.clone())
+        })
+    });
+    records.collect()
 }
 
 /// The names of one table's databases.
@@ -122,7 +152,6 @@ fn records(databases: &Databases) -> Records {
 pub(crate) struct Tables {
     schema: &'static TableSchema,
     facts: String,
-    queue: String,
     indexes: Vec<String>,
 }
 
@@ -134,10 +163,14 @@ impl Tables {
         }
     }
 
-    /// What the catalog has the table, or a part of it, under.
-    fn record_name(&self, part: &str) -> Vec<u8> {
+    /// The database of a space of small records; `None`: the table has no such space.
+    fn space(&self, space: Space) -> Option<String> {
         let table = &self.facts;
-        if part.is_empty() { table.clone() } else { format!("{table}.{part}") }.into_bytes()
+        match space {
+            Space::Catalog => Some(format!("{CATALOG}{table}")),
+            Space::Sequence => Some(format!("{SEQUENCE}{table}")),
+            Space::Queue => self.schema.has_eventual().then(|| format!("{QUEUE}{table}")),
+        }
     }
 }
 
@@ -181,12 +214,18 @@ impl Txn<'_> {
     }
 
     /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
-    pub(crate) const fn number(&self) -> u64 {
-        self.number
+    pub(crate) const fn stamp(&self) -> Stamp {
+        Stamp::new(self.number)
     }
 
     /// Commits, and calls `committed` before another one can begin to write.
-    pub(crate) fn commit(self, committed: impl FnOnce()) {
+    #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
+    pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
+        self.end(committed);
+        Ok(())
+    }
+
+    fn end(self, committed: impl FnOnce()) {
         let Self { databases, number, target } = self;
         match target {
             Target::Nothing => {}
@@ -207,8 +246,8 @@ pub(crate) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn queue(self) -> Option<&'t Map> {
-        self.databases.get(&self.tables.queue).map(AsRef::as_ref)
+    fn space(self, space: Space) -> Option<&'t Map> {
+        self.databases.get(&self.tables.space(space)?).map(AsRef::as_ref)
     }
 
     fn map(self, source: Source) -> Option<&'t Map> {
@@ -218,7 +257,11 @@ impl<'t> Reader<'t> {
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
-    type Pieces = Pieces<'t>;
+    type Cursor = Entries<'t>;
+
+    fn table(self) -> &'static TableSchema {
+        self.tables.schema
+    }
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         let row = self.map(Source::Facts).and_then(|facts| facts.get(primary_key));
@@ -275,53 +318,37 @@ impl<'t> Read<'t> for Reader<'t> {
         Ok(Count { found, seeks: 1, steps: found })
     }
 
-    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
-        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
-        let map = self.map(Source::Index(index));
-        let range = map.map(|map| map.range::<[u8], _>((from, Bound::Unbounded)));
-        Ok(Pieces(range.unwrap_or_default()))
+    fn cursor(self, query: Query) -> Result<Entries<'t>> {
+        self.scan(query)
     }
 
-    fn stored(self, source: Source) -> Result<u64> {
-        Ok(self.map(source).map_or(0, |map| map.len() as u64))
+    fn stored(self, source: Source) -> Result<Option<u64>> {
+        Ok(Some(self.map(source).map_or(0, |map| map.len() as u64)))
     }
 
-    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
-        let record = self.databases.get(CATALOG);
-        let record = record.and_then(|catalog| catalog.get(&self.tables.record_name(part)));
-        Ok(record.map(|(_, record)| record.as_slice()))
+    fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        Ok(self.space(space).and_then(|records| records.get(key)).map(|(_, it)| it.as_slice()))
     }
 
-    fn recorded_parts(self) -> Result<Vec<String>> {
-        let Some(catalog) = self.databases.get(CATALOG) else { return Ok(Vec::new()) };
-        let prefix = format!("{}.", self.tables.facts).into_bytes();
-        let names = catalog.keys().filter_map(|name| name.strip_prefix(prefix.as_slice()));
-        Ok(names.map(|part| String::from_utf8_lossy(part).into_owned()).collect())
+    fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let range = (Bound::Included(key), Bound::Unbounded);
+        let range = self.space(space).map(|records| records.range::<[u8], _>(range));
+        Ok(range.and_then(|mut range| range.next()).map(record))
     }
 
-    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
-        let from = from.to_be_bytes();
-        let mut messages = self.queue().into_iter().flat_map(|it| it.range(from.to_vec()..));
-        Ok(messages.next().and_then(numbered))
+    fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let range = (Bound::Unbounded, Bound::Excluded(key));
+        let range = self.space(space).map(|records| records.range::<[u8], _>(range));
+        Ok(range.and_then(|mut range| range.next_back()).map(record))
     }
 
-    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
-        let below = below.to_be_bytes();
-        let messages = self.queue().map(|it| it.range(..below.to_vec()));
-        Ok(messages.and_then(|mut messages| messages.next_back()).and_then(numbered))
-    }
-
-    fn messages(self) -> Result<u64> {
-        Ok(self.queue().map_or(0, |queue| queue.len() as u64))
+    fn len(self, space: Space) -> Result<u64> {
+        Ok(self.space(space).map_or(0, |records| records.len() as u64))
     }
 }
 
-/// A message with its number.
-fn numbered<'t>(
-    (number, (_, message)): (&Vec<u8>, &'t (usize, Vec<u8>)),
-) -> Option<(u64, &'t [u8])> {
-    let number = number.as_slice().try_into().map(u64::from_be_bytes);
-    number.ok().map(|number| (number, message.as_slice()))
+fn record<'t>((key, (_, record)): (&'t Vec<u8>, &'t (usize, Vec<u8>))) -> (&'t [u8], &'t [u8]) {
+    (key, record)
 }
 
 /// The first place behind an entry, or behind all that begins with a key; unbounded: there is
@@ -347,6 +374,14 @@ pub(crate) struct Entries<'t> {
     reverse: bool,
 }
 
+impl<'t> LongLived<'t> for Entries<'t> {}
+
+impl Cursor for Entries<'_> {
+    fn advance(&mut self) -> Option<Step<'_>> {
+        self.next()
+    }
+}
+
 impl<'t> Iterator for Entries<'t> {
     type Item = Step<'t>;
 
@@ -356,18 +391,6 @@ impl<'t> Iterator for Entries<'t> {
             if self.reverse { bytes >= self.bounds.start() } else { self.bounds.ends_behind(bytes) }
         };
         next.filter(|(bytes, _)| inside(bytes)).map(|found| Ok(entry(found)))
-    }
-}
-
-/// An index, entry by entry: no two are together, and nothing can be wrong with how they lie.
-#[derive(Debug)]
-pub(crate) struct Pieces<'t>(btree_map::Range<'t, Vec<u8>, (usize, Vec<u8>)>);
-
-impl<'t> Iterator for Pieces<'t> {
-    type Item = Result<Piece<'t>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|(at, _)| Ok(Piece { at, fault: None }))
     }
 }
 
@@ -446,55 +469,29 @@ impl Write for Writer<'_> {
         Ok(true)
     }
 
-    fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
-        let map = self.map(Source::Index(index));
-        let before = map.len();
-        map.retain(|bytes, _| if all { !bytes.starts_with(at) } else { bytes != at });
-        Ok(map.len() < before)
-    }
-
     fn clear(&mut self, index: usize) -> Result<()> {
         self.map(Source::Index(index)).clear();
         Ok(())
     }
 
-    fn put_record(&mut self, part: &str, record: &[u8]) -> Result<()> {
-        let name = self.tables.record_name(part);
-        self.named(CATALOG).insert(name, (0, record.to_vec()));
+    fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
+        if let Some(name) = self.tables.space(space) {
+            self.named(&name).insert(key.to_vec(), (0, record.to_vec()));
+        }
         Ok(())
     }
 
-    fn remove_record(&mut self, part: &str) -> Result<()> {
-        let name = self.tables.record_name(part);
-        self.named(CATALOG).remove(&name);
+    fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
+        if let Some(name) = self.tables.space(space) {
+            self.named(&name).remove(key);
+        }
         Ok(())
     }
 
-    fn sequence(&self) -> Result<Option<&[u8]>> {
-        let sequences = self.databases.get(SEQUENCES);
-        let last = sequences.and_then(|sequences| sequences.get(&self.tables.record_name("")));
-        Ok(last.map(|(_, last)| last.as_slice()))
-    }
-
-    fn put_sequence(&mut self, sequence: &[u8]) -> Result<()> {
-        let name = self.tables.record_name("");
-        self.named(SEQUENCES).insert(name, (0, sequence.to_vec()));
-        Ok(())
-    }
-
-    fn put_message(&mut self, number: u64, message: &[u8]) -> Result<()> {
-        let message = (0, message.to_vec());
-        self.named(&self.tables.queue).insert(number.to_be_bytes().to_vec(), message);
-        Ok(())
-    }
-
-    fn remove_message(&mut self, number: u64) -> Result<()> {
-        self.named(&self.tables.queue).remove(number.to_be_bytes().as_slice());
-        Ok(())
-    }
-
-    fn clear_messages(&mut self) -> Result<()> {
-        self.named(&self.tables.queue).clear();
+    fn clear_space(&mut self, space: Space) -> Result<()> {
+        if let Some(name) = self.tables.space(space) {
+            self.named(&name).clear();
+        }
         Ok(())
     }
 

@@ -57,6 +57,9 @@ impl Error {
                         limit: *limit,
                         source: same(source),
                     },
+                    Self::CommitUnknown { source } => {
+                        Self::CommitUnknown { source: Box::new(source.again()) }
+                    }
                     Self::Thread { name, source } => Self::Thread { name, source: same(source) },
                     $(Self::$variant { $($field),* } => {
                         Self::$variant { $($field: $field.clone()),* }

@@ -203,6 +203,14 @@ pub enum Error {
         reason: String,
     },
 
+    /// The connection or the disk failed during a commit: it may have been applied or not. Read what it has
+    /// written before writing it again.
+    #[error("the outcome of a commit is not known: {source}")]
+    CommitUnknown {
+        /// What has failed.
+        source: Box<Error>,
+    },
+
     /// The store has reached its map size. The transaction can only be dropped; nothing that was
     /// committed is lost.
     #[error(

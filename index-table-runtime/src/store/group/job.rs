@@ -13,14 +13,17 @@ use super::{
 };
 use crate::{
     model::error::{Error, Result},
-    store::{Inner, Store, Waiting, WriteTxn},
+    store::{
+        Inner, Store, WriteTxn,
+        rerun::{Attempts, Rerun},
+    },
 };
 
 /// A closure in the queue. It keeps the store open.
 pub(super) struct Entry {
     job: Box<dyn Job>,
     store: Arc<Inner>,
-    waiting: Waiting,
+    attempts: Attempts,
 }
 
 /// A closure that has been run, or never will be, and that no longer keeps the store open.
@@ -47,8 +50,9 @@ impl Entry {
     {
         let (replier, submitted) = Submitted::new(store);
         let job = Box::new(Closure { body, outcome: Err(Error::WriterClosed), replier });
-        let (store, waiting) = (Arc::clone(store), Waiting::begun());
-        (Self { job, store, waiting }, submitted)
+        // It waits from now on, so that many do not wait one after the other.
+        let (store, attempts) = (Arc::clone(store), Attempts::begun());
+        (Self { job, store, attempts }, submitted)
     }
 
     pub(super) fn store(&self) -> Store {
@@ -63,10 +67,9 @@ impl Entry {
         self.job.has_failed()
     }
 
-    /// Waits until there is room in the queue of a table; `false`: for no longer. It has waited since it
-    /// was submitted, so that many don't wait one after the other.
-    pub(super) fn wait_for_room(&mut self, table: &str) -> Result<bool> {
-        self.waiting.wait_for_room(&self.store(), table)
+    /// Makes it possible that the closure is run again; `false`: it would end as before.
+    pub(super) fn prepare(&mut self, rerun: Rerun) -> Result<bool> {
+        self.attempts.prepare(&self.store(), rerun)
     }
 
     pub(super) fn done(self) -> Done {

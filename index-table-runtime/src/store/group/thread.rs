@@ -8,8 +8,9 @@ use super::{
     queue::Queue,
 };
 use crate::{
+    engine::{CommitFailure, Retry},
     model::error::{Error, Result},
-    store::{Inner, Store, WriteTxn},
+    store::{Inner, Store, WriteTxn, rerun::Rerun},
 };
 
 /// The name of the thread.
@@ -56,18 +57,17 @@ struct Groups<'q> {
     most: usize,
     /// Taken out of the queue, in their order.
     entries: VecDeque<Entry>,
-    /// The first of them have met the end of the map.
-    full: Option<Full>,
-    /// How many of the first are run one by one, because together they don't fit into the map.
+    /// Why the first of them are run again.
+    again: Option<Again>,
+    /// How many of the first are run one by one, because together they have no room.
     alone: usize,
-    /// The table of whose eventual indexes the queue was full for the first of them.
-    blocked: Option<&'static str>,
 }
 
-struct Full {
+/// Closures that are run again.
+struct Again {
+    rerun: Rerun,
+    /// How many of the first.
     entries: usize,
-    /// The size of the map.
-    at: usize,
 }
 
 /// Those who get a reply, each with the error that is in the place of their own outcome.
@@ -80,25 +80,21 @@ struct Group {
     entries: Vec<(Entry, Option<Error>)>,
     /// The first closure has failed, and what it has written is still there.
     spoiled: bool,
-    /// The size of the map when the one that comes next met its end.
-    full_at: Option<usize>,
-    /// As in [`Groups`], for the one that comes next.
-    blocked: Option<&'static str>,
+    /// Why the closure that comes next is run again.
+    rerun: Option<Rerun>,
 }
 
 impl<'q> Groups<'q> {
     const fn new(queue: &'q Queue, most: usize) -> Self {
-        Self { queue, most, entries: VecDeque::new(), full: None, alone: 0, blocked: None }
+        Self { queue, most, entries: VecDeque::new(), again: None, alone: 0 }
     }
 
     fn run(mut self) {
         while !self.entries.is_empty() || self.queue.take(self.most, &mut self.entries) {
             let replies = self.write();
             self.reply(replies);
-            // After the replies: who waits for one may be a reader that is in the way.
-            let replies = self.grow();
-            self.reply(replies);
-            let replies = self.wait_for_room();
+            // After the replies: a thread that waits for a reply may have a read transaction that is in the way.
+            let replies = self.prepare();
             self.reply(replies);
         }
     }
@@ -119,33 +115,40 @@ impl<'q> Groups<'q> {
             Ok(txn) => txn,
             Err(error) => return self.fail(self.entries.len(), &error),
         };
-        let Group { entries, spoiled, mut full_at, blocked } = self.fill(&store, &mut txn);
-        self.blocked = blocked;
-        let committed = if spoiled || entries.is_empty() {
+        let Group { entries, spoiled, rerun } = self.fill(&mut txn);
+        let next = rerun.map(|rerun| Again { rerun, entries: 1 });
+        if spoiled || entries.is_empty() {
             drop(txn);
-            Ok(())
-        } else {
-            txn.commit()
+        } else if let Err(failure) = txn.try_commit() {
+            return self.failed(entries, next, failure);
+        }
+        self.again = next;
+        entries.into_iter().map(|(entry, error)| (entry.done(), error)).collect()
+    }
+
+    /// A group could not be committed: it is run again, or gets the error.
+    fn failed(
+        &mut self,
+        entries: Vec<(Entry, Option<Error>)>,
+        next: Option<Again>,
+        failure: CommitFailure,
+    ) -> Replies {
+        let Some(retry) = failure.retry() else {
+            self.again = next;
+            let error = Error::from(failure);
+            let reply = |(entry, _): (Entry, _)| (entry.done(), Some(error.again()));
+            return entries.into_iter().map(reply).collect();
         };
-        let mut full = usize::from(full_at.is_some());
-        let replies = match committed {
-            Ok(()) => entries.into_iter().map(|(entry, error)| (entry.done(), error)).collect(),
-            Err(Error::MapFull { map_size }) => {
-                (full_at, self.blocked) = (Some(map_size), None);
-                full += entries.len();
-                entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
-                Replies::new()
-            }
-            Err(error) => {
-                entries.into_iter().map(|(entry, _)| (entry.done(), Some(error.again()))).collect()
-            }
-        };
-        self.full = full_at.map(|at| Full { entries: full, at });
-        replies
+        // The one that comes next is run with them if it met the same end.
+        let more = next.filter(|next| matches!(next.rerun, Rerun::Engine(_)));
+        let count = entries.len() + more.map_or(0, |more| more.entries);
+        entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
+        self.again = Some(Again { rerun: Rerun::Engine(retry), entries: count });
+        Replies::new()
     }
 
     /// Runs closures until there is none, or enough.
-    fn fill(&mut self, store: &Store, txn: &mut WriteTxn<'_>) -> Group {
+    fn fill(&mut self, txn: &mut WriteTxn<'_>) -> Group {
         let most = if self.alone > 0 { 1 } else { self.most };
         let mut group = Group::default();
         while group.entries.len() < most {
@@ -155,10 +158,11 @@ impl<'q> Groups<'q> {
             let Some(mut entry) = self.entries.pop_front() else { break };
             // The first needs no transaction of its own: there is nothing yet that it could spoil.
             let first = group.entries.is_empty();
-            let (mut keeps, mut blocked) = (false, None);
+            let (mut keeps, mut rerun) = (false, None);
             let mut run = |txn: &mut WriteTxn<'_>| {
                 keeps = entry.run(txn);
-                blocked = txn.refused().filter(|_| !keeps);
+                // A closure that has gone on although its write was refused has what it wanted.
+                rerun = txn.rerun().filter(|rerun| !(keeps && matches!(rerun, Rerun::Queue(_))));
                 keeps
             };
             let nested = if first {
@@ -169,22 +173,23 @@ impl<'q> Groups<'q> {
                 txn.nested(run)
             };
             group.spoiled = first && (!keeps || nested.is_err());
-            group.full_at = store.inner.engine.full_at();
-            if group.full_at.is_some() {
-                // Whatever the closure has made of it, and even if it went on.
-                group.spoiled = first;
-                self.entries.push_front(entry);
-                break;
-            }
-            if !first && store.inner.engine.is_too_large() {
+            // What its commit met is the transaction's as well.
+            let rerun = rerun.or_else(|| txn.rerun().filter(|it| matches!(it, Rerun::Engine(_))));
+            match rerun {
+                Some(Rerun::Engine(Retry::Pages)) if first => {}
                 // The others have taken the room: it is the first of the next group.
-                self.entries.push_front(entry);
-                break;
-            }
-            if blocked.is_some() {
-                group.blocked = blocked;
-                self.entries.push_front(entry);
-                break;
+                Some(Rerun::Engine(Retry::Pages)) => {
+                    self.entries.push_front(entry);
+                    break;
+                }
+                Some(_) => {
+                    // Whatever the closure has made of it, and even if it went on.
+                    group.spoiled = first;
+                    group.rerun = rerun;
+                    self.entries.push_front(entry);
+                    break;
+                }
+                None => {}
             }
             let error = nested.err().filter(|_| !entry.has_failed());
             group.entries.push((entry, error));
@@ -195,13 +200,12 @@ impl<'q> Groups<'q> {
         group
     }
 
-    /// Maps more if that was needed, so that those who needed it are run again. Without a transaction
-    /// of this process.
-    fn grow(&mut self) -> Replies {
-        let (Some(Full { entries, at }), Some(store)) = (self.full.take(), self.store()) else {
-            return Replies::new();
-        };
-        match store.inner.engine.grow(at) {
+    /// Makes it possible that closures are run again, without a transaction of this thread, or gives them
+    /// their errors.
+    fn prepare(&mut self) -> Replies {
+        let Some(Again { rerun, entries }) = self.again.take() else { return Replies::new() };
+        let Some(first) = self.entries.front_mut() else { return Replies::new() };
+        match first.prepare(rerun) {
             Ok(true) => Replies::new(),
             // Some of them may fit.
             Ok(false) if entries > 1 => {
@@ -209,29 +213,19 @@ impl<'q> Groups<'q> {
                 Replies::new()
             }
             Ok(false) => {
-                let entry = self.entries.pop_front();
-                let reply = entry.map(|entry| {
-                    let error = (!entry.has_failed()).then_some(Error::MapFull { map_size: at });
+                let reply = |entry: Entry| {
+                    let error = match rerun {
+                        Rerun::Engine(Retry::Map { map_size }) if !entry.has_failed() => {
+                            Some(Error::MapFull { map_size })
+                        }
+                        _ => None,
+                    };
                     (entry.done(), error)
-                });
-                reply.into_iter().collect()
+                };
+                self.entries.pop_front().map(reply).into_iter().collect()
             }
             Err(error) => self.fail(entries, &error),
         }
-    }
-
-    /// Waits for the workers if the first has to, so that it is run again, or gets the error that it has
-    /// returned when it has waited for long enough. Without a transaction, which they would wait for.
-    fn wait_for_room(&mut self) -> Replies {
-        let (Some(table), Some(first)) = (self.blocked.take(), self.entries.front_mut()) else {
-            return Replies::new();
-        };
-        let error = match first.wait_for_room(table) {
-            Ok(true) => return Replies::new(),
-            Ok(false) => None,
-            Err(error) => Some(error),
-        };
-        self.entries.pop_front().map(|entry| (entry.done(), error)).into_iter().collect()
     }
 
     /// The first so many get an error.

@@ -2,6 +2,7 @@
 
 use std::{fmt, marker::PhantomData};
 
+use crate::engine::{CommitNumber, Stamp};
 use crate::model::{
     entity::Entity,
     error::Result,
@@ -23,10 +24,10 @@ impl<R> Event<R> {
     /// The number of the commit, as [`ReadTxn::commit_number`](crate::ReadTxn::commit_number) has it:
     /// a snapshot with this number, or a greater one, has what the event is about.
     #[must_use]
-    pub fn commit_number(&self) -> u64 {
+    pub fn commit_number(&self) -> CommitNumber {
         match self {
             Self::Change(change) => change.commit_number(),
-            Self::Lagged(lagged) => lagged.commit_number,
+            Self::Lagged(lagged) => lagged.commit_number.clone(),
         }
     }
 }
@@ -46,7 +47,7 @@ impl<R> fmt::Debug for Event<R> {
 /// that this one comes to find has no `before`, wherever it was, and one that it no longer finds has
 /// no `after`.
 pub struct Change<R> {
-    commit_number: u64,
+    commit_number: Stamp,
     noted: Noted,
     row: PhantomData<fn() -> R>,
 }
@@ -65,15 +66,15 @@ pub enum ChangeKind {
 }
 
 impl<R> Change<R> {
-    pub(super) const fn new(commit_number: u64, noted: Noted) -> Self {
+    pub(super) const fn new(commit_number: Stamp, noted: Noted) -> Self {
         Self { commit_number, noted, row: PhantomData }
     }
 
     /// The number of its commit: those of one commit have the same, and those of a later one a
     /// greater one. Not all numbers occur.
     #[must_use]
-    pub const fn commit_number(&self) -> u64 {
-        self.commit_number
+    pub const fn commit_number(&self) -> CommitNumber {
+        self.commit_number.commit_number()
     }
 
     /// What has happened.
@@ -104,7 +105,7 @@ impl<R> fmt::Debug for Change<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Change")
             .field("kind", &self.kind())
-            .field("commit_number", &self.commit_number)
+            .field("commit_number", &self.commit_number())
             .finish_non_exhaustive()
     }
 }

@@ -68,7 +68,7 @@ pub(super) fn add(
         let Some(declared) = rows.schema.index(source) else { continue };
         if !declared.unique {
             writer.append(source, &mut sorted.read())?;
-        } else if declared.has_one_entry_per_key() && writer.reader().stored(source)? == 0 {
+        } else if declared.has_one_entry_per_key() && writer.reader().stored(source)? == Some(0) {
             let mut duplicates = Vec::new();
             let mut entries = FirstOfEach::new(sorted.read(), &mut duplicates);
             writer.append(source, &mut entries)?;

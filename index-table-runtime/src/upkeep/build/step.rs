@@ -2,7 +2,7 @@
 
 use super::rows::{self, Met, Range};
 use crate::{
-    engine::{Read, Write, Writer},
+    engine::{Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
         error::Result,
         row_vtable::RowVtable,
@@ -44,7 +44,8 @@ pub(super) fn step(
     writer: &mut Writer<'_, '_>,
     how: How,
 ) -> Result<Step> {
-    let mut step = Step { of: writer.reader().stored(Source::Facts)?, ..Step::default() };
+    let mut step =
+        Step { of: writer.reader().stored(Source::Facts)?.unwrap_or(0), ..Step::default() };
     let (mut building, mut anew) = (Vec::new(), Vec::new());
     for index in 0..rows.schema.indexes.len() {
         match table.state(writer.reader(), index)? {
@@ -159,7 +160,7 @@ pub(crate) fn begin_anew(
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
 ) -> Result<()> {
-    let of = writer.reader().stored(Source::Facts)?;
+    let of = writer.reader().stored(Source::Facts)?.unwrap_or(0);
     for &index in indexes {
         let Some(declared) = rows.schema.indexes.get(index) else { continue };
         let state = writer.reader().record(declared.name)?.and_then(StateRecord::decode);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::write::queue::{ASIDE, Aside, Message, Position, decode, encode};
 use crate::{
-    engine::{Read as _, Write as _, Writer},
+    engine::{Read as _, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         maintain::{Change, Image, Sink as _},

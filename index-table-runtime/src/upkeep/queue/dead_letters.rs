@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::apply::{Drained, apply, poisoned};
 use crate::write::queue::{ASIDE, Aside, Message, Position, decode, encode};
 use crate::{
-    engine::{Read as _, Reader, Write as _},
+    engine::{ReadRecords as _, Reader, WriteRecords as _},
     model::{error::Result, schema::TableSchema},
     store::{OpenTable, Store},
 };

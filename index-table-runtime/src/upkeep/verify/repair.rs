@@ -211,7 +211,12 @@ fn mend<R: Entity>(writer: &mut Writer<'_, '_>, found: &Found) -> Result<bool> {
     let Source::Index(index) = *source else { return Ok(false) };
     match fix {
         Fix::None | Fix::EmptyQueue => {}
-        Fix::RemovePieces { all } => return writer.remove_pieces(index, key, *all),
+        Fix::RemovePieces { all } => {
+            return match writer.lmdb() {
+                Some(writer) => writer.remove_pieces(index, key, *all),
+                None => Ok(false),
+            };
+        }
         Fix::Delete => writer.change(Change::DeleteEntry { index, key, primary_key })?,
         Fix::Put(data) => {
             check_length::<R>(*source, key, primary_key)?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{ASIDE, BOUND, POSITION, damage};
 use crate::{
-    engine::{Read, Reader, Write as _, Writer},
+    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         schema::TableSchema,

@@ -3,7 +3,7 @@
 use super::message::{self, Message, Part, Position, encode};
 use crate::engine::{Limit, WhenFull};
 use crate::{
-    engine::{Reader, Write as _, Writer},
+    engine::{Reader, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         maintain::Change,

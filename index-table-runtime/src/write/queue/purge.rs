@@ -5,7 +5,7 @@ use super::{
     message::{Aside, Message, Position, decode, encode},
 };
 use crate::{
-    engine::{Read as _, Write as _, Writer},
+    engine::{ReadRecords as _, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         schema::TableSchema,

@@ -2,7 +2,7 @@
 
 use super::{ASIDE, BOUND, POSITION, message::Position};
 use crate::{
-    engine::{Read as _, Reader, Write as _, Writer},
+    engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
     model::{
         error::{Error, Result},
         schema::TableSchema,

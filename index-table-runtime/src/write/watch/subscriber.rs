@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::watched::Pending;
+use crate::engine::{CommitNumber, Stamp};
 use crate::{
     model::{maintain::Image, schema::Source},
     query::Bounds,
@@ -133,7 +134,7 @@ impl Limits {
 pub(crate) struct Buffer {
     pub(crate) lagged: Option<Lagged>,
     /// With the numbers of their commits.
-    pub(crate) changes: VecDeque<(u64, Noted)>,
+    pub(crate) changes: VecDeque<(Stamp, Noted)>,
     /// Of the rows in `changes`.
     pub(crate) bytes: usize,
     pub(crate) waker: Option<Waker>,
@@ -148,7 +149,7 @@ impl Subscriber {
     }
 
     /// Takes the changes of a commit: all of them, or none, so that a commit is never received in part.
-    pub(crate) fn take(&self, commit: u64, pending: Pending) -> Option<Waker> {
+    pub(crate) fn take(&self, commit: Stamp, pending: Pending) -> Option<Waker> {
         let Pending { changes, bytes, missed } = pending;
         self.change(|buffer| {
             let all = (buffer.changes.len() + changes.len(), buffer.bytes + bytes);
@@ -162,7 +163,7 @@ impl Subscriber {
     }
 
     /// Takes note of a commit whose changes it can't have.
-    pub(crate) fn miss(&self, commit: u64, missed: u64) -> Option<Waker> {
+    pub(crate) fn miss(&self, commit: Stamp, missed: u64) -> Option<Waker> {
         self.change(|buffer| buffer.miss(commit, missed))
     }
 
@@ -182,10 +183,11 @@ impl Subscriber {
 }
 
 impl Buffer {
-    fn miss(&mut self, commit_number: u64, missed: u64) {
+    fn miss(&mut self, commit_number: Stamp, missed: u64) {
         self.bytes = 0;
         let dropped = mem::take(&mut self.changes).len() as u64;
-        let before = self.lagged.map_or(0, |lagged| lagged.missed);
+        let before = self.lagged.take().map_or(0, |lagged| lagged.missed);
+        let commit_number = commit_number.commit_number();
         self.lagged = Some(Lagged { missed: before + dropped + missed, commit_number });
     }
 }
@@ -228,12 +230,12 @@ impl Stored {
 /// Changes were dropped: there was no room for them, or they could not be told one by one. What is
 /// watched is to be read again, in a transaction that begins after this was received; it has all that
 /// was dropped. What is received next comes after that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lagged {
     /// About how many changes were dropped, for a report: where they were not told one by one, all
     /// rows are counted that were written, and none that were mended.
     pub missed: u64,
     /// The number of the last commit with such a change.
-    pub commit_number: u64,
+    pub commit_number: CommitNumber,
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, task::Waker};
 
 use super::subscriber::{Limits, Noted, Stored, Subscriber, Subscribers, Watchers};
+use crate::engine::Stamp;
 use crate::model::maintain::Image;
 
 /// The changes of one table in one write transaction, for those who watched it when they began;
@@ -101,7 +102,7 @@ impl Watched {
     pub(crate) fn deliver(
         &mut self,
         watchers: &Watchers,
-        commit: u64,
+        commit: Stamp,
         rows: u64,
         wakers: &mut Vec<Waker>,
     ) {
@@ -150,7 +151,7 @@ impl Notes {
     }
 
     #[cold]
-    fn deliver(mut self, watchers: &Watchers, commit: u64, rows: u64, wakers: &mut Vec<Waker>) {
+    fn deliver(mut self, watchers: &Watchers, commit: Stamp, rows: u64, wakers: &mut Vec<Waker>) {
         let (subscribers, _) = watchers.now();
         for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
             let changes = self.pending.remove(&subscriber.id);

@@ -35,7 +35,7 @@ pub(super) fn count(reader: Reader<'_>, query: Query) -> Result<Count> {
     match Kind::of(reader, query)? {
         Kind::Blocks(entries) => entries.count_up_to(limit),
         Kind::Single { source, .. } if whole => {
-            Ok(Count { found: reader.len(source)?.min(limit), seeks: 0, steps: 0 })
+            Ok(Count { found: reader.len_of(source)?.min(limit), seeks: 0, steps: 0 })
         }
         Kind::Single { walk, .. } => {
             let mut found = 0;

@@ -2,7 +2,7 @@
 
 use super::{Reader, packed::BlockEntries, parts::Parts, walk::Walk};
 use crate::{
-    engine::{Query, Step, lmdb::Layout},
+    engine::{Cursor, LongLived, Query, Step, lmdb::Layout},
     model::{
         error::{Error, Result},
         schema::Source,
@@ -60,5 +60,14 @@ impl<'t> Iterator for Entries<'t> {
             },
             Kind::Blocks(entries) => entries.next(),
         }
+    }
+}
+
+impl<'t> LongLived<'t> for Entries<'t> {}
+
+impl Cursor for Entries<'_> {
+    #[inline]
+    fn advance(&mut self) -> Option<Step<'_>> {
+        self.next()
     }
 }

@@ -15,16 +15,15 @@ use heed::{AnyTls, RoTxn};
 
 use super::{
     Database, Layout, Pieces, blocks,
-    env::{Engine, Index, Tables},
-    record_name,
+    env::{Engine, Index, Small, Tables},
 };
 use crate::{
-    engine::{Count, Query, Read},
+    engine::{Count, Query, Read, Space},
     model::{
         entry::RawEntry,
         error::{Error, Result},
         key::MAX_KEY_LEN,
-        schema::{IndexSchema, Source},
+        schema::{IndexSchema, Source, TableSchema},
     },
 };
 
@@ -45,7 +44,7 @@ impl<'t> Reader<'t> {
         Self { engine, txn, tables }
     }
 
-    fn get(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
+    fn value(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
         if key.is_empty() || key.len() > MAX_KEY_LEN {
             // LMDB has no such key, and answers with an error.
             return Ok(None);
@@ -66,21 +65,9 @@ impl<'t> Reader<'t> {
         found.map_err(|error| self.engine.error(error))
     }
 
-    /// What a queue has, with its number.
-    fn numbered(
-        self,
-        found: heed::Result<Option<(&'t [u8], &'t [u8])>>,
-    ) -> Result<Option<(u64, &'t [u8])>> {
-        let Some((number, message)) = found.map_err(|error| self.engine.error(error))? else {
-            return Ok(None);
-        };
-        let number = number.try_into().map(u64::from_be_bytes);
-        number.map(|number| Some((number, message))).map_err(|_| Error::Corrupt {
-            table: self.tables.schema.name,
-            index: None,
-            key: "of its queue".to_owned(),
-            reason: "a message has a key that is no number".to_owned(),
-        })
+    /// The pieces of an index behind a place.
+    pub(crate) fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
+        Pieces::new(self, index, behind)
     }
 
     pub(super) fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
@@ -106,21 +93,21 @@ impl<'t> Reader<'t> {
         }
     }
 
-    pub(super) fn sequence(self) -> Result<Option<&'t [u8]>> {
-        self.get(&self.tables.sequences, self.tables.schema.name.as_bytes())
-    }
-
-    pub(super) fn len(self, source: Source) -> Result<u64> {
+    pub(super) fn len_of(self, source: Source) -> Result<u64> {
         self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
     }
 }
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
-    type Pieces = Pieces<'t>;
+    type Cursor = Entries<'t>;
+
+    fn table(self) -> &'static TableSchema {
+        self.tables.schema
+    }
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
-        self.get(&self.tables.facts, primary_key)
+        self.value(&self.tables.facts, primary_key)
     }
 
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
@@ -128,9 +115,9 @@ impl<'t> Read<'t> for Reader<'t> {
         let joined = || [key, primary_key].concat();
         match layout {
             Layout::Unique => {
-                Ok(self.get(database, key)?.and_then(|value| value.strip_prefix(primary_key)))
+                Ok(self.value(database, key)?.and_then(|value| value.strip_prefix(primary_key)))
             }
-            Layout::Entries => self.get(database, &joined()),
+            Layout::Entries => self.value(database, &joined()),
             Layout::Blocks { .. } => {
                 let block = self.at_or_below(database, &joined())?;
                 let holds = |(physical, packed): (&[u8], &[u8])| {
@@ -145,7 +132,7 @@ impl<'t> Read<'t> for Reader<'t> {
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         let source = Source::Index(index);
         // `get` gives no key back, and the caller's doesn't live as long as the page.
-        let Some(value) = self.get(self.database(source)?, key)? else { return Ok(None) };
+        let Some(value) = self.value(self.database(source)?, key)? else { return Ok(None) };
         let parts = Parts::of(self.tables.schema, source);
         match parts.entry(&[], value) {
             Some(entry) => Ok(Some(entry)),
@@ -161,41 +148,44 @@ impl<'t> Read<'t> for Reader<'t> {
         count::count(self, query)
     }
 
-    fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
-        Pieces::new(self, index, behind)
+    fn cursor(self, query: Query) -> Result<Entries<'t>> {
+        Entries::new(self, query)
     }
 
-    fn stored(self, source: Source) -> Result<u64> {
-        self.len(source)
+    fn stored(self, source: Source) -> Result<Option<u64>> {
+        self.len_of(source).map(Some)
     }
 
-    fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
-        self.get(&self.tables.catalog, &record_name(self.tables.schema, part))
+    fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        let Some(Small { database, .. }) = self.tables.small(space) else { return Ok(None) };
+        self.value(database, &self.tables.small_key(space, key))
     }
 
-    fn recorded_parts(self) -> Result<Vec<String>> {
-        let prefix = [self.tables.schema.name.as_bytes(), b"."].concat();
-        let records = self.tables.catalog.prefix_iter(self.txn, &prefix);
-        let names = records.map_err(|error| self.engine.error(error))?.map(|record| {
-            let (name, _) = record.map_err(|error| self.engine.error(error))?;
-            Ok(String::from_utf8_lossy(name.get(prefix.len()..).unwrap_or_default()).into_owned())
-        });
-        names.collect()
+    fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let Some(small) = self.tables.small(space) else { return Ok(None) };
+        let from = self.tables.small_key(space, key);
+        let found = small.database.get_greater_than_or_equal_to(self.txn, &from);
+        found.map(|found| small.own(found)).map_err(|error| self.engine.error(error))
     }
 
-    fn message(self, from: u64) -> Result<Option<(u64, &'t [u8])>> {
-        let Some(queue) = &self.tables.queue else { return Ok(None) };
-        let found = queue.get_greater_than_or_equal_to(self.txn, &from.to_be_bytes());
-        self.numbered(found)
+    fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let Some(small) = self.tables.small(space) else { return Ok(None) };
+        let below = self.tables.small_key(space, key);
+        let found = small.database.get_lower_than(self.txn, &below);
+        found.map(|found| small.own(found)).map_err(|error| self.engine.error(error))
     }
 
-    fn message_below(self, below: u64) -> Result<Option<(u64, &'t [u8])>> {
-        let Some(queue) = &self.tables.queue else { return Ok(None) };
-        self.numbered(queue.get_lower_than(self.txn, &below.to_be_bytes()))
-    }
-
-    fn messages(self) -> Result<u64> {
-        let queue = self.tables.queue.as_ref();
-        queue.map_or(Ok(0), |queue| queue.len(self.txn)).map_err(|error| self.engine.error(error))
+    fn len(self, space: Space) -> Result<u64> {
+        let Some(small) = self.tables.small(space) else { return Ok(0) };
+        if small.prefix.is_empty() {
+            return small.database.len(self.txn).map_err(|error| self.engine.error(error));
+        }
+        let mut count = u64::from(self.get(space, &[])?.is_some());
+        let mut from = vec![0];
+        while let Some((key, _)) = self.at_or_above(space, &from)? {
+            count += 1;
+            from = [key, &[0]].concat();
+        }
+        Ok(count)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Walk;
 use crate::{
-    engine::{Piece, Read},
+    engine::{Read, lmdb::Piece},
     model::{
         entity::Entity, entry::RawEntry, error::Result, key::DecodeError, row, schema::Source,
     },

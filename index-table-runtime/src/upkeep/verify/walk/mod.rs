@@ -16,7 +16,7 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Entries, Pieces, Query, Read, Reader},
+    engine::{Entries, Query, Read, Reader, lmdb::Pieces},
     model::{
         entity::Entity,
         entry::{Position, RawEntry},
@@ -30,6 +30,8 @@ use crate::{
 enum Running<'t> {
     Queue,
     Pieces(Pieces<'t>),
+    /// The engine has no pieces to look at.
+    NoPieces,
     Entries(Box<Entries<'t>>),
 }
 
@@ -103,11 +105,13 @@ impl<'t, R: Entity> Walk<'t, R> {
     /// How many steps there are from the beginning to the end.
     pub(super) fn total(&self) -> Result<u64> {
         // The end of a stage is a step too, and so is the queue.
-        let mut total = self.reader.stored(Source::Facts)? + 1 + 2 * R::TABLE.indexes.len() as u64;
+        let mut total =
+            self.reader.stored(Source::Facts)?.unwrap_or(0) + 1 + 2 * R::TABLE.indexes.len() as u64;
         total += u64::from(R::TABLE.has_eventual());
         for index in (0..R::TABLE.indexes.len()).filter(|index| !self.skipped.contains(index)) {
             let source = Source::Index(index);
-            let pieces = self.reader.stored(source)?;
+            let pieces =
+                self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
             let entries = match self.reader.count(Query::new(source, KeyRange::ALL)) {
                 // That it is damaged is what is to be found out.
                 Err(Error::Corrupt { .. }) => pieces,
@@ -154,6 +158,7 @@ impl<'t, R: Entity> Walk<'t, R> {
                 self.found.extend(damage.as_deref().map(Found::queue));
                 self.next_stage();
             }
+            Running::NoPieces => self.next_stage(),
             Running::Pieces(mut pieces) => {
                 let next = pieces.next().transpose()?;
                 self.running = Some(Running::Pieces(pieces));
@@ -214,7 +219,10 @@ impl<'t, R: Entity> Walk<'t, R> {
             Stage::Queue => Ok(Running::Queue),
             Stage::Pieces(index) => {
                 let behind = behind.as_ref().map(Position::bytes);
-                self.reader.pieces(index, behind.as_deref()).map(Running::Pieces)
+                match self.reader.lmdb() {
+                    Some(reader) => reader.pieces(index, behind.as_deref()).map(Running::Pieces),
+                    None => Ok(Running::NoPieces),
+                }
             }
             Stage::Entries(index) => scan(Source::Index(index)),
             Stage::Facts => scan(Source::Facts),
@@ -230,7 +238,7 @@ impl<'t, R: Entity> Walk<'t, R> {
         };
         if let (Some(source), Some(counted)) = (source, self.counted) {
             let stored = self.reader.stored(source)?;
-            if stored != counted {
+            if let Some(stored) = stored.filter(|stored| *stored != counted) {
                 let fix = if source == Source::Facts { Fix::None } else { Fix::Clear };
                 let reason = format!("the file counts {stored} of them, and there are {counted}");
                 self.report(FindingKind::WrongCount, source, RawEntry::NOWHERE, reason, fix);

@@ -1,0 +1,63 @@
+//! How transactions end.
+
+use crate::model::error::Error;
+
+/// Why the closure of a transaction has to be run again, in a new transaction and once
+/// [`Engine::prepare`](super::Engine::prepare) has succeeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// The map was full, with this size in bytes.
+    Map { map_size: usize },
+    /// The transaction, of which a nested one is a part, could change no more pages. Alone, a closure may
+    /// have room.
+    Pages,
+    /// Another client's commit was first.
+    Conflict,
+}
+
+impl Retry {
+    /// What an error that ends a transaction calls for.
+    pub(crate) const fn after(error: &Error) -> Option<Self> {
+        match error {
+            Error::MapFull { map_size } => Some(Self::Map { map_size: *map_size }),
+            Error::TransactionTooLarge => Some(Self::Pages),
+            _ => None,
+        }
+    }
+}
+
+/// How a commit fails.
+#[derive(Debug)]
+pub(crate) enum CommitFailure {
+    /// Another client's commit was first; nothing has changed, and the closure may be run again.
+    #[cfg_attr(not(test), expect(dead_code, reason = "of engines with several writers"))]
+    Conflict(Error),
+    /// It may have been applied or not.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "of engines behind a connection or a journal")
+    )]
+    Unknown(Error),
+    /// Nothing has changed.
+    Failed(Error),
+}
+
+impl CommitFailure {
+    /// Why the closure is to be run again; `None`: it is not.
+    pub(crate) const fn retry(&self) -> Option<Retry> {
+        match self {
+            Self::Conflict(_) => Some(Retry::Conflict),
+            Self::Failed(error) => Retry::after(error),
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+impl From<CommitFailure> for Error {
+    fn from(failure: CommitFailure) -> Self {
+        match failure {
+            CommitFailure::Unknown(source) => Self::CommitUnknown { source: Box::new(source) },
+            CommitFailure::Conflict(error) | CommitFailure::Failed(error) => error,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Reading one table in one transaction.
+
+use super::{Cursor, LongLived, Query, Space};
+use crate::model::{
+    entry::RawEntry,
+    error::{Boxed, Result},
+    schema::{Source, TableSchema},
+};
+
+/// A step of a scan.
+pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
+
+/// Reading one table in one transaction.
+pub(crate) trait Read<'t>: Copy {
+    /// The entries of a scan, which live as long as the transaction is borrowed.
+    type Entries: LongLived<'t>;
+    /// The entries of a scan, each lent until the next step.
+    type Cursor: Cursor;
+
+    /// The table.
+    fn table(self) -> &'static TableSchema;
+
+    /// The bytes of the row with this primary key.
+    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
+
+    /// The bytes of the rows with these primary keys, in their order: one request where requests cost a round
+    /// trip.
+    fn facts(self, primary_keys: &[&[u8]]) -> Result<Vec<Option<&'t [u8]>>> {
+        primary_keys.iter().map(|primary_key| self.fact(primary_key)).collect()
+    }
+
+    /// The data of the entry with these keys. In a unique index that is the entry of its key, if it refers to
+    /// this row.
+    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
+
+    /// The entry with this key in a unique index. Its key may be empty, since the caller has it.
+    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
+
+    /// The entries that the query selects, except for its limit, which is the caller's.
+    fn scan(self, query: Query) -> Result<Self::Entries>;
+
+    /// The same entries, each lent until the next step.
+    fn cursor(self, query: Query) -> Result<Self::Cursor>;
+
+    /// The number of entries that the query selects, up to its limit.
+    fn count(self, query: Query) -> Result<Count>;
+
+    /// How many facts, or physical pieces of an index, there are by the engine's own account; `None`: the
+    /// engine keeps no account.
+    fn stored(self, source: Source) -> Result<Option<u64>>;
+
+    /// The small record with this key.
+    fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;
+
+    /// The first small record at this key or behind it.
+    fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
+
+    /// The last small record before this key.
+    fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
+
+    /// The number of small records.
+    fn len(self, space: Space) -> Result<u64>;
+}
+
+/// The answer to a count, and what it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    /// The number of entries.
+    pub(crate) found: u64,
+    /// The number of seeks: none where the size is known.
+    pub(crate) seeks: u64,
+    /// The number of physical entries that were read; a packed block is one.
+    pub(crate) steps: u64,
+}

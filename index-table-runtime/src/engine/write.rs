@@ -1,0 +1,56 @@
+//! Writing one table in one transaction.
+
+use super::{Ascending, Space};
+use crate::model::{
+    error::Result,
+    maintain::Sink,
+    schema::{IndexSchema, Source},
+};
+
+/// Writing one table in one transaction. Changes of facts and entries come through [`Sink::change`].
+pub(crate) trait Write: Sink {
+    /// Writes many entries of an index, or facts, in the order of the database; the result is their number.
+    /// The outcome is that of the same entries written one by one, as changes. An engine may be faster. Entries
+    /// that are out of order have the same outcome, without the speed.
+    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
+        let mut count = 0;
+        while let Some(entry) = entries.next()? {
+            self.change(entry.put(source))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
+    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
+
+    /// Writes the entry of a key in an index with at most one entry for each key, unless there is one;
+    /// `false`: there is, and nothing has changed.
+    fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<bool>;
+
+    /// Sends the changes that the engine has delayed; an error is that of one of them.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Empties an index.
+    fn clear(&mut self, index: usize) -> Result<()>;
+
+    /// Replaces a small record.
+    fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()>;
+
+    /// Removes a small record.
+    fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
+
+    /// Removes all small records of the table in a space.
+    fn clear_space(&mut self, space: Space) -> Result<()>;
+
+    /// The name of the layout that the engine gives an index; part of its record.
+    fn layout(&self, index: &IndexSchema) -> &'static str;
+}

@@ -1,0 +1,64 @@
+//! Running a closure again in a new transaction. The reason is the transaction's and not that of the error
+//! which the closure returns, so that a closure can't hide it.
+
+use super::{Store, Waiting, WriteTxn};
+use crate::{
+    engine::Retry,
+    model::error::{Error, Result},
+};
+
+/// Why a closure is run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rerun {
+    /// The engine asks for it.
+    Engine(Retry),
+    /// A write was refused, because the queue of this table's eventual indexes was full.
+    Queue(&'static str),
+}
+
+impl WriteTxn<'_> {
+    /// Why the closure of this transaction has to be run again, whatever it has returned.
+    pub(super) fn rerun(&self) -> Option<Rerun> {
+        self.refused().map(Rerun::Queue).or_else(|| self.retry().map(Rerun::Engine))
+    }
+}
+
+/// What the attempts of one closure share.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    waiting: Waiting,
+}
+
+impl Attempts {
+    /// Of a closure that has waited for its turn since now.
+    pub(super) fn begun() -> Self {
+        Self { waiting: Waiting::begun() }
+    }
+
+    /// Makes it possible that the closure is run again, without a transaction of this thread; `false`: it
+    /// would end as before.
+    pub(super) fn prepare(&mut self, store: &Store, rerun: Rerun) -> Result<bool> {
+        match rerun {
+            Rerun::Engine(retry) => store.inner.engine.prepare(retry),
+            Rerun::Queue(table) => self.waiting.wait_for_room(store, table),
+        }
+    }
+}
+
+/// Runs `attempt` until it succeeds, or fails without a reason for which `prepare` makes another attempt
+/// possible.
+pub(crate) fn run<T, E: From<Error>, R: Copy>(
+    mut attempt: impl FnMut() -> Result<T, (E, Option<R>)>,
+    mut prepare: impl FnMut(R) -> Result<bool>,
+) -> Result<T, E> {
+    loop {
+        let (error, reason) = match attempt() {
+            Ok(value) => return Ok(value),
+            Err(failed) => failed,
+        };
+        match reason {
+            Some(reason) if prepare(reason)? => {}
+            _ => return Err(error),
+        }
+    }
+}
