@@ -18,6 +18,7 @@ pub(crate) trait Cursor {
     fn advance(&mut self) -> Option<Step<'_>>;
 
     /// The row of the last entry, where the engine has joined it; see [`Query::rows`](super::Query::rows).
+    #[allow(dead_code, reason = "for engines that join")]
     #[inline]
     fn row(&self) -> Option<&[u8]> {
         None

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::DANGLING;
 use crate::engine::Query;
 use crate::{
-    engine::{Entries, Read, Reader, Step},
+    engine::{Entries, LongLived as _, Read, Reader, Step},
     model::{
         entity::{Entity, EntryReader, Form},
         entry::RawEntry,
@@ -111,7 +111,7 @@ impl<'txn> Found<'txn> {
 
     /// The fact of the last entry, if it was looked up.
     pub(super) fn fact(&self) -> Option<&'txn [u8]> {
-        self.check.as_ref().and_then(|check| check.fact)
+        self.entries.row().or_else(|| self.check.as_ref().and_then(|check| check.fact))
     }
 }
 

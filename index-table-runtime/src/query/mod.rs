@@ -150,7 +150,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
     /// the fact table for each row as well, the same that compares the values of hashed fields. Each
     /// row is decoded into owned values; one of an older version is converted as well.
-    pub fn rows(self) -> Rows<'txn, E> {
+    pub fn rows(mut self) -> Rows<'txn, E> {
+        self.asked.query.rows = true;
         Rows::new(self.into_raw())
     }
 
@@ -198,10 +199,11 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn views(self) -> Views<'txn, E>
+    pub fn views(mut self) -> Views<'txn, E>
     where
         E::Row: Viewed,
     {
+        self.asked.query.rows = true;
         Views::new(self.into_raw())
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read, Reader},
+    engine::{Cursor as _, Query, Read, Reader},
     model::{
         entity::Entity, entry::Position, error::Result, key::DecodeError, row,
         row_vtable::RowVtable, schema::Source,
@@ -230,7 +230,8 @@ impl Work<'_> {
         let position = behind.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });
         let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
         let current = self.rows.schema.version;
-        for fact in reader.scan(query)? {
+        let mut found = reader.cursor(query)?;
+        while let Some(fact) = found.advance() {
             let fact = fact?;
             batch.rows += 1;
             read += fact.data.len();

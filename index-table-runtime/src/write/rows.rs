@@ -53,6 +53,7 @@ pub(crate) fn put(
         None => return insert(rows, writer, new, written, RowWrite::Put),
     }
     replace(rows, writer, old, new, written)?;
+    writer.flush()?;
     written.row(RowWrite::Put, Some(old), Some(new));
     Ok(())
 }
@@ -73,6 +74,7 @@ pub(crate) fn update(
         return Err(rows.duplicate(new.primary_key()));
     }
     replace(rows, writer, old, new, written)?;
+    writer.flush()?;
     written.row(RowWrite::Update, Some(old), Some(new));
     Ok(())
 }
@@ -89,6 +91,7 @@ pub(crate) fn delete(
     admit(rows, writer, written, Some(old), None)?;
     writer.change(Change::DeleteFact { primary_key })?;
     send(rows, writer, Some(old), None, written)?;
+    writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
     Ok(true)
 }
@@ -123,6 +126,7 @@ pub(crate) fn insert(
     } else {
         send(rows, writer, None, Some(new), written)?;
     }
+    writer.flush()?;
     written.row(kind, None, Some(new));
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read as _, ReadRecords as _, WriteRecords as _, Writer},
+    engine::{Cursor as _, Query, Read as _, ReadRecords as _, WriteRecords as _, Writer},
     model::{
         entity::Entity,
         error::{Error, Result},
@@ -51,7 +51,8 @@ fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u128> {
 
 fn greatest<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u128> {
     let query = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
-    let Some(fact) = writer.reader().scan(query)?.next() else { return Ok(0) };
+    let mut facts = writer.reader().cursor(query)?;
+    let Some(fact) = facts.advance() else { return Ok(0) };
     let bytes = fact?.primary_key;
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(bytes, &unescaped);

@@ -4,7 +4,7 @@ use std::env;
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Ascending, Query, Read, Write, Writer},
+    engine::{Ascending, Cursor as _, Query, Read, Write, Writer},
     model::{
         entry::{Position, RawEntry},
         error::Result,
@@ -98,7 +98,8 @@ fn gather(
         range.behind.map(|behind| Position { key: Vec::new(), primary_key: behind.to_vec() });
     let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
-    for fact in writer.reader().scan(query)? {
+    let mut facts = writer.reader().cursor(query)?;
+    while let Some(fact) = facts.advance() {
         let fact = fact?;
         if range.until.is_some_and(|until| fact.primary_key > until) {
             return Ok(done);

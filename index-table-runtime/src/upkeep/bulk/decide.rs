@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Ascending as _, Query, Read as _, Reader},
+    engine::{Ascending as _, Cursor as _, Query, Read as _, Reader},
     model::{
         entry::RawEntry, error::Result, maintain::Image, row_vtable::RowVtable, schema::Source,
     },
@@ -83,7 +83,8 @@ pub(super) fn decide(
     old: &mut Image,
 ) -> Result<Decision> {
     let backwards = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
-    let greatest = reader.scan(backwards)?.next().transpose()?;
+    let mut facts = reader.cursor(backwards)?;
+    let greatest = facts.advance().transpose()?;
     let greatest = greatest.map(|fact| fact.primary_key.to_vec());
     let decision = Decision { left_out: Numbers::default(), greatest, replaces: false };
     let notes = || Sorter::new(gathered.directory.as_ref().into(), 1 << 12);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read, Reader, Write, Writer},
+    engine::{Cursor as _, Query, Read, Reader, Write, Writer},
     model::{
         entity::Entity,
         entry::Position,
@@ -248,7 +248,8 @@ fn delete_unreadable<R: Entity>(
     loop {
         let mut batch: Vec<Found> = Vec::new();
         let query = Query { position: position.take(), ..Query::new(Source::Facts, KeyRange::ALL) };
-        for fact in writer.reader().scan(query)? {
+        let mut facts = writer.reader().cursor(query)?;
+        while let Some(fact) = facts.advance() {
             let fact = fact?;
             if let Err((kind, reason)) =
                 load::<R>(&mut image, fact.primary_key, fact.data, None)
@@ -261,6 +262,7 @@ fn delete_unreadable<R: Entity>(
                 break;
             }
         }
+        drop(facts);
         for found in &batch {
             writer.change(Change::DeleteFact { primary_key: &found.primary_key })?;
             report.add_mended(R::TABLE, found);

@@ -1,48 +1,14 @@
 //! What many entries leave at once is what they leave one by one.
 
-use std::path::Path;
-
 use proptest::{collection::vec, prelude::*};
 
-use super::{Ascending, Engine, RawEntry, Read, Tables, Txn, Write};
-use crate::model::KeyRange;
+use super::{
+    BLOCKS, Engine, KeyRange, Query, RawEntry, Result, SOURCES, Source, TABLE, Tables, Txn, engines,
+};
 use crate::{
-    engine::{Options, Query},
-    model::{
-        error::Result,
-        maintain::Sink,
-        schema::{IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
-    },
+    engine::{Ascending, Read as _, Write as _},
+    model::maintain::Sink as _,
 };
-
-const fn index(name: &'static str, strategy: Carried, unique: bool) -> IndexSchema {
-    const KEY: &[KeyField] = &[KeyField::new::<u8>("key")];
-    IndexSchema {
-        name,
-        key: KEY,
-        strategy,
-        unique,
-        eventual: false,
-        conditions: &[],
-        findings: &[],
-    }
-}
-
-const TABLE: &TableSchema = &TableSchema {
-    name: "things",
-    version: 1,
-    fields: &[],
-    previous: None,
-    changed: &[],
-    primary_key: &[KeyField::new::<u16>("id")],
-    indexes: &[
-        index("blocks", Carried::Normalized, false),
-        index("entries", Carried::Partial(&["name"]), false),
-        index("unique", Carried::Normalized, true),
-    ],
-};
-
-const SOURCES: [Source; 4] = [Source::Index(0), Source::Index(1), Source::Index(2), Source::Facts];
 
 /// Key, primary key and data.
 type Entry = ([u8; 1], [u8; 2], Vec<u8>);
@@ -58,7 +24,7 @@ impl Ascending for List<'_> {
 /// As an entry of this source can be.
 fn raw((key, primary_key, data): &Entry, source: Source) -> RawEntry<'_> {
     let key: &[u8] = if source == Source::Facts { &[] } else { key };
-    let data: &[u8] = if source == Source::Index(0) { &[] } else { data };
+    let data: &[u8] = if source == Source::Index(BLOCKS) { &[] } else { data };
     RawEntry { key, primary_key, data }
 }
 
@@ -69,7 +35,9 @@ fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
     let reader = txn.reader(tables).expect("a transaction of the same engine");
     let (mut pieces, mut entries) = (Vec::new(), Vec::new());
     if let Source::Index(index) = source {
-        for piece in reader.pieces(index, None)? {
+        for piece in
+            reader.lmdb().map(|it| it.pieces(index, None)).transpose()?.into_iter().flatten()
+        {
             let piece = piece?;
             assert_eq!(piece.fault, None);
             pieces.push(piece.at.to_vec());
@@ -89,7 +57,7 @@ fn written(
     entries: &[Entry],
     at_once: bool,
 ) -> Result<Vec<Dump>> {
-    let tables = engine.open_table(TABLE, |_| Ok(()))?;
+    let tables = super::open(engine, TABLE);
     let mut txn = engine.write()?;
     let mut writer = txn.writer(&tables).expect("a write transaction");
     for source in SOURCES {
@@ -104,10 +72,6 @@ fn written(
         }
     }
     SOURCES.iter().map(|source| dump(&txn, &tables, *source)).collect()
-}
-
-fn on_disk(path: &Path) -> Result<Engine> {
-    Engine::open(&Options::default().map_size(1 << 24), path)
 }
 
 proptest! {
@@ -129,14 +93,12 @@ proptest! {
             entries.sort();
         }
         let before = if filled { before.as_slice() } else { &[] };
-        let directories = [tempfile::tempdir()?, tempfile::tempdir()?];
-        let one_by_one = written(&on_disk(directories[0].path())?, before, &entries, false)?;
-        let at_once = written(&on_disk(directories[1].path())?, before, &entries, true)?;
-        prop_assert_eq!(at_once, one_by_one);
-        #[cfg(feature = "memory")]
-        prop_assert_eq!(
-            written(&Engine::in_memory(), before, &entries, true)?,
-            written(&Engine::in_memory(), before, &entries, false)?
-        );
+        let harnesses = || engines().into_iter();
+        for (one_by_one, at_once) in harnesses().zip(harnesses()) {
+            prop_assert_eq!(
+                written(at_once.engine(), before, &entries, true)?,
+                written(one_by_one.engine(), before, &entries, false)?
+            );
+        }
     }
 }

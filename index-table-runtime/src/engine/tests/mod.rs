@@ -1,0 +1,163 @@
+//! The suite that every engine passes: the laws of the seam (see [`engine`](super)), as functions over any
+//! engine.
+//!
+//! An engine is added to `engines`, which opens it empty. [`Harness::reopen`] gives the same store again
+//! after all handles to it are gone, for an engine that keeps something.
+
+mod append;
+mod reading;
+mod records;
+mod transactions;
+
+use std::path::PathBuf;
+
+use super::{
+    Cursor as _, Engine, Options, Query, Read as _, Reader, Tables, Txn, Write as _, Writer,
+};
+use crate::model::{
+    KeyRange,
+    entry::RawEntry,
+    error::Result,
+    maintain::{Change, Sink as _},
+    schema::{IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
+};
+
+/// An engine under test.
+struct Harness {
+    name: &'static str,
+    engine: Option<Engine>,
+    /// Where it keeps its files.
+    directory: Option<(tempfile::TempDir, PathBuf)>,
+}
+
+impl Harness {
+    fn engine(&self) -> &Engine {
+        self.engine.as_ref().expect("an engine")
+    }
+
+    /// Closes the engine and opens it again; `false`: it keeps nothing.
+    fn reopen(&mut self) -> bool {
+        let Some((_, path)) = &self.directory else { return false };
+        self.engine = None;
+        super::lmdb::Engine::wait_until_closed(path);
+        self.engine = Some(on_disk(path.clone()));
+        true
+    }
+}
+
+fn on_disk(path: PathBuf) -> Engine {
+    Engine::open(&Options::default().map_size(1 << 24), &path).expect("a store")
+}
+
+/// All engines, each empty.
+fn engines() -> Vec<Harness> {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_owned();
+    let lmdb = Harness {
+        name: "LMDB",
+        engine: Some(on_disk(path.clone())),
+        directory: Some((directory, path)),
+    };
+    vec![
+        lmdb,
+        #[cfg(feature = "memory")]
+        Harness { name: "memory", engine: Some(Engine::in_memory()), directory: None },
+    ]
+}
+
+/// Runs a test on each engine.
+fn on_each(test: impl Fn(&mut Harness) -> Result<()>) {
+    for mut harness in engines() {
+        let name = harness.name;
+        test(&mut harness).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+const fn index(name: &'static str, strategy: Carried, unique: bool, eventual: bool) -> IndexSchema {
+    const KEY: &[KeyField] = &[KeyField::new::<u8>("key")];
+    IndexSchema { name, key: KEY, strategy, unique, eventual, conditions: &[], findings: &[] }
+}
+
+/// A table with an index of each layout, and a queue.
+const TABLE: &TableSchema = &TableSchema {
+    name: "things",
+    version: 1,
+    fields: &[],
+    previous: None,
+    changed: &[],
+    primary_key: &[KeyField::new::<u16>("id")],
+    indexes: &[
+        index("blocks", Carried::Normalized, false, false),
+        index("entries", Carried::Partial(&["name"]), false, false),
+        index("unique", Carried::Normalized, true, false),
+        index("late", Carried::Normalized, false, true),
+    ],
+};
+
+/// The name of another table begins with the name of the first.
+const OTHER: &TableSchema = &TableSchema { name: "things_too", ..*TABLE };
+
+const BLOCKS: usize = 0;
+const ENTRIES: usize = 1;
+const UNIQUE: usize = 2;
+
+const SOURCES: [Source; 4] =
+    [Source::Facts, Source::Index(BLOCKS), Source::Index(ENTRIES), Source::Index(UNIQUE)];
+
+fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
+    let opened = engine.open_table(schema, &mut |_| Ok(()));
+    opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
+}
+
+fn reader<'t>(txn: &'t Txn<'_>, tables: &'t Tables) -> Reader<'t> {
+    txn.reader(tables).expect("a transaction of the same engine")
+}
+
+fn writer<'t, 's>(txn: &'t mut Txn<'s>, tables: &'t Tables) -> Writer<'t, 's> {
+    txn.writer(tables).expect("a write transaction of the same engine")
+}
+
+/// Index key, primary key, data.
+type Owned = (Vec<u8>, Vec<u8>, Vec<u8>);
+
+fn owned(RawEntry { key, primary_key, data }: RawEntry<'_>) -> Owned {
+    (key.to_vec(), primary_key.to_vec(), data.to_vec())
+}
+
+/// The entries that live as long as the transaction, after the ones that are lent were found to be the same,
+/// and to be as many as the engine counts.
+fn scan(reader: Reader<'_>, query: &Query) -> Result<Vec<Owned>> {
+    let entries = reader.scan(query.clone())?;
+    let entries = entries.map(|entry| Ok(owned(entry?))).collect::<Result<Vec<_>>>()?;
+    let (mut lent, mut cursor) = (Vec::new(), reader.cursor(query.clone())?);
+    while let Some(entry) = cursor.advance() {
+        lent.push(owned(entry?));
+    }
+    assert_eq!(lent, entries, "{query:?}");
+    assert_eq!(reader.count(query.clone())?.found, entries.len() as u64, "{query:?}");
+    Ok(entries)
+}
+
+fn all(reader: Reader<'_>, source: Source) -> Result<Vec<Owned>> {
+    scan(reader, &Query::new(source, KeyRange::ALL))
+}
+
+/// An entry as it can be in this source.
+fn put(writer: &mut Writer<'_, '_>, source: Source, key: u8, id: u16, data: &[u8]) -> Result<()> {
+    let data = if matches!(source, Source::Index(ENTRIES) | Source::Facts) { data } else { &[] };
+    let (key, primary_key) = (&[key][..], &id.to_be_bytes()[..]);
+    let key = if source == Source::Facts { &[] } else { key };
+    writer.change(RawEntry { key, primary_key, data }.put(source))
+}
+
+fn delete(writer: &mut Writer<'_, '_>, source: Source, key: u8, id: u16) -> Result<()> {
+    let (key, primary_key) = (&[key][..], &id.to_be_bytes()[..]);
+    writer.change(match source {
+        Source::Facts => Change::DeleteFact { primary_key },
+        Source::Index(index) => Change::DeleteEntry { index, key, primary_key },
+    })
+}
+
+fn commit(txn: Txn<'_>) -> Result<()> {
+    Ok(txn.commit(|| ())?)
+}

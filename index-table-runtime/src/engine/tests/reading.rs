@@ -1,0 +1,232 @@
+//! Order, ranges, positions and look-ups, in every layout.
+
+use std::collections::BTreeMap;
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::model::{End, entry::Position, key::KeyBuf};
+
+/// What the entries of a source are, by the order of their database.
+type Model = BTreeMap<Vec<u8>, Owned>;
+
+fn place(source: Source, key: &[u8], primary_key: &[u8]) -> Vec<u8> {
+    if source == Source::Index(UNIQUE) { key.to_vec() } else { [key, primary_key].concat() }
+}
+
+/// Writes and deletes the same in the engine and in a model.
+fn filled(
+    writer: &mut Writer<'_, '_>,
+    source: Source,
+    writes: &[(bool, u8, u16)],
+) -> Result<Model> {
+    let mut model = Model::new();
+    for &(keep, key, id) in writes {
+        let data = [key, id as u8];
+        let entry = match source {
+            Source::Facts => (vec![], id.to_be_bytes().to_vec(), data.to_vec()),
+            Source::Index(ENTRIES) => (vec![key], id.to_be_bytes().to_vec(), data.to_vec()),
+            Source::Index(_) => (vec![key], id.to_be_bytes().to_vec(), vec![]),
+        };
+        let at = place(source, &entry.0, &entry.1);
+        if keep {
+            put(writer, source, key, id, &data)?;
+            model.insert(at, entry);
+        } else {
+            // An entry of another row with a unique key is not this row's to remove.
+            if source == Source::Index(UNIQUE) && model.get(&at).is_some_and(|it| it.1 != entry.1) {
+                continue;
+            }
+            delete(writer, source, key, id)?;
+            model.remove(&at);
+        }
+    }
+    Ok(model)
+}
+
+fn range(start: &[u8], end: End) -> KeyRange {
+    let mut key = KeyBuf::new();
+    key.extend(start);
+    KeyRange { start: key, end }
+}
+
+/// What the model has for a query.
+fn expected(model: &Model, query: &Query) -> Vec<Owned> {
+    let own = |(key, primary_key, _): &Owned| match query.source {
+        Source::Facts => primary_key.clone(),
+        Source::Index(_) => key.clone(),
+    };
+    let mut entries: Vec<_> =
+        model.iter().filter(|(_, it)| query.bounds.contains(&own(it))).collect();
+    if query.reverse {
+        entries.reverse();
+    }
+    let position = query.position.as_ref().map(|it| place(query.source, &it.key, &it.primary_key));
+    let is_behind = |at: &Vec<u8>| match &position {
+        None => true,
+        Some(position) if at == position => query.inclusive,
+        Some(position) => (at > position) != query.reverse,
+    };
+    let entries = entries.into_iter().filter(|(at, _)| is_behind(at));
+    entries.map(|(_, entry)| entry.clone()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn scans_have_the_order_range_and_position_of_a_map(
+        writes in vec((prop::bool::weighted(0.8), 0_u8..4, 0_u16..600), 0..300),
+        first in 0_u8..4,
+        last in 0_u8..5,
+        at in (0_u8..4, 0_u16..600),
+    ) {
+        on_each(|harness| {
+            let engine = harness.engine();
+            let tables = open(engine, TABLE);
+            let mut txn = engine.write()?;
+            for source in SOURCES {
+                let model = filled(&mut writer(&mut txn, &tables), source, &writes)?;
+                let reader = reader(&txn, &tables);
+                let position = Position {
+                    key: if source == Source::Facts { vec![] } else { vec![at.0] },
+                    primary_key: at.1.to_be_bytes().to_vec(),
+                };
+                let ranges = [
+                    KeyRange::ALL,
+                    KeyRange::beginning_with(&[first]),
+                    range(&[first], End::Before(vec![last])),
+                    range(&[first], End::Open),
+                    range(&[], End::Before(vec![])),
+                ];
+                for bounds in ranges {
+                    for (reverse, position, inclusive) in [
+                        (false, None, false), (true, None, false),
+                        (false, Some(&position), false), (false, Some(&position), true),
+                        (true, Some(&position), false), (true, Some(&position), true),
+                    ] {
+                        // A position is within the bounds, as that of a cursor is.
+                        let inside = position.is_none_or(|it| {
+                            let own = if source == Source::Facts { &it.primary_key } else { &it.key };
+                            bounds.contains(own)
+                        });
+                        if !inside {
+                            continue;
+                        }
+                        let query = Query {
+                            reverse, inclusive, position: position.cloned(),
+                            ..Query::new(source, bounds.clone())
+                        };
+                        assert_eq!(scan(reader, &query)?, expected(&model, &query), "{query:?}");
+                        let limited = Query { limit: Some(3), ..query };
+                        let found = reader.count(limited.clone())?.found;
+                        assert_eq!(found, expected(&model, &limited).len().min(3) as u64);
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn look_ups_find_what_was_written_and_nothing_else() {
+    on_each(|harness| {
+        let engine = harness.engine();
+        let tables = open(engine, TABLE);
+        let mut txn = engine.write()?;
+        let mut writer = writer(&mut txn, &tables);
+        for source in SOURCES {
+            put(&mut writer, source, 1, 7, b"seven")?;
+        }
+        let reader = reader(&txn, &tables);
+        let (id, other) = (7_u16.to_be_bytes(), 8_u16.to_be_bytes());
+        assert_eq!(reader.fact(&id)?, Some(&b"seven"[..]));
+        assert_eq!(reader.facts(&[&other, &id, b""])?, [None, Some(&b"seven"[..]), None]);
+        for index in [BLOCKS, ENTRIES, UNIQUE] {
+            let data: &[u8] = if index == ENTRIES { b"seven" } else { b"" };
+            assert_eq!(reader.entry(index, &[1], &id)?, Some(data));
+            assert_eq!(reader.entry(index, &[1], &other)?, None);
+            assert_eq!(reader.entry(index, &[2], &id)?, None);
+        }
+        let holder = reader.unique(UNIQUE, &[1])?.map(|entry| entry.primary_key);
+        assert_eq!(holder, Some(&id[..]));
+        assert_eq!(reader.unique(UNIQUE, &[2])?, None);
+        Ok(())
+    });
+}
+
+#[test]
+fn keys_that_no_entry_can_have_find_nothing() {
+    on_each(|harness| {
+        let engine = harness.engine();
+        let tables = open(engine, TABLE);
+        let mut txn = engine.write()?;
+        for source in SOURCES {
+            put(&mut writer(&mut txn, &tables), source, 1, 7, b"seven")?;
+        }
+        let reader = reader(&txn, &tables);
+        let long = [1; 600];
+        for key in [&[][..], &long] {
+            assert_eq!(reader.fact(key)?, None);
+            assert_eq!(reader.unique(UNIQUE, key)?, None);
+            assert_eq!(reader.entry(ENTRIES, key, &[])?, None);
+        }
+        for source in SOURCES {
+            let behind = scan(reader, &Query::new(source, KeyRange::beginning_with(&long)))?;
+            assert_eq!(behind, []);
+            let bounds = range(&[], End::Before(long.to_vec()));
+            let before = scan(reader, &Query::new(source, bounds))?;
+            assert_eq!(before.len(), 1, "{source:?}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_position_is_found_again_after_its_entry_is_gone() {
+    on_each(|harness| {
+        let engine = harness.engine();
+        let tables = open(engine, TABLE);
+        for source in SOURCES {
+            let mut txn = engine.write()?;
+            for id in 0..300 {
+                put(&mut writer(&mut txn, &tables), source, (id / 100) as u8, id, b"")?;
+            }
+            let before = all(reader(&txn, &tables), source)?;
+            let (key, primary_key, _) = before[before.len() / 2].clone();
+            let (of, id) = (
+                key.first().copied().unwrap_or(0),
+                u16::from_be_bytes([primary_key[0], primary_key[1]]),
+            );
+            delete(&mut writer(&mut txn, &tables), source, of, id)?;
+            let position = Some(Position { key, primary_key });
+            let query = Query { position, ..Query::new(source, KeyRange::ALL) };
+            assert_eq!(scan(reader(&txn, &tables), &query)?, before[before.len() / 2 + 1..]);
+            let back = Query { reverse: true, inclusive: true, ..query };
+            let mut expected = before[..before.len() / 2].to_vec();
+            expected.reverse();
+            assert_eq!(scan(reader(&txn, &tables), &back)?, expected);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn entries_of_a_scan_live_as_long_as_the_transaction() {
+    on_each(|harness| {
+        let engine = harness.engine();
+        let tables = open(engine, TABLE);
+        let mut txn = engine.write()?;
+        for id in 0..2_000 {
+            put(&mut writer(&mut txn, &tables), Source::Facts, 0, id, &id.to_be_bytes())?;
+        }
+        commit(txn)?;
+        let txn = engine.read()?;
+        let entries = reader(&txn, &tables).scan(Query::new(Source::Facts, KeyRange::ALL))?;
+        let entries = entries.collect::<std::result::Result<Vec<_>, _>>()?;
+        assert_eq!(entries.len(), 2_000);
+        assert!(entries.iter().all(|entry| entry.primary_key == entry.data));
+        Ok(())
+    });
+}
