@@ -213,7 +213,7 @@ impl Store {
         thread::scope(|scope| {
             let (done, outcome) = mpsc::channel();
             let work = move || {
-                drop(done.send(self.inner.engine.on_disk().and_then(|it| it.copy(file, copy))))
+                drop(done.send(self.inner.engine.on_disk().and_then(|it| it.copy(file, copy))));
             };
             thread::Builder::new()
                 .name(NAME.to_owned())

@@ -116,12 +116,11 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
         ((0..schema.indexes.len()).collect(), Vec::new())
     };
 
-    let count = match writer.reader().stored(Source::Facts)? {
-        Some(count) => count,
-        None => {
-            let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
-            writer.reader().count(few)?.found
-        }
+    let count = if let Some(count) = writer.reader().stored(Source::Facts)? {
+        count
+    } else {
+        let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
+        writer.reader().count(few)?.found
     };
     let mut readable = vec![true; schema.indexes.len()];
     if count == 0 || (build_small && count <= SMALL) {

@@ -187,7 +187,7 @@ pub(super) struct Small<'t> {
     pub(super) prefix: &'static str,
 }
 
-impl<'t> Small<'t> {
+impl Small<'_> {
     /// A record of the database with its key in the space; `None`: it is another table's.
     pub(super) fn own<'r>(
         &self,

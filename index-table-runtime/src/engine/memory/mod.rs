@@ -90,6 +90,7 @@ impl Engine {
         Ok(records(&self.committed().databases))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
     pub(crate) fn drop_indexes(
         &self,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,

@@ -9,7 +9,7 @@ mod reading;
 mod records;
 mod transactions;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{
     Cursor as _, Engine, Options, Query, Read as _, Reader, Tables, Txn, Write as _, Writer,
@@ -40,13 +40,13 @@ impl Harness {
         let Some((_, path)) = &self.directory else { return false };
         self.engine = None;
         super::lmdb::Engine::wait_until_closed(path);
-        self.engine = Some(on_disk(path.clone()));
+        self.engine = Some(on_disk(path));
         true
     }
 }
 
-fn on_disk(path: PathBuf) -> Engine {
-    Engine::open(&Options::default().map_size(1 << 24), &path).expect("a store")
+fn on_disk(path: &Path) -> Engine {
+    Engine::open(&Options::default().map_size(1 << 24), path).expect("a store")
 }
 
 /// All engines, each empty.
@@ -55,7 +55,7 @@ fn engines() -> Vec<Harness> {
     let path = directory.path().to_owned();
     let lmdb = Harness {
         name: "LMDB",
-        engine: Some(on_disk(path.clone())),
+        engine: Some(on_disk(&path)),
         directory: Some((directory, path)),
     };
     vec![

@@ -18,10 +18,10 @@ fn place(source: Source, key: &[u8], primary_key: &[u8]) -> Vec<u8> {
 fn filled(
     writer: &mut Writer<'_, '_>,
     source: Source,
-    writes: &[(bool, u8, u16)],
+    changes: &[(bool, u8, u16)],
 ) -> Result<Model> {
     let mut model = Model::new();
-    for &(keep, key, id) in writes {
+    for &(keep, key, id) in changes {
         let data = [key, id as u8];
         let entry = match source {
             Source::Facts => (vec![], id.to_be_bytes().to_vec(), data.to_vec()),

@@ -29,7 +29,7 @@ use crate::{
 
 enum Running<'t> {
     Queue,
-    Pieces(Pieces<'t>),
+    Pieces(Box<Pieces<'t>>),
     /// The engine has no pieces to look at.
     NoPieces,
     Entries(Box<Entries<'t>>),
@@ -220,7 +220,9 @@ impl<'t, R: Entity> Walk<'t, R> {
             Stage::Pieces(index) => {
                 let behind = behind.as_ref().map(Position::bytes);
                 match self.reader.lmdb() {
-                    Some(reader) => reader.pieces(index, behind.as_deref()).map(Running::Pieces),
+                    Some(reader) => {
+                        reader.pieces(index, behind.as_deref()).map(Box::new).map(Running::Pieces)
+                    }
                     None => Ok(Running::NoPieces),
                 }
             }
