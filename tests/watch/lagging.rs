@@ -24,7 +24,7 @@ fn a_full_buffer_is_emptied() -> TestResult {
         assert_eq!(at.missed, 4);
         let rest = received(&slow);
         assert_eq!(rest.iter().map(told).collect::<Vec<_>>(), [(Inserted, None, Some(4))]);
-        assert_eq!(rest[0].commit_number(), at.commit_number + 1);
+        assert!(rest[0].commit_number() > at.commit_number);
         assert_eq!(received(&quick).len(), 5, "others have nothing to do with it");
         Ok(())
     })

@@ -10,7 +10,8 @@ mod threads;
 use std::collections::BTreeMap;
 
 use index_table::{
-    Change, ChangeKind, Durability, Event, IndexTable, ReadTxn, Result, Store, Watcher,
+    Change, ChangeKind, CommitNumber, Durability, Event, IndexTable, ReadTxn, Result, Store,
+    Watcher,
 };
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -81,7 +82,7 @@ fn told(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
 struct Copy {
     rows: BTreeMap<u32, Person>,
     /// What has this commit is in it.
-    commit: u64,
+    commit: CommitNumber,
 }
 
 impl Copy {

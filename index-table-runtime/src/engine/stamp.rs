@@ -28,7 +28,7 @@ impl Stamp {
 /// The place of a commit in the order of a store's commits: of a snapshot the last commit that it has, of an
 /// [`Event`](crate::Event) the commit that it is about.
 ///
-/// It is opaque. `a <= b` says that the snapshot of `b` has the commit `a`. Serialized, it can be kept or sent
+/// It is opaque; the default is before every commit. `a <= b` says that the snapshot of `b` has the commit `a`. Serialized, it can be kept or sent
 /// to another process that has the same store open; its form leaves room for stores in several places, so
 /// two numbers of such a store may be neither less nor greater.
 ///
@@ -57,7 +57,7 @@ impl Stamp {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CommitNumber(Stamp);
 
 impl PartialOrd for CommitNumber {

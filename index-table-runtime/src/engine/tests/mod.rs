@@ -53,11 +53,8 @@ fn on_disk(path: &Path) -> Engine {
 fn engines() -> Vec<Harness> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_owned();
-    let lmdb = Harness {
-        name: "LMDB",
-        engine: Some(on_disk(&path)),
-        directory: Some((directory, path)),
-    };
+    let lmdb =
+        Harness { name: "LMDB", engine: Some(on_disk(&path)), directory: Some((directory, path)) };
     vec![
         lmdb,
         #[cfg(feature = "memory")]
