@@ -1,10 +1,11 @@
 //! The options of a store.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt::Debug, io, time::Duration};
 
 /// What survives a crash of the machine. A crash of the process loses nothing that was committed
 /// in any of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Durability {
     /// A commit returns when it is on disk: two syncs. The default.
@@ -30,7 +31,17 @@ pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
 };
 
 /// How to open a store; from [`Store::options`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// They can be serialized, to be kept in a program's settings: an option that is not there has its default.
+///
+/// ```
+/// use index_table::{Durability, Options, Store};
+///
+/// let options: Options = serde_json::from_str(r#"{"durability": "Relaxed", "max_readers": 500}"#).unwrap();
+/// assert_eq!(options, Store::options().durability(Durability::Relaxed).max_readers(500));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[must_use = "options do nothing until `open`"]
 pub struct Options {
     pub(crate) map_size: usize,
@@ -175,7 +186,7 @@ impl Options {
 
 /// What a write does that meets a full queue; see
 /// [`Options::index_queue`](crate::Options::index_queue).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum WhenFull {
     /// It changes the entries itself, as with strong consistency, and leaves no message. The
@@ -195,7 +206,7 @@ pub enum WhenFull {
 }
 
 /// How long a queue may get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limit {
     pub(crate) messages: u64,
     pub(crate) when_full: WhenFull,

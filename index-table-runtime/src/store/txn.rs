@@ -343,7 +343,7 @@ impl<'s> WriteTxn<'s> {
         let tables = self.written.iter().filter_map(|written| {
             Some((written.told.usage.schema.name.to_owned(), written.token()?))
         });
-        IndexToken { tables: tables.collect() }
+        IndexToken::new(tables)
     }
 
     /// Why the engine asks for the closure to be run again.

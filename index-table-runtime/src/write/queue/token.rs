@@ -19,11 +19,17 @@ use crate::{
 /// number for each table that has eventual indexes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
-    /// The last message about each table, be it the transaction's or another one's before it.
-    pub(crate) tables: Vec<(String, u64)>,
+    /// For each table, the number of the last message in its queue, the transaction's or an earlier one: a
+    /// number for each place that the table has a queue in, of which there is one.
+    tables: Vec<(String, Vec<u64>)>,
 }
 
 impl IndexToken {
+    /// With the number of the last message of each table.
+    pub(crate) fn new(tables: impl Iterator<Item = (String, u64)>) -> Self {
+        Self { tables: tables.map(|(table, number)| (table, vec![number])).collect() }
+    }
+
     /// Whether there is nothing to wait for: the transaction has written no table with eventual
     /// indexes, or none with messages in its queue.
     #[must_use]
@@ -33,7 +39,8 @@ impl IndexToken {
 
     /// The number of the last message about a table.
     pub(crate) fn of(&self, table: &str) -> Option<u64> {
-        self.tables.iter().find(|(name, _)| name == table).map(|(_, number)| *number)
+        let (_, numbers) = self.tables.iter().find(|(name, _)| name == table)?;
+        numbers.first().copied()
     }
 }
 
