@@ -9,6 +9,7 @@ mod many;
 mod misuse;
 mod other_declarations;
 mod rebuilt;
+mod snapshots;
 
 use std::path::Path;
 

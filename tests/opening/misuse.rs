@@ -2,7 +2,7 @@
 
 use index_table::{Error, Store};
 
-use super::{TestResult, fill, other, plain};
+use super::{TestResult, other, plain};
 
 #[test]
 fn misuse_is_an_error() -> TestResult {
@@ -32,21 +32,6 @@ fn misuse_is_an_error() -> TestResult {
         wrong(people.get(&txn, 1).map(drop));
         wrong(people.all(&txn).count().map(drop));
         wrong(people.all(&txn).rows().collect::<Result<Vec<_>, _>>().map(drop));
-    }
-    Ok(())
-}
-
-#[test]
-fn a_snapshot_from_before_the_table_is_an_error() -> TestResult {
-    let dir = tempfile::tempdir()?;
-    fill(dir.path())?;
-    for store in [Store::open(dir.path())?, Store::in_memory()] {
-        let before = store.read()?;
-        let people = plain::PersonRepository::open(&store)?;
-        assert!(matches!(people.get(&before, 1), Err(Error::SnapshotTooOld { table: "people" })));
-        assert!(people.get(&store.read()?, 1).is_ok());
-        let again = plain::PersonRepository::open(&store)?;
-        assert!(again.get(&store.read()?, 1).is_ok());
     }
     Ok(())
 }

@@ -157,6 +157,18 @@ pub(crate) enum Tables {
     Memory(memory::Tables),
 }
 
+impl Tables {
+    /// Whether snapshots from before can be asked for the table, because it was in the file when the store
+    /// was opened, or has been open since.
+    pub(crate) const fn were_known(&self) -> bool {
+        match self {
+            Self::Lmdb(tables) => tables.were_known(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+        }
+    }
+}
+
 /// A transaction, read or write.
 pub(crate) enum Txn<'s> {
     Lmdb(lmdb::Txn<'s>),

@@ -99,9 +99,11 @@ impl Options {
         self
     }
 
-    /// The most tables and indexes together, a table with eventual indexes being one more. Default: 64. Each costs every transaction
-    /// some 50 bytes that are cleared: with 128, a transaction for one `get` takes 11,400
-    /// instructions instead of 8,300. More than 1,048,576 is an error of [`open`](Options::open).
+    /// The most tables and indexes together, including those of the file that this process doesn't use; a
+    /// table with eventual indexes is one more. Default: 64. A file that has more than half as many when it
+    /// is opened gets room for all of those and half as many more. Each costs every transaction some 50
+    /// bytes that are cleared: with 128, a transaction for one `get` takes 11,400 instructions instead of
+    /// 8,300. More than 1,048,576 is an error of [`open`](Options::open).
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self

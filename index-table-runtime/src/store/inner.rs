@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     limit: Limit,
     /// The tables that have been opened, and how they were declared. No transaction is waited for
     /// while it is locked: the thread that has it may be waiting for this.
-    tables: Mutex<BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>>,
+    tables: Mutex<BTreeMap<&'static str, Opened>>,
     /// Held while a table is opened, so that it is opened once.
     opening: Mutex<()>,
     /// How many tables have been opened, and how often an index has become readable since.
@@ -45,6 +45,14 @@ pub(crate) struct Inner {
 /// What write transactions have for [`Inner::opened`]: opening a table takes one, so they know all that
 /// are open. The counter for an index that isn't readable is above it.
 pub(super) const ALL_OPENED: u64 = u64::MAX - 1;
+
+/// A table that has been opened.
+struct Opened {
+    declared: TableRecord,
+    table: Weak<OpenTable>,
+    /// See [`OpenTable::since`].
+    since: u64,
+}
 
 /// What opening a table has made of its declaration.
 #[derive(Default)]
@@ -90,14 +98,20 @@ impl Inner {
         if let Some(used) = self.used(schema, &declared)? {
             return Ok(used);
         }
-        let (opened, Declared { record, readable }) = open(&self.engine)?;
+        let (tables, Declared { record, readable }) = open(&self.engine)?;
+        let opened = self.opened.fetch_add(1, Ordering::AcqRel) + 1;
+        let since = match self.tables().get(schema.name) {
+            _ if !tables.were_known() => opened,
+            Some(before) => before.since,
+            None => 0,
+        };
         let table = Arc::new(OpenTable {
             schema,
             rows,
-            tables: opened,
+            tables,
             limit: self.limit,
             record,
-            readable: Readable::new(schema, &readable, &self.opened),
+            readable: Readable::new(schema, &readable, opened, &self.opened),
             tried: AtomicU64::new(0),
             told: Arc::new(SharedTable {
                 usage: TableCounters::new(schema),
@@ -105,9 +119,11 @@ impl Inner {
                 as_declared: AtomicU64::new(0),
             }),
             store: self.id,
-            opened: self.opened.fetch_add(1, Ordering::AcqRel) + 1,
+            opened,
+            since,
         });
-        self.tables().insert(schema.name, (declared, Arc::downgrade(&table)));
+        let opened = Opened { declared, table: Arc::downgrade(&table), since };
+        self.tables().insert(schema.name, opened);
         Ok(table)
     }
 
@@ -118,10 +134,10 @@ impl Inner {
         declared: &TableRecord,
     ) -> Result<Option<Arc<OpenTable>>> {
         let tables = self.tables();
-        let Some((other, used)) = tables.get(schema.name) else { return Ok(None) };
-        let Some(used) = used.upgrade() else { return Ok(None) };
+        let Some(opened) = tables.get(schema.name) else { return Ok(None) };
+        let Some(used) = opened.table.upgrade() else { return Ok(None) };
         // Rows of older versions are read by the type that asks, so it has to know the same.
-        if other == declared && used.schema.previous == schema.previous {
+        if opened.declared == *declared && used.schema.previous == schema.previous {
             return Ok(Some(used));
         }
         Err(Error::SchemaMismatch {
@@ -135,11 +151,11 @@ impl Inner {
     /// The tables that this process has in use and that have eventual indexes.
     pub(crate) fn eventual_tables(&self) -> Vec<Arc<OpenTable>> {
         let tables = self.tables();
-        let used = tables.values().filter_map(|(_, used)| used.upgrade());
+        let used = tables.values().filter_map(|opened| opened.table.upgrade());
         used.filter(|table| table.schema.has_eventual()).collect()
     }
 
-    fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, (TableRecord, Weak<OpenTable>)>> {
+    fn tables(&self) -> MutexGuard<'_, BTreeMap<&'static str, Opened>> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,7 +182,7 @@ impl Inner {
         // Nothing is opened meanwhile.
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let is_in_use = |table: &str, index: &str| {
-            let used = self.tables().get(table).and_then(|(_, used)| used.upgrade());
+            let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
             used.is_some_and(|used| used.schema.indexes.iter().any(|own| own.name == index))
         };
         let attempt = || self.engine.drop_indexes(&mut |records| choose(records, &is_in_use));
@@ -191,7 +207,7 @@ impl Drop for Inner {
         // In a forked process, a lock may be a thread's that is not there.
         if self.engine.refuse_forked().is_ok() {
             let tables: Vec<_> =
-                self.tables().values().filter_map(|(_, it)| it.upgrade()).collect();
+                self.tables().values().filter_map(|opened| opened.table.upgrade()).collect();
             for table in &tables {
                 table.told.watchers.close();
             }

@@ -31,6 +31,9 @@ pub(crate) struct OpenTable {
     pub(crate) store: u64,
     /// The [`Inner::opened`] of its store once it was open.
     pub(crate) opened: u64,
+    /// The least counter of transactions that have the table's databases: that of the last time that one
+    /// of them was new to this process. It is 0 if all were there when the store was opened.
+    pub(crate) since: u64,
     /// Its record in the catalog.
     pub(crate) record: Vec<u8>,
     pub(super) readable: Readable,
@@ -41,8 +44,8 @@ pub(crate) struct OpenTable {
 
 /// Which indexes of a table can be asked, and by which transactions.
 ///
-/// A transaction knows the store's counter from before it began. An index that becomes readable
-/// raises it, and a transaction that knows less is asked what its own snapshot says.
+/// A transaction knows the store's counter from before it began. A table that is opened and an index that
+/// becomes readable raise it; for a transaction that knows less, the catalog in its own snapshot counts.
 pub(super) struct Readable {
     /// For each index, the least counter of transactions that find it readable; none does with
     /// `u64::MAX`.
@@ -52,11 +55,16 @@ pub(super) struct Readable {
 }
 
 impl Readable {
-    pub(super) fn new(schema: &TableSchema, readable: &[bool], counter: &Arc<AtomicU64>) -> Self {
+    pub(super) fn new(
+        schema: &TableSchema,
+        readable: &[bool],
+        opened: u64,
+        counter: &Arc<AtomicU64>,
+    ) -> Self {
         // One that is eventual may be disabled at any time, by any process.
         let once = |(readable, index): (&bool, &IndexSchema)| *readable && !index.eventual;
         let from =
-            readable.iter().zip(schema.indexes).map(|it| if once(it) { 0 } else { u64::MAX });
+            readable.iter().zip(schema.indexes).map(|it| if once(it) { opened } else { u64::MAX });
         Self { from: from.map(AtomicU64::new).collect(), counter: Arc::clone(counter) }
     }
 }
@@ -136,12 +144,18 @@ impl OpenTable {
         snapshot: Stamp,
         opened: u64,
     ) -> Result<()> {
-        let is_as_declared = self.check_declared(reader, index, snapshot)?;
+        let is_older = opened < self.opened;
+        let is_as_declared = match self.check_declared(reader, index, snapshot) {
+            Err(Error::SchemaMismatch { table, .. }) if is_older => {
+                return Err(Error::SnapshotTooOld { table });
+            }
+            outcome => outcome?,
+        };
         if is_as_declared && self.is_readable(index, opened) {
             return Ok(());
         }
         let Some(state) = self.state(reader, index)? else {
-            if is_as_declared {
+            if is_as_declared && !is_older {
                 // Another process has built it, and later snapshots have that too.
                 self.became_readable(index);
             }

@@ -170,7 +170,7 @@ impl<'s> ReadTxn<'s> {
         if self.store != table.store {
             return Err(Error::WrongStore { table: table.schema.name });
         }
-        if self.opened < table.opened {
+        if self.opened < table.since {
             return Err(Error::SnapshotTooOld { table: table.schema.name });
         }
         Ok(())

@@ -2,20 +2,47 @@
 //!
 //! Handles to databases are made while a write transaction has its turn, or when nothing but the
 //! environment is there yet: LMDB gives two transactions that make one at the same time the same
-//! place for it.
+//! place for it. A transaction knows the handles that were there when it began; so those of all tables
+//! are made when the store is opened.
+
+use std::{collections::BTreeSet, sync::PoisonError};
 
 use heed::{CommitOrAbort, RoTxn};
 
 use super::{
     Database, Env,
-    env::{CATALOG, Engine},
+    env::{CATALOG, Engine, SEQUENCES},
     error::Failure,
     gate::Kind,
 };
 use crate::{
     engine::{Records, Retry},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        schema::{IndexRecord, TableRecord},
+    },
 };
+
+/// The name of a table's queue.
+pub(super) fn queue_of(table: &str) -> String {
+    format!(".queue.{table}")
+}
+
+/// The name of an index.
+pub(super) fn index_of(table: &str, index: &str) -> String {
+    format!("{table}.{index}")
+}
+
+/// The names of a table's own databases.
+pub(super) fn databases_of<'i>(
+    table: &str,
+    has_queue: bool,
+    indexes: impl Iterator<Item = &'i str>,
+) -> Vec<String> {
+    let queue = has_queue.then(|| queue_of(table));
+    let own = [table.to_owned()].into_iter().chain(queue);
+    own.chain(indexes.map(|index| index_of(table, index))).collect()
+}
 
 /// The handle to the catalog, if the file has one.
 pub(super) fn find(env: &Env) -> heed::Result<Option<Database<'static>>> {
@@ -26,7 +53,46 @@ pub(super) fn find(env: &Env) -> heed::Result<Option<Database<'static>>> {
     Ok(found.commit().flatten())
 }
 
+/// The names of the databases of all tables in the catalog, without indexes that are not declared any more.
+fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>> {
+    let mut names = vec![SEQUENCES.to_owned()];
+    for record in catalog.iter(txn)? {
+        let (table, record) = record?;
+        // Names of tables have no dot. What is behind one is about a part of a table.
+        let Ok(table) = str::from_utf8(table) else { continue };
+        let Some(record) = TableRecord::read(record).ok().filter(|_| !table.contains('.')) else {
+            continue;
+        };
+        let indexes = record.indexes.iter().map(|index| index.name.as_str());
+        let has_queue = record.indexes.iter().any(IndexRecord::is_eventual);
+        names.extend(databases_of(table, has_queue, indexes));
+    }
+    Ok(names)
+}
+
 impl Engine {
+    /// Makes the handles of all tables that the file has. Before there is another transaction.
+    pub(super) fn open_known(&self) -> heed::Result<()> {
+        let mut known = BTreeSet::new();
+        let found = self.env.open_databases_and_commit(self.env.read_txn()?, |opener, txn| {
+            let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
+            if let Some(catalog) = &catalog {
+                for name in declared(catalog, txn)? {
+                    let found: Option<Database<'_>> = opener.open_database(txn, Some(&name))?;
+                    if found.is_some() {
+                        known.insert(name);
+                    }
+                }
+            }
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(catalog))
+        })?;
+        if let Some(catalog) = found.commit().flatten() {
+            let _ = self.catalog.set(catalog);
+        }
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+
     /// Whether it can be read without a turn to write.
     pub(crate) fn has_catalog(&self) -> bool {
         self.catalog.get().is_some()
@@ -73,7 +139,13 @@ impl Engine {
             Ok(CommitOrAbort::Commit(()))
         });
         match outcome {
-            Ok(_) => Ok(dropped),
+            Ok(_) => {
+                let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                for name in &dropped {
+                    known.remove(name);
+                }
+                Ok(dropped)
+            }
             Err(failure) => Err(self.ended(failure, turn.writing.retry)),
         }
     }

@@ -1,7 +1,8 @@
 use std::{
     borrow::Cow,
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock, atomic::AtomicUsize},
+    sync::{Mutex, OnceLock, PoisonError, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -10,6 +11,7 @@ use heed::{CommitOrAbort, CommitToken, OnCommit, RwTxn};
 use super::{
     Database, Env, Layout, Txn, Writer,
     blocks::Forecast,
+    catalog::{databases_of, index_of, queue_of},
     gate::{Gate, Kind},
     open::Counted,
     process,
@@ -25,9 +27,7 @@ use crate::{
 };
 
 pub(super) const CATALOG: &str = ".catalog";
-const SEQUENCES: &str = ".sequences";
-/// In front of the name of a table.
-const QUEUE: &str = ".queue.";
+pub(super) const SEQUENCES: &str = ".sequences";
 
 /// Longer than it takes to unmap a directory.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -46,6 +46,8 @@ pub(crate) struct Engine {
     pub(super) max_map_size: usize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
+    /// The databases of which LMDB has a handle. Transactions that begin know those, and no others.
+    pub(super) known: Mutex<BTreeSet<String>>,
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Writing>,
@@ -123,41 +125,34 @@ impl Engine {
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
         let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
-            let mut database =
-                |name: &str| opener.create_database(txn, Some(name)).map_err(|e| self.error(e));
-            let tables = Tables {
-                schema,
-                catalog: database(CATALOG)?,
-                sequences: database(SEQUENCES)?,
-                facts: database(schema.name)?,
-                queue: if schema.has_eventual() {
-                    Some(database(&format!("{QUEUE}{}", schema.name))?)
-                } else {
-                    None
-                },
-                indexes: schema
-                    .indexes
-                    .iter()
-                    .map(|index| {
-                        Ok(Index {
-                            database: database(&format!("{}.{}", schema.name, index.name))?,
-                            layout: Layout::of(schema, index),
-                            forecast: Forecast::default(),
-                        })
-                    })
-                    .collect::<Result<_>>()?,
-            };
+            let tables = Tables::new(schema, |name| {
+                opener.create_database(txn, Some(name)).map_err(|error| self.error(error))
+            })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
         match opened {
             Ok(CommitOrAbort::Commit(tables)) => {
                 let _ = self.catalog.set(tables.catalog);
-                Ok(tables)
+                Ok(self.with_known(tables))
             }
             Ok(CommitOrAbort::Abort(())) => Err((Error::internal("a table was not opened"), None)),
             Err(failure) => Err(self.ended(failure, turn.writing.retry)),
         }
+    }
+}
+
+impl Engine {
+    /// Notes that the table's databases are known, and in `tables`, whether all were before.
+    pub(super) fn with_known<'d>(&self, mut tables: Tables<'d>) -> Tables<'d> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let schema = tables.schema;
+        let indexes = schema.indexes.iter().map(|index| index.name);
+        tables.were_known = true;
+        for name in databases_of(schema.name, schema.has_eventual(), indexes) {
+            tables.were_known &= !known.insert(name);
+        }
+        tables
     }
 }
 
@@ -170,6 +165,40 @@ pub(crate) struct Tables<'d> {
     /// If an index is eventual.
     pub(super) queue: Option<Database<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
+    /// Whether this process knew all of its own databases before.
+    were_known: bool,
+}
+
+impl<'d> Tables<'d> {
+    /// The databases, of which `open` gives each by its name.
+    fn new(
+        schema: &'static TableSchema,
+        mut open: impl FnMut(&str) -> Result<Database<'d>>,
+    ) -> Result<Self> {
+        Ok(Self {
+            schema,
+            catalog: open(CATALOG)?,
+            sequences: open(SEQUENCES)?,
+            facts: open(schema.name)?,
+            queue: if schema.has_eventual() { Some(open(&queue_of(schema.name))?) } else { None },
+            indexes: schema
+                .indexes
+                .iter()
+                .map(|index| {
+                    Ok(Index {
+                        database: open(&index_of(schema.name, index.name))?,
+                        layout: Layout::of(schema, index),
+                        forecast: Forecast::default(),
+                    })
+                })
+                .collect::<Result<_>>()?,
+            were_known: false,
+        })
+    }
+
+    pub(crate) const fn were_known(&self) -> bool {
+        self.were_known
+    }
 }
 
 /// The database of one index.
@@ -240,6 +269,7 @@ impl OnCommit for Tables<'_> {
             sequences: self.sequences.on_commit(token),
             facts: self.facts.on_commit(token),
             queue: self.queue.map(|queue| queue.on_commit(token)),
+            were_known: self.were_known,
             indexes: self
                 .indexes
                 .into_iter()

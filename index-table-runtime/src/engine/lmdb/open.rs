@@ -15,7 +15,7 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions, MdbError};
 
 use super::{
-    Env, catalog,
+    Env,
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
@@ -68,15 +68,15 @@ impl Engine {
     }
 
     fn try_open(options: &Options, path: &Path) -> Result<Self> {
+        let databases =
+            pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
         lock::reserve(path, options.max_readers)
             .map_err(|source| error::not_opened(path, source))?;
-        pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
         let counted = Counted::new();
         let map_size = size::map_size(options, counted.others);
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
-        // Two more databases, for the catalog and the sequences.
         open.map_size(map_size)
-            .max_dbs(options.max_databases.saturating_add(2))
+            .max_dbs(handles(options.max_databases, databases))
             .max_readers(options.max_readers);
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
         // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
@@ -95,6 +95,7 @@ impl Engine {
             map_size: AtomicUsize::new(env.info().map_size),
             max_map_size: size::max_map_size(options),
             catalog: OnceLock::new(),
+            known: Mutex::default(),
             reserve,
             writing: Mutex::default(),
             env,
@@ -107,11 +108,9 @@ impl Engine {
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
             outcome => outcome?,
         }
-        // Not before: LMDB believes what it reads. What is in the way now may be gone when the catalog
-        // is asked for.
-        if let Ok(Some(catalog)) = catalog::find(&engine.env) {
-            let _ = engine.catalog.set(catalog);
-        }
+        // Not before: LMDB believes what it reads. What is in the way now may be gone when a table is
+        // opened.
+        let _ = engine.open_known();
         Ok(engine)
     }
 
@@ -233,6 +232,15 @@ fn unusable(path: &Path, reason: &'static str) -> Error {
     Error::LockFile { path: path.to_owned(), reason }
 }
 
+/// How many handles to databases LMDB has room for: those of all that the file has, of those that may
+/// come, and of the catalog and the sequences.
+fn handles(max_databases: u32, databases: u64) -> u32 {
+    /// Only a damaged file has more. That is noticed when it is open.
+    const MOST: u32 = 1 << 14;
+    let databases = u32::try_from(databases).unwrap_or(MOST).min(MOST);
+    max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)
+}
+
 /// LMDB would wait for the other end of a FIFO, and write to where a link leads.
 fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     let path = directory.join(name);
@@ -277,6 +285,16 @@ mod tests {
         assert_eq!(flags(Durability::Full), EnvFlags::empty());
         assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
         assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
+    }
+
+    #[test]
+    fn there_is_room_for_all_databases_of_the_file_and_more() {
+        assert_eq!(handles(64, 0), 66);
+        assert_eq!(handles(64, 32), 66);
+        assert_eq!(handles(64, 64), 98);
+        assert_eq!(handles(2, 1000), 1003);
+        assert_eq!(handles(64, u64::MAX), (1 << 14) + 34);
+        assert_eq!(handles(u32::MAX, 3), u32::MAX);
     }
 
     #[test]

@@ -267,9 +267,12 @@ pub enum Error {
         table: &'static str,
     },
 
-    /// The transaction began before the repository was opened, and its snapshot doesn't know the
-    /// table.
-    #[error("the transaction began before table `{table}` was opened; begin another one")]
+    /// The transaction began before the table, or the index, was created or declared as it is now, or
+    /// before this process first opened a table that another process has created since the store was
+    /// opened.
+    #[error(
+        "the transaction began before table `{table}` was declared as it is now; begin another transaction"
+    )]
     SnapshotTooOld {
         /// The table.
         table: &'static str,

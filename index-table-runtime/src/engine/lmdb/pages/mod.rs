@@ -61,17 +61,17 @@ const LARGEST_TXN: u64 = (usize::MAX - (usize::MAX >> 8)) as u64;
 /// How often the first pages are read again: another process may be writing them.
 const TRIES: u32 = 4;
 
-/// Whether LMDB can open the file. One that is empty, or not there, it makes; one that it has begun to
-/// make is emptied.
-pub(super) fn look_at_head(path: &Path) -> Result<(), Fault> {
+/// Whether LMDB can open the file, and how many named databases it has. One that is empty, or not there,
+/// it makes; one that it has begun to make is emptied.
+pub(super) fn look_at_head(path: &Path) -> Result<u64, Fault> {
     let mut tries = 1;
     loop {
         let mut file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             file => file?,
         };
         if file.metadata()?.len() == 0 {
-            return Ok(());
+            return Ok(0);
         }
         match metas(&mut file) {
             Err(Fault::Damaged(_)) if tries < TRIES => {
@@ -79,9 +79,14 @@ pub(super) fn look_at_head(path: &Path) -> Result<(), Fault> {
                 thread::sleep(Duration::from_millis(2));
             }
             Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
-                return Ok(File::options().write(true).open(path)?.set_len(0)?);
+                File::options().write(true).open(path)?.set_len(0)?;
+                return Ok(0);
             }
-            outcome => return outcome.map(drop),
+            outcome => {
+                let [first, second] = outcome?;
+                let newest = if first.txn < second.txn { second } else { first };
+                return Ok(newest.names.entries);
+            }
         }
     }
 }
