@@ -356,3 +356,49 @@ fn a_file_system_that_cant_be_written_to_is_refused() -> TestResult {
     Store::open(disk.path())?;
     Ok(())
 }
+
+#[test]
+fn a_store_on_a_read_only_file_system_is_read() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let [path, other] = ["store", "other"].map(|name| disk.path().join(name));
+    for path in [&path, &other] {
+        let store = Store::open(path)?;
+        let blobs = BlobRepository::open(&store)?;
+        insert(&store, &blobs, 0..50)?;
+    }
+    fs::remove_file(other.join("lock.mdb"))?;
+    assert!(disk.remount("ro"));
+    for path in [&path, &other] {
+        let store = Store::options().read_only(true).open(path)?;
+        let blobs = BlobRepository::open(&store)?;
+        check(&store, &blobs, 50)?;
+        store.check()?;
+        let refused = insert(&store, &blobs, 50..51);
+        assert!(matches!(refused, Err(Error::ReadOnly { source: None, .. })), "{refused:?}");
+        let dir = tempfile::tempdir()?;
+        store.backup_to(dir.path().join("copy"))?;
+        drop(store);
+        Store::restore(path, dir.path().join("restored"))?;
+        for copy in ["copy", "restored"] {
+            let store = Store::open(dir.path().join(copy))?;
+            check(&store, &BlobRepository::open(&store)?, 50)?;
+        }
+    }
+    assert!(disk.remount("rw"));
+    Ok(())
+}
+
+/// Others may write to the same file system where it is mounted for writing.
+#[test]
+fn a_store_of_which_only_the_mount_is_read_only_is_refused() -> TestResult {
+    let Some(disk) = Disk::new()? else { return Ok(()) };
+    let path = disk.path().join("store");
+    drop(Store::open(&path)?);
+    let bound = Disk(tempfile::tempdir()?);
+    assert!(bound.mount(&["--bind", &disk.path().display().to_string()]));
+    assert!(bound.remount("bind,ro"));
+    let refused = Store::options().read_only(true).open(bound.path().join("store"));
+    assert!(matches!(refused, Err(Error::NoReaderSlot { .. })), "{refused:?}");
+    Store::options().read_only(true).open(&path)?;
+    Ok(())
+}

@@ -62,7 +62,7 @@ fn begin_to_open(path: &Path, state: &str) -> TestResult {
     }
     fs::write(path.join("begun"), "")?;
     loop {
-        thread::sleep(Duration::from_secs(60));
+        thread::sleep(Duration::from_mins(1));
     }
 }
 
@@ -126,7 +126,7 @@ fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
         // SAFETY: it is not used.
         let _env = unsafe { heed::EnvOpenOptions::new().open(&path)? };
         fs::write(path.join("opened"), "")?;
-        thread::sleep(Duration::from_secs(60));
+        thread::sleep(Duration::from_mins(1));
         return Ok(());
     }
     let dir = tempfile::tempdir()?;

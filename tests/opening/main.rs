@@ -8,10 +8,11 @@ mod limits;
 mod many;
 mod misuse;
 mod other_declarations;
+mod read_only;
 mod rebuilt;
 mod snapshots;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use index_table::Store;
 
@@ -67,6 +68,23 @@ fn fill(path: &Path) -> index_table::Result<()> {
     let store = Store::open(path)?;
     let people = plain::PersonRepository::open(&store)?;
     store.transaction(|txn| (0..3000).try_for_each(|id| people.insert(txn, &plain::person(id))))
+}
+
+/// What the test of this name does in a process of its own, which has this role.
+fn in_another_process(name: &str, role: &str, path: &Path) -> TestResult {
+    let child = std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", name])
+        .env("INDEX_TABLE_OTHER_PROCESS", path)
+        .env("INDEX_TABLE_ROLE", role)
+        .output()?;
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    Ok(())
+}
+
+/// The path and the role, in such a process.
+fn role() -> Option<(PathBuf, String)> {
+    let path = std::env::var_os("INDEX_TABLE_OTHER_PROCESS")?;
+    Some((path.into(), std::env::var("INDEX_TABLE_ROLE").ok()?))
 }
 
 impl computing::Person {

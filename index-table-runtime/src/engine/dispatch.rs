@@ -102,6 +102,16 @@ impl Engine {
         self.lmdb().map_or(Ok(()), lmdb::Engine::refuse_forked)
     }
 
+    /// Whether it was opened for reading alone.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.lmdb().is_some_and(lmdb::Engine::is_read_only)
+    }
+
+    /// Refuses a store that was opened for reading alone.
+    pub(crate) fn refuse_read_only(&self) -> Result<()> {
+        self.lmdb().map_or(Ok(()), lmdb::Engine::refuse_read_only)
+    }
+
     /// Whether the catalog can be read without a turn to write.
     pub(crate) fn has_catalog(&self) -> bool {
         on_engine!(self, engine => engine.has_catalog())
@@ -146,6 +156,21 @@ impl Engine {
             Self::Memory(engine) => engine
                 .open_table(schema, |writer| prepare(&mut Writer::Memory(writer)))
                 .map(Tables::Memory),
+        }
+    }
+
+    /// The databases of a table in a store that was opened for reading alone; `None`: it lacks some.
+    pub(crate) fn find_table(&self, schema: &'static TableSchema) -> Result<Option<Tables>> {
+        let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema))?;
+        Ok(found.map(Tables::Lmdb))
+    }
+
+    /// How an index of a table is laid out, as the catalog names it.
+    pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
+        match self {
+            Self::Lmdb(_) => lmdb::layout(schema, index),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => memory::LAYOUT,
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Options {
     pub(crate) max_readers: u32,
     pub(crate) reserve: usize,
     pub(crate) index_queue: Limit,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
 }
 
 impl Default for Options {
@@ -63,6 +65,8 @@ impl Default for Options {
             max_readers: 126,
             reserve: 1 << 20,
             index_queue: Limit { messages: 100_000, when_full: WhenFull::ApplyInLine },
+            create: true,
+            read_only: false,
         }
     }
 }
@@ -145,6 +149,74 @@ impl Options {
         self
     }
 
+    /// Whether a store is created where there is none. Default: `true`. Without, a path without a store
+    /// (no directory, or none with a `data.mdb`) is [`Error::StoreNotFound`](crate::Error::StoreNotFound),
+    /// and nothing is created there.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, Store};
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let path = dir.path().join("shpo");
+    /// let missing = Store::options().create(false).open(&path);
+    /// assert!(matches!(missing, Err(Error::StoreNotFound { .. })));
+    /// assert!(!path.exists());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Whether the store is opened for reading alone. Default: `false`. Such a store is never created, and
+    /// the data file is not written to. Every write fails with
+    /// [`Error::ReadOnly`](crate::Error::ReadOnly). A repository can be opened if its declaration fits the
+    /// file: its rows and indexes are those of the file, which may have more indexes. Otherwise it is
+    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
+    ///
+    /// Other processes may write meanwhile. So a reader needs a slot in the lock file, to which this
+    /// process must be able to write; it is created where it is missing. A reader without a slot might see
+    /// pages that a writer uses again. So where the lock file can't be written to, the store is opened only
+    /// if no process can write: on a file system that is read-only as a whole. Elsewhere it is
+    /// [`Error::NoReaderSlot`](crate::Error::NoReaderSlot): with read permission alone, and in a directory
+    /// of a writable file system that is mounted read-only.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # NoteRepository::open(&Store::open(dir.path())?)?;
+    /// let store = Store::options().read_only(true).open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// assert_eq!(notes.all(&store.read()?).count()?, 0);
+    /// assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Whether a store is created where there is none.
+    pub(crate) const fn creates(&self) -> bool {
+        self.create && !self.read_only
+    }
+
     /// Refuses what can't work.
     pub(crate) fn check(&self) -> io::Result<()> {
         let numbers =
@@ -169,6 +241,9 @@ impl Options {
             max_readers,
             reserve,
             index_queue,
+            // A store that is open is there, however it came to be.
+            create: _,
+            read_only,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
@@ -178,6 +253,7 @@ impl Options {
             ("max_readers", max_readers, &other.max_readers),
             ("reserve", reserve, &other.reserve),
             ("index_queue", index_queue, &other.index_queue),
+            ("read_only", read_only, &other.read_only),
         ];
         options
             .into_iter()

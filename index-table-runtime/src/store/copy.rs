@@ -172,7 +172,12 @@ impl Store {
         if let Err(source) = fs::metadata(&file) {
             return Err(Error::Io { path: file, source });
         }
-        Self::open(backup)?.backup_to_with(path, progress)
+        let store = match Self::open(&backup) {
+            // Where nothing can be written, it is enough to read.
+            Err(Error::ReadOnly { .. }) => Self::options().read_only(true).open(&backup),
+            opened => opened,
+        };
+        store?.backup_to_with(path, progress)
     }
 
     fn copy(

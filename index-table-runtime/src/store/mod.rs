@@ -104,7 +104,8 @@ impl Store {
     /// [`Error::LockFile`], [`Error::NoAddressSpace`], [`Error::TooManyOpenFiles`], [`Error::DiskFull`],
     /// [`Error::Io`], [`Error::Engine`]. An option that can't work, and a `data.mdb` or `lock.mdb` that is
     /// not a regular file (a symbolic link, a FIFO, a device), are [`Error::Io`] with the kind
-    /// `InvalidInput`.
+    /// `InvalidInput`; with options, [`Error::StoreNotFound`] and
+    /// [`Error::NoReaderSlot`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(path)
     }
@@ -152,7 +153,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] when this thread has one already, and what [`read`](Store::read) does.
+    /// [`Error::WriteInProgress`] when this thread has one already, [`Error::ReadOnly`], and what
+    /// [`read`](Store::read) does.
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);

@@ -27,8 +27,15 @@ struct Open {
 /// Opens the store in the directory `path`, or gives the one that this process has open there.
 pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
-    files::create_directories(path).map_err(io)?;
-    let path = path.canonicalize().map_err(io)?;
+    if options.creates() {
+        files::create_directories(path).map_err(io)?;
+    }
+    let path = path.canonicalize().map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound if !options.creates() => {
+            Error::StoreNotFound { path: path.to_owned() }
+        }
+        _ => io(source),
+    })?;
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.inner.upgrade() {

@@ -16,7 +16,7 @@ use crate::{
     store::{Declared, OpenTable, Store, rerun},
     upkeep::{
         build::{self, Build},
-        versions,
+        read_only, versions,
     },
     usage::trace::span,
     write::queue,
@@ -29,6 +29,9 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    if store.inner.engine.is_read_only() {
+        return read_only::open(store, rows);
+    }
     let table = declare(store, rows, true)?;
     let counter = store.inner.opened();
     if !table.is_all_readable(counter) && has_unreadable(store, &table)? {
@@ -48,6 +51,9 @@ fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
 
 /// Opens a table whose indexes may have to be built yet.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    if store.inner.engine.is_read_only() {
+        return read_only::find(store, rows);
+    }
     declare(store, rows, false)
 }
 

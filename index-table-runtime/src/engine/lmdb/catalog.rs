@@ -1,13 +1,13 @@
 //! The catalog as a whole, whatever tables are open.
 //!
-//! Handles to databases are made while a write transaction has its turn, or when nothing but the
+//! Handles to databases are made with the process's turn to write, or when nothing but the
 //! environment is there yet: LMDB gives two transactions that make one at the same time the same
 //! place for it. A transaction knows the handles that were there when it began; so those of all tables
 //! are made when the store is opened.
 
 use std::{collections::BTreeSet, sync::PoisonError};
 
-use heed::{CommitOrAbort, RoTxn};
+use heed::{CommitOrAbort, RoTxn, WithoutTls};
 
 use super::{
     Database, Env,
@@ -45,8 +45,8 @@ pub(super) fn databases_of<'i>(
 }
 
 /// The handle to the catalog, if the file has one.
-pub(super) fn find(env: &Env) -> heed::Result<Option<Database<'static>>> {
-    let found = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
+fn find<'e>(env: &'e Env, txn: RoTxn<'e, WithoutTls>) -> heed::Result<Option<Database<'static>>> {
+    let found = env.open_databases_and_commit(txn, |opener, txn| {
         let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
         Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(catalog))
     })?;
@@ -102,9 +102,10 @@ impl Engine {
     pub(crate) fn catalog(&self) -> Result<Records> {
         if !self.has_catalog() {
             // Another process may have made it.
-            let (txn, _turn) = self.begin_write()?;
-            drop(txn);
-            if let Some(catalog) = find(&self.env).map_err(|error| self.error(error))? {
+            self.refuse_forked()?;
+            let _turn = self.lock_writing();
+            let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
+            if let Some(catalog) = find(&self.env, txn).map_err(|error| self.error(error))? {
                 let _ = self.catalog.set(catalog);
             }
         }

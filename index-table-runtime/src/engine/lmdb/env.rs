@@ -38,6 +38,8 @@ pub(crate) struct Engine {
     pub(super) path: PathBuf,
     /// See [`process::forks`].
     pub(super) forks: u32,
+    /// Whether it was opened for reading alone.
+    pub(super) read_only: bool,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
     /// Every transaction begins by it, and whatever else looks at the map.
@@ -110,6 +112,7 @@ impl Engine {
     pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
+        self.refuse_read_only()?;
         let mut writing = self.lock_writing();
         writing.scratch.forget_large();
         writing.retry = None;
@@ -171,7 +174,7 @@ pub(crate) struct Tables<'d> {
 
 impl<'d> Tables<'d> {
     /// The databases, of which `open` gives each by its name.
-    fn new(
+    pub(super) fn new(
         schema: &'static TableSchema,
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
     ) -> Result<Self> {

@@ -25,6 +25,7 @@ mod open;
 mod pages;
 mod process;
 mod read;
+mod read_only;
 mod reserve;
 mod room;
 mod size;
@@ -43,6 +44,11 @@ use crate::model::schema::{IndexSchema, Strategy, TableSchema};
 
 type Env = heed::Env<heed::WithoutTls>;
 type Database<'d> = heed::Database<'d, Bytes, Bytes>;
+
+/// How an index of a table is laid out, as the catalog names it.
+pub(crate) fn layout(schema: &TableSchema, index: &IndexSchema) -> &'static str {
+    Layout::of(schema, index).name()
+}
 
 /// How the entries of an index are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

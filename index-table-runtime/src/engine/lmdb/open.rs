@@ -22,6 +22,7 @@ use super::{
     lock,
     pages::{self, Depth},
     process::{self, Limit},
+    read_only,
     reserve::Reserve,
     size,
 };
@@ -53,8 +54,14 @@ impl Engine {
         for name in [FILE, LOCK_FILE] {
             refuse_special(path, name)?;
         }
-        let opening = Opening::begin(&path.join(FILE));
-        let _opening = opening.map_err(|source| error::not_opened(path, source))?;
+        let opening = Opening::begin(options, &path.join(FILE));
+        let _opening = opening.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound if !options.creates() => missing(path),
+            io::ErrorKind::PermissionDenied if options.read_only => {
+                Error::Io { path: path.to_owned(), source }
+            }
+            _ => error::not_opened(path, source),
+        })?;
         let began = Instant::now();
         loop {
             match Self::try_open(options, path) {
@@ -68,27 +75,36 @@ impl Engine {
     }
 
     fn try_open(options: &Options, path: &Path) -> Result<Self> {
-        let databases =
-            pages::look_at_head(&path.join(FILE)).map_err(|fault| refused(path, fault))?;
-        lock::reserve(path, options.max_readers)
-            .map_err(|source| error::not_opened(path, source))?;
+        let databases = pages::look_at_head(&path.join(FILE), options.creates())
+            .map_err(|fault| refused(path, fault))?;
+        if databases.is_none() && !options.creates() {
+            return Err(missing(path));
+        }
         let counted = Counted::new();
         let map_size = size::map_size(options, counted.others);
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(map_size)
-            .max_dbs(handles(options.max_databases, databases))
+            .max_dbs(handles(options.max_databases, databases.unwrap_or(0)))
             .max_readers(options.max_readers);
+        let flags = if options.read_only {
+            read_only::flags(options, path)?
+        } else {
+            lock::reserve(path, options.max_readers)
+                .map_err(|source| error::not_opened(path, source))?;
+            flags(options.durability)
+        };
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: the flags give up durability, which the caller chose, and none of the locking.
-        // That no one else modifies the mapped files is LMDB's condition, and `Store::open`
-        // passes it on in its documentation.
-        let env = unsafe { open.flags(flags(options.durability)).open(path) };
+        // SAFETY: the flags give up durability, which the caller chose, and the locking only where
+        // nobody writes. That no one else modifies the mapped files is LMDB's condition, and
+        // `Store::open` passes it on in its documentation.
+        let env = unsafe { open.flags(flags).open(path) };
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
         let max_readers = env.max_readers();
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let engine = Self {
             path: path.to_owned(),
             forks: process::forks(),
+            read_only: options.read_only,
             max_databases: options.max_databases,
             max_readers,
             gate: Gate::new(max_readers),
@@ -154,12 +170,12 @@ struct Opening(Option<File>);
 
 impl Opening {
     /// Waits for the turn. Where the file system has no such locks, LMDB's own has to do.
-    fn begin(file: &Path) -> io::Result<Self> {
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
+    fn begin(options: &Options, file: &Path) -> io::Result<Self> {
+        let mut open = File::options();
+        open.read(true).write(!options.read_only).create(options.creates()).truncate(false);
         #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(file)?;
+        std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+        let file = open.open(file)?;
         loop {
             match file.lock() {
                 Ok(()) => return Ok(Self(Some(file))),
@@ -197,6 +213,10 @@ impl Drop for Counted {
     fn drop(&mut self) {
         OPEN.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn missing(path: &Path) -> Error {
+    Error::StoreNotFound { path: path.to_owned() }
 }
 
 #[cold]
@@ -260,11 +280,11 @@ fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// Without syncs, nothing is saved.
+/// Without syncs, nothing is saved, and what is only read does not grow.
 const fn reserved(options: &Options) -> usize {
     match options.durability {
-        Durability::Full | Durability::Relaxed => options.reserve,
-        Durability::None => 0,
+        Durability::Full | Durability::Relaxed if !options.read_only => options.reserve,
+        _ => 0,
     }
 }
 
@@ -301,9 +321,10 @@ mod tests {
     fn stores_are_opened_by_turns() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join(FILE);
-        let turn = Opening::begin(&file).expect("the turn");
+        let begin = || Opening::begin(&Options::default(), &file).expect("the turn");
+        let turn = begin();
         thread::scope(|scope| {
-            let other = scope.spawn(|| Opening::begin(&file).expect("the next turn"));
+            let other = scope.spawn(begin);
             thread::sleep(Duration::from_millis(50));
             assert!(!other.is_finished());
             drop(turn);

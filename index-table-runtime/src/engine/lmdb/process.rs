@@ -1,6 +1,8 @@
 //! What only the operating system can tell.
 
-pub(super) use os::{file_limit, forks, has_address_space, is_eio, limit, page_size, watch_forks};
+pub(super) use os::{
+    file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, watch_forks,
+};
 
 /// A limit of the process that a call has met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +16,13 @@ pub(super) enum Limit {
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
 mod os {
+    #[cfg(target_os = "linux")]
+    use std::fs;
     use std::{
-        io, ptr,
+        fs::File,
+        io,
+        os::fd::AsRawFd as _,
+        ptr,
         sync::{
             Once,
             atomic::{AtomicU32, Ordering::Relaxed},
@@ -76,6 +83,35 @@ mod os {
         if known { limit.rlim_cur.into() } else { u64::MAX }
     }
 
+    /// Whether nobody can write to the file system of this file: it is read-only as a whole, and not only
+    /// where it is mounted for this process.
+    #[cfg(target_os = "linux")]
+    pub(in crate::engine::lmdb) fn is_read_only(file: &File) -> io::Result<bool> {
+        let read =
+            |path: &str| Ok::<_, io::Error>(String::from_utf8_lossy(&fs::read(path)?).into_owned());
+        let of_file = read(&format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
+        let mount = of_file.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
+        let mounts = read("/proc/self/mountinfo")?;
+        let mount = mounts.lines().find(|line| line.split(' ').next() == mount);
+        // Behind a dash: type, source, and the options of the file system.
+        let options = mount.and_then(|mount| mount.split_once(" - ")?.1.split(' ').nth(2));
+        Ok(options.is_some_and(|options| options.split(',').any(|option| option == "ro")))
+    }
+
+    /// Whether nobody can write to the file system of this file.
+    #[cfg(not(target_os = "linux"))]
+    pub(in crate::engine::lmdb) fn is_read_only(file: &File) -> io::Result<bool> {
+        let mut found = std::mem::MaybeUninit::uninit();
+        // SAFETY: the file is open, and the call fills the struct unless it fails.
+        let found = unsafe {
+            if libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            found.assume_init()
+        };
+        Ok(found.f_flag & libc::ST_RDONLY != 0)
+    }
+
     /// The limit of this process that a call met which failed with this error.
     pub(in crate::engine::lmdb) fn limit(error: &io::Error) -> Option<Limit> {
         match error.raw_os_error()? {
@@ -114,6 +150,10 @@ mod os {
 
     pub(in crate::engine::lmdb) const fn has_address_space(_: usize) -> bool {
         true
+    }
+
+    pub(in crate::engine::lmdb) fn is_read_only(_: &std::fs::File) -> std::io::Result<bool> {
+        Ok(false)
     }
 
     pub(in crate::engine::lmdb) const fn limit(_: &std::io::Error) -> Option<super::Limit> {

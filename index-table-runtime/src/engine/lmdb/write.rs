@@ -255,6 +255,6 @@ impl Write for Writer<'_, '_> {
     }
 
     fn layout(&self, index: &IndexSchema) -> &'static str {
-        Layout::of(self.tables.schema, index).name()
+        super::layout(self.tables.schema, index)
     }
 }

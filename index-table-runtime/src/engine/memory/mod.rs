@@ -31,6 +31,9 @@ type Map = BTreeMap<Vec<u8>, (usize, Vec<u8>)>;
 /// The databases by name; the catalog's is [`CATALOG`], the sequences' is [`SEQUENCES`].
 type Databases = BTreeMap<String, Arc<Map>>;
 
+/// How all indexes are laid out.
+pub(crate) const LAYOUT: &str = "memory";
+
 const CATALOG: &str = ".catalog.";
 const SEQUENCE: &str = ".sequence.";
 /// In front of the name of a table.
@@ -497,6 +500,6 @@ impl Write for Writer<'_> {
     }
 
     fn layout(&self, _: &IndexSchema) -> &'static str {
-        "memory"
+        LAYOUT
     }
 }

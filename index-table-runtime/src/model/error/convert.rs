@@ -12,7 +12,7 @@ impl Error {
     pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                Self::ReadOnly { path: path.to_owned(), source }
+                Self::ReadOnly { path: path.to_owned(), source: Some(source) }
             }
             _ => Self::io(path, source),
         }
@@ -39,7 +39,10 @@ impl Error {
             ($($variant:ident { $($field:ident),* })*) => {
                 match self {
                     Self::ReadOnly { path, source } => {
-                        Self::ReadOnly { path: path.clone(), source: same(source) }
+                        Self::ReadOnly { path: path.clone(), source: source.as_ref().map(same) }
+                    }
+                    Self::NoReaderSlot { path, source } => {
+                        Self::NoReaderSlot { path: path.clone(), source: same(source) }
                     }
                     Self::DiskFull { path, source } => {
                         Self::DiskFull { path: path.clone(), source: same(source) }
@@ -90,6 +93,7 @@ impl Error {
             AlreadyOpen { path, reason }
             Forked { path }
             DamagedFile { path, reason }
+            StoreNotFound { path }
             LockFile { path, reason }
             MapTooSmall { map_size }
             TooManyDatabases { max_databases }
@@ -222,7 +226,8 @@ mod tests {
             Error::TooManyReaders { max_readers: 1, oldest: None },
             Error::Io { path: path(), source: io::Error::from_raw_os_error(5) },
             Error::DiskFull { path: path(), source: io::Error::from_raw_os_error(28) },
-            Error::ReadOnly { path: path(), source: io::ErrorKind::PermissionDenied.into() },
+            Error::ReadOnly { path: path(), source: Some(io::ErrorKind::PermissionDenied.into()) },
+            Error::ReadOnly { path: path(), source: None },
             Error::Thread { name: "writer", source: io::Error::other(outer) },
             Error::Engine { path: path(), source: Arc::new(io::Error::other("odd")) },
             Error::internal("unexpected"),

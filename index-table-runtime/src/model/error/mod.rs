@@ -306,13 +306,38 @@ pub enum Error {
         reason: String,
     },
 
-    /// The directory, or a file in it, can't be written to. Reading needs that too, for the lock file.
+    /// The store, or its directory, can't be written to: it was opened with
+    /// [`read_only`](crate::Options::read_only), or the operating system refuses.
+    #[error("`{}` {}", path.display(), read_only(source.as_ref()))]
+    ReadOnly {
+        /// The store's directory.
+        path: PathBuf,
+        /// What the operating system said; `None`: the store was opened for reading alone.
+        source: Option<io::Error>,
+    },
+
+    /// There is no store at the path, and none is created with [`create(false)`](crate::Options::create)
+    /// and [`read_only(true)`](crate::Options::read_only).
     #[error(
-        "`{path}` can't be written to ({source}), which a store needs to be opened, if only for its \
-         lock file; allow it, or copy `data.mdb` to a directory where it is allowed",
+        "there is no store at `{path}`; check the path, or open it with `Store::options().create(true)`, the \
+         default, to create a store",
         path = path.display()
     )]
-    ReadOnly {
+    StoreNotFound {
+        /// The path.
+        path: PathBuf,
+    },
+
+    /// A store that is opened for reading alone has a lock file that can't be written to, and other
+    /// processes may write to the store; see [`read_only`](crate::Options::read_only).
+    #[error(
+        "`{path}` can't be opened for reading: its `lock.mdb` can't be written to ({source}), and a reader \
+         without a slot in it may see pages that a writer uses again; allow this process to write to \
+         `lock.mdb`, copy `data.mdb` to another directory while nobody writes, or mount the whole file \
+         system read-only",
+        path = path.display()
+    )]
+    NoReaderSlot {
         /// The store's directory.
         path: PathBuf,
         /// What the operating system said.
@@ -530,6 +555,17 @@ pub enum Error {
 /// A number of a sequence, of which `u64::MAX` may be a greater one.
 fn shown_number(number: u64) -> String {
     if number == u64::MAX { "the last number".to_owned() } else { number.to_string() }
+}
+
+/// Why a store can't be written to, and what to do.
+fn read_only(source: Option<&io::Error>) -> String {
+    match source {
+        None => "was opened with `read_only(true)`; open it without, to write".to_owned(),
+        Some(source) => format!(
+            "can't be written to ({source}); allow it, or open it with \
+             `Store::options().read_only(true)` to read"
+        ),
+    }
 }
 
 /// The index as messages name it, or what stands in its place where there is none.

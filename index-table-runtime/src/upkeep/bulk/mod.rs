@@ -263,6 +263,10 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
 
     fn begin(self) -> Result<(Loading<'a, 's, R>, I)> {
         let Self { table, target, rows, memory, on_duplicate, temporary, tell, .. } = self;
+        if let Target::Store(store) = &target {
+            // Not when all rows have been read.
+            store.inner.engine.refuse_read_only()?;
+        }
         let directory = match (temporary, &target) {
             (Some(directory), _) => directory,
             (None, Target::Store(store)) => store.inner.engine.directory(),

@@ -94,6 +94,7 @@ impl Store {
     /// ```
     pub fn start_index_worker(&self) -> Result<IndexWorker> {
         self.inner.engine.refuse_forked()?;
+        self.inner.engine.refuse_read_only()?;
         IndexWorker::start(self)
     }
 }

@@ -61,17 +61,17 @@ const LARGEST_TXN: u64 = (usize::MAX - (usize::MAX >> 8)) as u64;
 /// How often the first pages are read again: another process may be writing them.
 const TRIES: u32 = 4;
 
-/// Whether LMDB can open the file, and how many named databases it has. One that is empty, or not there,
-/// it makes; one that it has begun to make is emptied.
-pub(super) fn look_at_head(path: &Path) -> Result<u64, Fault> {
+/// Whether LMDB can open the file, and how many named databases it has. `None`: it is empty or not there,
+/// and LMDB makes it. One that LMDB has begun to make is the same, and is emptied if it may be `made`.
+pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault> {
     let mut tries = 1;
     loop {
         let mut file = match File::open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         if file.metadata()?.len() == 0 {
-            return Ok(0);
+            return Ok(None);
         }
         match metas(&mut file) {
             Err(Fault::Damaged(_)) if tries < TRIES => {
@@ -79,13 +79,15 @@ pub(super) fn look_at_head(path: &Path) -> Result<u64, Fault> {
                 thread::sleep(Duration::from_millis(2));
             }
             Err(Fault::Damaged(_)) if is_unfinished(&mut file)? => {
-                File::options().write(true).open(path)?.set_len(0)?;
-                return Ok(0);
+                if made {
+                    File::options().write(true).open(path)?.set_len(0)?;
+                }
+                return Ok(None);
             }
             outcome => {
                 let [first, second] = outcome?;
                 let newest = if first.txn < second.txn { second } else { first };
-                return Ok(newest.names.entries);
+                return Ok(Some(newest.names.entries));
             }
         }
     }

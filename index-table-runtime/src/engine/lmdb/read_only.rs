@@ -1,0 +1,81 @@
+//! Stores that are opened for reading alone.
+
+use std::{fs::File, io, path::Path};
+
+use heed::{CommitOrAbort, EnvFlags};
+
+use super::{
+    Database, Env, Tables,
+    env::Engine,
+    error::{self, Failure},
+    gate::Kind,
+    lock,
+    open::FILE,
+    process,
+};
+use crate::{
+    engine::Options,
+    model::{
+        error::{Error, Result},
+        schema::TableSchema,
+    },
+};
+
+/// How the environment is opened: with slots for its readers in the lock file, or without where nobody
+/// can write.
+pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
+    let source = match lock::reserve(path, options.max_readers) {
+        Ok(()) => return Ok(EnvFlags::READ_ONLY),
+        Err(source) => source,
+    };
+    let refused = [io::ErrorKind::PermissionDenied, io::ErrorKind::ReadOnlyFilesystem];
+    if !refused.contains(&source.kind()) {
+        return Err(error::not_opened(path, source));
+    }
+    let is_read_only = File::open(path.join(FILE)).and_then(|file| process::is_read_only(&file));
+    if is_read_only.unwrap_or(false) {
+        return Ok(EnvFlags::READ_ONLY | EnvFlags::NO_LOCK);
+    }
+    Err(Error::NoReaderSlot { path: path.to_owned(), source })
+}
+
+impl Engine {
+    pub(crate) const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn refuse_read_only(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly { path: self.path.clone(), source: None });
+        }
+        Ok(())
+    }
+
+    /// The databases of a table; `None`: the file lacks some.
+    pub(crate) fn find_table(
+        &self,
+        schema: &'static TableSchema,
+    ) -> Result<Option<Tables<'static>>> {
+        self.refuse_forked()?;
+        // In the place of the write transaction in which handles are made otherwise.
+        let _turn = self.lock_writing();
+        let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
+        let mut is_missing = false;
+        let found = self.env.open_databases_and_commit(txn, |opener, txn| {
+            let tables = Tables::new(schema, |name| {
+                let found: Option<Database<'_>> =
+                    opener.open_database(txn, Some(name)).map_err(|error| self.error(error))?;
+                is_missing |= found.is_none();
+                found.ok_or_else(|| Error::internal(format!("there is no database `{name}`")))
+            })?;
+            Ok(CommitOrAbort::<_, ()>::Commit(tables))
+        });
+        match found {
+            _ if is_missing => Ok(None),
+            Ok(CommitOrAbort::Commit(tables)) => Ok(Some(self.with_known(tables))),
+            Ok(CommitOrAbort::Abort(())) => Err(Error::internal("a table was not opened")),
+            Err(Failure::Heed(error)) => Err(self.error(error)),
+            Err(Failure::Other(error)) => Err(error),
+        }
+    }
+}

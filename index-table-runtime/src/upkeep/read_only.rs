@@ -1,0 +1,100 @@
+//! Opening a table of a store that was opened for reading alone: its declaration has to fit the file.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    engine::Records,
+    model::{
+        error::{Error, Result},
+        row_vtable::RowVtable,
+        schema::{
+            Comparison, IndexRecord, IndexSchema, Source, StateRecord, TableRecord, TableSchema,
+            VersionRecord, is_index, version_of,
+        },
+    },
+    store::{Declared, OpenTable, Store},
+};
+
+const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \
+                       the table as the file has it";
+
+/// Opens a table of which all indexes are readable.
+pub(super) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    let table = find(store, rows)?;
+    let txn = store.read()?;
+    for index in 0..rows.schema.indexes.len() {
+        txn.reader_of(&table, Source::Index(index))?;
+    }
+    Ok(table)
+}
+
+/// Opens a table whose indexes may not be readable.
+pub(super) fn find(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    store.inner.open_once(rows, |engine| {
+        let schema = rows.schema;
+        let declared = fit(schema, &engine.catalog()?, |index| engine.layout(schema, index))?;
+        let Some(tables) = engine.find_table(schema)? else {
+            let difference = "another process changes it just now".to_owned();
+            return Err(mismatch(schema, difference, "open it again"));
+        };
+        Ok((tables, declared))
+    })
+}
+
+fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> Error {
+    Error::SchemaMismatch { table: schema.name, difference, way_out }
+}
+
+/// What opening the table makes of the declaration, if that needs no change of the file.
+fn fit(
+    schema: &TableSchema,
+    records: &Records,
+    layout: impl Fn(&IndexSchema) -> &'static str,
+) -> Result<Declared> {
+    let table = schema.name;
+    let Some((_, record)) = records.iter().find(|(name, _)| name == table) else {
+        let difference = "the file has no such table".to_owned();
+        return Err(mismatch(schema, difference, DECLARE));
+    };
+    let file = TableRecord::decode(table, record)?;
+    let declared = TableRecord { changes: file.changes, ..TableRecord::of(schema, layout) };
+
+    let mut states = BTreeMap::new();
+    for (name, record) in records {
+        let Some(part) = name.strip_prefix(table).and_then(|name| name.strip_prefix('.')) else {
+            continue;
+        };
+        if let Some(version) = version_of(part) {
+            let older = VersionRecord::decode(table, version, record)?;
+            schema.check_older(version, &older.fields)?;
+        } else if is_index(part) {
+            let state = StateRecord::decode(record);
+            states.insert(part, state.ok_or_else(|| StateRecord::unreadable(table, part))?);
+        }
+    }
+    let retired: Vec<_> = states.values().cloned().filter_map(StateRecord::retired).collect();
+
+    let comparison = file.compare(&declared, &retired, schema)?;
+    if file.version < declared.version {
+        let versions = (file.version, declared.version);
+        let difference = format!(
+            "its rows have version {} in the file and {} in the code",
+            versions.0, versions.1
+        );
+        return Err(mismatch(schema, difference, DECLARE));
+    }
+    let other = match comparison {
+        Comparison::Same => None,
+        Comparison::Build(indexes) => indexes.first().and_then(|index| schema.indexes.get(*index)),
+    };
+    let has_queue = file.indexes.iter().any(IndexRecord::is_eventual);
+    let eventual = schema.indexes.iter().find(|index| index.eventual && !has_queue);
+    if let Some(index) = other.or(eventual) {
+        let difference = format!("the file has no index `{}` that is declared so", index.name);
+        return Err(mismatch(schema, difference, DECLARE));
+    }
+    Ok(Declared {
+        record: declared.encode(table)?,
+        readable: schema.indexes.iter().map(|index| !states.contains_key(index.name)).collect(),
+    })
+}

@@ -1,0 +1,242 @@
+//! Stores that are opened for reading alone, and stores that are not created.
+
+use std::{fs, path::Path};
+
+use index_table::{Error, Options, Store};
+
+use super::{
+    TestResult, covering, fill, in_another_process, indexed, longer, newer, other, plain, role,
+};
+
+fn to_read() -> Options {
+    Store::options().read_only(true)
+}
+
+fn fill_indexed(path: &Path) -> TestResult {
+    fill(path)?;
+    indexed::PersonRepository::open(&Store::open(path)?)?;
+    Ok(())
+}
+
+#[test]
+fn a_store_is_not_created_unasked() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (missing, empty) = (dir.path().join("missing"), dir.path().join("empty"));
+    fs::create_dir(&empty)?;
+    for options in [Store::options().create(false), to_read(), to_read().create(true)] {
+        for path in [&missing, &missing.join("below"), &empty] {
+            let refused = options.open(path);
+            let Err(error @ Error::StoreNotFound { .. }) = refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        }
+        assert!(!missing.exists());
+        assert_eq!(fs::read_dir(&empty)?.count(), 0);
+        // Nothing was ever committed to a file that was not made to the end.
+        let file = empty.join("data.mdb");
+        fs::write(&file, "")?;
+        assert!(matches!(options.open(&empty), Err(Error::StoreNotFound { .. })));
+        fs::remove_file(&file)?;
+        let _ = fs::remove_file(empty.join("lock.mdb"));
+    }
+    let store = Store::open(&missing)?;
+    // It is there, so that it is shared.
+    Store::options().create(false).open(&missing)?;
+    drop(store);
+    Store::options().create(false).open(&missing)?;
+    Ok(())
+}
+
+#[test]
+fn a_store_is_read_as_it_is() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    fill_indexed(&path)?;
+    let file = path.join("data.mdb");
+    let before = fs::read(&file)?;
+    {
+        let store = to_read().open(&path)?;
+        store.check()?;
+        let early = store.read()?;
+        let people = indexed::PersonRepository::open(&store)?;
+        for txn in [&early, &store.read()?] {
+            assert_eq!(people.get(txn, 7)?, Some(indexed::person(7)));
+            assert_eq!(people.find_by_town(txn, "Rome").rows().count(), 3000);
+            assert_eq!(people.by_age(txn).count()?, 3000);
+            assert!(people.verify(txn).run()?.is_clean());
+        }
+        assert_eq!(store.catalog()?.tables.len(), 1);
+        store.backup_to(dir.path().join("backup"))?;
+        store.compact_to(dir.path().join("compact"))?;
+
+        let refused = [
+            store.write().map(drop),
+            store.transaction(|txn| people.delete(txn, 7)).map(drop),
+            store.writer().map(drop),
+            store.start_index_worker().map(drop),
+            store.drop_retired().map(drop),
+            people.bulk_load(&store, [indexed::person(3000)]).run().map(drop),
+            people.build(&store).run().map(drop),
+        ];
+        for refused in refused {
+            let Err(Error::ReadOnly { path: open, source: None }) = &refused else {
+                return Err(format!("{refused:?}").into());
+            };
+            assert_eq!(*open, path.canonicalize()?);
+        }
+
+        // LMDB must not have it twice, and handles have the same rights.
+        let refused = Store::open(&path);
+        let Err(Error::AlreadyOpen { reason, .. }) = refused else {
+            return Err(format!("{refused:?}").into());
+        };
+        assert!(reason.contains("read_only"), "{reason}");
+        assert!(people.get(&to_read().open(&path)?.read()?, 7)?.is_some());
+    }
+    assert!(fs::read(&file)? == before);
+    for copy in ["backup", "compact"] {
+        let store = Store::open(dir.path().join(copy))?;
+        let people = indexed::PersonRepository::open(&store)?;
+        assert_eq!(people.by_age(&store.read()?).count()?, 3000);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_declaration_has_to_fit_what_is_only_read() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    fill_indexed(dir.path())?;
+    {
+        let store = to_read().open(dir.path())?;
+        // Without all indexes, it fits.
+        let people = plain::PersonRepository::open(&store)?;
+        assert_eq!(people.all(&store.read()?).count()?, 3000);
+        drop(people);
+        let refused = [
+            other::OtherRepository::open(&store).map(drop),
+            covering::PersonRepository::open(&store).map(drop),
+            newer::PersonRepository::open(&store).map(drop),
+            longer::PersonRepository::open(&store).map(drop),
+        ];
+        let messages = refused.map(|refused| match refused {
+            Err(error @ Error::SchemaMismatch { .. }) => error.to_string(),
+            refused => format!("{refused:?}"),
+        });
+        assert_eq!(
+            messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
+            [
+                "table `other` doesn't match its declaration: the file has no such table",
+                "table `people` doesn't match its declaration: the file has no index `town` that is declared so",
+                "table `people` doesn't match its declaration: it may have rows of version 1, and from version 2 no `previous` leads there",
+                "table `people` doesn't match its declaration: field 4 of its rows is none in the file and `email: String` in the code",
+            ]
+        );
+        assert!(messages.iter().take(2).all(|it| it.contains("without `read_only(true)`")));
+    }
+    // An index that is not built yet.
+    drop(indexed::PersonRepository::open(&Store::open(dir.path())?)?);
+    plain::PersonRepository::open(&Store::open(dir.path())?)?;
+    indexed::PersonRepository::open_online(&Store::open(dir.path())?)?;
+    let store = to_read().open(dir.path())?;
+    let refused = indexed::PersonRepository::open(&store);
+    assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
+    let people = indexed::PersonRepository::open_online(&store)?;
+    assert_eq!(people.all(&store.read()?).count()?, 3000);
+    let refused = people.find_by_town(&store.read()?, "Rome").count();
+    assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
+    assert!(matches!(people.build(&store).run(), Err(Error::ReadOnly { .. })));
+    Ok(())
+}
+
+/// A store that has no table yet, and gets one from another process.
+#[test]
+fn what_another_process_writes_is_read() -> TestResult {
+    const NAME: &str = "read_only::what_another_process_writes_is_read";
+    if let Some((path, role)) = role() {
+        let store = Store::options().map_size(1 << 18).open(path)?;
+        let people = indexed::PersonRepository::open(&store)?;
+        let first: u32 = role.parse()?;
+        for id in first..first + 500 {
+            store.transaction(|txn| people.insert(txn, &indexed::person(id)))?;
+        }
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    drop(Store::open(dir.path())?);
+    let store = to_read().map_size(1 << 18).open(dir.path())?;
+    assert!(store.catalog()?.tables.is_empty());
+    assert!(indexed::PersonRepository::open(&store).is_err());
+    in_another_process(NAME, "0", dir.path())?;
+    assert_eq!(store.catalog()?.tables.len(), 1);
+    let people = indexed::PersonRepository::open(&store)?;
+    let before = store.read()?;
+    assert_eq!(people.find_by_town(&before, "Rome").count()?, 500);
+    in_another_process(NAME, "500", dir.path())?;
+    // Its slot keeps the pages of the snapshot from being used again.
+    let ids = people.find_by_town(&before, "Rome").rows().map(|row| row.map(|row| row.id));
+    assert_eq!(ids.collect::<Result<Vec<_>, _>>()?, (0..500).collect::<Vec<_>>());
+    drop(before);
+    // The map grows.
+    in_another_process(NAME, "1000", dir.path())?;
+    in_another_process(NAME, "1500", dir.path())?;
+    assert_eq!(people.find_by_town(&store.read()?, "Rome").rows().count(), 2000);
+    store.check()?;
+    Ok(())
+}
+
+/// As another user, who may read and no more.
+#[cfg(target_os = "linux")]
+#[test]
+fn read_permission_alone_is_refused() -> TestResult {
+    use std::{
+        os::unix::{fs::PermissionsExt, process::CommandExt},
+        process::Command,
+    };
+
+    const NAME: &str = "read_only::read_permission_alone_is_refused";
+    if let Some((path, role)) = role() {
+        let refused = to_read().open(&path);
+        let expected = match &*role {
+            "no slot" => matches!(refused, Err(Error::NoReaderSlot { .. })),
+            "no file" => matches!(refused, Err(Error::Io { .. })),
+            _ => refused.is_ok(),
+        };
+        assert!(expected, "{refused:?}");
+        return Ok(());
+    }
+    let dir = tempfile::tempdir()?;
+    let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    fill(dir.path())?;
+    let [data, lock] = ["data.mdb", "lock.mdb"].map(|file| dir.path().join(file));
+    let program = dir.path().join("program");
+    fs::copy(std::env::current_exe()?, &program)?;
+    let as_other_user = |role| {
+        let mut command = Command::new(&program);
+        command.args(["--exact", NAME]).env("INDEX_TABLE_OTHER_PROCESS", dir.path());
+        command.env("INDEX_TABLE_ROLE", role).current_dir("/").uid(65534);
+        command.output()
+    };
+    allow(dir.path(), 0o755)?;
+    for (role, modes) in [
+        ("slots", [0o444, 0o666]),
+        ("no slot", [0o666, 0o444]),
+        ("no slot", [0o444, 0o000]),
+        ("no file", [0o000, 0o666]),
+    ] {
+        allow(&data, modes[0])?;
+        allow(&lock, modes[1])?;
+        let Ok(output) = as_other_user(role) else {
+            eprintln!("not run: this process can't become another user");
+            return Ok(());
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{role} {modes:?}: {said}");
+    }
+    // Nor may the file be created.
+    fs::remove_file(&lock)?;
+    allow(&data, 0o444)?;
+    let output = as_other_user("no slot")?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    Ok(())
+}
