@@ -16,6 +16,8 @@ pub(crate) struct Table {
     pub(crate) visibility: Visibility,
     /// The struct itself.
     pub(crate) row: Ident,
+    /// The struct has the fields of the model, and not others that an error is about.
+    pub(crate) storable: bool,
     pub(crate) repository: Ident,
     pub(crate) name: String,
     pub(crate) version: u32,
@@ -40,6 +42,8 @@ pub(crate) struct RowVersion {
     pub(crate) krate: Path,
     /// The struct itself.
     pub(crate) row: Ident,
+    /// Serde can read it, as far as the types of its fields tell.
+    pub(crate) readable: bool,
     pub(crate) version: u32,
     /// The struct of the version before, if the code has it.
     pub(crate) previous: Option<Path>,

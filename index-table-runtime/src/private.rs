@@ -6,8 +6,8 @@ pub use serde;
 pub use crate::{
     model::{
         entity::{
-            Entity, EntryReader, IndexEntry, IsStored, NoVersion, Precedes, RowReader, RowVersion,
-            Stored, VersionOf, Viewed, Within,
+            Entity, EntryReader, IndexEntry, IsRead, IsStored, NoRowFormat, NoVersion, Precedes,
+            Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,
         },
         error::{EncodeError, Result},
         key::{

@@ -14,6 +14,8 @@ use crate::names;
 /// impl _index_table::Entity for Customer {
 ///     type Key = u64;
 ///     const TABLE: &'static _index_table::TableSchema = &_index_table::TableSchema { … };
+///     fn encode(&self, __out: &mut ::std::vec::Vec<u8>) -> … { … }
+///     fn decode(__body: &[u8]) -> … { … }
 ///     fn primary_key(&self, __key: &mut _index_table::KeyBuf) { … }
 ///     fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … { … }
 /// }
@@ -24,12 +26,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
     let schema = schema(cx);
-    let primary_key = cx.table.primary_key.iter().map(|field| {
-        let value = value(field);
-        mixed!(.push(#value))
-    });
+    let primary_key = primary_key(cx);
     let entries = entries(cx);
     let hashed = hashed::methods(cx);
+    let decode = version::decode();
     let older = version::older(cx.table.previous.as_ref());
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
@@ -39,8 +39,18 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 
             const TABLE: &'static _index_table::TableSchema = &#schema;
 
+            #[inline]
+            fn encode(
+                &self,
+                __out: &mut ::std::vec::Vec<u8>,
+            ) -> _index_table::Result<(), _index_table::EncodeError> {
+                _index_table::RowFormat::<Self>::encode(self, __out)
+            }
+
+            #decode
+
             fn primary_key(&self, __key: &mut _index_table::KeyBuf) {
-                __key #(#primary_key)*;
+                #primary_key
             }
 
             #entries
@@ -48,6 +58,15 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #older
         }
     }
+}
+
+/// Expands to `__key.push(&self.id);`.
+fn primary_key(cx: &Context<'_>) -> TokenStream {
+    if !cx.table.storable {
+        return mixed!(loop {});
+    }
+    let values = cx.table.primary_key.iter().map(|field| value(field));
+    mixed!(__key #(.push(#values))*;)
 }
 
 /// Expands to the type of the only field, or to the tuple of all of them: `(String, u32)`.
@@ -195,11 +214,13 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 fn entries(cx: &Context<'_>) -> TokenStream {
     let arms = cx.table.indexes.iter().map(|index| entries_of(index));
     // An argument without a use has no name.
-    let (index, entries, choice) = if cx.table.indexes.is_empty() {
-        (mixed!(_), mixed!(_), TokenStream::new())
+    let (index, entries, body) = if !cx.table.storable {
+        (mixed!(_), mixed!(_), mixed!(loop {}))
+    } else if cx.table.indexes.is_empty() {
+        (mixed!(_), mixed!(_), mixed!(_index_table::Ok(())))
     } else {
-        let choice = mixed!(match __index { #(#arms)* _ => {} });
-        (mixed!(__index), mixed!(__entries), choice)
+        let body = mixed!(match __index { #(#arms)* _ => {} } _index_table::Ok(()));
+        (mixed!(__index), mixed!(__entries), body)
     };
     mixed! {
         fn entries(
@@ -207,8 +228,7 @@ fn entries(cx: &Context<'_>) -> TokenStream {
             #index: usize,
             #entries: &mut _index_table::EntryBuffer,
         ) -> _index_table::Result<(), _index_table::EncodeError> {
-            #choice
-            _index_table::Ok(())
+            #body
         }
     }
 }

@@ -35,11 +35,16 @@ pub(super) fn methods(cx: &Context<'_>) -> TokenStream {
         let values = index.hashed().map(|field| entity::value(field));
         mixed!(#position => { __values #(.push(#values))*; })
     });
+    let choice = if cx.table.storable {
+        mixed!(match __index { #(#arms)* _ => {} })
+    } else {
+        mixed!(loop {})
+    };
     let carrying = hashing.iter().copied().filter(|index| index.carries_hashed());
     let in_entry = in_entry(cx, carrying.collect());
     mixed! {
         fn hashed(&self, __index: usize, __values: &mut _index_table::KeyBuf) {
-            match __index { #(#arms)* _ => {} }
+            #choice
         }
 
         #in_entry

@@ -58,6 +58,7 @@ struct Context<'a> {
 /// struct CustomerByTown<'txn> { … }
 /// const _: () = {
 ///     use ::index_table::__private as _index_table;
+///     use _index_table::NoRowFormat as _;
 ///     impl _index_table::Entity for Customer { … }
 ///     impl<'txn> _index_table::IndexEntry<'txn> for CustomerByTown<'txn> { … }
 ///     impl CustomerRepository { … }
@@ -81,7 +82,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
     let methods = repository::implementation(&cx);
     let assertions = requirements::assertions(&cx);
-    let previous = version::assertions(table.version, table.previous.as_ref());
+    let previous = version::assertions(&table.row, table.version, table.previous.as_ref());
     let lints = lints::warnings(table);
     let allow = allow();
     mixed! {
@@ -93,6 +94,8 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
         #allow
         const _: () = {
             use #private as _index_table;
+            #[allow(unused_imports)]
+            use _index_table::NoRowFormat as _;
             #assertions
             #previous
             #entity

@@ -70,7 +70,7 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
 /// are reported before what follows from the same mistake.
 pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
-    let stored = well_formed(row.span(), &mixed!(IsStored<#row>));
+    let stored = cx.table.storable.then(|| well_formed(row.span(), &mixed!(IsStored<#row>)));
     let text = string(cx.table).map(|ty| well_formed(ty.span(), &mixed!(IsText<#ty>)));
     let sparse = cx.table.indexes.iter().filter_map(|index| sparse(cx, index));
     let omitting = cx.table.queries.iter().filter_map(|query| omits_nothing(cx, query));
@@ -91,11 +91,11 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
             };
         }
     });
-    [stored].into_iter().chain(text).chain(required).chain(sparse).chain(omitting).collect()
+    stored.into_iter().chain(text).chain(required).chain(sparse).chain(omitting).collect()
 }
 
 /// Expands to a mention of a type of ours, whose bound is reported at `place`.
-fn well_formed(place: Span, ty: &TokenStream) -> TokenStream {
+pub(super) fn well_formed(place: Span, ty: &TokenStream) -> TokenStream {
     quote_spanned! {at(place)=>
         const _: ::core::marker::PhantomData<_index_table::#ty> = ::core::marker::PhantomData;
     }

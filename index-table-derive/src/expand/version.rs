@@ -2,10 +2,10 @@
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
-use syn::Path;
 use syn::spanned::Spanned as _;
+use syn::{Ident, Path};
 
-use super::{allow, at, private};
+use super::{allow, at, private, requirements};
 use crate::model::{Field, NOT_BELOW, RowVersion};
 
 /// Expands to:
@@ -20,6 +20,7 @@ use crate::model::{Field, NOT_BELOW, RowVersion};
 ///             previous: …,
 ///             changed: &["name"],
 ///         };
+///         fn decode(…) -> … { … }
 ///         fn older(…) -> … { … }
 ///     }
 /// };
@@ -31,12 +32,17 @@ pub(crate) fn expand(model: &RowVersion) -> TokenStream {
     let fields = model.fields.iter().map(|field| schema_of_field(field, &short));
     let changed = &model.changed;
     let previous = previous(model.previous.as_ref());
-    let assertions = assertions(model.version, model.previous.as_ref());
+    let assertions = assertions(row, model.version, model.previous.as_ref());
     let older = older(model.previous.as_ref());
+    let read = model.readable.then(|| requirements::well_formed(row.span(), &mixed!(IsRead<#row>)));
+    let decode = decode();
     mixed! {
         #allow
         const _: () = {
             use #private as _index_table;
+            #[allow(unused_imports)]
+            use _index_table::NoRowFormat as _;
+            #read
             #assertions
 
             #[automatically_derived]
@@ -48,9 +54,27 @@ pub(crate) fn expand(model: &RowVersion) -> TokenStream {
                     changed: &[#(#changed),*],
                 };
 
+                #decode
                 #older
             }
         };
+    }
+}
+
+/// Expands to:
+///
+/// ```text
+/// #[inline]
+/// fn decode(__body: &[u8]) -> _index_table::Result<Self, _index_table::DecodeError> {
+///     _index_table::RowFormat::<Self>::decode(__body)
+/// }
+/// ```
+pub(super) fn decode() -> TokenStream {
+    mixed! {
+        #[inline]
+        fn decode(__body: &[u8]) -> _index_table::Result<Self, _index_table::DecodeError> {
+            _index_table::RowFormat::<Self>::decode(__body)
+        }
     }
 }
 
@@ -61,11 +85,11 @@ pub(super) fn schema_of_field(field: &Field, krate: &TokenStream) -> TokenStream
     mixed!(#krate::FieldSchema::new::<#ty>(#name, #declared))
 }
 
-/// Expands to `_index_table::VersionOf::<CustomerV1>::ROW` or `None`.
+/// Expands to `_index_table::VersionOf::<CustomerV1, Self>::ROW` or `None`.
 pub(super) fn previous(previous: Option<&Path>) -> TokenStream {
     previous.map_or_else(
         || mixed!(::core::option::Option::None),
-        |previous| mixed!(_index_table::VersionOf::<#previous>::ROW),
+        |previous| mixed!(_index_table::VersionOf::<#previous, Self>::ROW),
     )
 }
 
@@ -97,15 +121,19 @@ pub(super) fn older(previous: Option<&Path>) -> Option<TokenStream> {
 ///
 /// ```text
 /// use _index_table::NoVersion as _;
-/// const _: () = ::core::assert!(_index_table::VersionOf::<CustomerV1>::NUMBER < 2, "…");
+/// const _: () = ::core::assert!(_index_table::VersionOf::<CustomerV1, Customer>::NUMBER < 2, "…");
 /// ```
 ///
 /// `NoVersion` answers for a type that is no version of a row, which has its error where the `older`
 /// of [`older`] is called, so that it has only one.
-pub(super) fn assertions(version: u32, previous: Option<&Path>) -> Option<TokenStream> {
+pub(super) fn assertions(
+    row: &Ident,
+    version: u32,
+    previous: Option<&Path>,
+) -> Option<TokenStream> {
     let previous = previous?;
     let (span, version) = (at(previous.span()), Literal::u32_unsuffixed(version));
-    let number = mixed!(_index_table::VersionOf::<#previous>::NUMBER);
+    let number = mixed!(_index_table::VersionOf::<#previous, #row>::NUMBER);
     let below = quote_spanned!(span=> ::core::assert!(#number < #version, #NOT_BELOW));
     Some(mixed! {
         #[allow(unused_imports)]

@@ -8,6 +8,7 @@ mod entry;
 mod index;
 pub(crate) mod key;
 mod lint;
+mod owned;
 mod serde;
 pub(crate) mod version;
 mod view;
@@ -58,6 +59,9 @@ struct Declared<'a> {
 
 /// Checks the struct and resolves every default.
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
+    let owned = owned::without_references(input, errors);
+    let storable = owned.is_none();
+    let input = owned.as_ref().unwrap_or(input);
     let attributes = attr::on_struct(&input.attrs, errors);
     let krate = match &attributes.table.krate {
         Some(path) => path.value.clone(),
@@ -69,7 +73,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> Lowered {
     };
     let fields = declared_fields(input, "IndexTable", errors);
     if let Some(table) = table(input, &attributes, fields, &krate, &repository, errors) {
-        return Lowered::Table(Box::new(table));
+        return Lowered::Table(Box::new(Table { storable, ..table }));
     }
     let view = view::name(&attributes.table, &input.ident);
     Lowered::Inert(Inert { krate, repository, view })
@@ -124,6 +128,7 @@ fn table(
         visibility: input.vis.clone(),
         row: input.ident.clone(),
         repository,
+        storable: true,
         name,
         version,
         previous,

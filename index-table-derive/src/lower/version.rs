@@ -3,7 +3,7 @@
 use syn::spanned::Spanned as _;
 use syn::{DeriveInput, Ident, Path, parse_quote};
 
-use super::{Declared, declared_fields, serde, unknown_field};
+use super::{Declared, declared_fields, owned, serde, unknown_field};
 use crate::attr;
 use crate::attr::keys::{TABLE_KEYS, TableKey};
 use crate::attr::table::TableAttr;
@@ -16,6 +16,9 @@ const FIRST: u32 = 1;
 
 /// Checks a struct that is an older version. Without fields if it can't be one.
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
+    let owned = owned::without_references(input, errors);
+    let readable = owned.is_none();
+    let input = owned.as_ref().unwrap_or(input);
     let attributes = attr::on_struct(&input.attrs, errors);
     let table = &attributes.table;
     for attribute in input
@@ -54,6 +57,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     RowVersion {
         krate: table.krate.as_ref().map_or(parse_quote!(::index_table), |path| path.value.clone()),
         row: input.ident.clone(),
+        readable,
         version,
         previous,
         changed,

@@ -20,10 +20,10 @@ pub(crate) use self::declared::declared;
 pub(crate) use self::self_type::named;
 pub(crate) use self::spelling::{
     LONGEST_ARRAY, Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys,
-    is_desc, is_long_array, is_no_collection, is_short, shown, text,
+    is_desc, is_long_array, is_no_collection, is_short, is_standard, is_str, shown, text,
 };
 use self::spelling::{
-    Standard, element, is_bool, is_option, is_scalar, is_str, is_u8, only, peel, standard, string,
+    Standard, element, is_bool, is_option, is_scalar, is_u8, only, peel, standard, string,
 };
 
 /// The type of a value that is stored: a field's, or that of a collection's elements.

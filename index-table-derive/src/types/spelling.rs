@@ -73,6 +73,11 @@ fn as_type(argument: &GenericArgument) -> Option<&Type> {
     }
 }
 
+/// Whether a type is one of these.
+pub(crate) fn is_standard(ty: &Type) -> bool {
+    standard(ty).is_some()
+}
+
 /// The one argument there is.
 pub(super) fn only<'a>(arguments: &[&'a Type]) -> Option<&'a Type> {
     match arguments {
@@ -94,7 +99,7 @@ pub(super) fn is_u8(ty: &Type) -> bool {
     standard(ty).is_some_and(|standard| standard.name == "u8")
 }
 
-pub(super) fn is_str(ty: &Type) -> bool {
+pub(crate) fn is_str(ty: &Type) -> bool {
     matches!(peel(ty), Type::Path(path) if path.path.is_ident("str"))
 }
 

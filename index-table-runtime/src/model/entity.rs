@@ -13,8 +13,8 @@ use crate::model::{
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
 };
 
-/// What serde can write and read: for the message of its own that the lack of it gives. An [`Entity`]
-/// has serde's traits and not this one, so that they hold for the rows of any index.
+/// What serde can write and read: for the one error of a struct without serde's traits. [`RowFormat`]
+/// is for any type, so that nothing else requires them.
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be stored: serde doesn't write and read them",
     label = "lacks serde's `Serialize` or `Deserialize`",
@@ -29,17 +29,98 @@ impl<R: Serialize + DeserializeOwned> Stored for R {}
 #[derive(Debug)]
 pub struct IsStored<R: Stored>(PhantomData<R>);
 
+/// What serde can read: the same for a struct with `#[derive(RowVersion)]`.
+#[diagnostic::on_unimplemented(
+    message = "rows of `{Self}` can't be read: serde doesn't read them",
+    label = "lacks serde's `Deserialize`",
+    note = "put it on the struct: `#[derive(serde::Deserialize)]`"
+)]
+pub trait Read {}
+
+#[diagnostic::do_not_recommend]
+impl<R: DeserializeOwned> Read for R {}
+
+/// Compiles where it is named if a row of type `R` can be read.
+#[derive(Debug)]
+pub struct IsRead<R: Read>(PhantomData<R>);
+
+/// How rows of type `R` are written and read, if serde does it, and by [`NoRowFormat`] for other types.
+#[derive(Debug)]
+pub struct RowFormat<R>(PhantomData<R>);
+
+impl<R: Serialize> RowFormat<R> {
+    /// Appends the bytes of the struct.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when its `Serialize` fails.
+    #[inline]
+    pub fn encode(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        row::append(row, out)
+    }
+}
+
+impl<R: DeserializeOwned> RowFormat<R> {
+    /// Reads a struct, which has all of the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such struct.
+    #[inline]
+    pub fn decode(body: &[u8]) -> Result<R, DecodeError> {
+        row::whole(body)
+    }
+}
+
+/// What a type without serde's traits has in the place of the functions of [`RowFormat`]. It never runs,
+/// because [`IsStored`] doesn't compile for such a type.
+pub trait NoRowFormat<R> {
+    /// In the place of [`RowFormat::encode`].
+    ///
+    /// # Errors
+    ///
+    /// None.
+    fn encode(_: &R, _: &mut Vec<u8>) -> Result<(), EncodeError> {
+        Ok(())
+    }
+
+    /// In the place of [`RowFormat::decode`].
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] in any case.
+    fn decode(_: &[u8]) -> Result<R, DecodeError> {
+        Err(DecodeError::Short)
+    }
+}
+
+impl<R> NoRowFormat<R> for RowFormat<R> {}
+
 /// A row type with `#[derive(IndexTable)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no entity",
     note = "put `#[derive(IndexTable)]` on the struct"
 )]
-pub trait Entity: Serialize + DeserializeOwned {
+pub trait Entity: Sized {
     /// The primary key: the field's type, or the tuple of the fields' types.
     type Key: Key;
 
     /// The table as it is declared.
     const TABLE: &'static TableSchema;
+
+    /// Appends the bytes of the struct, without the version in front.
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when the row can't be encoded.
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError>;
+
+    /// Reads the bytes of a struct, without the version in front.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such row.
+    fn decode(body: &[u8]) -> Result<Self, DecodeError>;
 
     /// Appends the primary key.
     fn primary_key(&self, key: &mut KeyBuf);
@@ -89,9 +170,16 @@ pub trait Entity: Serialize + DeserializeOwned {
     label = "is no version of a row",
     note = "put `#[derive(RowVersion)]` on the struct, with `#[table(version = …)]` as it was"
 )]
-pub trait RowVersion: DeserializeOwned {
+pub trait RowVersion: Sized {
     /// What its rows are.
     const ROW: &'static RowSchema;
+
+    /// Reads the bytes of a struct, without the version in front.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeError`] when the bytes are no such row.
+    fn decode(body: &[u8]) -> Result<Self, DecodeError>;
 
     /// Reads a row of a version before this one, without the version in front, and converts it.
     ///
@@ -112,6 +200,10 @@ impl<R: Entity> RowVersion for R {
         previous: R::TABLE.previous,
         changed: R::TABLE.changed,
     };
+
+    fn decode(body: &[u8]) -> Result<Self, DecodeError> {
+        <R as Entity>::decode(body)
+    }
 
     fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
         <R as Entity>::older(version, body)
@@ -136,14 +228,20 @@ impl<Old, Next: From<Old>> Precedes<Next> for Old {
     }
 }
 
-/// A version, for types that are one and, by [`NoVersion`], for others.
+/// The version before `Next`, for types that are one and, by [`NoVersion`], for others.
 #[derive(Debug)]
-pub struct VersionOf<T>(PhantomData<T>);
+pub struct VersionOf<T, Next>(PhantomData<(T, Next)>);
 
-impl<T: RowVersion> VersionOf<T> {
+impl<T: RowVersion + DeserializeOwned, Next: DeserializeOwned> VersionOf<T, Next> {
     /// What its rows are.
-    pub const ROW: Option<PreviousRow> =
-        Some(PreviousRow { schema: T::ROW, locate_fields: row::locate_fields::<T> });
+    pub const ROW: Option<PreviousRow> = Some(PreviousRow {
+        schema: T::ROW,
+        locate_fields: row::locate_fields::<T>,
+        locate_next: row::locate_fields::<Next>,
+    });
+}
+
+impl<T: RowVersion, Next> VersionOf<T, Next> {
     /// Its number.
     pub const NUMBER: u32 = T::ROW.version;
 }
@@ -157,7 +255,7 @@ pub trait NoVersion {
     const NUMBER: u32 = 0;
 }
 
-impl<T> NoVersion for VersionOf<T> {}
+impl<T, Next> NoVersion for VersionOf<T, Next> {}
 
 /// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
 /// itself for the fact table.

@@ -21,7 +21,7 @@ pub(crate) type Deserializer<'a> = postcard::Deserializer<'a, postcard::de_flavo
 /// Appends the bytes of `row` to `out`.
 pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     append(&R::TABLE.version, out)?;
-    append(row, out)
+    row.encode(out)
 }
 
 /// Reads a whole row. With debug assertions, it fails for a row whose conversion changes a field that it
@@ -29,7 +29,7 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
 #[inline]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
-        Ok(body) => whole(body),
+        Ok(body) => <R as Entity>::decode(body),
         Err(error) => decode_older(bytes, error),
     }
 }
@@ -37,7 +37,7 @@ pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
 /// Reads a whole row, whatever its conversion does.
 pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
-        Ok(body) => whole(body),
+        Ok(body) => <R as Entity>::decode(body),
         Err(error) => convert(bytes, error).map(|(row, ..)| row),
     }
 }
@@ -121,13 +121,14 @@ pub fn older<Old: RowVersion + Precedes<New>, New>(
     version: u32,
     body: &[u8],
 ) -> Result<New, DecodeError> {
-    let old = if version == Old::ROW.version { whole(body) } else { Old::older(version, body) };
+    let old =
+        if version == Old::ROW.version { Old::decode(body) } else { Old::older(version, body) };
     old.map(Old::convert)
 }
 
 /// Reads a whole struct.
 #[inline]
-fn whole<V: DeserializeOwned>(body: &[u8]) -> Result<V, DecodeError> {
+pub(crate) fn whole<V: DeserializeOwned>(body: &[u8]) -> Result<V, DecodeError> {
     let mut from = Deserializer::from_bytes(body);
     let row = V::deserialize(&mut from).map_err(DecodeError::Row)?;
     let rest = from.finalize().map_err(DecodeError::Row)?;

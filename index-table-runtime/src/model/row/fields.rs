@@ -4,7 +4,7 @@
 //! must be the same in a row of an older version and in the row that it is converted to. Fields have no
 //! marks between them in the file: a struct is read once more to find where each ends.
 
-use std::{cell::Cell, fmt, marker::PhantomData};
+use std::{cell::Cell, fmt};
 
 use postcard::de_flavors::Flavor;
 use serde::{
@@ -17,7 +17,7 @@ use super::{body, decode_unchecked, encoded, take};
 use crate::model::{
     entity::Entity,
     key::DecodeError,
-    schema::{FieldEnds, LocateFields, TableSchema},
+    schema::{FieldEnds, TableSchema},
 };
 
 /// Where the fields are in the bytes of a `V`. `None`: its `Deserialize` doesn't read field by field.
@@ -50,7 +50,9 @@ pub(super) fn check_converted<R: Entity>(
     version: u32,
     older: &[u8],
 ) -> Result<(), DecodeError> {
-    let Some(locate_new) = LocatesFields::<R>::IN_ROW else { return Ok(()) };
+    let Some(locate_new) = R::TABLE.previous.map(|previous| previous.locate_next) else {
+        return Ok(());
+    };
     let Some(locate_old) = R::TABLE.older(version).map(|older| older.locate_fields) else {
         return Ok(());
     };
@@ -87,14 +89,6 @@ fn is_same(old: &[u8], new: &[u8]) -> bool {
         bytes
     };
     old == new || (old.len() == new.len() && sorted(old) == sorted(new))
-}
-
-/// [`locate_fields`] of a row, compiled for tables with a previous version alone.
-struct LocatesFields<R>(PhantomData<R>);
-
-impl<R: Entity> LocatesFields<R> {
-    const IN_ROW: Option<LocateFields> =
-        if R::TABLE.previous.is_some() { Some(locate_fields::<R>) } else { None };
 }
 
 /// Bytes that tell how many are left.

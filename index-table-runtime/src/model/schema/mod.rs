@@ -59,6 +59,8 @@ pub struct RowSchema {
 pub struct PreviousRow {
     pub(crate) schema: &'static RowSchema,
     pub(crate) locate_fields: LocateFields,
+    /// The same of the version that they are converted to.
+    pub(crate) locate_next: LocateFields,
 }
 
 /// One field of the struct.

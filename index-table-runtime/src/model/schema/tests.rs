@@ -135,7 +135,9 @@ mod chain {
         changed: &'static [&'static str],
     ) -> RowSchema {
         let previous = match previous {
-            Some(schema) => Some(PreviousRow { schema, locate_fields: |_| None }),
+            Some(schema) => {
+                Some(PreviousRow { schema, locate_fields: |_| None, locate_next: |_| None })
+            }
             None => None,
         };
         RowSchema { version, fields, previous, changed }
@@ -174,7 +176,11 @@ mod chain {
             FieldSchema::new::<String>("url", "String"),
             FieldSchema::new::<String>("note", "String"),
         ],
-        previous: Some(PreviousRow { schema: &THREE, locate_fields: |_| None }),
+        previous: Some(PreviousRow {
+            schema: &THREE,
+            locate_fields: |_| None,
+            locate_next: |_| None,
+        }),
         changed: &["name"],
         primary_key: &[KeyField::new::<u16>("id")],
         indexes: &[],

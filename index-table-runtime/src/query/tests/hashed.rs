@@ -62,6 +62,14 @@ impl Entity for Link {
         ],
     };
 
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        crate::private::RowFormat::<Self>::encode(self, out)
+    }
+
+    fn decode(body: &[u8]) -> Result<Self, crate::private::DecodeError> {
+        crate::private::RowFormat::<Self>::decode(body)
+    }
+
     fn primary_key(&self, key: &mut KeyBuf) {
         key.push(&self.id);
     }
