@@ -44,6 +44,8 @@ impl<'t> Reader<'t> {
         Self { engine, txn, tables }
     }
 
+    #[expect(clippy::inline_always, reason = "each point lookup would make one more call")]
+    #[inline(always)]
     fn value(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
         if key.is_empty() || key.len() > MAX_KEY_LEN {
             // LMDB has no such key, and answers with an error.
