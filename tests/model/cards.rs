@@ -281,7 +281,7 @@ proptest! {
         seeds in seeds(),
         questions in prop::collection::vec(question(), 1..12),
     ) {
-        on_both_engines(|store, _| packed::run(store, &seeds, &questions))?;
-        on_both_engines(|store, _| single::run(store, &seeds, &questions))?;
+        on_both_engines(|open| packed::run(&open()?, &seeds, &questions))?;
+        on_both_engines(|open| single::run(&open()?, &seeds, &questions))?;
     }
 }

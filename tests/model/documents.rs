@@ -162,6 +162,6 @@ proptest! {
     fn documents_answer_as_the_model(
         batches in prop::collection::vec(prop::collection::vec((document(), 0..9_u8), 1..25), 1..5),
     ) {
-        on_both_engines(|store, _| run(store, &batches))?;
+        on_both_engines(|open| run(&open()?, &batches))?;
     }
 }

@@ -6,7 +6,7 @@ use index_table::{Error, IndexEntry, IndexTable, ReadTxn, Result, Scan, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{Open, assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -44,6 +44,7 @@ enum Operation {
     Delete(i32),
     Commit,
     Abort,
+    /// Commits, closes the store and opens it again.
     Reopen,
 }
 
@@ -88,10 +89,15 @@ fn check_outcome(outcome: Result<()>, expected: Option<&str>) -> Result<bool, Te
     }
 }
 
-fn run(store: &Store, reopen: bool, operations: &[Operation]) -> Result<(), TestCaseError> {
-    let mut items = ItemRepository::open(store).map_err(fail)?;
-    let mut committed = Model::new();
-    let mut model = Model::new();
+/// The model is what is committed, and is so again at the end.
+fn run_in_one_store(
+    store: &Store,
+    committed: &mut Model,
+    operations: &[Operation],
+) -> Result<(), TestCaseError> {
+    let items = ItemRepository::open(store).map_err(fail)?;
+    compare(&items, &store.read().map_err(fail)?, committed)?;
+    let mut model = committed.clone();
     let mut txn = store.write().map_err(fail)?;
     for operation in operations {
         match operation {
@@ -129,26 +135,32 @@ fn run(store: &Store, reopen: bool, operations: &[Operation]) -> Result<(), Test
                 compare(&items, &txn, &model)?;
                 txn.commit().map_err(fail)?;
                 committed.clone_from(&model);
-                compare(&items, &store.read().map_err(fail)?, &committed)?;
+                compare(&items, &store.read().map_err(fail)?, committed)?;
                 txn = store.write().map_err(fail)?;
             }
             Operation::Abort => {
                 drop(txn);
-                model.clone_from(&committed);
-                compare(&items, &store.read().map_err(fail)?, &committed)?;
+                model.clone_from(committed);
+                compare(&items, &store.read().map_err(fail)?, committed)?;
                 txn = store.write().map_err(fail)?;
             }
-            Operation::Reopen => {
-                txn.commit().map_err(fail)?;
-                committed.clone_from(&model);
-                if reopen {
-                    items = ItemRepository::open(store).map_err(fail)?;
-                }
-                txn = store.write().map_err(fail)?;
-            }
+            Operation::Reopen => {}
         }
     }
-    compare(&items, &txn, &model)
+    compare(&items, &txn, &model)?;
+    txn.commit().map_err(fail)?;
+    *committed = model;
+    Ok(())
+}
+
+/// Closes the store at each `Reopen`, and opens it again.
+fn run(open: Open<'_>, operations: &[Operation]) -> Result<(), TestCaseError> {
+    let mut committed = Model::new();
+    let is_reopen = |operation: &Operation| matches!(operation, Operation::Reopen);
+    for operations in operations.split(is_reopen) {
+        run_in_one_store(&open()?, &mut committed, operations)?;
+    }
+    Ok(())
 }
 
 /// Compares one scan with what filtering and sorting the model gives.
@@ -267,7 +279,7 @@ proptest! {
 
     #[test]
     fn items_answer_as_the_model(operations in prop::collection::vec(operation(), 1..120)) {
-        on_both_engines(|store, lmdb| run(store, lmdb, &operations))?;
+        on_both_engines(|open| run(open, &operations))?;
     }
 }
 
@@ -300,5 +312,5 @@ fn many_rows_under_few_keys() {
     operations.push(Operation::Reopen);
     operations.extend((0..700).map(|n| Operation::Delete(n * 3 + 1)));
     operations.extend((0..300).map(|n| Operation::Put(item(n * 3 + 2, 20_000 + n))));
-    on_both_engines(|store, lmdb| run(store, lmdb, &operations)).unwrap();
+    on_both_engines(|open| run(open, &operations)).unwrap();
 }

@@ -28,14 +28,19 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Runs `check` on a store of each kind.
+/// Opens a store. Each call opens the same one, anew if no handle to it is left; a store in memory lasts
+/// as long as the test.
+type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;
+
+/// Runs `check` on a store of each engine, which it opens, and may close and open again.
 fn on_both_engines(
-    check: impl Fn(&Store, bool) -> Result<(), TestCaseError>,
+    check: impl Fn(Open<'_>) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
-    let lmdb = Store::options().map_size(1 << 28).open(dir.path()).map_err(fail)?;
-    check(&lmdb, true)?;
-    check(&Store::in_memory(), false)
+    let options = Store::options().map_size(1 << 28);
+    check(&|| options.open(dir.path()).map_err(fail))?;
+    let memory = Store::in_memory();
+    check(&|| Ok(memory.clone()))
 }
 
 fn assert_clean<R: Entity>(verify: Verify<'_, R>) -> Result<(), TestCaseError> {

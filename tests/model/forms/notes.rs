@@ -158,6 +158,6 @@ proptest! {
             1..4,
         ),
     ) {
-        on_both_engines(|store, _| run(store, &batches))?;
+        on_both_engines(|open| run(&open()?, &batches))?;
     }
 }

@@ -2,12 +2,12 @@
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use index_table::{Error, IndexTable, ReadTxn, Result, Store};
+use index_table::{Error, IndexTable, ReadTxn, Result};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Model, Row};
-use crate::{assert_clean, fail, on_both_engines, pairs, text};
+use crate::{Open, assert_clean, fail, on_both_engines, pairs, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -262,10 +262,13 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn run(store: &Store, reopen: bool, batches: &[Vec<Operation>]) -> Result<(), TestCaseError> {
-    let mut tasks = TaskRepository::open(store).map_err(fail)?;
+/// Closes the store after each batch, and opens it again.
+fn run(open: Open<'_>, batches: &[Vec<Operation>]) -> Result<(), TestCaseError> {
     let mut model = Model::<Task>::new();
     for batch in batches {
+        let store = open()?;
+        let tasks = TaskRepository::open(&store).map_err(fail)?;
+        compare(&tasks, &store.read().map_err(fail)?, &model)?;
         let mut txn = store.write().map_err(fail)?;
         for operation in batch {
             let mut changed = None;
@@ -306,9 +309,6 @@ fn run(store: &Store, reopen: bool, batches: &[Vec<Operation>]) -> Result<(), Te
         }
         compare(&tasks, &txn, &model)?;
         txn.commit().map_err(fail)?;
-        if reopen {
-            tasks = TaskRepository::open(store).map_err(fail)?;
-        }
         compare(&tasks, &store.read().map_err(fail)?, &model)?;
     }
     Ok(())
@@ -321,6 +321,6 @@ proptest! {
     fn tasks_answer_as_the_model(
         batches in prop::collection::vec(prop::collection::vec(operation(), 1..40), 1..4),
     ) {
-        on_both_engines(|store, lmdb| run(store, lmdb, &batches))?;
+        on_both_engines(|open| run(open, &batches))?;
     }
 }
