@@ -94,16 +94,29 @@ fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     Ok(())
 }
 
+/// Set where a test that lacks a privilege has to fail, as in `.ci/run`. Elsewhere it ends without a
+/// result.
+const PRIVILEGED: &str = "INDEX_TABLE_PRIVILEGED_TESTS";
+
+/// Ends a test for which the process lacks a privilege.
+fn not_privileged(reason: &str) -> TestResult {
+    if std::env::var_os(PRIVILEGED).is_some() {
+        return Err(format!("{PRIVILEGED} is set, and {reason}").into());
+    }
+    eprintln!("not run: {reason}");
+    Ok(())
+}
+
 /// A small file system of its own, where the process may mount one.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
-    fn new() -> Result<Option<Self>, io::Error> {
+    fn new() -> Result<Option<Self>, Box<dyn std::error::Error>> {
         let disk = Self(tempfile::tempdir()?);
         if disk.mount(&["-t", "tmpfs", "-o", "size=3m", "tmpfs"]) {
             return Ok(Some(disk));
         }
-        eprintln!("not run: this process can't mount a file system");
+        not_privileged("this process can't mount a file system")?;
         Ok(None)
     }
 
@@ -326,19 +339,50 @@ fn refused(path: &Path) {
     }
 }
 
+/// Runs the test of this name in a process of a user without privileges, who owns the files at `path`.
+fn as_nobody(name: &str, path: &Path) -> TestResult {
+    use std::os::unix::{fs::chown, process::CommandExt};
+
+    const NOBODY: u32 = 65_534;
+    let mut files = [path.to_owned(), path.join("data.mdb"), path.join("lock.mdb")].into_iter();
+    let output =
+        files.try_for_each(|file| chown(file, Some(NOBODY), Some(NOBODY))).and_then(|()| {
+            // By this path, folders above the program may be private.
+            let mut program = Command::new("/proc/self/exe");
+            program.args(["--exact", name, "--nocapture"]).env("INDEX_TABLE_OTHER_PROCESS", path);
+            program.current_dir("/").uid(NOBODY).gid(NOBODY).output()
+        });
+    match output {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("is refused"), "{said}");
+            Ok(())
+        }
+        Err(error) => not_privileged(&format!("no process of another user starts: {error}")),
+    }
+}
+
 #[test]
 fn a_directory_that_cant_be_written_to_is_refused() -> TestResult {
     use std::os::unix::fs::PermissionsExt;
 
+    if let Some(path) = as_other_process() {
+        assert!(fs::write(path.join("file"), "").is_err(), "this user may do everything");
+        refused(&path);
+        println!("it is refused");
+        return Ok(());
+    }
     let dir = tempfile::tempdir()?;
     drop(Store::open(dir.path())?);
     let file = dir.path().join("data.mdb");
     let allow = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     allow(&file, 0o400)?;
     allow(dir.path(), 0o500)?;
-    // Some users may do everything.
     if fs::write(dir.path().join("file"), "").is_err() {
         refused(dir.path());
+    } else {
+        // This user may do everything.
+        as_nobody("a_directory_that_cant_be_written_to_is_refused", dir.path())?;
     }
     allow(dir.path(), 0o700)?;
     allow(&file, 0o600)?;
