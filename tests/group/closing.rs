@@ -1,17 +1,16 @@
 //! The end of a writer: what was accepted is finished, and what comes later is refused.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
 };
 
 use index_table::{Durability, Error, GroupOptions, Store};
 
-use crate::{ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
+use crate::{
+    ItemRepository, TestResult, block_on, check, hold, insert, item, stores,
+    support::{Threads, await_true},
+};
 
 #[test]
 fn close_finishes_what_was_accepted() -> TestResult {
@@ -49,18 +48,24 @@ fn those_who_wait_for_room_are_refused_when_it_closes() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&GroupOptions::default().queue(1).most(1))?;
-        let txn = hold(&store)?;
+        let (txn, waiting) = (hold(&store)?, Threads::default());
         let (threads, task, closing) = thread::scope(|scope| {
-            let (writer, items) = (&writer, &items);
+            let (writer, items, waiting) = (&writer, &items, &waiting);
             let threads: Vec<_> = (0..8)
-                .map(|id| scope.spawn(move || insert(writer, items, item(id)).wait()))
+                .map(|id| {
+                    scope.spawn(move || {
+                        waiting.enter();
+                        insert(writer, items, item(id)).wait()
+                    })
+                })
                 .collect();
-            thread::sleep(Duration::from_millis(30));
+            waiting.await_blocked(8);
             let task = scope.spawn(move || {
+                waiting.enter();
                 let items = items.clone();
                 block_on(writer.submit_async(move |txn| items.insert(txn, &item(8))))
             });
-            thread::sleep(Duration::from_millis(30));
+            waiting.await_blocked(9);
             let closing = scope.spawn(|| writer.close());
             while !writer.is_closed() {
                 thread::yield_now();
@@ -134,20 +139,25 @@ fn the_last_handle_may_go_at_any_time() -> TestResult {
 fn nothing_is_forgotten_when_it_closes() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
+        let mut refused = 0;
         for round in 0..30 {
             let writer = store.writer_with(&GroupOptions::default().queue(3).most(2))?;
-            let go = Arc::new(AtomicBool::new(false));
+            let (go, submitted) = (AtomicBool::new(false), AtomicU64::new(0));
             let outcomes = thread::scope(|scope| {
                 let threads: Vec<_> = (0..4)
                     .map(|thread| {
-                        let (writer, items, go) = (&writer, &items, Arc::clone(&go));
+                        let (writer, items, go, submitted) = (&writer, &items, &go, &submitted);
                         scope.spawn(move || {
                             while !go.load(Ordering::Acquire) {
                                 thread::yield_now();
                             }
                             let ids = (0..5).map(|n| round * 100 + thread * 10 + n);
-                            let pending: Vec<_> =
-                                ids.map(|id| (id, insert(writer, items, item(id)))).collect();
+                            let insert = |id| {
+                                let one = insert(writer, items, item(id));
+                                submitted.fetch_add(1, Ordering::Release);
+                                (id, one)
+                            };
+                            let pending: Vec<_> = ids.map(insert).collect();
                             pending
                                 .into_iter()
                                 .map(|(id, one)| (id, one.wait()))
@@ -156,7 +166,7 @@ fn nothing_is_forgotten_when_it_closes() -> TestResult {
                     })
                     .collect();
                 go.store(true, Ordering::Release);
-                (0..round * 20).for_each(|_| thread::yield_now());
+                await_true(|| submitted.load(Ordering::Acquire) >= round.min(19));
                 writer.close().map(|()| {
                     threads
                         .into_iter()
@@ -165,15 +175,23 @@ fn nothing_is_forgotten_when_it_closes() -> TestResult {
                 })
             })?;
             assert_eq!(outcomes.len(), 20);
-            let txn = store.read()?;
+            let (txn, mut accepted) = (store.read()?, 0);
             for (id, outcome) in outcomes {
                 match outcome {
-                    Ok(()) => assert!(items.get(&txn, id)?.is_some(), "{id}"),
-                    Err(Error::WriterClosed) => assert!(items.get(&txn, id)?.is_none(), "{id}"),
+                    Ok(()) => {
+                        assert!(items.get(&txn, id)?.is_some(), "{id}");
+                        accepted += 1;
+                    }
+                    Err(Error::WriterClosed) => {
+                        assert!(items.get(&txn, id)?.is_none(), "{id}");
+                        refused += 1;
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
+            assert!(accepted >= round.min(19), "{accepted} of what was submitted before it closed");
         }
+        assert!(refused > 0, "it was never closed in time");
     }
     Ok(())
 }

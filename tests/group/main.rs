@@ -5,6 +5,8 @@ mod killed;
 mod outcomes;
 mod room;
 mod stress;
+#[path = "../support/threads.rs"]
+mod support;
 mod waiting;
 
 use std::{

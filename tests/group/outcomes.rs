@@ -4,17 +4,20 @@ use std::{
     collections::BTreeMap,
     panic,
     sync::{
-        Once,
+        Arc, Once,
+        atomic::{AtomicU32, Ordering},
         mpsc::{Sender, channel},
     },
     thread,
-    time::Duration,
 };
 
 use index_table::{Error, GroupOptions, GroupWriter, IndexTable, Store, Submitted};
 use serde::{Deserialize, Serialize};
 
-use crate::{Item, ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
+use crate::{
+    Item, ItemRepository, TestResult, block_on, check, hold, insert, item, stores,
+    support::{PATIENCE, Threads},
+};
 
 /// Closures panic here, and nobody needs to read it.
 fn quiet() {
@@ -280,7 +283,7 @@ fn what_a_closure_holds_can_not_wait_for_it_either() -> TestResult {
         let mut waits = Some(waits);
         drop(writer.submit(move |_| Ok::<_, Error>(waits.take())));
         drop(txn);
-        for refused in refused.recv_timeout(Duration::from_mins(1))? {
+        for refused in refused.recv_timeout(PATIENCE)? {
             assert!(matches!(refused, Err(Error::WriteInProgress)), "{refused:?}");
         }
         writer.close()?;
@@ -335,10 +338,12 @@ fn what_it_has_returned_before_is_dropped_quietly() -> TestResult {
     let writer = store.writer()?;
     let txn = hold(&store)?;
     let first = insert(&writer, &items, item(10_000));
+    let runs = Arc::new(AtomicU32::new(0));
     let second = {
-        let items = items.clone();
+        let (items, runs) = (items.clone(), Arc::clone(&runs));
         // Whether it has room or not, it returns the same.
         writer.submit(move |txn| {
+            runs.fetch_add(1, Ordering::Relaxed);
             let _ = (0..1000).try_for_each(|id| items.insert(txn, &item(id)));
             Ok::<_, Error>(Bomb)
         })
@@ -346,6 +351,7 @@ fn what_it_has_returned_before_is_dropped_quietly() -> TestResult {
     drop(txn);
     first.wait()?;
     std::mem::forget(second.wait()?);
+    assert!(runs.load(Ordering::Relaxed) > 1, "it had room at first");
     check(&store, &items, (0..1000).chain([10_000]))
 }
 
@@ -358,9 +364,13 @@ fn tables_can_be_opened_meanwhile() -> TestResult {
     let writer = store.writer()?;
     let txn = hold(&store)?;
     let first = insert(&writer, &items, item(1));
+    let waiting = Threads::default();
     let others = thread::scope(|scope| {
-        let opening = scope.spawn(|| OtherRepository::open(&store));
-        thread::sleep(std::time::Duration::from_millis(50));
+        let opening = scope.spawn(|| {
+            waiting.enter();
+            OtherRepository::open(&store)
+        });
+        waiting.await_blocked(1);
         drop(txn);
         opening.join().unwrap_or_else(|_| panic!("opening"))
     })?;

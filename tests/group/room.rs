@@ -53,6 +53,8 @@ fn the_map_grows_and_nobody_notices() -> TestResult {
         for submitted in submitted {
             submitted.wait()?;
         }
+        let length = std::fs::metadata(dir.path().join("data.mdb"))?.len();
+        assert!(length > SMALL as u64, "the map has not grown: {length}");
         check(&store, &items, 0..1000)?;
     }
     Ok(())
@@ -182,14 +184,15 @@ fn a_group_that_is_too_large_is_several() -> TestResult {
                 let rows = (part * ROWS..).take(ROWS as usize);
                 // No two of them fit into a page.
                 rows.map(|id| Wide { id, text: "x".repeat(2000) })
-                    .try_for_each(|row| wide.insert(txn, &row))
+                    .try_for_each(|row| wide.insert(txn, &row))?;
+                Ok::<_, Error>(txn.commit_number())
             })
         })
         .collect();
     drop(txn);
-    for submitted in submitted {
-        submitted.wait()?;
-    }
+    let mut commits = submitted.into_iter().map(Submitted::wait).collect::<Result<Vec<_>, _>>()?;
+    commits.dedup();
+    assert!(commits.len() > 1, "they are one commit");
     assert_eq!(wide.all(&store.read()?).count()?, CLOSURES * ROWS);
     Ok(())
 }

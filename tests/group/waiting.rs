@@ -14,7 +14,10 @@ use std::{
 
 use index_table::{Error, GroupOptions, QueueFull, Submitted, WriteTxn};
 
-use crate::{ItemRepository, TestResult, block_on, check, hold, insert, item, stores};
+use crate::{
+    ItemRepository, TestResult, block_on, check, hold, insert, item, stores,
+    support::{Threads, await_true},
+};
 
 const QUEUE: u64 = 4;
 
@@ -59,13 +62,15 @@ fn threads_wait_for_room() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&options())?;
-        let submitted = AtomicU64::new(0);
+        let (submitted, waiting) = (AtomicU64::new(0), Threads::default());
         let txn = hold(&store)?;
         thread::scope(|scope| {
             let threads: Vec<_> = (0..10)
                 .map(|thread| {
-                    let (writer, items, submitted) = (&writer, &items, &submitted);
+                    let (writer, items) = (&writer, &items);
+                    let (submitted, waiting) = (&submitted, &waiting);
                     scope.spawn(move || {
+                        waiting.enter();
                         let mut results = Vec::new();
                         for id in 0..10 {
                             results.push(insert(writer, items, item(thread * 10 + id)));
@@ -75,7 +80,7 @@ fn threads_wait_for_room() -> TestResult {
                     })
                 })
                 .collect();
-            thread::sleep(Duration::from_millis(50));
+            waiting.await_blocked(10);
             let before = submitted.load(Ordering::SeqCst);
             assert!((QUEUE..=QUEUE + 2).contains(&before), "the others wait: {before}");
             drop(txn);
@@ -133,11 +138,8 @@ fn tasks_wait_for_room_and_can_be_given_up() -> TestResult {
         }
         drop(given_up);
         drop(txn);
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while count.0.load(Ordering::SeqCst) == 0 && std::time::Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert!(count.0.load(Ordering::SeqCst) > 0, "it is told that there is room");
+        // It is told that there is room.
+        await_true(|| count.0.load(Ordering::SeqCst) > 0);
         block_on(waits)?;
         writer.close()?;
         check(&store, &items, (0..accepted).chain([101]))?;
@@ -165,9 +167,13 @@ fn nobody_overtakes_those_who_wait_for_room() -> TestResult {
         }
         let mut first = Box::pin(writer.submit_async(note(1)));
         assert!(first.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let waiting = Threads::default();
         thread::scope(|scope| {
-            let second = scope.spawn(|| writer.submit(note(2)).wait());
-            thread::sleep(Duration::from_millis(50));
+            let second = scope.spawn(|| {
+                waiting.enter();
+                writer.submit(note(2)).wait()
+            });
+            waiting.await_blocked(1);
             let mut given_up = Box::pin(writer.submit_async(note(3)));
             let mut last = Box::pin(writer.submit_async(note(4)));
             for waits in [&mut given_up, &mut last] {
@@ -230,8 +236,9 @@ fn a_result_finds_the_task_wherever_it_was_polled_last() -> TestResult {
         assert!(submitted.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     drop(txn);
-    block_on(submitted)?;
+    await_true(|| second.0.load(Ordering::SeqCst) == 1);
     assert_eq!(first.0.load(Ordering::SeqCst), 0);
+    block_on(submitted)?;
     Ok(())
 }
 

@@ -5,6 +5,8 @@ mod filters;
 mod lagging;
 mod random;
 mod streams;
+#[path = "../support/threads.rs"]
+mod support;
 mod threads;
 
 use std::collections::BTreeMap;

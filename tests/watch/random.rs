@@ -188,8 +188,12 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
                     let held = store.write()?;
                     let submitted: Vec<_> = writes.iter().cloned().map(submit).collect();
                     drop(held);
-                    for one in submitted {
-                        drop(one.wait());
+                    for (one, (write, fails)) in submitted.into_iter().zip(writes) {
+                        match one.wait() {
+                            Err(Error::InMemory) if *fails => {}
+                            Err(error) => assert!(is_refusal(&error), "{write:?}: {error}"),
+                            Ok(()) => assert!(!fails, "{write:?}"),
+                        }
                     }
                 }
                 Step::Receive(who) => {
@@ -204,6 +208,22 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
         watching.iter_mut().try_for_each(|watching| watching.receive(&store, &people))?;
     }
     Ok(())
+}
+
+/// Two writes of a group between which the buffer of one event is full.
+#[test]
+fn a_group_that_fills_a_buffer() -> TestResult {
+    let person = |id| Person {
+        id,
+        town: "Redmond".to_owned(),
+        name: "A".to_owned(),
+        age: 0,
+        tags: vec![],
+        email: None,
+        notes: "0".to_owned(),
+    };
+    let insert = |id| (Write::Insert(person(id)), false);
+    run(&[Step::Group(vec![insert(0), insert(1)])], 1)
 }
 
 proptest! {

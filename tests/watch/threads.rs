@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
     thread,
 };
 
-use index_table::{ChangeKind, Event};
+use index_table::{ChangeKind, Event, Store};
 
-use crate::{Copy, Person, TestResult, on_both, person};
+use crate::{Copy, Person, PersonRepository, TestResult, on_both, person};
 
 const WRITERS: u32 = 3;
 const ROUNDS: u32 = 60;
@@ -57,86 +57,86 @@ fn commits_are_received_in_their_order() -> TestResult {
     })
 }
 
+/// Copies that each watcher makes while others write.
+const COPIES: u32 = 12;
+
+/// Counts down when it is dropped, by a panic too.
+struct Watching<'a>(&'a AtomicU32);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
 /// Subscribes while others write, reads, and goes on with what comes: there is no gap.
 #[test]
 fn a_copy_that_is_begun_at_any_time_has_no_gap() -> TestResult {
     on_both(|store, people| {
-        let done = AtomicBool::new(false);
+        let watching = AtomicU32::new(2);
         thread::scope(|scope| {
-            let writers: Vec<_> = (0..WRITERS)
-                .map(|writer| {
-                    let (store, people) = (&store, &people);
-                    scope.spawn(move || {
-                        for round in 0..ROUNDS {
-                            let id = (round * 7 + writer) % 20;
-                            store
-                                .transaction(|txn| {
-                                    let row = Person { age: round as u8, ..person(id) };
-                                    people.put(txn, &row)?;
-                                    people.delete(txn, (id + 5) % 20).map(drop)
-                                })
-                                .expect("it can write");
-                        }
-                    })
-                })
-                .collect();
-            for watcher in 0..2 {
-                let (store, people, done) = (&store, &people, &done);
+            let (store, people, watching) = (&store, &people, &watching);
+            for writer in 0..WRITERS {
                 scope.spawn(move || {
-                    let mut copies = 0;
-                    while !done.load(Ordering::Acquire) || copies == 0 {
-                        let watcher = people
-                            .watch(store)
-                            .buffer(if watcher == 0 { 2 } else { 1000 })
-                            .start()
-                            .expect("it can watch");
-                        let reread = || {
-                            let txn = store.read().expect("it can read");
-                            Copy::read(&txn, people.all(&txn).rows()).expect("it can read")
-                        };
-                        let mut copy = reread();
-                        for _ in 0..20 {
-                            match watcher.try_recv() {
-                                Ok(event) if event.commit_number() <= copy.commit => {}
-                                Ok(Event::Change(change)) => {
-                                    copy.apply(&change).expect("it can be applied");
-                                }
-                                Ok(Event::Lagged(lagged)) => {
-                                    copy = reread();
-                                    assert!(copy.commit >= lagged.commit_number);
-                                }
-                                Err(_) => thread::yield_now(),
-                            }
-                        }
-                        // Whatever was committed by then has been handed over by the time that a later
-                        // commit can begin. None does as long as this one goes on: a small buffer would
-                        // lag behind it.
-                        let txn = store.write().expect("it can write");
-                        let rows = people.all(&txn).rows();
-                        let rows: BTreeMap<_, _> =
-                            rows.map(|row| row.map(|row| (row.id, row)).unwrap()).collect();
-                        let commit = store.read().expect("it can read").commit_number();
-                        while let Ok(event) = watcher.try_recv() {
-                            assert!(event.commit_number() <= commit);
-                            match event {
-                                _ if event.commit_number() <= copy.commit => {}
-                                Event::Change(change) => copy.apply(&change).expect("it applies"),
-                                Event::Lagged(_) => {
-                                    copy = Copy { rows: rows.clone(), commit: commit.clone() };
-                                }
-                            }
-                        }
-                        assert_eq!(copy.rows, rows);
-                        drop(txn);
-                        copies += 1;
+                    for round in (0..).take_while(|_| watching.load(Ordering::Acquire) > 0) {
+                        let id = (round * 7 + writer) % 20;
+                        store
+                            .transaction(|txn| {
+                                people.put(txn, &Person { age: round as u8, ..person(id) })?;
+                                people.delete(txn, (id + 5) % 20).map(drop)
+                            })
+                            .expect("it can write");
                     }
                 });
             }
-            for writer in writers {
-                writer.join().expect("it can write");
+            for buffer in [2, 1000] {
+                scope.spawn(move || {
+                    let _watching = Watching(watching);
+                    let mut copies = 0;
+                    while copies < COPIES {
+                        copies += u32::from(make_copy(store, people, buffer));
+                    }
+                });
             }
-            done.store(true, Ordering::Release);
         });
         Ok(())
     })
+}
+
+/// Makes a copy, keeps it up to date for a while and compares it; whether others have written meanwhile.
+fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
+    let watcher = people.watch(store).buffer(buffer).start().expect("it can watch");
+    let reread = || {
+        let txn = store.read().expect("it can read");
+        Copy::read(&txn, people.all(&txn).rows()).expect("it can read")
+    };
+    let mut copy = reread();
+    let begun = copy.commit.clone();
+    for _ in 0..20 {
+        match watcher.try_recv() {
+            Ok(event) if event.commit_number() <= copy.commit => {}
+            Ok(Event::Change(change)) => copy.apply(&change).expect("it can be applied"),
+            Ok(Event::Lagged(lagged)) => {
+                copy = reread();
+                assert!(copy.commit >= lagged.commit_number);
+            }
+            Err(_) => thread::yield_now(),
+        }
+    }
+    // Whatever was committed by then has been handed over by the time that a later commit can begin. None
+    // does as long as this one goes on: a small buffer would lag behind it.
+    let txn = store.write().expect("it can write");
+    let rows = people.all(&txn).rows().map(|row| row.map(|row| (row.id, row)));
+    let rows: BTreeMap<_, _> = rows.collect::<Result<_, _>>().expect("it can read");
+    let commit = store.read().expect("it can read").commit_number();
+    while let Ok(event) = watcher.try_recv() {
+        assert!(event.commit_number() <= commit);
+        match event {
+            _ if event.commit_number() <= copy.commit => {}
+            Event::Change(change) => copy.apply(&change).expect("it can be applied"),
+            Event::Lagged(_) => copy = Copy { rows: rows.clone(), commit: commit.clone() },
+        }
+    }
+    assert_eq!(copy.rows, rows);
+    commit > begun
 }
