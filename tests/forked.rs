@@ -9,6 +9,10 @@ use std::{
 use index_table::{Error, GroupWriter, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
+#[path = "support/threads.rs"]
+mod support;
+use support::{await_blocked_process, await_true};
+
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -142,8 +146,11 @@ fn with_a_writer(path: &Path) -> TestResult {
             |txn| {
                 assert!(rows.get(&store.read()?, 5)?.is_none());
                 // Another process waits for the lock.
+                let begun = path.join("begun");
+                let _ = std::fs::remove_file(&begun);
                 let mut other = other_process("writer", path)?;
-                std::thread::sleep(std::time::Duration::from_millis(300));
+                await_true(|| begun.exists());
+                await_blocked_process(other.id());
                 assert!(other.try_wait()?.is_none(), "the parent's lock was given back");
                 txn.commit()?;
                 assert!(other.wait()?.success());
@@ -247,6 +254,8 @@ fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
                 ensure(matches!(two, Err(Error::TooManyReaders { .. })), "a slot was given back")
             }
             _ => {
+                // Opening the table writes, too.
+                std::fs::write(path.join("begun"), "")?;
                 let (store, rows) = open(&path)?;
                 Ok(store.transaction(|txn| rows.put(txn, &row(6)))?)
             }
@@ -259,7 +268,8 @@ fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
             .env(ROLE, role)
             .env(PATH, dir.path())
             .output()?;
-        assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{role}: {said}");
     }
     Ok(())
 }

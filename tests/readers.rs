@@ -36,10 +36,10 @@ fn other_process(name: &str, path: &Path, held: usize) -> Result<Child, std::io:
     let lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
     for line in lines {
         if line?.contains("ready") {
-            break;
+            return Ok(child);
         }
     }
-    Ok(child)
+    Err(std::io::Error::other("it has ended before it was ready"))
 }
 
 /// Holds read transactions until its input ends, or it is killed.

@@ -11,6 +11,10 @@ use std::{
 use index_table::{Durability, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
+#[path = "support/threads.rs"]
+mod support;
+use support::{Threads, await_true};
+
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -69,7 +73,8 @@ fn in_another_process(name: &str, path: &Path) -> Result<Child, std::io::Error> 
 
 fn done(child: Child) -> TestResult {
     let output = child.wait_with_output()?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
     Ok(())
 }
 
@@ -130,7 +135,8 @@ fn the_map_grows_while_others_read() -> TestResult {
         });
         over.store(true, Ordering::Relaxed);
         for reader in readers {
-            reader.join().unwrap_or_else(|_| panic!("a reader"))?;
+            let rows = reader.join().unwrap_or_else(|_| panic!("a reader"))?;
+            assert!(rows > 0, "it has not read while others wrote");
         }
         written
     })?;
@@ -177,13 +183,19 @@ fn what_a_closure_makes_of_the_error_doesnt_matter() -> TestResult {
 #[test]
 fn opening_a_table_lets_the_map_grow() -> TestResult {
     let dir = tempfile::tempdir()?;
+    let size = 1 << 21;
+    let open = || Store::options().map_size(size).reserve(0).open(dir.path());
+    let length = || std::fs::metadata(dir.path().join("data.mdb")).map(|file| file.len());
     {
-        let (store, blobs) = small(dir.path())?;
+        let store = open()?;
+        let blobs = BlobRepository::open(&store)?;
         store.transaction(|txn| (0..1000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
     }
-    let store = Store::options().map_size(SMALL).open(dir.path())?;
+    assert!(length()? < size as u64, "the rows alone are too large: {}", length()?);
+    let store = open()?;
     let blobs = indexed::BlobRepository::open(&store)?;
     assert_eq!(blobs.by_whole(&store.read()?).rows().count(), 1000);
+    assert!(length()? > size as u64, "the map has not grown: {}", length()?);
     Ok(())
 }
 
@@ -291,9 +303,7 @@ fn what_another_process_has_grown_is_adopted() -> TestResult {
 
 /// Waits until the file is there.
 fn await_file(file: &Path) {
-    while !file.exists() {
-        thread::sleep(Duration::from_millis(5));
-    }
+    await_true(|| file.exists());
 }
 
 #[test]
@@ -312,10 +322,18 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
     let (store, blobs) = small(dir.path())?;
     let other = in_another_process(NAME, dir.path())?;
     await_file(&dir.path().join("locked"));
+    let waiting = Threads::default();
     thread::scope(|scope| -> TestResult {
-        let writer = scope.spawn(|| store.write().map(drop));
-        thread::sleep(Duration::from_millis(200));
-        let reader = scope.spawn(|| blobs.all(&store.read()?).count());
+        let writer = scope.spawn(|| {
+            waiting.enter();
+            store.write().map(drop)
+        });
+        waiting.await_blocked(1);
+        let reader = scope.spawn(|| {
+            waiting.enter();
+            blobs.all(&store.read()?).count()
+        });
+        waiting.await_blocked(2);
         // Longer than a reader that is in the way is waited for.
         thread::sleep(Duration::from_millis(2500));
         std::fs::write(dir.path().join("unlock"), "")?;

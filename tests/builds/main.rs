@@ -5,6 +5,8 @@ mod opening;
 mod otherwise;
 mod random;
 mod readable;
+#[path = "../support/threads.rs"]
+mod support;
 mod unique;
 
 use index_table::{IndexState, ReadTxn, Result, Store};

@@ -4,7 +4,10 @@ use std::thread;
 
 use index_table::{Durability, Error, IndexState, Store};
 
-use crate::{TestResult, after, assert_clean, before, fill, item, on_both, plain, unreadable};
+use crate::{
+    TestResult, after, assert_clean, before, fill, item, on_both, plain, support::Threads,
+    unreadable,
+};
 
 /// More rows than are built in the transaction in which an index is declared.
 const MANY: u32 = 4_200;
@@ -120,10 +123,13 @@ fn a_thread_that_writes_is_not_waited_for() -> TestResult {
     let store = Store::in_memory();
     fill(&store, (0..3).map(|id| item(id, id)))?;
     let items = before::ItemRepository::open(&store)?;
-    let txn = store.write()?;
+    let (txn, waiting) = (store.write()?, Threads::default());
     thread::scope(|scope| {
-        let other = scope.spawn(|| other::OtherRepository::open(&store).map(drop));
-        thread::sleep(std::time::Duration::from_millis(50));
+        let other = scope.spawn(|| {
+            waiting.enter();
+            other::OtherRepository::open(&store).map(drop)
+        });
+        waiting.await_blocked(1);
         before::ItemRepository::open(&store)?;
         assert!(matches!(other::OtherRepository::open(&store), Err(Error::WriteInProgress)));
         drop(txn);
@@ -145,16 +151,20 @@ mod other {
 #[test]
 fn a_build_lets_the_map_grow() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let store = Store::options().map_size(1 << 20).durability(Durability::None).open(dir.path())?;
+    let size = 1 << 20;
+    let store = Store::options().map_size(size).durability(Durability::None).open(dir.path())?;
     let items = before::ItemRepository::open(&store)?;
     for ids in (0..MANY).collect::<Vec<_>>().chunks(500) {
         store.transaction(|txn| {
             ids.iter().try_for_each(|id| items.put(txn, &plain(item(*id, *id))))
         })?;
     }
+    let length = || std::fs::metadata(dir.path().join("data.mdb")).map(|file| file.len());
+    assert!(length()? < size as u64, "the rows alone are too large");
     drop(items);
     let items = after::ItemRepository::open_online(&store)?;
     items.build(&store).run()?;
+    assert!(length()? > size as u64, "the map has not grown");
     assert_clean(&items, &store.read()?)?;
     Ok(())
 }

@@ -95,7 +95,7 @@ fn a_worker_in_another_process() -> TestResult {
     let token = txn.commit_with_token()?;
     let waited = items.wait_for(&store, &token, std::time::Duration::from_mins(1))?;
     store.transaction(|txn| items.insert(txn, &item(99, 1)))?;
-    child.wait()?;
+    assert!(child.wait()?.success());
     assert!(waited);
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
