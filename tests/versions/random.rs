@@ -19,6 +19,7 @@ enum Operation {
     Touch(u32),
     Delete(u32),
     Upgrade,
+    /// The store is closed and opened.
     Reopen,
 }
 
@@ -121,23 +122,25 @@ fn check(customers: &CustomerRepository, store: &Store, model: &Model) -> index_
 }
 
 fn try_all(
-    store: &Store,
+    open: &dyn Fn() -> index_table::Result<Store>,
     (first, second): (&[u32], &[u32]),
     operations: &[Operation],
 ) -> index_table::Result<()> {
-    let mut model = begin(store, first, second)?;
-    let mut customers = CustomerRepository::open(store)?;
+    let mut store = open()?;
+    let mut model = begin(&store, first, second)?;
+    let mut customers = CustomerRepository::open(&store)?;
     for operation in operations {
         if matches!(operation, Operation::Reopen) {
-            drop(customers);
-            customers = CustomerRepository::open(store)?;
+            drop((customers, store));
+            store = open()?;
+            customers = CustomerRepository::open(&store)?;
         }
-        run(store, &customers, &mut model, operation)?;
-        check(&customers, store, &model)?;
+        run(&store, &customers, &mut model, operation)?;
+        check(&customers, &store, &model)?;
     }
-    customers.upgrade(store).run()?;
-    check(&customers, store, &model)?;
-    assert_eq!(customers.upgrade(store).run()?.rows, 0);
+    customers.upgrade(&store).run()?;
+    check(&customers, &store, &model)?;
+    assert_eq!(customers.upgrade(&store).run()?.rows, 0);
     Ok(())
 }
 
@@ -150,11 +153,10 @@ proptest! {
         second in prop::collection::vec(0..IDS, 0..20),
         operations in prop::collection::vec(operation(), 1..40),
     ) {
-        let dir = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let lmdb = store(dir.path()).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        for store in [lmdb, Store::in_memory()] {
-            try_all(&store, (&first, &second), &operations)
-                .map_err(|error| TestCaseError::fail(error.to_string()))?;
-        }
+        let fail = |error: Error| TestCaseError::fail(error.to_string());
+        let dir = tempfile::tempdir()?;
+        try_all(&|| store(dir.path()), (&first, &second), &operations).map_err(fail)?;
+        let memory = Store::in_memory();
+        try_all(&|| Ok(memory.clone()), (&first, &second), &operations).map_err(fail)?;
     }
 }

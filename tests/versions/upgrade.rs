@@ -95,9 +95,14 @@ fn others_write_between_two_batches() -> TestResult {
 #[test]
 fn the_map_grows_while_rows_do() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let store = Store::options().map_size(1 << 20).open(dir.path())?;
+    let size = 1 << 21;
+    let store = Store::options().map_size(size).reserve(0).open(dir.path())?;
     let customers = fill(&store, 1200)?;
-    assert_eq!(customers.upgrade(&store).run()?.upgraded, 800);
+    let length = || std::fs::metadata(dir.path().join("data.mdb")).map(|file| file.len());
+    assert!(length()? < size as u64, "the rows alone are too large: {}", length()?);
+    // In one transaction, which can't use the pages of the rows before it again.
+    assert_eq!(customers.upgrade(&store).batch_bytes(1 << 30).run()?.upgraded, 800);
+    assert!(length()? > size as u64, "the map has not grown: {}", length()?);
     is_clean(&customers, &store)
 }
 
