@@ -70,40 +70,66 @@ fn another_question_refuses_it() -> Result<()> {
     Ok(())
 }
 
+/// The position of another cursor, as its text has it behind the first bytes.
+fn position(tenant: u8, at: u8, id: u32) -> Vec<u8> {
+    [&[0, 3, tenant, 0, at][..], &id.to_be_bytes()].concat()
+}
+
+/// What a cursor of a tenant's events leads to with another position in it; `None`: it is refused.
+fn read_from(position: &[u8], reverse: bool) -> Result<Option<Vec<Event>>> {
+    let (store, events) = store()?;
+    let txn = store.read()?;
+    let scan = || {
+        let scan = events.find_by_tenant_at_range(&txn, "b", 10..50);
+        if reverse { scan.rev() } else { scan }
+    };
+    let cursor = scan().page(1)?.next.expect("there is more");
+    let mut text = cursor.to_string()[..18].to_owned();
+    text.extend(position.iter().map(|byte| format!("{byte:02x}")));
+    match text.parse().and_then(|cursor| page_after(scan(), &cursor)) {
+        Ok(page) => Ok(Some(page.items)),
+        Err(error) if is_refusal(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_inside(event: &Event) -> bool {
+    event.tenant == "b" && (10..50).contains(&event.at)
+}
+
+#[test]
+fn a_cursor_with_another_position_stays_inside() -> Result<()> {
+    let mut led = 0;
+    for tenant in *b"abcz" {
+        for at in [0, 9, 10, 30, 31, 49, 50, 255] {
+            for (id, reverse) in [(0, false), (31, false), (u32::MAX, false), (31, true)] {
+                let Some(read) = read_from(&position(tenant, at, id), reverse)? else { continue };
+                assert!(read.iter().all(is_inside), "{tenant} {at} {id} {reverse}: {read:?}");
+                led += 1;
+            }
+        }
+    }
+    assert!(led > 0, "all of them were refused");
+    let ids = |read: Option<Vec<Event>>| read.map(|read| read.iter().map(|it| it.id).collect());
+    assert_eq!(ids(read_from(&position(b'b', 31, 31), false)?), Some(vec![34, 37, 40, 43, 46, 49]));
+    assert_eq!(ids(read_from(&position(b'b', 19, 19), true)?), Some(vec![16, 13, 10]));
+    Ok(())
+}
+
 proptest! {
     /// Whatever is put behind a cursor's first bytes, it stays with the tenant or is refused.
     #[test]
     fn a_changed_cursor_stays_inside(
         position in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..20),
-            // A position as another question has it.
-            (prop::sample::select(vec![b'a', b'b', b'c', b'z']), any::<u8>(), any::<u32>()).prop_map(
-                |(tenant, at, id)| {
-                    let mut bytes = vec![0, 3, tenant, 0, at];
-                    bytes.extend(id.to_be_bytes());
-                    bytes
-                }
-            ),
+            (prop::sample::select(vec![b'a', b'b', b'c', b'z']), any::<u8>(), any::<u32>())
+                .prop_map(|(tenant, at, id)| position(tenant, at, id)),
         ],
         reverse in any::<bool>(),
     ) {
-        let (store, events) = store().map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let txn = store.read().map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let scan = || {
-            let scan = events.find_by_tenant_at_range(&txn, "b", 10..50);
-            if reverse { scan.rev() } else { scan }
-        };
-        let cursor = scan().page(1).ok().and_then(|page| page.next).expect("there is more");
-        let mut text = cursor.to_string()[..18].to_owned();
-        text.extend(position.iter().map(|byte| format!("{byte:02x}")));
-        if let Ok(cursor) = text.parse::<Cursor>() {
-            match page_after(scan(), &cursor) {
-                Ok(page) => {
-                    prop_assert!(page.items.iter().all(|row| row.tenant == "b" && (10..50).contains(&row.at)));
-                }
-                Err(error) => prop_assert!(is_refusal(&error), "{error}"),
-            }
-        }
+        let read = read_from(&position, reverse);
+        let read = read.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert!(read.into_iter().flatten().all(|event| is_inside(&event)));
     }
 
     /// Text that is no cursor is an error, and what is one comes back as the same text.

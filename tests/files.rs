@@ -246,6 +246,7 @@ fn a_check_finds_pages_that_are_wrong() -> TestResult {
     let file = dir.join("data.mdb");
     let healthy = fs::read(&file)?;
     let pages = healthy.len() / PAGE;
+    assert!(pages > 20, "{pages} pages");
     let page = |page: usize| &healthy[page * PAGE..(page + 1) * PAGE];
     // What is behind the first page of a long value is its bytes and nothing else.
     let is_bytes =

@@ -255,10 +255,11 @@ fn run(store: &Store, steps: &[Step]) -> TestResult {
                     None => assert!(matches!(given, Err(Error::SequenceExhausted { .. }))),
                 }
             }
-            Step::Insert(id) => {
-                let inserted = customers.insert(&mut txn, &customer(*id));
-                assert_eq!(inserted.is_ok(), keys.insert(*id));
-            }
+            Step::Insert(id) => match customers.insert(&mut txn, &customer(*id)) {
+                Ok(()) => assert!(keys.insert(*id)),
+                Err(Error::DuplicateKey { .. }) => assert!(keys.contains(id)),
+                Err(error) => return Err(error.into()),
+            },
             Step::Delete(id) => {
                 assert_eq!(customers.delete(&mut txn, *id)?, keys.remove(id));
             }

@@ -20,6 +20,24 @@ const TOPICS: [&str; 13] = [
     "view",
 ];
 
+/// A folder that is not listed would not be tried, and a program in no folder neither.
+#[test]
+fn every_program_is_tried() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
+    let names = std::fs::read_dir(folder).expect("a folder");
+    let mut names: Vec<String> = names
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    names.retain(|name| name != "pass");
+    names.sort();
+    assert_eq!(names, TOPICS);
+    for topic in TOPICS {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui").join(topic);
+        let mut entries = std::fs::read_dir(folder).expect("a folder").flatten();
+        assert!(entries.any(|it| it.path().extension().is_some_and(|it| it == "rs")), "{topic}");
+    }
+}
+
 #[test]
 fn ui() {
     let tests = trybuild::TestCases::new();
