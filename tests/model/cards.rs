@@ -274,7 +274,7 @@ cards!(
 );
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
     fn cards_answer_as_the_model(

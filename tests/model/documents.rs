@@ -156,7 +156,7 @@ fn run(store: &Store, batches: &[Vec<(Document, u8)>]) -> Result<(), TestCaseErr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
     fn documents_answer_as_the_model(

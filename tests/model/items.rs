@@ -275,7 +275,7 @@ fn entries(items: &ItemRepository, txn: &ReadTxn<'_>, m: &Model) -> Result<(), T
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
     fn items_answer_as_the_model(operations in prop::collection::vec(operation(), 1..120)) {

@@ -199,7 +199,7 @@ fn run(store: &Store, batches: &[Vec<(Thing, u8)>]) -> Result<(), TestCaseError>
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(32)))]
 
     #[test]
     fn things_answer_as_the_model(

@@ -28,6 +28,11 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
+/// So many cases, or more where `PROPTEST_CASES` asks for more than its default of 256.
+fn cases(default: u32) -> u32 {
+    default.max(ProptestConfig::default().cases.saturating_mul(default) / 256)
+}
+
 /// Opens a store. Each call opens the same one, anew if no handle to it is left; a store in memory lasts
 /// as long as the test.
 type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;

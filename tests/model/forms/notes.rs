@@ -149,7 +149,7 @@ fn run(store: &Store, batches: &[Vec<(Note, u8)>]) -> Result<(), TestCaseError> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(32)))]
 
     #[test]
     fn notes_answer_as_the_model(

@@ -215,7 +215,7 @@ fn run(store: &Store, batches: &[Vec<(Page, bool)>]) -> Result<(), TestCaseError
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(16)))]
 
     #[test]
     fn pages_answer_as_the_model(

@@ -315,7 +315,7 @@ fn run(open: Open<'_>, batches: &[Vec<Operation>]) -> Result<(), TestCaseError> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
     fn tasks_answer_as_the_model(

@@ -172,7 +172,7 @@ fn run(store: &Store, batches: &[Vec<(Word, bool)>]) -> Result<(), TestCaseError
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
     fn words_answer_as_the_model(
