@@ -71,6 +71,13 @@ pub(crate) fn run(flips: u64, seed: u64) -> Result<(), Failure> {
     let pages = fill(&files)?;
     let healthy = fs::read(files.join("data.mdb")).map_err(io)?;
     println!("damage: a file of {pages} pages, {flips} bits of each, from seed {seed}");
+    for check in [false, true] {
+        write(&files, &healthy, None).map_err(io)?;
+        let (outcome, said) = judge(&files, check)?;
+        if outcome != Outcome::Harmless {
+            return Err(format!("without damage: {said}"));
+        }
+    }
     let mut counts = Counts::new();
     let mut wrong = Vec::new();
     for (kind, data) in damages(&healthy, flips, seed) {
@@ -94,10 +101,13 @@ pub(crate) fn run(flips: u64, seed: u64) -> Result<(), Failure> {
     for said in &wrong {
         println!("after a check that found nothing: {said}");
     }
-    if wrong.is_empty() {
-        Ok(())
-    } else {
+    let zeroed = counts.get(&("a page is zeroed", true)).and_then(|it| it.get(&Outcome::Checked));
+    if !wrong.is_empty() {
         Err("LMDB crashed in a file that was checked".to_owned())
+    } else if zeroed.is_none() {
+        Err("`check` finds no page that is zeroed".to_owned())
+    } else {
+        Ok(())
     }
 }
 

@@ -69,6 +69,12 @@ struct Setup<'s> {
 
 fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
     let counts = counts(setup)?;
+    for call in ["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"] {
+        if !counts.contains_key(call) {
+            return Err(format!("the library sees no `{call}`"));
+        }
+    }
+    let mut errors_met = 0;
     let (calls, reserve) = (counts.values().sum::<u64>(), setup.reserve);
     println!("faults: one in {every} of {calls} calls, with a reserve of {reserve} bytes");
     println!(
@@ -100,6 +106,7 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                     counted.unnoticed += 1;
                 }
             }
+            errors_met += counted.errors;
             if counted.runs > 0 {
                 let Counted { runs, errors, reopened, unnoticed } = counted;
                 println!(
@@ -107,6 +114,9 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                 );
             }
         }
+    }
+    if errors_met == 0 {
+        return Err("no fault was an error".to_owned());
     }
     Ok(())
 }

@@ -44,6 +44,9 @@ const BRANCHES: u8 = 4;
 const EACH: i64 = 1000;
 const TOTAL: i64 = ACCOUNTS as i64 * EACH;
 
+/// The ways to add up.
+const WAYS: u64 = 8;
+
 struct Bank {
     store: Store,
     accounts: AccountRepository,
@@ -122,7 +125,7 @@ impl Bank {
         let indexed: i64 =
             entries.map(|entry| entry.map(|entry| entry.amount)).sum::<Result<i64>>()?;
         let accounts = &self.accounts;
-        let (name, amount) = match way % 8 {
+        let (name, amount) = match way % WAYS {
             0 => (
                 "all",
                 accounts
@@ -227,7 +230,12 @@ impl Bank {
             let ended = threads.into_iter().map(|it| it.join().map_err(|_| "a panic".to_owned()));
             ended.collect::<Vec<_>>().into_iter().try_for_each(|outcome| outcome?)
         })?;
-        Ok((commits.load(Relaxed), looks.load(Relaxed)))
+        let (commits, looks) = (commits.load(Relaxed), looks.load(Relaxed));
+        // Each thread adds up in all ways, in turn.
+        if commits == 0 || looks < 3 * WAYS {
+            return Err(format!("only {commits} transactions and {looks} snapshots"));
+        }
+        Ok((commits, looks))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::{path::Path, thread, time::Duration};
 
-use index_table::{Durability, IndexTable, OnDuplicate, Result, RowVersion, Store};
+use index_table::{Durability, IndexState, IndexTable, OnDuplicate, Result, RowVersion, Store};
 use serde::{Deserialize, Serialize};
 
 use super::{
     Failure, Known, open, say,
-    scenarios::{fill, step},
+    scenarios::{fill, prove, step},
 };
 use crate::shop::Shop;
 
@@ -105,6 +105,16 @@ pub(super) fn build_online(path: &Path) -> Result<()> {
         });
         step(&shop)
     })
+}
+
+/// As after writes, and whether the build was cut off.
+pub(super) fn prove_built_online(path: &Path, known: &mut Known) -> Result<(), Failure> {
+    let catalog = Store::open(path.join("store")).and_then(|store| store.catalog());
+    let catalog = catalog.map_err(|error| error.to_string())?;
+    let mut indexes = catalog.tables.iter().flat_map(|table| &table.indexes);
+    let is_building = |state: &IndexState| matches!(state, IndexState::Building { rows: 1.., .. });
+    known.cut += u64::from(indexes.any(|index| is_building(&index.state)));
+    prove(path, known)
 }
 
 /// Rows of a load, and of which it is.

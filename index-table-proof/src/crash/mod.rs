@@ -9,6 +9,7 @@ mod scenarios;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -25,11 +26,20 @@ use scenarios::SCENARIOS;
 
 type Failure = String;
 
+const SIGKILL: i32 = 9;
+
+/// Rounds of which some kill a process in what the scenario is about.
+const ENOUGH: u64 = 40;
+
 /// What is going on when the process is killed.
 struct Scenario {
     name: &'static str,
     /// Rounds with the same files.
     rounds: u64,
+    /// Acknowledgements that are waited for at most, before the process is killed.
+    awaited: u64,
+    /// Whether something can be found half done that is counted.
+    is_cut_off: bool,
     /// What the child does until it is killed.
     child: fn(&Path) -> Result<()>,
     /// What is done to the files before, and whether a store is kept open meanwhile.
@@ -83,6 +93,10 @@ pub(crate) fn run(rounds: u64, seed: u64, only: &str) -> Result<(), Failure> {
             }
         }
         println!("{:18} {rounds:>7} {acknowledged:>13} {found:>22} {cut:>8}", scenario.name);
+        let is_idle = acknowledged == 0 && scenario.awaited > 0;
+        if rounds >= ENOUGH && (is_idle || cut == 0 && scenario.is_cut_off) {
+            return Err(format!("{}: no process was killed in it", scenario.name));
+        }
     }
     Ok(())
 }
@@ -105,17 +119,21 @@ fn kill_once(
     let mut child = spawn(number, dir).map_err(|error| error.to_string())?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
     // Some are killed while they open the store, and most while they write.
-    if random.below(8) > 0 {
-        lines.next();
-    }
+    let awaited =
+        if random.below(8) > 0 { 1 + random.below(scenario.awaited + 1) as usize } else { 0 };
+    let first: Vec<_> = lines.by_ref().take(awaited).collect();
     thread::sleep(Duration::from_micros(random.below(25_000)));
-    child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
+    let status = child.kill().and_then(|()| child.wait()).map_err(|error| error.to_string())?;
     known.said = 0;
-    for line in lines.map_while(Result::ok) {
+    for line in first.into_iter().chain(lines).map_while(Result::ok) {
         if let Some(error) = line.strip_prefix("error: ") {
             return Err(format!("the child met {error}"));
         }
         known.said += u64::from(line == "done");
+    }
+    // None ends by itself.
+    if status.signal() != Some(SIGKILL) {
+        return Err(format!("the child ended with {status}"));
     }
     known.acknowledged += known.said;
     if let Some(shop) = open {

@@ -13,8 +13,8 @@ use index_table::{Result, Store};
 use super::{
     Failure, Known, Scenario, advance,
     evolution::{
-        build, build_online, fill_older, forget_indexes, load, prove_built, prove_loaded,
-        prove_upgraded, upgrade,
+        build, build_online, fill_older, forget_indexes, load, prove_built, prove_built_online,
+        prove_loaded, prove_upgraded, upgrade,
     },
     open, say,
 };
@@ -24,29 +24,83 @@ use crate::{
 };
 
 pub(super) const SCENARIOS: [Scenario; 9] = [
-    Scenario { name: "writes", rounds: 50, child: write, before: nothing, after: prove },
-    Scenario { name: "a growing map", rounds: 4, child: grow, before: nothing, after: prove },
+    Scenario {
+        name: "writes",
+        rounds: 50,
+        awaited: 2,
+        is_cut_off: false,
+        child: write,
+        before: nothing,
+        after: prove,
+    },
+    Scenario {
+        name: "a growing map",
+        rounds: 4,
+        awaited: 2,
+        is_cut_off: false,
+        child: grow,
+        before: nothing,
+        after: prove,
+    },
     Scenario {
         name: "beside a process",
         rounds: 50,
+        awaited: 2,
+        is_cut_off: false,
         child: write,
         before: keep_open,
         after: prove,
     },
-    Scenario { name: "copies", rounds: 25, child: copy, before: nothing, after: prove_copies },
-    Scenario { name: "a repair", rounds: 20, child: repair, before: damage, after: prove_repaired },
-    Scenario { name: "a build", rounds: 20, child: build, before: fill, after: prove_built },
+    Scenario {
+        name: "copies",
+        rounds: 25,
+        awaited: 2,
+        is_cut_off: true,
+        child: copy,
+        before: nothing,
+        after: prove_copies,
+    },
+    Scenario {
+        name: "a repair",
+        rounds: 20,
+        awaited: 0,
+        is_cut_off: true,
+        child: repair,
+        before: damage,
+        after: prove_repaired,
+    },
+    Scenario {
+        name: "a build",
+        rounds: 20,
+        awaited: 2,
+        is_cut_off: false,
+        child: build,
+        before: fill,
+        after: prove_built,
+    },
     Scenario {
         name: "an online build",
         rounds: 20,
+        awaited: 2,
+        is_cut_off: true,
         child: build_online,
         before: forget_indexes,
-        after: prove,
+        after: prove_built_online,
     },
-    Scenario { name: "a bulk load", rounds: 8, child: load, before: nothing, after: prove_loaded },
+    Scenario {
+        name: "a bulk load",
+        rounds: 8,
+        awaited: 2,
+        is_cut_off: false,
+        child: load,
+        before: nothing,
+        after: prove_loaded,
+    },
     Scenario {
         name: "an upgrade",
         rounds: 1,
+        awaited: 2,
+        is_cut_off: true,
         child: upgrade,
         before: fill_older,
         after: prove_upgraded,
@@ -89,7 +143,7 @@ fn keep_open(path: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
     open(path).map(Some)
 }
 
-fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
+pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let shop = open(path)?;
     advance(&shop, known)?;
     shop.prove(&known.model)
