@@ -1,6 +1,7 @@
 //! `verify` and `repair`: entries are damaged behind the store's back, one kind at a time and at
 //! random, and found and mended.
 
+mod elements;
 mod kinds;
 mod methods;
 mod random;

@@ -216,6 +216,11 @@ impl<'a> Keys<'a> {
         if let [key] = self.keys { Some(slice(self.bytes, key)) } else { None }
     }
 
+    /// Whether the key is among them.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.keys.binary_search_by(|own| slice(self.bytes, own).cmp(key)).is_ok()
+    }
+
     #[inline]
     pub(super) fn first(&self) -> Option<&'a [u8]> {
         self.keys.first().map(|key| slice(self.bytes, key))

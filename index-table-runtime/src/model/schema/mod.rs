@@ -276,6 +276,11 @@ impl IndexSchema {
         self.key.iter().any(KeyField::is_hash)
     }
 
+    /// Whether a row may have several entries.
+    pub(crate) fn has_each(&self) -> bool {
+        self.key.iter().any(|field| field.form == KeyForm::Each)
+    }
+
     /// Whether a key has one entry at most. Those of a unique index with a hashed field may have
     /// more, for values that share a hash.
     pub(crate) fn has_one_entry_per_key(&self) -> bool {

@@ -26,7 +26,7 @@ pub(super) fn compare(
 
 /// Whether a row has this key in an index.
 pub(super) fn has_key(image: &Image, index: usize, key: &[u8]) -> bool {
-    image.keys(index).any(|own| own == key)
+    image.keys(index).has(key)
 }
 
 /// Whether both rows have this key in a unique index, and the same values of its hashed fields.

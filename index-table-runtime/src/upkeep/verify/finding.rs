@@ -69,7 +69,7 @@ impl Finding {
             index: schema.index_name(*source),
             key: shown(key, &|| schema.show_key(*source, key)),
             primary_key: shown(primary_key, &|| schema.show_primary_key(primary_key)),
-            reason: reason.clone(),
+            reason: reason.clone().into_owned(),
         }
     }
 }

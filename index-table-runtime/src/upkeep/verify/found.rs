@@ -1,5 +1,7 @@
 //! What a walk finds, before it is shown or mended.
 
+use std::{borrow::Cow, rc::Rc};
+
 use super::finding::FindingKind;
 use crate::model::{entry::RawEntry, schema::Source};
 
@@ -11,7 +13,7 @@ pub(super) struct Found {
     /// The index key, or what a piece is stored under.
     pub(super) key: Vec<u8>,
     pub(super) primary_key: Vec<u8>,
-    pub(super) reason: String,
+    pub(super) reason: Cow<'static, str>,
     pub(super) fix: Fix,
 }
 
@@ -26,7 +28,7 @@ pub(super) enum Fix {
     /// Remove the entry.
     Delete,
     /// Write the entry, with this in it.
-    Put(Vec<u8>),
+    Put(Rc<[u8]>),
     /// Remove all entries of the index.
     Clear,
     /// Empty the queue, which comes before all others.
@@ -45,7 +47,7 @@ impl Found {
         kind: FindingKind,
         source: Source,
         at: RawEntry<'_>,
-        reason: impl Into<String>,
+        reason: impl Into<Cow<'static, str>>,
         fix: Fix,
     ) -> Self {
         Self {

@@ -7,9 +7,11 @@
 mod compare;
 mod finding;
 mod found;
+mod images;
 mod place;
 mod repair;
 mod row;
+mod sums;
 mod walk;
 
 use std::{
@@ -45,12 +47,15 @@ use walk::Walk;
 /// this transaction or a later one, and in another process if need be.
 ///
 /// An index that is not readable, since it is being built or was violated, is passed over. Every
-/// other index is read as it is stored, and entry by entry with the row that each refers to; then
-/// every row is read, and the entry under each of its keys looked up. What is wrong inside of
+/// other index is read as it is stored, and then entry by entry: each is compared with the row that it
+/// refers to. Then every row is read, and each of its entries has to be there. What is wrong inside of
 /// LMDB's own pages is not looked for: LMDB itself may fail at it.
 ///
-/// Cost: for each entry a look-up, and for each row one for each of its entries; rows are decoded
-/// each time. Memory doesn't grow with the table.
+/// Cost: all rows are decoded once, and once more for each index, and the entries that they should have
+/// are compared with those of the index by hashes. Only where the hashes differ is an entry compared with
+/// its row, and looked up. With a [`limit`](Verify::limit), and in the index in which
+/// [`after`](Verify::after) continues, this is done for each entry, without hashes. Memory does not grow
+/// with the number of rows.
 ///
 /// # Examples
 ///
@@ -153,12 +158,14 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     }
 
     /// Ends after this many steps: a row, an entry or a block of entries is one.
-    pub const fn limit(mut self, steps: u64) -> Self {
+    pub fn limit(mut self, steps: u64) -> Self {
         self.left = Some(steps);
+        self.walk = self.walk.map(Walk::in_parts);
         self
     }
 
-    /// Tells `progress` every few thousand steps how far it has come, and at the end.
+    /// Tells `progress` every few thousand steps how far it has come, and at the end. Reading all rows
+    /// before the entries of an index are gone through is no step.
     ///
     /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
     pub fn progress(mut self, progress: impl FnMut(VerifyProgress) + 'txn) -> Self {

@@ -1,11 +1,11 @@
-use std::{fmt, marker::PhantomData, rc::Rc};
+use std::{fmt, marker::PhantomData, mem, rc::Rc};
 
 use super::{
     finding::{FindingKind, VerifyReport},
     found::{Fix, Found},
     place::{Place, Stage},
     row::load,
-    walk::Walk,
+    walk::{Known, Walk},
 };
 use crate::model::KeyRange;
 use crate::{
@@ -148,8 +148,10 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
             report.add_mended(R::TABLE, &Found::queue(&damage));
         }
         let mut next = Some(Place::behind_queue::<R>());
+        let mut known = Known::default();
         while let Some(place) = next {
-            let batch = Batch::gather::<R>(writer.reader(), &skipped, place, &mut report)?;
+            let reader = writer.reader();
+            let batch = Batch::gather::<R>(reader, &skipped, place, &mut known, &mut report)?;
             let mut removed = false;
             for found in &batch.found {
                 written.watched.note_untold();
@@ -179,10 +181,12 @@ impl Batch {
         reader: Reader<'_>,
         skipped: &Rc<[usize]>,
         place: Place,
+        known: &mut Known,
         report: &mut VerifyReport,
     ) -> Result<Self> {
         let mut stage = place.stage;
         let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place).impatient();
+        walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
             while let Some(next) = walk.next_found() {
@@ -199,7 +203,9 @@ impl Batch {
             if enough || walk.stage != stage || !walk.step()? {
                 report.rows += walk.rows;
                 report.entries += walk.entries;
-                return Ok(Self { found, stage, next: walk.place() });
+                let next = walk.place();
+                *known = walk.known;
+                return Ok(Self { found, stage, next });
             }
         }
     }

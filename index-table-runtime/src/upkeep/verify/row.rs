@@ -1,6 +1,6 @@
 //! The image of a row as it is stored, and who else has one of its keys.
 
-use super::{compare, finding::FindingKind};
+use super::{compare, finding::FindingKind, images::Images};
 use crate::model::KeyRange;
 use crate::{
     engine::{Query, Read, Reader},
@@ -50,7 +50,7 @@ pub(super) fn load<R: Entity>(
 pub(super) fn holder<'t, R: Entity>(
     reader: Reader<'t>,
     image: &Image,
-    other: &mut Image,
+    others: &mut Images,
     index: usize,
     declared: &IndexSchema,
     key: &[u8],
@@ -67,7 +67,7 @@ pub(super) fn holder<'t, R: Entity>(
             continue;
         }
         if let Some(fact) = reader.fact(holder)?
-            && load::<R>(other, holder, fact, Some(index)).is_ok()
+            && let Some(other) = others.get::<R>(index, holder, fact)
             && compare::is_double(image, other, index, key)
         {
             return Ok(Some(holder));

@@ -1,5 +1,7 @@
 //! What is wrong with a piece, an entry or a row.
 
+use std::{borrow::Cow, rc::Rc};
+
 use super::Walk;
 use crate::{
     engine::{Read, lmdb::Piece},
@@ -12,6 +14,7 @@ use crate::{
         found::{Fix, Found},
         place::Stage,
         row::{holder, load},
+        sums::hash,
     },
 };
 
@@ -20,6 +23,7 @@ impl<'t, R: Entity> Walk<'t, R> {
         self.stepped(RawEntry { key: at, ..RawEntry::NOWHERE });
         let Stage::Pieces(index) = self.stage else { return };
         if let Some(fault) = fault {
+            self.known.sound.remove(&index);
             let key = fault.key.and_then(|key| at.get(..key)).unwrap_or(at);
             let fix = Fix::RemovePieces { all: fault.key.is_some() };
             let found = RawEntry { key, ..RawEntry::NOWHERE };
@@ -33,22 +37,31 @@ impl<'t, R: Entity> Walk<'t, R> {
         self.entries += 1;
         let source = Source::Index(index);
         let Some(declared) = R::TABLE.index(source) else { return Ok(()) };
+        if let Some(sums) = self.known.sums.get(&index)
+            && sums.is_right(entry.key, entry.primary_key, hash(entry.data))
+        {
+            return Ok(());
+        }
         let Some(fact) = self.reader.fact(entry.primary_key)? else {
             let reason = "it refers to a row that is not in the table";
             self.surplus(FindingKind::Dangling, source, entry, reason);
             return Ok(());
         };
         // What a row that can't be read has in the index is not known.
-        if load::<R>(&mut self.image, entry.primary_key, fact, Some(index)).is_err() {
-            return Ok(());
-        }
-        match compare::compare(&self.image, index, declared, &entry) {
+        let image = if declared.has_each() {
+            self.known.images.get::<R>(index, entry.primary_key, fact)
+        } else {
+            let loaded = load::<R>(&mut self.image, entry.primary_key, fact, Some(index));
+            loaded.ok().map(|()| &self.image)
+        };
+        let Some(image) = image else { return Ok(()) };
+        match compare::compare(image, index, declared, &entry) {
             None => {}
             Some(Difference::Key) => {
                 self.surplus(FindingKind::Stale, source, entry, "its row has no such key");
             }
             Some(Difference::Data) => {
-                let fix = Fix::Put(self.image.data(index, declared).to_vec());
+                let fix = Fix::Put(image.data(index, declared).into());
                 let reason = "it carries something else than its row has";
                 self.report(FindingKind::Stale, source, entry, reason, fix);
             }
@@ -57,7 +70,13 @@ impl<'t, R: Entity> Walk<'t, R> {
     }
 
     /// Reports an entry that should not be there.
-    fn surplus(&mut self, kind: FindingKind, source: Source, entry: RawEntry<'t>, reason: &str) {
+    fn surplus(
+        &mut self,
+        kind: FindingKind,
+        source: Source,
+        entry: RawEntry<'t>,
+        reason: &'static str,
+    ) {
         if R::TABLE.can_read(source, entry.key, entry.primary_key) {
             self.report(kind, source, entry, reason, Fix::Delete);
         } else {
@@ -85,26 +104,31 @@ impl<'t, R: Entity> Walk<'t, R> {
             if self.skipped.contains(&index) {
                 continue;
             }
+            let sums = self.known.sums.get(&index).filter(|_| self.known.sound.contains(&index));
+            let sums = sums.map(|sums| (sums, hash(self.image.data(index, declared))));
+            let mut missing = None;
             for key in self.image.keys(index) {
-                let own = self.reader.entry(index, key, fact.primary_key)?;
+                let is_right =
+                    sums.is_some_and(|(sums, data)| sums.is_right(key, fact.primary_key, data));
+                let is_there =
+                    is_right || self.reader.entry(index, key, fact.primary_key)?.is_some();
                 let alone = declared.has_one_entry_per_key();
-                let holder = if declared.unique && !(alone && own.is_some()) {
-                    holder::<R>(self.reader, &self.image, &mut self.other, index, declared, key)?
+                let holder = if declared.unique && !(alone && is_there) {
+                    let images = &mut self.known.images;
+                    holder::<R>(self.reader, &self.image, images, index, declared, key)?
                 } else {
                     None
                 };
-                let mut report = |kind, reason, fix| {
+                let mut report = |kind, reason: Cow<'static, str>, fix| {
                     let at = RawEntry { key, ..fact };
                     let found = Found::new(kind, Source::Index(index), at, reason, fix);
                     self.found.push_back(found);
                 };
-                if own.is_none() && !(alone && holder.is_some()) {
-                    let data = self.image.data(index, declared).to_vec();
-                    report(
-                        FindingKind::Missing,
-                        "there is no such entry".to_owned(),
-                        Fix::Put(data),
-                    );
+                if !(is_there || alone && holder.is_some()) {
+                    let data =
+                        missing.get_or_insert_with(|| self.image.data(index, declared).into());
+                    let fix = Fix::Put(Rc::clone(data));
+                    report(FindingKind::Missing, "there is no such entry".into(), fix);
                 }
                 // Where a key can have several entries, all rows but the first are doubles.
                 if let Some(holder) = holder
@@ -112,7 +136,7 @@ impl<'t, R: Entity> Walk<'t, R> {
                 {
                     let holder = R::TABLE.show_primary_key(holder);
                     let reason = format!("the row {holder} has the key as well");
-                    report(FindingKind::Duplicate, reason, Fix::None);
+                    report(FindingKind::Duplicate, reason.into(), Fix::None);
                 }
             }
         }
@@ -124,7 +148,7 @@ impl<'t, R: Entity> Walk<'t, R> {
         kind: FindingKind,
         source: Source,
         at: RawEntry<'_>,
-        reason: impl Into<String>,
+        reason: impl Into<Cow<'static, str>>,
         fix: Fix,
     ) {
         self.found.push_back(Found::new(kind, source, at, reason, fix));

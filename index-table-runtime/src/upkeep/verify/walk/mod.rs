@@ -7,12 +7,18 @@
 
 mod look;
 
-use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    marker::PhantomData,
+    rc::Rc,
+};
 
 use super::{
     finding::FindingKind,
     found::{Fix, Found},
+    images::Images,
     place::{Place, Stage},
+    sums::Sums,
 };
 use crate::model::KeyRange;
 use crate::{
@@ -35,6 +41,17 @@ enum Running<'t> {
     Entries(Box<Entries<'t>>),
 }
 
+/// What is known of the rows and the indexes. It stays true when something is repaired.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Which entries are right, by index.
+    sums: BTreeMap<usize, Sums>,
+    /// The indexes whose pieces are all as they should be, so that a look-up finds what a scan does.
+    sound: BTreeSet<usize>,
+    /// Of rows with many entries in an index.
+    images: Images,
+}
+
 /// Goes through a table, a step at a time.
 pub(super) struct Walk<'t, R> {
     reader: Reader<'t>,
@@ -51,8 +68,9 @@ pub(super) struct Walk<'t, R> {
     over: bool,
     found: VecDeque<Found>,
     image: Image,
-    /// Of another row, with the same key in a unique index.
-    other: Image,
+    pub(super) known: Known,
+    /// It is not to read all rows for what may be a few entries.
+    in_parts: bool,
     pub(super) rows: u64,
     pub(super) entries: u64,
     /// What eventual indexes have not got yet, once it is asked for.
@@ -82,7 +100,8 @@ impl<'t, R: Entity> Walk<'t, R> {
             over: false,
             found: VecDeque::new(),
             image: Image::default(),
-            other: Image::default(),
+            known: Known::default(),
+            in_parts: false,
             rows: 0,
             entries: 0,
             queued: None,
@@ -93,13 +112,18 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     /// The same from another place on.
     pub(super) fn at(self, place: Place) -> Self {
-        let impatient = self.impatient;
-        Self { impatient, ..Self::new(self.reader, self.skipped, place) }
+        let Self { impatient, in_parts, .. } = self;
+        Self { in_parts, impatient, ..Self::new(self.reader, self.skipped, place) }
     }
 
     /// With what eventual indexes have not got yet among what is wrong.
     pub(super) fn impatient(self) -> Self {
         Self { impatient: true, ..self }
+    }
+
+    /// Without reading all rows at the beginning of an index.
+    pub(super) fn in_parts(self) -> Self {
+        Self { in_parts: true, ..self }
     }
 
     /// How many steps there are from the beginning to the end.
@@ -218,6 +242,12 @@ impl<'t, R: Entity> Walk<'t, R> {
         match self.stage {
             Stage::Queue => Ok(Running::Queue),
             Stage::Pieces(index) => {
+                // Until a fault is found.
+                if behind.is_none() {
+                    self.known.sound.insert(index);
+                } else {
+                    self.known.sound.remove(&index);
+                }
                 let behind = behind.as_ref().map(Position::bytes);
                 match self.reader.lmdb() {
                     Some(reader) => {
@@ -226,7 +256,13 @@ impl<'t, R: Entity> Walk<'t, R> {
                     None => Ok(Running::NoPieces),
                 }
             }
-            Stage::Entries(index) => scan(Source::Index(index)),
+            Stage::Entries(index) => {
+                if behind.is_none() && !self.in_parts {
+                    let sums = Sums::of::<R>(self.reader, index, &mut self.image)?;
+                    self.known.sums.insert(index, sums);
+                }
+                scan(Source::Index(index))
+            }
             Stage::Facts => scan(Source::Facts),
         }
     }

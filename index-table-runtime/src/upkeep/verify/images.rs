@@ -1,0 +1,47 @@
+//! Images of rows that are needed more than once.
+
+use std::collections::HashMap;
+
+use super::row::load;
+use crate::model::{entity::Entity, maintain::Image};
+
+/// The most bytes that are kept, with more than [`LEAST`] images.
+const MOST: usize = 64 << 20;
+
+/// So many images are kept, however large: rows often share elements.
+const LEAST: usize = 4;
+
+/// The images of rows, with their entries in one index.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    index: usize,
+    /// By primary key; `None`: the row can't be read.
+    loaded: HashMap<Vec<u8>, Option<Image>>,
+    /// The bytes of all images.
+    held: usize,
+}
+
+impl Images {
+    /// The image of the row with these bytes; `None`: it can't be read.
+    pub(super) fn get<R: Entity>(
+        &mut self,
+        index: usize,
+        primary_key: &[u8],
+        bytes: &[u8],
+    ) -> Option<&Image> {
+        let is_full = self.held > MOST && self.loaded.len() >= LEAST;
+        let is_new = self.index != index || !self.loaded.contains_key(primary_key);
+        if self.index != index || is_new && is_full {
+            *self = Self { index, ..Self::default() };
+        }
+        if is_new {
+            let mut image = Image::default();
+            let loaded = load::<R>(&mut image, primary_key, bytes, Some(index));
+            let image = loaded.is_ok().then_some(image);
+            self.held += size_of::<Image>() + primary_key.len();
+            self.held += image.as_ref().map_or(0, Image::capacity);
+            self.loaded.insert(primary_key.to_vec(), image);
+        }
+        self.loaded.get(primary_key)?.as_ref()
+    }
+}
