@@ -30,7 +30,7 @@ pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
     None => 1 << 29,
 };
 
-/// How to open a store; from [`Store::options`].
+/// How to open a store; from [`Store::options`](crate::Store::options).
 ///
 /// They can be serialized, to be kept in a program's settings: an option that is not there has its default.
 ///
@@ -80,8 +80,8 @@ impl Options {
     /// limits it.
     ///
     /// It is address space, neither memory nor disk: the file grows as it is filled. When it is full,
-    /// [`Store::transaction`] maps twice as much and runs again, and a transaction from
-    /// [`Store::write`] gets [`Error::MapFull`](crate::Error::MapFull). A file that is larger already
+    /// [`Store::transaction`](crate::Store::transaction) maps twice as much and runs again, and a transaction from
+    /// [`Store::write`](crate::Store::write) gets [`Error::MapFull`](crate::Error::MapFull). A file that is larger already
     /// is mapped as a whole.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes;
@@ -271,7 +271,7 @@ pub enum WhenFull {
     /// default.
     ApplyInLine,
     /// It waits until the worker has made room, this long at the most, and fails with
-    /// [`Error::IndexQueueFull`] then. [`Store::transaction`](crate::Store::transaction) does so,
+    /// [`Error::IndexQueueFull`](crate::Error::IndexQueueFull) then. [`Store::transaction`](crate::Store::transaction) does so,
     /// by rolling back and running its closure again, and so does a
     /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well, and the
     /// time counted from when each was submitted; in a transaction from
