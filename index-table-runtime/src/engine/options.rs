@@ -278,8 +278,8 @@ pub enum WhenFull {
     /// [`Store::write`](crate::Store::write), in which the worker could not come to its turn, the
     /// write fails at once.
     Wait(Duration),
-    /// It disables the eventual indexes of the table: they are not kept up any more, and can't be
-    /// asked, until the repository's `build` builds them anew.
+    /// It disables the eventual indexes of the table: they are no longer maintained, and queries on them fail,
+    /// until the repository's `build` has built them again.
     Disable,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct RawEntry<'t> {
 }
 
 impl<'t> RawEntry<'t> {
-    /// No entry, where one is asked for.
+    /// The place of a finding that is about no entry.
     pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
 
     /// The change that writes it.

@@ -29,8 +29,8 @@ pub(crate) struct Piece<'t> {
 pub(crate) struct Fault {
     /// In what way.
     pub(crate) reason: &'static str,
-    /// How many bytes of [`Piece::at`] are the index key, if all pieces of that key are to be
-    /// written anew; `None`: the piece can go by itself.
+    /// How many bytes of [`Piece::at`] are the index key, if all pieces of that key have to be written again;
+    /// `None`: it is enough to remove the piece.
     pub(crate) key: Option<usize>,
 }
 

@@ -65,9 +65,9 @@ impl Engine {
         let began = Instant::now();
         loop {
             match Self::try_open(options, path) {
-                // LMDB initializes the file for the first process that opens it. When that one is killed
-                // before the end, those that wait for it open what is there. Once they have closed it,
-                // there is a first process again.
+                // The first process that opens the lock file initializes it. If that process is killed before it
+                // has done so, waiting processes open an unusable file. After all of them have closed it, the
+                // next process is the first again.
                 Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 outcome => return outcome,
             }

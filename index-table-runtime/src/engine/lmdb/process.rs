@@ -74,7 +74,7 @@ mod os {
         error.raw_os_error() == Some(libc::EIO)
     }
 
-    /// How long a file of this process may be: who writes more than that may be ended by a signal.
+    /// The maximum length of a file of this process. A write beyond it may end the process by a signal.
     pub(in crate::engine::lmdb) fn file_limit() -> u64 {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the limit is this function's own.

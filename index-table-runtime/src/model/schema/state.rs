@@ -133,13 +133,14 @@ pub enum IndexState {
         /// The rows so far whose key in a unique index another row has already.
         duplicates: Duplicates,
     },
-    /// It is unique, and its build has met rows with the same keys. It is empty, and not kept up.
+    /// It is unique, and its build has met rows with the same keys. It is empty and not maintained.
     Violated(Duplicates),
-    /// It is eventual, and its queue was full, as [`WhenFull::Disable`](crate::WhenFull::Disable) says: it
-    /// is not kept up. The repository's `build`, or opening the table, builds it anew.
+    /// It is eventual and no longer maintained, because its queue was full
+    /// ([`WhenFull::Disable`](crate::WhenFull::Disable)). The repository's `build`, or opening the table, builds
+    /// it again.
     Disabled,
-    /// It is not declared any more: it is kept, and not kept up, until
-    /// [`drop_retired`](crate::Store::drop_retired), or until it is declared again and built anew.
+    /// It is no longer declared: it is kept but not maintained, until
+    /// [`drop_retired`](crate::Store::drop_retired), or until it is declared again and built.
     Retired,
 }
 
