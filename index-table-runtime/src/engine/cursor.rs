@@ -16,13 +16,6 @@ pub(crate) trait LongLived<'t>: Iterator<Item = Step<'t>> {
 pub(crate) trait Cursor {
     /// The next entry.
     fn advance(&mut self) -> Option<Step<'_>>;
-
-    /// The row of the last entry, where the engine has joined it; see [`Query::rows`](super::Query::rows).
-    #[allow(dead_code, reason = "for engines that join")]
-    #[inline]
-    fn row(&self) -> Option<&[u8]> {
-        None
-    }
 }
 
 /// Entries that a caller hands to an engine; see [`Write::append`](super::Write::append).

@@ -309,10 +309,6 @@ impl<'t> Read<'t> for Reader<'t> {
         on_engine!(self, reader => reader.fact(primary_key))
     }
 
-    fn facts(self, primary_keys: &[&[u8]]) -> Result<Vec<Option<&'t [u8]>>> {
-        on_engine!(self, reader => reader.facts(primary_keys))
-    }
-
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         on_engine!(self, reader => reader.entry(index, key, primary_key))
     }
@@ -381,11 +377,6 @@ impl Cursor for Entries<'_> {
     #[inline]
     fn advance(&mut self) -> Option<Step<'_>> {
         self.next()
-    }
-
-    #[inline]
-    fn row(&self) -> Option<&[u8]> {
-        LongLived::row(self)
     }
 }
 

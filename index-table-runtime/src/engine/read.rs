@@ -23,13 +23,6 @@ pub(crate) trait Read<'t>: Copy {
     /// The bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// The bytes of the rows with these primary keys, in their order: one request where requests cost a round
-    /// trip.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for engines behind a connection"))]
-    fn facts(self, primary_keys: &[&[u8]]) -> Result<Vec<Option<&'t [u8]>>> {
-        primary_keys.iter().map(|primary_key| self.fact(primary_key)).collect()
-    }
-
     /// The data of the entry with these keys. In a unique index that is the entry of its key, if it refers to
     /// this row.
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;

@@ -142,7 +142,6 @@ fn look_ups_find_what_was_written_and_nothing_else() {
         let reader = reader(&txn, &tables);
         let (id, other) = (7_u16.to_be_bytes(), 8_u16.to_be_bytes());
         assert_eq!(reader.fact(&id)?, Some(&b"seven"[..]));
-        assert_eq!(reader.facts(&[&other, &id, b""])?, [None, Some(&b"seven"[..]), None]);
         for index in [BLOCKS, ENTRIES, UNIQUE] {
             let data: &[u8] = if index == ENTRIES { b"seven" } else { b"" };
             assert_eq!(reader.entry(index, &[1], &id)?, Some(data));
