@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "memory")]
 use super::memory;
 use super::{
-    Ascending, CommitFailure, Count, Cursor, LongLived, Options, Query, Read, Records, Retry,
-    Space, Stamp, Step, Write, lmdb,
+    Ascending, CommitFailure, Count, Cursor, EntryResult, LongLived, Options, Query, Read, Records,
+    Retry, Space, Stamp, Write, lmdb,
 };
 use crate::model::{
     entry::RawEntry,
@@ -358,7 +358,7 @@ pub(crate) enum Entries<'t> {
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Step<'t>;
+    type Item = EntryResult<'t>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -375,7 +375,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
 
 impl Cursor for Entries<'_> {
     #[inline]
-    fn advance(&mut self) -> Option<Step<'_>> {
+    fn advance(&mut self) -> Option<EntryResult<'_>> {
         self.next()
     }
 }

@@ -75,7 +75,7 @@ pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
 pub use options::{Durability, Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, Retry};
 pub(crate) use query::Query;
-pub(crate) use read::{Count, Read, Step};
+pub(crate) use read::{Count, EntryResult, Read};
 pub(crate) use records::{ReadRecords, Records, Space, WriteRecords};
 pub use stamp::CommitNumber;
 pub(crate) use stamp::Stamp;

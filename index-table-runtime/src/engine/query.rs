@@ -1,7 +1,7 @@
 use crate::model::entry::Position;
 use crate::model::{KeyRange, schema::Source};
 
-/// A question to an engine, as a plain value.
+/// A query of one table or index, as a plain value.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     /// Which database.

@@ -7,8 +7,8 @@ use crate::model::{
     schema::{Source, TableSchema},
 };
 
-/// A step of a scan.
-pub(crate) type Step<'t> = Result<RawEntry<'t>, Boxed>;
+/// One result of a scan or cursor: an entry, or why it can't be read.
+pub(crate) type EntryResult<'t> = Result<RawEntry<'t>, Boxed>;
 
 /// Reading one table in one transaction.
 pub(crate) trait Read<'t>: Copy {

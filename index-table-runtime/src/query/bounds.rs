@@ -3,7 +3,7 @@ use std::{
     sync::Arc,
 };
 
-use super::found::{Hashed, values_of};
+use super::matches::{Hashed, values_of};
 use crate::model::{
     End, KeyRange,
     entity::Entity,
@@ -18,7 +18,7 @@ use crate::model::{
 /// As bytes: from `start` on, as far as `end` says. Neither ever cuts through a field that
 /// follows the ones given, because an encoding is never a prefix of another one.
 ///
-/// A hashed field is asked for by its hash, which the bytes have, and by its value, which they don't.
+/// A hashed field is given by its hash, which is in the bytes, and by its value, which is not.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     pub(crate) range: KeyRange,
@@ -47,10 +47,10 @@ impl Bounds {
         T::encode(value, &mut encoded);
         self.range.start.extend(&hash(encoded.as_bytes()));
         self.range.end = End::Prefix;
-        let asked = self
+        let given = self
             .hashed
             .get_or_insert_with(|| Arc::new(Hashed { values: Vec::new(), of_row: values_of::<R> }));
-        Arc::make_mut(asked).values.extend_from_slice(encoded.as_bytes());
+        Arc::make_mut(given).values.extend_from_slice(encoded.as_bytes());
         self
     }
 
@@ -127,7 +127,7 @@ impl Bounds {
             Source::Facts => is_inside(row.primary_key()),
             Source::Index(index) => {
                 row.keys(index).any(is_inside)
-                    && self.hashed.as_ref().is_none_or(|asked| asked.are_of(index, row.row()))
+                    && self.hashed.as_ref().is_none_or(|hashed| hashed.are_of(index, row.row()))
             }
         }
     }

@@ -55,7 +55,7 @@ impl Cursor {
     /// The position, if this cursor belongs to the query, which is this [`question`].
     ///
     /// The text comes from outside and may have been changed. A place outside of the query's
-    /// bounds would lead to entries that were not asked for, and one that is no key to places
+    /// bounds would lead to entries outside of the query, and one that is no key to places
     /// that no entry has.
     pub(super) fn position_in(
         self,

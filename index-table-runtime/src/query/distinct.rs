@@ -1,17 +1,15 @@
 //! The different values of the first fields of an index, by seeking from one to the next.
 
-use std::{fmt, iter::FusedIterator, marker::PhantomData};
+use std::{fmt, iter::FusedIterator, marker::PhantomData, sync::Arc};
 
-use super::found::Hashed;
 use super::{
     Bounds,
-    found::{self, Found},
+    matches::{self, Hashed, Matches},
 };
-use crate::engine::Query;
-use crate::model::KeyRange;
 use crate::{
-    engine::Reader,
+    engine::{Query, Reader},
     model::{
+        KeyRange,
         entry::RawEntry,
         error::{Error, Result},
         key::{DecodeError, Key, KeyReader},
@@ -19,7 +17,6 @@ use crate::{
     },
     usage::{Ledger, Meter, Stats},
 };
-use std::sync::Arc;
 
 /// Each different value that some fields of an index have, once and in order: a question that
 /// has not been run yet. From the `distinct_…` methods of a repository.
@@ -68,7 +65,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     /// more; a step instead of a seek where no two rows have the same value, that is in a unique
     /// index or the fact table with all fields of the key. The fact table is not touched.
     pub fn values(self) -> DistinctValues<'txn, V> {
-        DistinctValues { walk: self.into_walk(), value: PhantomData }
+        DistinctValues { cursor: self.into_cursor(), value: PhantomData }
     }
 
     /// The values, and how many entries each has: what [`count`](crate::Scan::count) says for
@@ -76,7 +73,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     ///
     /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
     pub fn counts(self) -> DistinctCounts<'txn, V> {
-        DistinctCounts { walk: self.into_walk(), value: PhantomData }
+        DistinctCounts { cursor: self.into_cursor(), value: PhantomData }
     }
 
     /// The first value in the index's order: the smallest, and behind [`rev`](Distinct::rev) the
@@ -91,7 +88,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         self.values().next().transpose()
     }
 
-    fn into_walk(self) -> Walk<'txn> {
+    fn into_cursor(self) -> DistinctCursor<'txn> {
         let Self { reader, schema, ledger, query, hashed, .. } = self;
         let meter = ledger.meter(query.source, None);
         let (reader, failure) = match reader {
@@ -100,7 +97,17 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         };
         let leading = query.bounds.start().len();
         let once = schema.index(query.source).is_none_or(|index| index.unique);
-        Walk { reader, failure, schema, meter, query, hashed, leading, once, entries: None }
+        DistinctCursor {
+            reader,
+            failure,
+            schema,
+            meter,
+            query,
+            hashed,
+            leading,
+            once,
+            entries: None,
+        }
     }
 }
 
@@ -114,11 +121,11 @@ impl<V> fmt::Debug for Distinct<'_, V> {
     }
 }
 
-/// Goes from value to value. Ends at the first error.
-struct Walk<'txn> {
+/// Seeks from value to value. Ends at the first error.
+struct DistinctCursor<'txn> {
     /// `None` once it has ended.
     reader: Option<Reader<'txn>>,
-    /// Why nothing could be asked: what the first value is, instead.
+    /// Why the query could not be run: the result in the place of the first value.
     failure: Option<Error>,
     schema: &'static TableSchema,
     meter: Meter<'txn>,
@@ -131,7 +138,7 @@ struct Walk<'txn> {
     /// A whole key, with the values of its hashed fields, is in one entry.
     once: bool,
     /// Where to go on without a seek.
-    entries: Option<Found<'txn>>,
+    entries: Option<Matches<'txn>>,
 }
 
 /// A value that was met, and the bytes that all keys with it begin with.
@@ -142,7 +149,7 @@ struct Met<'txn, T> {
     once: bool,
 }
 
-impl<'txn> Walk<'txn> {
+impl<'txn> DistinctCursor<'txn> {
     fn next<V: Key>(&mut self) -> Option<Result<Met<'txn, V::Ref<'txn>>>> {
         let Some(reader) = self.reader else { return self.failure.take().map(Err) };
         let met = self.step::<V>(reader).transpose();
@@ -157,7 +164,7 @@ impl<'txn> Walk<'txn> {
             Some(entries) => entries,
             none => {
                 self.meter.seek();
-                none.insert(Found::new(
+                none.insert(Matches::new(
                     reader,
                     self.schema,
                     self.query.clone(),
@@ -214,14 +221,14 @@ impl<'txn> Walk<'txn> {
             return Ok(1);
         }
         let query = Query::new(self.query.source, KeyRange::beginning_with(met.prefix));
-        found::count(reader, self.schema, &mut self.meter, query, self.hashed.as_ref())
+        matches::count(reader, self.schema, &mut self.meter, query, self.hashed.as_ref())
     }
 }
 
 /// The values of a [`Distinct`]; see [`Distinct::values`]. Ends after the first error.
 #[must_use = "iterators are lazy"]
 pub struct DistinctValues<'txn, V> {
-    walk: Walk<'txn>,
+    cursor: DistinctCursor<'txn>,
     value: PhantomData<fn() -> V>,
 }
 
@@ -229,7 +236,7 @@ impl<V> DistinctValues<'_, V> {
     /// What has been read so far, by this question alone.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.walk.meter.stats()
+        self.cursor.meter.stats()
     }
 }
 
@@ -237,7 +244,7 @@ impl<'txn, V: Key> Iterator for DistinctValues<'txn, V> {
     type Item = Result<V::Ref<'txn>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.walk.next::<V>().map(|met| met.map(|met| met.value))
+        self.cursor.next::<V>().map(|met| met.map(|met| met.value))
     }
 }
 
@@ -245,7 +252,7 @@ impl<'txn, V: Key> Iterator for DistinctValues<'txn, V> {
 /// after the first error.
 #[must_use = "iterators are lazy"]
 pub struct DistinctCounts<'txn, V> {
-    walk: Walk<'txn>,
+    cursor: DistinctCursor<'txn>,
     value: PhantomData<fn() -> V>,
 }
 
@@ -253,7 +260,7 @@ impl<V> DistinctCounts<'_, V> {
     /// What has been read so far, by this question alone.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.walk.meter.stats()
+        self.cursor.meter.stats()
     }
 }
 
@@ -261,13 +268,13 @@ impl<'txn, V: Key> Iterator for DistinctCounts<'txn, V> {
     type Item = Result<(V::Ref<'txn>, u64)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let reader = self.walk.reader;
-        let counted = self.walk.next::<V>()?.and_then(|met| {
-            let count = reader.map_or(Ok(0), |reader| self.walk.count(&met, reader))?;
+        let reader = self.cursor.reader;
+        let counted = self.cursor.next::<V>()?.and_then(|met| {
+            let count = reader.map_or(Ok(0), |reader| self.cursor.count(&met, reader))?;
             Ok((met.value, count))
         });
         if counted.is_err() {
-            self.walk.reader = None;
+            self.cursor.reader = None;
         }
         Some(counted)
     }

@@ -202,7 +202,7 @@ impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
     ///
     /// As [`Scan::page`].
     pub fn page(self, size: usize) -> Result<Page<E::Row>> {
-        let question = self.scan.asked.question();
+        let question = self.scan.request.question();
         let mut rows = Self { limit: None, ..self }.rows();
         let mut items = Vec::with_capacity(size.min(RESERVED));
         let mut last: Option<RawEntry<'txn>> = None;

@@ -20,7 +20,7 @@ use crate::{
 pub struct GetMany<'txn, R, I> {
     /// `None` once it has ended.
     reader: Option<Reader<'txn>>,
-    /// Why nothing could be asked: what the first row is, instead.
+    /// Why nothing can be read: the result in the place of the first row.
     failure: Option<Error>,
     meter: Meter<'txn>,
     keys: I,

@@ -1,7 +1,7 @@
 use std::{fmt, iter::FusedIterator, marker::PhantomData, sync::Arc};
 
 use crate::{
-    engine::{Query, Reader, Step},
+    engine::{EntryResult, Query, Reader},
     model::{
         entity::{Entity, EntryReader, Form, IndexEntry, Viewed},
         entry::RawEntry,
@@ -10,7 +10,7 @@ use crate::{
         row,
         schema::{Source, TableSchema},
     },
-    query::found::{Found, Hashed},
+    query::matches::{Hashed, Matches},
     usage::{Ledger, Meter, Stats},
 };
 
@@ -19,7 +19,7 @@ pub(super) struct Raw<'txn> {
     /// For facts; `None` if the query could not be run.
     reader: Option<Reader<'txn>>,
     /// The answer; `None` once it has ended.
-    running: Option<Found<'txn>>,
+    running: Option<Matches<'txn>>,
     /// Why the query could not be run: what the first entry is, instead.
     failure: Option<Boxed>,
     schema: &'static TableSchema,
@@ -40,9 +40,9 @@ impl<'txn> Raw<'txn> {
         let source = query.source;
         let mut meter = ledger.meter(source, query.limit);
         meter.seek();
-        let asked =
-            reader.and_then(|reader| Ok((reader, Found::new(reader, schema, query, hashed)?)));
-        let (reader, running, failure) = match asked {
+        let opened =
+            reader.and_then(|reader| Ok((reader, Matches::new(reader, schema, query, hashed)?)));
+        let (reader, running, failure) = match opened {
             Ok((reader, entries)) => (Some(reader), Some(entries), None),
             Err(error) => (None, None, Some(error.into())),
         };
@@ -109,7 +109,7 @@ impl<'txn> Raw<'txn> {
 
     /// Whether an entry's row has been read when the entry comes.
     pub(super) fn has_rows(&self) -> bool {
-        self.carries_rows() || self.running.as_ref().is_some_and(Found::looks_up)
+        self.carries_rows() || self.running.as_ref().is_some_and(Matches::looks_up)
     }
 
     /// The row with this primary key, which an entry refers to.
@@ -153,7 +153,7 @@ impl<'txn> Raw<'txn> {
             self.meter.bytes(entry.data.len());
             return Ok(entry.data);
         }
-        match self.running.as_ref().and_then(Found::fact) {
+        match self.running.as_ref().and_then(Matches::fact) {
             Some(fact) => Ok(fact),
             None => self.look_up(entry.primary_key),
         }
@@ -171,7 +171,7 @@ impl<'txn> Raw<'txn> {
     }
 
     #[cold]
-    fn end(&mut self) -> Option<Step<'txn>> {
+    fn end(&mut self) -> Option<EntryResult<'txn>> {
         self.running = None;
         self.failure.take().map(Err)
     }
@@ -199,13 +199,13 @@ impl From<DecodeError> for Failure {
 }
 
 impl<'txn> Iterator for Raw<'txn> {
-    type Item = Step<'txn>;
+    type Item = EntryResult<'txn>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let Some(left) = self.meter.left_behind_next() else { return self.end() };
-        let Some(found) = &mut self.running else { return self.end() };
-        match found.next(&mut self.meter) {
+        let Some(matches) = &mut self.running else { return self.end() };
+        match matches.next(&mut self.meter) {
             Some(Ok(entry)) => {
                 self.meter.entry(left);
                 Some(Ok(entry))

@@ -1,4 +1,4 @@
-//! Queries: what is asked ([`Bounds`], [`Query`]) and how the answer is read ([`Scan`]).
+//! Queries: their values ([`Bounds`], [`Query`]), and what runs them ([`Scan`]).
 
 mod bounds;
 mod combined;
@@ -6,9 +6,9 @@ mod cursor;
 mod distinct;
 mod eventual;
 mod fact_order;
-mod found;
 mod get_many;
 mod iter;
+mod matches;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -22,16 +22,15 @@ pub use eventual::{
     EventualScan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan,
 };
 pub use fact_order::FactOrderRows;
-pub(crate) use found::row_by;
 pub use get_many::{GetMany, GetManyViews};
 pub(crate) use iter::DANGLING;
 pub use iter::{Entries, Keys, Rows, Views};
+pub(crate) use matches::row_by;
 
 use std::{fmt, marker::PhantomData};
 
-use crate::engine::Query;
 use crate::{
-    engine::Reader,
+    engine::{Query, Reader},
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::Result,
@@ -101,7 +100,7 @@ use request::ScanRequest;
 /// ```
 #[must_use = "a scan does nothing until it is asked for rows, views, entries, keys or a count"]
 pub struct Scan<'txn, E> {
-    asked: ScanRequest<'txn>,
+    request: ScanRequest<'txn>,
     entry: PhantomData<fn() -> E>,
 }
 
@@ -109,27 +108,27 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
         let (range, hashed) = bounds.into_parts();
         let query = Query::new(E::SOURCE, range);
-        let asked =
+        let request =
             ScanRequest { reader, schema: E::Row::TABLE, ledger, query, hashed, after: None };
-        Self { asked, entry: PhantomData }
+        Self { request, entry: PhantomData }
     }
 
-    /// What it looks for, and where. An error: it can't be asked.
+    /// Its table or index, and its bounds. An error: it can't be run.
     pub(crate) fn into_bounds(self) -> Result<(Source, Bounds)> {
-        let ScanRequest { reader, query, hashed, .. } = self.asked;
+        let ScanRequest { reader, query, hashed, .. } = self.request;
         reader.map(|_| (query.source, Bounds::from_parts(query.bounds, hashed)))
     }
 
     /// From the last key to the first; a second `rev` turns it round again.
     pub fn rev(mut self) -> Self {
-        self.asked.query.reverse = !self.asked.query.reverse;
+        self.request.query.reverse = !self.request.query.reverse;
         self
     }
 
     /// At most `limit` rows; of two limits, the smaller one holds.
     pub fn limit(mut self, limit: usize) -> Self {
         let limit = limit as u64;
-        let limits = &mut self.asked.query.limit;
+        let limits = &mut self.request.query.limit;
         *limits = Some(limits.map_or(limit, |other| other.min(limit)));
         self
     }
@@ -141,7 +140,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when
     /// the scan is run.
     pub fn after(mut self, cursor: &Cursor) -> Self {
-        self.asked.after = Some(cursor.clone());
+        self.request.after = Some(cursor.clone());
         self
     }
 
@@ -151,7 +150,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// the fact table for each row as well, the same that compares the values of hashed fields. Each
     /// row is decoded into owned values; one of an older version is converted as well.
     pub fn rows(mut self) -> Rows<'txn, E> {
-        self.asked.query.rows = true;
+        self.request.query.rows = true;
         Rows::new(self.into_raw())
     }
 
@@ -203,7 +202,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     where
         E::Row: Viewed,
     {
-        self.asked.query.rows = true;
+        self.request.query.rows = true;
         Views::new(self.into_raw())
     }
 
@@ -236,7 +235,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        self.asked.count()
+        self.request.count()
     }
 
     /// Whether there is a row at all.
@@ -271,8 +270,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
     /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
     pub fn page(self, size: usize) -> Result<Page<E::Row>> {
-        let question = self.asked.question();
-        let mut raw = self.asked.run(Some(question));
+        let question = self.request.question();
+        let mut raw = self.request.run(Some(question));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         let mut last = None;
         while items.len() < size {
@@ -295,7 +294,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 
     fn into_raw(self) -> Raw<'txn> {
-        self.asked.run(None)
+        self.request.run(None)
     }
 }
 
@@ -304,7 +303,7 @@ const RESERVED: usize = 128;
 
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ScanRequest { schema, query, .. } = &self.asked;
+        let ScanRequest { schema, query, .. } = &self.request;
         f.debug_struct("Scan")
             .field("table", &schema.name)
             .field("index", &schema.index_name(query.source))

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use super::{
     Cursor, cursor,
-    found::{self, Hashed},
     iter::Raw,
+    matches::{self, Hashed},
 };
-use crate::engine::Query;
 use crate::{
-    engine::{Read, Reader},
+    engine::{Query, Read, Reader},
     model::{error::Result, schema::TableSchema},
     usage::Ledger,
 };
@@ -46,7 +45,13 @@ impl<'txn> ScanRequest<'txn> {
         }
         if self.hashed.is_some() {
             let mut meter = self.ledger.meter(source, None);
-            return found::count(reader, self.schema, &mut meter, self.query, self.hashed.as_ref());
+            return matches::count(
+                reader,
+                self.schema,
+                &mut meter,
+                self.query,
+                self.hashed.as_ref(),
+            );
         }
         let count = reader.count(self.query)?;
         self.ledger.count(source, count);

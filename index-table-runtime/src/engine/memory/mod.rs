@@ -12,8 +12,8 @@ use std::{
 
 use crate::{
     engine::{
-        CommitFailure, Count, Cursor, LongLived, Query, Read, Records, Retry, Space, Stamp, Step,
-        Write,
+        CommitFailure, Count, Cursor, EntryResult, LongLived, Query, Read, Records, Retry, Space,
+        Stamp, Write,
     },
     model::{
         KeyRange,
@@ -381,13 +381,13 @@ pub(crate) struct Entries<'t> {
 impl<'t> LongLived<'t> for Entries<'t> {}
 
 impl Cursor for Entries<'_> {
-    fn advance(&mut self) -> Option<Step<'_>> {
+    fn advance(&mut self) -> Option<EntryResult<'_>> {
         self.next()
     }
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Step<'t>;
+    type Item = EntryResult<'t>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = if self.reverse { self.range.next_back() } else { self.range.next() };

@@ -1,7 +1,7 @@
 //! Several scans of one table as one, in the order of the primary key.
 //!
 //! A [`plan`] is a list of scans and operators. [`run`] makes a [`tree`] of it, whose [leaves](leaf) read
-//! the scans, and asks for one primary key after another; [`iter`] yields the row, view or key of each.
+//! the scans, and finds one primary key after another; [`iter`] yields the row, view or key of each.
 
 mod iter;
 mod leaf;
@@ -179,7 +179,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
 
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
-        let ScanRequest { reader, schema, ledger, query, hashed, after } = scan.asked;
+        let ScanRequest { reader, schema, ledger, query, hashed, after } = scan.request;
         let refusal = if query.reverse || query.limit.is_some() || after.is_some() {
             Some(LIMITED)
         } else if in_primary_key_order(schema, &query) {

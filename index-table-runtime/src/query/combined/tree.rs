@@ -1,20 +1,22 @@
-//! A combination that runs: a tree of scans and operators, and the one question that each of its nodes
-//! answers, for the first primary key at or behind a place.
+//! A combination that runs: a tree of scans and operators. Each node finds the first primary key at or behind
+//! a place.
 //!
-//! A node keeps its last answer. Places never go back, so an answer that is not before the next place is
-//! also the answer there, and a node is asked again only if its answer is before the place:
+//! A node keeps the last key that it found, its answer. Places never go back, so an answer that is not before
+//! the next place is also the answer there, and a node is searched again only if its answer is before the
+//! place:
 //!
-//! - `Any` asks the operands whose answers are before the place, which are first in a heap. Its answer is
+//! - `Any` searches the operands whose answers are before the place, which are first in a heap. Its answer is
 //!   the least of theirs.
 //! - `All` goes round its operands, with the greatest answer so far as the place, until they agree.
 //!
-//! The cost is linear in the entries that are read, and each of them takes a heap operation at most. If
-//! `All` is asked, the answers of all its operands are before the place, because they are not greater than
-//! its own. So it asks each of them, and there are at least two; `Any` asks at least one. Below a node there
-//! are scans and nodes of the other kind alone ([`plan`](super::plan)). So the questions to nodes are not
-//! many more than the questions to scans, each of which reads an entry, whatever the shape of the tree is.
+//! The cost is linear in the entries that are read, and each of them takes a heap operation at most. If `All`
+//! is searched, the answers of all its operands are before the place, because they are not greater than its
+//! own. So it searches each of them, and there are at least two; `Any` searches at least one. Below a node
+//! there are scans and nodes of the other kind alone ([`plan`](super::plan)). So there are not many more
+//! searches of nodes than of scans, and each search of a scan reads an entry, whatever the shape of the tree
+//! is.
 //!
-//! Nodes are in a list, and so are questions that wait for other ones. Nothing recurses on the depth.
+//! Nodes are in a list, and so are searches that wait for other ones. Nothing recurses on the depth.
 
 use std::{
     cmp::Reverse,
@@ -38,7 +40,7 @@ pub(super) struct Tree<'txn> {
     /// The operands of all operators, as positions of nodes.
     operands: Vec<usize>,
     /// Each waits for the one behind it. Empty between two calls of [`first`](Tree::first).
-    questions: Vec<Question<'txn>>,
+    searches: Vec<Search<'txn>>,
 }
 
 struct Node<'txn> {
@@ -55,23 +57,23 @@ enum Kind<'txn> {
 /// The answers of the operands of `Any`.
 #[derive(Default)]
 struct Heads<'txn> {
-    /// How many operands have been asked: the first ones.
-    asked: usize,
+    /// How many operands have been read: the first ones.
+    started: usize,
     /// The answer of each of them with its position, unless it has ended.
     answers: BinaryHeap<Reverse<(&'txn [u8], usize)>>,
 }
 
 impl Heads<'_> {
-    fn next_unasked(&mut self, operands: &[usize]) -> Option<usize> {
-        let operand = operands.get(self.asked).copied()?;
-        self.asked += 1;
+    fn next_unread(&mut self, operands: &[usize]) -> Option<usize> {
+        let operand = operands.get(self.started).copied()?;
+        self.started += 1;
         Some(operand)
     }
 }
 
 #[derive(Clone, Copy)]
 enum Answer<'txn> {
-    /// It has not been asked.
+    /// It has not been read.
     None,
     /// The first primary key at the last place or behind it.
     Key(&'txn [u8]),
@@ -90,19 +92,19 @@ impl Answer<'_> {
     }
 }
 
-/// What a node is asked, and how far it has come.
-struct Question<'txn> {
+/// A search at a node, and how far it has come.
+struct Search<'txn> {
     node: usize,
     place: Bound<&'txn [u8]>,
     /// `All`: whose turn it is, among the operands.
     turn: usize,
     /// `All`: how many operands in succession have the place as their answer.
     agreed: usize,
-    /// `Any`: the operand that was asked, which is not in the heap.
+    /// `Any`: the operand that is being read, which is not in the heap.
     waits_for: Option<usize>,
 }
 
-impl<'txn> Question<'txn> {
+impl<'txn> Search<'txn> {
     const fn new(node: usize, place: Bound<&'txn [u8]>) -> Self {
         Self { node, place, turn: 0, agreed: 0, waits_for: None }
     }
@@ -132,24 +134,24 @@ impl<'txn> Tree<'txn> {
             loose.push(nodes.len());
             nodes.push(Node { kind, answer: Answer::None });
         }
-        Self { nodes, operands, questions: Vec::new() }
+        Self { nodes, operands, searches: Vec::new() }
     }
 
-    /// The first primary key there. The first place that is asked for is no excluded one.
+    /// The first primary key there. The place of the first call is not an excluded one.
     pub(super) fn first(
         &mut self,
         reader: Reader<'txn>,
         place: Bound<&'txn [u8]>,
     ) -> Result<Option<&'txn [u8]>> {
         let Some(root) = self.nodes.len().checked_sub(1) else { return Ok(None) };
-        let mut next = Some(Question::new(root, place));
-        while let Some(mut question) = next {
-            let operand = self.proceed(reader, &mut question)?;
+        let mut next = Some(Search::new(root, place));
+        while let Some(mut search) = next {
+            let operand = self.proceed(reader, &mut search)?;
             next = if operand.is_some() {
-                self.questions.push(question);
+                self.searches.push(search);
                 operand
             } else {
-                self.questions.pop()
+                self.searches.pop()
             };
         }
         match self.nodes.last().map(|root| root.answer) {
@@ -158,29 +160,29 @@ impl<'txn> Tree<'txn> {
         }
     }
 
-    /// Goes on with a question until it is answered, or until an operand has to be asked, which it waits
+    /// Goes on with a search until it has an answer, or until an operand has to be read first, which it waits
     /// for then.
     fn proceed(
         &mut self,
         reader: Reader<'txn>,
-        question: &mut Question<'txn>,
-    ) -> Result<Option<Question<'txn>>> {
+        search: &mut Search<'txn>,
+    ) -> Result<Option<Search<'txn>>> {
         let Self { nodes, operands, .. } = self;
         let of = |range: &Range<usize>| operands.get(range.clone()).unwrap_or_default();
-        let outcome = match nodes.get(question.node).map(|node| &node.kind) {
+        let outcome = match nodes.get(search.node).map(|node| &node.kind) {
             Some(Kind::All(range)) => {
                 let operands = of(range);
-                all(nodes, operands, reader, question)?
+                all(nodes, operands, reader, search)?
             }
             Some(Kind::Any(range, _)) => {
                 let operands = of(range);
-                any(nodes, operands, reader, question)?
+                any(nodes, operands, reader, search)?
             }
-            Some(Kind::Scan(_)) | None => ask(nodes, reader, question.node, question.place)?,
+            Some(Kind::Scan(_)) | None => search_node(nodes, reader, search.node, search.place)?,
         };
-        match (outcome, nodes.get_mut(question.node)) {
+        match (outcome, nodes.get_mut(search.node)) {
             (Outcome::Answer(answer), Some(node)) => node.answer = answer,
-            (Outcome::Asks(operand), _) => return Ok(Some(Question::new(operand, question.place))),
+            (Outcome::Needs(operand), _) => return Ok(Some(Search::new(operand, search.place))),
             (Outcome::Answer(_), None) => {}
         }
         Ok(None)
@@ -209,12 +211,12 @@ impl Drop for Tree<'_> {
 
 enum Outcome<'txn> {
     Answer(Answer<'txn>),
-    /// This node has to be asked first, for the same place.
-    Asks(usize),
+    /// This node has to be read first, for the same place.
+    Needs(usize),
 }
 
 /// The answer of a node, if it has one for this place or is a scan.
-fn ask<'txn>(
+fn search_node<'txn>(
     nodes: &mut [Node<'txn>],
     reader: Reader<'txn>,
     at: usize,
@@ -222,7 +224,7 @@ fn ask<'txn>(
 ) -> Result<Outcome<'txn>> {
     let Some(node) = nodes.get_mut(at) else { return Ok(Outcome::Answer(Answer::End)) };
     if !node.answer.holds_at(place) {
-        let Kind::Scan(leaf) = &mut node.kind else { return Ok(Outcome::Asks(at)) };
+        let Kind::Scan(leaf) = &mut node.kind else { return Ok(Outcome::Needs(at)) };
         node.answer = leaf.first(reader, place)?.map_or(Answer::End, Answer::Key);
     }
     Ok(Outcome::Answer(node.answer))
@@ -233,21 +235,21 @@ fn all<'txn>(
     nodes: &mut [Node<'txn>],
     operands: &[usize],
     reader: Reader<'txn>,
-    question: &mut Question<'txn>,
+    search: &mut Search<'txn>,
 ) -> Result<Outcome<'txn>> {
-    while let Some(&operand) = operands.get(question.turn) {
-        let key = match ask(nodes, reader, operand, question.place)? {
+    while let Some(&operand) = operands.get(search.turn) {
+        let key = match search_node(nodes, reader, operand, search.place)? {
             Outcome::Answer(Answer::Key(key)) => key,
             outcome => return Ok(outcome),
         };
-        if question.place != Bound::Included(key) {
-            (question.place, question.agreed) = (Bound::Included(key), 0);
+        if search.place != Bound::Included(key) {
+            (search.place, search.agreed) = (Bound::Included(key), 0);
         }
-        question.agreed += 1;
-        if question.agreed == operands.len() {
+        search.agreed += 1;
+        if search.agreed == operands.len() {
             return Ok(Outcome::Answer(Answer::Key(key)));
         }
-        question.turn = (question.turn + 1) % operands.len();
+        search.turn = (search.turn + 1) % operands.len();
     }
     Ok(Outcome::Answer(Answer::End))
 }
@@ -257,15 +259,15 @@ fn any<'txn>(
     nodes: &mut [Node<'txn>],
     operands: &[usize],
     reader: Reader<'txn>,
-    question: &mut Question<'txn>,
+    search: &mut Search<'txn>,
 ) -> Result<Outcome<'txn>> {
-    while let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(question.node) {
-        let operand = match question.waits_for.take().or_else(|| heads.next_unasked(operands)) {
+    while let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(search.node) {
+        let operand = match search.waits_for.take().or_else(|| heads.next_unread(operands)) {
             Some(operand) => operand,
             None => match heads.answers.peek() {
                 None => break,
                 Some(&Reverse((key, operand))) => {
-                    if is_at(key, question.place) {
+                    if is_at(key, search.place) {
                         return Ok(Outcome::Answer(Answer::Key(key)));
                     }
                     heads.answers.pop();
@@ -273,16 +275,16 @@ fn any<'txn>(
                 }
             },
         };
-        match ask(nodes, reader, operand, question.place)? {
+        match search_node(nodes, reader, operand, search.place)? {
             Outcome::Answer(Answer::Key(key)) => {
-                if let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(question.node) {
+                if let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(search.node) {
                     heads.answers.push(Reverse((key, operand)));
                 }
             }
             Outcome::Answer(_) => {}
-            Outcome::Asks(operand) => {
-                question.waits_for = Some(operand);
-                return Ok(Outcome::Asks(operand));
+            Outcome::Needs(operand) => {
+                search.waits_for = Some(operand);
+                return Ok(Outcome::Needs(operand));
             }
         }
     }

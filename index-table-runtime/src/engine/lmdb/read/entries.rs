@@ -2,7 +2,7 @@
 
 use super::{Reader, packed::BlockEntries, parts::Parts, walk::Walk};
 use crate::{
-    engine::{Cursor, LongLived, Query, Step, lmdb::Layout},
+    engine::{Cursor, EntryResult, LongLived, Query, lmdb::Layout},
     model::{
         error::{Error, Result},
         schema::Source,
@@ -46,7 +46,7 @@ impl<'t> Kind<'t> {
 }
 
 impl<'t> Iterator for Entries<'t> {
-    type Item = Step<'t>;
+    type Item = EntryResult<'t>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
@@ -67,7 +67,7 @@ impl<'t> LongLived<'t> for Entries<'t> {}
 
 impl Cursor for Entries<'_> {
     #[inline]
-    fn advance(&mut self) -> Option<Step<'_>> {
+    fn advance(&mut self) -> Option<EntryResult<'_>> {
         self.next()
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     engine::{
-        Count, Query, Step,
+        Count, EntryResult, Query,
         lmdb::blocks::{self, Block},
     },
     model::{
@@ -110,7 +110,7 @@ impl<'t> BlockEntries<'t> {
 }
 
 impl<'t> Iterator for BlockEntries<'t> {
-    type Item = Step<'t>;
+    type Item = EntryResult<'t>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {

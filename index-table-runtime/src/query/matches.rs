@@ -1,13 +1,13 @@
-//! What a query finds: the engine's entries, without those that only share a hash with it.
+//! The entries that match a query: the engine's entries, without those that only share a hash with its values.
 //!
-//! Everything that steps on entries for a query does it through here.
+//! Every query that reads entries reads them through here.
 
 use std::sync::Arc;
 
 use super::DANGLING;
 use crate::engine::Query;
 use crate::{
-    engine::{Entries, LongLived as _, Read, Reader, Step},
+    engine::{Entries, EntryResult, LongLived as _, Read, Reader},
     model::{
         entity::{Entity, EntryReader, Form},
         entry::RawEntry,
@@ -19,7 +19,7 @@ use crate::{
     usage::{Ledger, Meter},
 };
 
-/// The values that are asked of hashed fields.
+/// The values that a query gives for hashed fields.
 #[derive(Debug, Clone)]
 pub(super) struct Hashed {
     /// Their encodings, in the order of the key. Each ends by itself, so a row has these values if
@@ -29,20 +29,20 @@ pub(super) struct Hashed {
 }
 
 impl Hashed {
-    /// Whether the row with these bytes has them.
+    /// Whether the row with these bytes has these values.
     pub(super) fn are_of(&self, index: usize, row: &[u8]) -> bool {
         let mut values = KeyBuf::new();
-        let read = (self.of_row)(index, Place::Fact(row), &mut values);
+        let read = (self.of_row)(index, ValueSource::Fact(row), &mut values);
         read.is_ok() && values.as_bytes().starts_with(&self.values)
     }
 }
 
 /// [`values_of`] a type of row.
-pub(super) type ValuesOf = fn(usize, Place<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
+pub(super) type ValuesOf = fn(usize, ValueSource<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
 
-/// Where a row's values are read.
+/// Where the hashed values of a row are read.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place<'a> {
+pub(super) enum ValueSource<'a> {
     Fact(&'a [u8]),
     /// An entry that carries them.
     Entry(RawEntry<'a>, Form),
@@ -51,27 +51,26 @@ pub(super) enum Place<'a> {
 /// Appends the encodings of the fields that the index at this position has as hashes.
 pub(super) fn values_of<R: Entity>(
     index: usize,
-    place: Place<'_>,
+    source: ValueSource<'_>,
     values: &mut KeyBuf,
 ) -> Result<(), DecodeError> {
-    match place {
-        Place::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
-        Place::Entry(entry, form) => {
+    match source {
+        ValueSource::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
+        ValueSource::Entry(entry, form) => {
             let unescaped = Unescaped::default();
             R::hashed_in_entry(index, EntryReader::new::<R>(entry, form, &unescaped)?, values)
         }
     }
 }
 
-/// The entries that a query asks for, but for its limit, which is the caller's; so is counting
-/// those that come.
-pub(super) struct Found<'txn> {
+/// The entries that match a query, without its limit: the caller keeps the limit and counts the entries.
+pub(super) struct Matches<'txn> {
     entries: Entries<'txn>,
-    /// `None`: nothing is asked of a hashed field.
+    /// `None`: the query gives no value for a hashed field.
     check: Option<Box<Check<'txn>>>,
 }
 
-impl<'txn> Found<'txn> {
+impl<'txn> Matches<'txn> {
     pub(super) fn new(
         reader: Reader<'txn>,
         schema: &'static TableSchema,
@@ -79,13 +78,13 @@ impl<'txn> Found<'txn> {
         hashed: Option<&Arc<Hashed>>,
     ) -> Result<Self> {
         let check = match (query.source, hashed) {
-            (Source::Index(index), Some(asked)) => Some(Box::new(Check {
+            (Source::Index(index), Some(expected)) => Some(Box::new(Check {
                 reader,
                 schema,
                 index,
                 carried: schema.index(query.source).is_some_and(IndexSchema::carries_hashed),
                 form: Form::of(schema, query.source),
-                asked: Arc::clone(asked),
+                expected: Arc::clone(expected),
                 values: KeyBuf::new(),
                 fact: None,
             })),
@@ -102,7 +101,7 @@ impl<'txn> Found<'txn> {
     /// The next entry. The meter counts what it takes to compare values, and not the entry.
     #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
     #[inline(always)]
-    pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
+    pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<EntryResult<'txn>> {
         match &mut self.check {
             None => self.entries.next(),
             Some(check) => check.next(&mut self.entries, meter),
@@ -115,7 +114,7 @@ impl<'txn> Found<'txn> {
     }
 }
 
-/// How many entries a query finds, up to its limit.
+/// How many entries match a query, up to its limit.
 pub(super) fn count<'txn>(
     reader: Reader<'txn>,
     schema: &'static TableSchema,
@@ -130,9 +129,9 @@ pub(super) fn count<'txn>(
     }
     let limit = query.limit.unwrap_or(u64::MAX);
     meter.seek();
-    let mut found = Found::new(reader, schema, query, hashed)?;
+    let mut matches = Matches::new(reader, schema, query, hashed)?;
     let mut count = 0;
-    while count < limit && found.next(meter).transpose()?.is_some() {
+    while count < limit && matches.next(meter).transpose()?.is_some() {
         meter.step();
         count += 1;
     }
@@ -164,7 +163,7 @@ pub(crate) fn row_by<'txn>(
     Ok(Some(row))
 }
 
-/// Compares what is asked of hashed fields with the values of rows.
+/// Compares the values that a query gives for hashed fields with those of rows.
 struct Check<'txn> {
     reader: Reader<'txn>,
     schema: &'static TableSchema,
@@ -172,18 +171,22 @@ struct Check<'txn> {
     /// The entries carry the values.
     carried: bool,
     form: Form,
-    asked: Arc<Hashed>,
+    expected: Arc<Hashed>,
     /// Those of the last entry's row.
     values: KeyBuf,
     fact: Option<&'txn [u8]>,
 }
 
 impl<'txn> Check<'txn> {
-    /// The next entry whose row has the values that are asked for.
+    /// The next entry whose row has the expected values.
     ///
     /// Not inlined: a scan that has nothing to compare pays a branch, and no copy of the entry.
     #[inline(never)]
-    fn next(&mut self, entries: &mut Entries<'txn>, meter: &mut Meter<'txn>) -> Option<Step<'txn>> {
+    fn next(
+        &mut self,
+        entries: &mut Entries<'txn>,
+        meter: &mut Meter<'txn>,
+    ) -> Option<EntryResult<'txn>> {
         loop {
             let entry = match entries.next()? {
                 Ok(entry) => entry,
@@ -201,18 +204,18 @@ impl<'txn> Check<'txn> {
     fn has_values(&mut self, entry: RawEntry<'txn>, meter: &mut Meter<'txn>) -> Result<bool> {
         self.values.clear();
         let read = if self.carried {
-            let place = Place::Entry(entry, self.form);
-            (self.asked.of_row)(self.index, place, &mut self.values)
+            let source = ValueSource::Entry(entry, self.form);
+            (self.expected.of_row)(self.index, source, &mut self.values)
         } else {
             self.fact = meter.look_up(self.reader, entry.primary_key)?;
             if self.fact.is_none() && self.schema.is_eventual(self.index) {
                 return Ok(false);
             }
             self.fact.ok_or(DANGLING).and_then(|fact| {
-                (self.asked.of_row)(self.index, Place::Fact(fact), &mut self.values)
+                (self.expected.of_row)(self.index, ValueSource::Fact(fact), &mut self.values)
             })
         };
         read.map_err(|error| self.schema.corrupt(Source::Index(self.index), entry.key, error))?;
-        Ok(self.values.as_bytes().starts_with(&self.asked.values))
+        Ok(self.values.as_bytes().starts_with(&self.expected.values))
     }
 }
