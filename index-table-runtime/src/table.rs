@@ -143,7 +143,8 @@ impl<R: Entity> Table<R> {
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>> {
         if key.is_hashed() {
-            return self.scan::<E>(txn, key).one(decode);
+            let reader = txn.reader_of(&self.open, E::SOURCE);
+            return Scan::<E>::new(reader, self.ledger(txn), key).one(decode);
         }
         let (reader, key) = (txn.reader_of(&self.open, E::SOURCE)?, key.range.start());
         let Some(bytes) = query::row_by(reader, R::TABLE, self.ledger(txn), E::SOURCE, key)? else {
@@ -158,7 +159,8 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
     ) -> Scan<'txn, E> {
-        Scan::new(txn.reader_of(&self.open, E::SOURCE), self.ledger(txn), bounds)
+        let reader = txn.reader_to_scan(&self.open, E::SOURCE);
+        Scan::new(reader.map(|(reader, _)| reader), self.ledger(txn), bounds)
     }
 
     /// What is within `bounds` in the index of `E`, which is eventual.
@@ -235,7 +237,7 @@ impl<R: Entity> Table<R> {
         txn: &'txn ReadTxn<'_>,
         leading: Bounds,
     ) -> Distinct<'txn, V> {
-        let reader = txn.reader_of(&self.open, E::SOURCE);
+        let reader = txn.reader_to_scan(&self.open, E::SOURCE);
         Distinct::new(reader, R::TABLE, self.ledger(txn), E::SOURCE, leading)
     }
 

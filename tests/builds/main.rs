@@ -8,6 +8,7 @@ mod readable;
 #[path = "../support/threads.rs"]
 mod support;
 mod unique;
+mod violated;
 
 use index_table::{IndexState, ReadTxn, Result, Store};
 

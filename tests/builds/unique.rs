@@ -53,7 +53,7 @@ fn all_duplicates_are_listed_and_can_be_mended() -> TestResult {
             );
             assert!(store.catalog()?.to_string().contains("violated, 9 duplicates"));
 
-            // What is violated is neither kept up nor in the way.
+            // What is violated is maintained, and refuses no key.
             store.transaction(|txn| {
                 items.insert(txn, &after::Item { town: "Bonn".into(), ..item(200, 5) })
             })?;

@@ -77,6 +77,77 @@ fn blocks_are_filled_and_split() -> TestResult {
     Ok(())
 }
 
+mod before {
+    use super::{Deserialize, IndexTable, Serialize};
+
+    #[derive(Debug, Serialize, Deserialize, IndexTable)]
+    #[table(name = "people")]
+    pub(super) struct Customer {
+        #[primary_key]
+        pub(super) id: u16,
+        pub(super) email: String,
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize, IndexTable)]
+#[table(name = "people")]
+#[index(email, unique)]
+struct Customer {
+    #[primary_key]
+    id: u16,
+    email: String,
+}
+
+/// The further entries of `docs/FORMAT.md`, and the state of their index.
+#[test]
+fn further_entries_of_a_key_are_behind_the_first_one() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let change = |put: &[u16], delete: &[u16]| -> TestResult {
+        let store = store(dir.path())?;
+        let customers = CustomerRepository::open_online(&store)?;
+        store.transaction(|txn| {
+            let customer = |id| Customer { id, email: "l@x".into() };
+            put.iter().try_for_each(|&id| customers.put(txn, &customer(id)))?;
+            delete.iter().try_for_each(|&id| customers.delete(txn, id).map(drop))
+        })?;
+        customers.build(&store).run()?;
+        Ok(())
+    };
+    let assert = |entries: &[(&[u8], &[u8])], state: Option<&[u8]>| -> TestResult {
+        let mut dump = dump(dir.path())?;
+        let emails = dump.remove("people.email").unwrap_or_default();
+        let emails: Vec<_> = emails.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+        assert_eq!(emails, entries);
+        let catalog = dump.remove(".catalog").unwrap_or_default();
+        let found = catalog.iter().find(|(name, _)| name == b"people.email");
+        assert_eq!(found.map(|(_, state)| state.as_slice()), state);
+        Ok(())
+    };
+    {
+        let store = store(dir.path())?;
+        let customers = before::CustomerRepository::open(&store)?;
+        let customer = |id| before::Customer { id, email: "l@x".into() };
+        store.transaction(|txn| {
+            customers.insert(txn, &customer(9))?;
+            customers.insert(txn, &customer(7))
+        })?;
+    }
+    change(&[], &[])?;
+    let (seven, eight, nine) = (
+        &b"\0\x07"[..],
+        (&b"l@x\0\0\x08"[..], &b"\0\x08"[..]),
+        (&b"l@x\0\0\x09"[..], &b"\0\x09"[..]),
+    );
+    assert(&[(b"l@x\0", seven), nine], Some(b"\x04\x01\x01\x05\"l@x\"\x017\x019"))?;
+    change(&[8], &[])?;
+    let state = b"\x04\x02\x02\x05\"l@x\"\x017\x018\x05\"l@x\"\x017\x019";
+    assert(&[(b"l@x\0", seven), eight, nine], Some(state))?;
+    change(&[], &[7])?;
+    assert(&[(b"l@x\0", eight.1), nine], Some(b"\x04\x01\x01\x05\"l@x\"\x018\x019"))?;
+    change(&[], &[9])?;
+    assert(&[(b"l@x\0", eight.1)], None)
+}
+
 /// A block that empties gives its place to the next one, whichever way it was found.
 #[test]
 fn an_empty_first_block_is_replaced() -> TestResult {

@@ -436,6 +436,20 @@ impl Write for Writer<'_, '_> {
         on_engine!(self, writer => writer.insert_entry(index, key, primary_key, data))
     }
 
+    fn put_shared(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<()> {
+        on_engine!(self, writer => writer.put_shared(index, key, primary_key, data))
+    }
+
+    fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
+        on_engine!(self, writer => writer.remove_shared(index, key, primary_key))
+    }
+
     fn flush(&mut self) -> Result<()> {
         on_engine!(self, writer => writer.flush())
     }

@@ -18,7 +18,10 @@
 //!    Encoded keys are self-delimiting, so the concatenation of both keys has the same order.
 //! 2. A unique index without hashed fields ([`IndexSchema::has_one_entry_per_key`]) has at most one entry for
 //!    each key; a put replaces it, whatever its primary key is. In every other index an entry is identified
-//!    by both keys, and a put with the same keys replaces it.
+//!    by both keys, and a put with the same keys replaces it. So it is in an index of the first kind through
+//!    [`Write::put_shared`] and [`Write::remove_shared`], for as long as rows have the same key: it has several
+//!    entries for a key then, and reads treat it like any other index. A position in an index of the first kind
+//!    is that of the key if the key has one entry, so that a row which changes its primary key is not read again.
 //! 3. Keys have 1 to [`MAX_KEY_LEN`](crate::model::key::MAX_KEY_LEN) bytes together. A look-up, a position or a
 //!    range with longer or empty keys is not an error: it selects what the order of bytes says.
 //! 4. Removing what is not there succeeds.

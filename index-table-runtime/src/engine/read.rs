@@ -23,11 +23,11 @@ pub(crate) trait Read<'t>: Copy {
     /// The bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// The data of the entry with these keys. In a unique index that is the entry of its key, if it refers to
-    /// this row.
+    /// The data of the entry with these keys.
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// The entry with this key in a unique index. Its key may be empty, since the caller has it.
+    /// The entry with this key in a unique index; of several ones the first. Its key may be empty, since the
+    /// caller has it.
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
 
     /// The entries that the query selects, except for its limit, which is the caller's.

@@ -34,6 +34,24 @@ pub(crate) trait Write: Sink {
         data: &[u8],
     ) -> Result<bool>;
 
+    /// Writes an entry of an index with at most one entry for each key, beside the entries of other rows with
+    /// the same key; see law 2.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if an entry that is not the first one of its key has
+    /// keys that are too long together; nothing has changed then.
+    fn put_shared(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<()>;
+
+    /// Removes such an entry, and leaves the entries of other rows with the same key.
+    fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()>;
+
     /// Sends the changes that the engine has delayed; an error is that of one of them.
     fn flush(&mut self) -> Result<()> {
         Ok(())

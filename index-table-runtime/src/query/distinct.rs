@@ -30,7 +30,8 @@ use crate::{
 /// [`Desc`]: crate::Desc
 #[must_use = "it does nothing until it is asked for values or counts"]
 pub struct Distinct<'txn, V> {
-    reader: Result<Reader<'txn>>,
+    /// With it, whether a unique index is violated.
+    reader: Result<(Reader<'txn>, bool)>,
     schema: &'static TableSchema,
     ledger: Ledger<'txn>,
     query: Query,
@@ -40,7 +41,7 @@ pub struct Distinct<'txn, V> {
 
 impl<'txn, V: Key> Distinct<'txn, V> {
     pub(crate) fn new(
-        reader: Result<Reader<'txn>>,
+        reader: Result<(Reader<'txn>, bool)>,
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
         source: Source,
@@ -91,12 +92,12 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     fn into_cursor(self) -> DistinctCursor<'txn> {
         let Self { reader, schema, ledger, query, hashed, .. } = self;
         let meter = ledger.meter(query.source, None);
-        let (reader, failure) = match reader {
-            Ok(reader) => (Some(reader), None),
-            Err(error) => (None, Some(error)),
+        let (reader, violated, failure) = match reader {
+            Ok((reader, violated)) => (Some(reader), violated, None),
+            Err(error) => (None, false, Some(error)),
         };
         let leading = query.bounds.start().len();
-        let once = schema.index(query.source).is_none_or(|index| index.unique);
+        let once = !violated && schema.index(query.source).is_none_or(|index| index.unique);
         DistinctCursor {
             reader,
             failure,

@@ -17,6 +17,7 @@ pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use readers::Readers;
+pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, WriteTxn};
 use waiting::Waiting;
 pub(crate) use waiting::wait_for;

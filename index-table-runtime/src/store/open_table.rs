@@ -168,6 +168,28 @@ impl OpenTable {
         })
     }
 
+    /// Whether the index is violated in this snapshot, so that a key may have several entries.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check_readable`](OpenTable::check_readable) for an index in any other state.
+    #[cold]
+    pub(crate) fn check_scannable(
+        &self,
+        reader: Reader<'_>,
+        index: usize,
+        snapshot: Stamp,
+        opened: u64,
+    ) -> Result<bool> {
+        let declared = self.schema.indexes.get(index).filter(|declared| declared.unique);
+        if let Some(declared) = declared
+            && reader.record(declared.name)?.is_some_and(StateRecord::is_violated)
+        {
+            return self.check_declared(reader, index, snapshot).map(|_| true);
+        }
+        self.check_readable(reader, index, snapshot, opened).map(|()| false)
+    }
+
     /// Whether the table has its record in the snapshot; `false`: another process has declared it
     /// otherwise, but not this index.
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {

@@ -135,7 +135,7 @@ impl<'s> ReadTxn<'s> {
         self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.schema.name })
     }
 
-    /// As [`reader`](ReadTxn::reader), for who is going to ask this index.
+    /// As [`reader`](ReadTxn::reader), to look up single entries of this index.
     pub(crate) fn reader_of<'t>(
         &'t self,
         table: &'t OpenTable,
@@ -150,18 +150,36 @@ impl<'s> ReadTxn<'s> {
         Ok(reader)
     }
 
-    /// The positions of the table's indexes that can't be asked in this snapshot.
-    pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Rc<[usize]>> {
+    /// As [`reader`](ReadTxn::reader), to scan this index; and whether it is violated, so that a key may have
+    /// several entries although the index is unique.
+    pub(crate) fn reader_to_scan<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        source: Source,
+    ) -> Result<(Reader<'t>, bool)> {
         let reader = self.reader(table)?;
-        let mut indexes = Vec::new();
+        if let Source::Index(index) = source
+            && !(table.is_readable(index, self.opened) && table.is_as_declared(self.snapshot))
+        {
+            let violated = table.check_scannable(reader, index, self.snapshot, self.opened)?;
+            return Ok((reader, violated));
+        }
+        Ok((reader, false))
+    }
+
+    /// The table's indexes that are not readable in this snapshot.
+    pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Unreadable> {
+        let reader = self.reader(table)?;
+        let (mut incomplete, mut violated) = (Vec::new(), Vec::new());
         for index in 0..table.schema.indexes.len() {
-            match table.check_readable(reader, index, self.snapshot, self.opened) {
-                Ok(()) => {}
-                Err(Error::IndexNotReadable { .. }) => indexes.push(index),
+            match table.check_scannable(reader, index, self.snapshot, self.opened) {
+                Ok(false) => {}
+                Ok(true) => violated.push(index),
+                Err(Error::IndexNotReadable { .. }) => incomplete.push(index),
                 Err(error) => return Err(error),
             }
         }
-        Ok(indexes.into())
+        Ok(Unreadable { incomplete: incomplete.into(), violated: violated.into() })
     }
 
     /// An engine's handles are good for the transactions of its store that began later.
@@ -175,6 +193,15 @@ impl<'s> ReadTxn<'s> {
         }
         Ok(())
     }
+}
+
+/// The indexes of a table that are not readable, by their positions.
+#[derive(Debug, Clone)]
+pub(crate) struct Unreadable {
+    /// Those that lack entries.
+    pub(crate) incomplete: Rc<[usize]>,
+    /// Those that have the entries of all rows, and several of one key although they are unique.
+    pub(crate) violated: Rc<[usize]>,
 }
 
 #[expect(unsafe_code, reason = "one variant inside is not `Send`, and is never there")]

@@ -46,7 +46,8 @@ pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
 }
 
 fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
-    Ok(!store.read()?.unreadable(table)?.is_empty())
+    let unreadable = store.read()?.unreadable(table)?;
+    Ok(!(unreadable.incomplete.is_empty() && unreadable.violated.is_empty()))
 }
 
 /// Opens a table whose indexes may have to be built yet.

@@ -145,6 +145,14 @@ impl Tally {
     }
 
     /// A sink that counts the entries that go into another one.
+    /// An entry of this index was written or removed.
+    #[inline]
+    fn count_entry(&mut self, index: usize) {
+        if let Some(count) = self.written.get_mut(index) {
+            *count += 1;
+        }
+    }
+
     pub(crate) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
         Counting { tally: self, sink }
     }
@@ -159,14 +167,18 @@ impl<S> Counting<'_, S> {
     pub(crate) fn sink(&self) -> &S {
         self.sink
     }
+
+    /// The sink, for a change of an entry that does not go through it as a [`Change`].
+    pub(crate) fn count_entry(&mut self, index: usize) -> &mut S {
+        self.tally.count_entry(index);
+        self.sink
+    }
 }
 
 impl<S: Sink> Sink for Counting<'_, S> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
-        if let Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. } = change
-            && let Some(count) = self.tally.written.get_mut(index)
-        {
-            *count += 1;
+        if let Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. } = change {
+            self.tally.count_entry(index);
         }
         self.sink.change(change)
     }

@@ -140,6 +140,9 @@ fn replace(
     written: &mut Written,
 ) -> Result<()> {
     if old.same_key_bytes(new) {
+        if let Some(upkeep) = &written.upkeep {
+            unique::check_shared(rows.schema, writer.reader(), upkeep, Some(old), new)?;
+        }
         admit(rows, writer, written, Some(old), Some(new))?;
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
         let Written { tally, upkeep, .. } = written;

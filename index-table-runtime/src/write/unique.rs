@@ -5,7 +5,7 @@ use crate::{
     engine::{Query, Read, Reader, Write as _, Writer},
     model::{
         error::Result,
-        key::KeyBuf,
+        key::{KeyBuf, MAX_KEY_LEN},
         maintain::{self, Change, Image, Sink},
         row_vtable::RowVtable,
         schema::{IndexSchema, Source, TableSchema},
@@ -85,7 +85,7 @@ pub(crate) fn check(
     new: &Image,
 ) -> Result<()> {
     maintain::unique_keys(rows.schema, old, new, |index, key| {
-        if upkeep.is_some_and(|upkeep| !upkeep.keeps(index)) {
+        if upkeep.is_some_and(|upkeep| !upkeep.enforces(index)) {
             return Ok(());
         }
         let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
@@ -94,10 +94,48 @@ pub(crate) fn check(
             None => Ok(()),
         }
     })?;
-    match (upkeep, old) {
-        (Some(upkeep), Some(old)) => check_passed(rows, writer.reader(), upkeep, old, new),
-        _ => Ok(()),
+    let Some(upkeep) = upkeep else { return Ok(()) };
+    if let Some(old) = old {
+        check_passed(rows, writer.reader(), upkeep, old, new)?;
     }
+    check_shared(rows.schema, writer.reader(), upkeep, old, new)
+}
+
+/// Whether the keys that `new` shares with other rows in unique indexes have room behind them: all entries of a
+/// key but the first are stored under key ‖ primary key.
+///
+/// # Errors
+///
+/// [`Error::KeyTooLong`](crate::Error::KeyTooLong)
+pub(crate) fn check_shared(
+    schema: &TableSchema,
+    reader: Reader<'_>,
+    upkeep: &Upkeep,
+    old: Option<&Image>,
+    new: &Image,
+) -> Result<()> {
+    let own = [Some(new.primary_key()), old.map(Image::primary_key)];
+    for index in upkeep.shared() {
+        let source = Source::Index(index);
+        for key in new.keys(index) {
+            let room = MAX_KEY_LEN.saturating_sub(key.len());
+            if schema.fixed_primary_key().is_some_and(|len| len <= room) {
+                continue;
+            }
+            let entries = Query::new(source, KeyRange::beginning_with(key));
+            for entry in reader.scan(entries)? {
+                let other = entry?.primary_key;
+                if !own.contains(&Some(other)) {
+                    let further = other.max(new.primary_key());
+                    if further.len() > room {
+                        return Err(schema.too_long(source, key, key.len() + further.len()));
+                    }
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks a row that moves to where the builds of indexes have been. It may have had a key together with

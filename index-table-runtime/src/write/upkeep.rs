@@ -2,15 +2,17 @@
 //!
 //! An index that is being built gets the entries of all rows that are written, wherever its build
 //! is, and the build adds those of every row, again if need be. What is there is so always right,
-//! and at the end nothing is missing. Where a key has one entry at most, the second of two rows
-//! with the same key must not take the first one's entry: the build meets the one without an entry
-//! when it comes to it, so this one must not move to where the build has been. An index that is
-//! violated is empty, and stays so. What happens to one that is eventual is noted for the worker,
-//! see [`queue`](crate::write::queue).
+//! and at the end nothing is missing. A unique index may get several entries of one key meanwhile, because
+//! rows with the same key were there before it: each row has its own, and the build counts the rows that it
+//! meets behind another one. A row that it has not met must not move to where the build has been with a
+//! key of another one.
+//!
+//! An index that is violated is maintained in the same way, and no key is refused. What happens to one that
+//! is eventual is noted for the worker, see [`queue`](crate::write::queue).
 
 use crate::engine::Limit;
 use crate::{
-    engine::{Read, Reader, WriteRecords as _, Writer},
+    engine::{Reader, Write as _, WriteRecords as _, Writer},
     model::{
         error::Result,
         maintain::{self, Change, Image, Sink},
@@ -28,14 +30,16 @@ pub(crate) struct Upkeep {
     later: Option<Outbox>,
     /// For unique indexes that are being built, the last row that the build has been at.
     built: Vec<(usize, Vec<u8>)>,
+    /// The unique indexes in which several rows may have a key.
+    violated: Vec<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
     /// As it is declared.
     Up,
-    /// A key's entry stays with the row that it belongs to.
-    UpForOne,
+    /// Beside the entries of other rows with the same key.
+    Shared,
     /// By the worker.
     Later,
     Not,
@@ -52,17 +56,23 @@ impl Upkeep {
         let indexes = schema.indexes;
         let declared = |index: &IndexSchema| if index.eventual { Kept::Later } else { Kept::Up };
         let mut kept: Box<[Kept]> = indexes.iter().map(declared).collect();
-        let mut built = Vec::new();
+        let (mut built, mut violated) = (Vec::new(), Vec::new());
         for (index, state) in states {
             if let (Some(kept), Some(of)) = (kept.get_mut(index), indexes.get(index)) {
                 match state {
                     StateRecord::Building(state) => {
                         if of.has_one_entry_per_key() {
-                            *kept = Kept::UpForOne;
+                            *kept = Kept::Shared;
                         }
                         built.extend(state.behind.filter(|_| of.unique).map(|at| (index, at)));
                     }
-                    StateRecord::Violated(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
+                    StateRecord::Violated(_) => {
+                        if of.has_one_entry_per_key() {
+                            *kept = Kept::Shared;
+                        }
+                        violated.push(index);
+                    }
+                    StateRecord::Emptied(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
                         *kept = Kept::Not;
                     }
                 }
@@ -73,12 +83,25 @@ impl Upkeep {
         } else {
             None
         };
-        Ok(kept.iter().any(|kept| *kept != Kept::Up).then_some(Self { kept, later, built }))
+        let is_needed = !violated.is_empty() || kept.iter().any(|kept| *kept != Kept::Up);
+        Ok(is_needed.then_some(Self { kept, later, built, violated }))
     }
 
     /// Whether the entries of an index are kept up at all.
     pub(crate) fn keeps(&self, index: usize) -> bool {
         self.kept(index) != Kept::Not
+    }
+
+    /// Whether a unique index refuses a second row with the same key.
+    pub(crate) fn enforces(&self, index: usize) -> bool {
+        self.keeps(index) && !self.violated.contains(&index)
+    }
+
+    /// The indexes in which each row has its entry beside those of other rows with the same key, although they
+    /// are unique.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = usize> {
+        let shared = self.kept.iter().enumerate().filter(|(_, kept)| **kept == Kept::Shared);
+        shared.map(|(index, _)| index)
     }
 
     /// Whether entries of an index may be written as it is declared: that they would be kept up
@@ -209,28 +232,40 @@ pub(crate) struct Filter<'a, 't, 's> {
 
 impl Sink for Filter<'_, '_, '_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
-        let (Change::PutEntry { index, key, primary_key, .. }
-        | Change::DeleteEntry { index, key, primary_key }) = change
-        else {
+        let (Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }) = change else {
             return self.to.change(change);
         };
-        let passes = match self.kept.get(index).copied().unwrap_or(Kept::Up) {
-            Kept::Up => true,
+        match self.kept.get(index).copied().unwrap_or(Kept::Up) {
+            Kept::Up => self.to.change(change),
             Kept::Later => match &mut self.later {
                 Some(later) => {
                     later.note(change);
-                    false
+                    Ok(())
                 }
-                None => true,
+                None => self.to.change(change),
             },
-            Kept::Not => false,
-            Kept::UpForOne => {
-                let holder = self.to.sink().reader().unique(index, key)?;
-                holder.is_none_or(|entry| {
-                    entry.primary_key == primary_key || Some(entry.primary_key) == self.old
-                })
+            Kept::Not => Ok(()),
+            Kept::Shared => self.share(change),
+        }
+    }
+}
+
+impl Filter<'_, '_, '_> {
+    /// Makes a change of an entry beside those of other rows with its key.
+    fn share(&mut self, change: Change<'_>) -> Result<()> {
+        match change {
+            Change::PutEntry { index, key, primary_key, data } => {
+                let writer = self.to.count_entry(index);
+                // A row that has moved keeps the key, and has the entry under another primary key.
+                if let Some(old) = self.old.filter(|old| *old != primary_key) {
+                    writer.remove_shared(index, key, old)?;
+                }
+                writer.put_shared(index, key, primary_key, data)
             }
-        };
-        if passes { self.to.change(change) } else { Ok(()) }
+            Change::DeleteEntry { index, key, primary_key } => {
+                self.to.count_entry(index).remove_shared(index, key, primary_key)
+            }
+            Change::PutFact { .. } | Change::DeleteFact { .. } => self.to.change(change),
+        }
     }
 }

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::model::{
     KeyRange,
+    entry::RawEntry,
     error::Result,
     schema::{IndexSchema, Source},
 };
@@ -43,6 +44,8 @@ pub(crate) struct Pieces<'t> {
 enum Rules<'t> {
     /// An entry is a piece.
     Single(Parts),
+    /// The same, where a key has one entry, or several [`shared`](super::shared) ones.
+    Unique(UniqueRules<'t>),
     /// A block is a piece.
     Blocks(BlockRules<'t>),
 }
@@ -62,9 +65,17 @@ impl<'t> Pieces<'t> {
                 }
                 Rules::Blocks(rules)
             }
-            Layout::Unique | Layout::Entries => {
-                Rules::Single(Parts::of(reader.tables.schema, source))
+            Layout::Unique => {
+                let mut rules =
+                    UniqueRules { parts: Parts::of(reader.tables.schema, source), last: None };
+                if let Some(behind) = behind
+                    && let Some((physical, value)) = reader.at_or_below(&own.database, behind)?
+                {
+                    rules.fault(physical, value);
+                }
+                Rules::Unique(rules)
             }
+            Layout::Entries => Rules::Single(Parts::of(reader.tables.schema, source)),
         };
         let walk = reader.walk_from(source, false, KeyRange::ALL, behind.map(Bound::Excluded))?;
         Ok(Self { walk, rules })
@@ -80,13 +91,38 @@ impl<'t> Iterator for Pieces<'t> {
             Err(error) => return Some(Err(error.into())),
         };
         let fault = match &mut self.rules {
-            Rules::Single(parts) => parts.entry(at, value).is_none().then_some(Fault {
-                reason: "the entry ends too early, or its keys can't be told apart",
-                key: None,
-            }),
+            Rules::Single(parts) => parts.entry(at, value).is_none().then_some(UNREADABLE),
+            Rules::Unique(rules) => rules.fault(at, value),
             Rules::Blocks(rules) => rules.fault(at, value),
         };
         Some(Ok(Piece { at, fault }))
+    }
+}
+
+const UNREADABLE: Fault =
+    Fault { reason: "the entry ends too early, or its keys can't be told apart", key: None };
+
+/// The rules of entries that are stored under their key, or behind another one of their key.
+struct UniqueRules<'t> {
+    parts: Parts,
+    /// The key and the primary key of the last one.
+    last: Option<(&'t [u8], &'t [u8])>,
+}
+
+impl<'t> UniqueRules<'t> {
+    /// What is wrong with the next entry.
+    fn fault(&mut self, at: &'t [u8], value: &'t [u8]) -> Option<Fault> {
+        let Some(RawEntry { key, primary_key, .. }) = self.parts.entry(at, value) else {
+            return Some(UNREADABLE);
+        };
+        let last = self.last.replace((key, primary_key));
+        let is_behind = |(last, before): (&[u8], &[u8])| last == key && before < primary_key;
+        if key.len() == at.len() || last.is_some_and(is_behind) {
+            return None;
+        }
+        let reason = "a further entry of its key, and the entry before it is not one of the key with a \
+                      smaller primary key";
+        Some(Fault { reason, key: Some(key.len()) })
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! | [`Layout`] | for | physical entry |
 //! |---|---|---|
-//! | `unique` | unique indexes without a hashed field | key → primary key, data |
+//! | `unique` | unique indexes without a hashed field | key → primary key, data (see [`shared`] for several entries of a key) |
 //! | `blocks` | normalized indexes whose primary keys all have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of primary keys (see [`blocks`]) |
 //! | `entries` | all others | key, primary key → data |
 //!
@@ -28,6 +28,7 @@ mod read;
 mod read_only;
 mod reserve;
 mod room;
+mod shared;
 mod size;
 mod txn;
 mod write;

@@ -5,6 +5,8 @@ use super::{
     append::{self, Block, Taken},
     blocks::{self, Scratch},
     env::{Engine, Index, Small, Tables},
+    error::Failure,
+    shared,
     txn::Writing,
 };
 use crate::{
@@ -63,6 +65,14 @@ impl<'t, 's> Writer<'t, 's> {
     #[cold]
     fn failed(&mut self, error: heed::Error) -> Error {
         Writing::failed(self.retry, self.engine, error)
+    }
+
+    #[cold]
+    fn failed_with(&mut self, failure: Failure) -> Error {
+        match failure {
+            Failure::Heed(error) => self.failed(error),
+            Failure::Other(error) => error,
+        }
     }
 
     /// Reads what the transaction has written so far.
@@ -219,6 +229,24 @@ impl Write for Writer<'_, '_> {
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
         insert(database, txn, key, scratch.joined(primary_key, data))
             .map_err(|error| self.failed(error))
+    }
+
+    fn put_shared(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<()> {
+        let Self { txn, tables, .. } = self;
+        let put = shared::put(txn, tables, index, RawEntry { key, primary_key, data });
+        put.map_err(|failure| self.failed_with(failure))
+    }
+
+    fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
+        let Self { txn, tables, .. } = self;
+        let removed = shared::remove(txn, tables, index, key, primary_key);
+        removed.map_err(|failure| self.failed_with(failure))
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {

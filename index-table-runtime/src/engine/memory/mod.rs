@@ -19,7 +19,7 @@ use crate::{
         KeyRange,
         entry::RawEntry,
         error::{Error, Result},
-        key::successor,
+        key::MAX_KEY_LEN,
         maintain::{Change, Sink},
         schema::{IndexSchema, Source, TableSchema},
     },
@@ -257,6 +257,15 @@ impl<'t> Reader<'t> {
     fn map(self, source: Source) -> Option<&'t Map> {
         self.databases.get(self.tables.name(source)).map(AsRef::as_ref)
     }
+
+    /// Both keys of the entry with this key in a unique index, if it is the only one.
+    fn only(self, source: Source, key: &[u8]) -> Option<Vec<u8>> {
+        self.tables.schema.index(source).filter(|index| index.has_one_entry_per_key())?;
+        let entries = self.map(source)?.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
+        let mut entries = entries.take_while(|(bytes, (len, _))| bytes.get(..*len) == Some(key));
+        let (bytes, _) = entries.next()?;
+        entries.next().is_none().then(|| bytes.clone())
+    }
 }
 
 impl<'t> Read<'t> for Reader<'t> {
@@ -286,30 +295,25 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
-        let unique =
-            self.tables.schema.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
-        // The place is before all that it comes before, forward, and behind it in reverse. In a
-        // unique index it is the key's, whichever row has that.
+        // The place is before all that it comes before, forward, and behind it in reverse. The only entry of a
+        // unique key is at the place of the key, whatever its primary key is.
         let place = position.map(|position| {
-            let bytes = if unique { position.key } else { position.bytes() };
-            if inclusive == reverse { behind(bytes, unique) } else { Bound::Included(bytes) }
+            let only = self.only(source, &position.key);
+            let mut bytes = only.unwrap_or_else(|| position.bytes());
+            if inclusive == reverse {
+                bytes.push(0);
+            }
+            bytes
         });
         let range = self.map(source).map(|map| {
             // A range whose ends are the wrong way round would panic, so only one is given.
             if reverse {
-                let end = place.or_else(|| bounds.end().map(Bound::Included));
-                let to = match &end {
-                    Some(Bound::Included(end)) => Bound::Excluded(end.as_slice()),
-                    _ => Bound::Unbounded,
-                };
+                let end = place.or_else(|| bounds.end());
+                let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
                 map.range::<[u8], _>((Bound::Unbounded, to))
             } else {
-                let from = match &place {
-                    Some(Bound::Included(from)) => Bound::Included(from.as_slice()),
-                    Some(_) => return btree_map::Range::default(),
-                    None => Bound::Included(bounds.start()),
-                };
-                map.range::<[u8], _>((from, Bound::Unbounded))
+                let from = place.as_deref().unwrap_or(bounds.start());
+                map.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
             }
         });
         Ok(Entries { range: range.unwrap_or_default(), bounds, reverse })
@@ -353,16 +357,6 @@ impl<'t> Read<'t> for Reader<'t> {
 
 fn record<'t>((key, (_, record)): (&'t Vec<u8>, &'t (usize, Vec<u8>))) -> (&'t [u8], &'t [u8]) {
     (key, record)
-}
-
-/// The first place behind an entry, or behind all that begins with a key; unbounded: there is
-/// none.
-fn behind(mut bytes: Vec<u8>, all_of_key: bool) -> Bound<Vec<u8>> {
-    if all_of_key {
-        return if successor(&mut bytes) { Bound::Included(bytes) } else { Bound::Unbounded };
-    }
-    bytes.push(0);
-    Bound::Included(bytes)
 }
 
 fn entry<'t>((bytes, (len, data)): (&'t Vec<u8>, &'t (usize, Vec<u8>))) -> RawEntry<'t> {
@@ -471,6 +465,31 @@ impl Write for Writer<'_> {
         }
         self.change(Change::PutEntry { index, key, primary_key, data })?;
         Ok(true)
+    }
+
+    fn put_shared(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+        data: &[u8],
+    ) -> Result<()> {
+        // All entries of a key but the first have the primary key behind the key, as on disk.
+        let first = self.reader().unique(index, key)?.map(|first| first.primary_key);
+        if let Some(first) = first.filter(|first| *first != primary_key) {
+            let len = key.len() + first.max(primary_key).len();
+            if len > MAX_KEY_LEN {
+                return Err(self.tables.schema.too_long(Source::Index(index), key, len));
+            }
+        }
+        let entry = (key.len(), data.to_vec());
+        self.map(Source::Index(index)).insert([key, primary_key].concat(), entry);
+        Ok(())
+    }
+
+    fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
+        self.map(Source::Index(index)).remove(&[key, primary_key].concat());
+        Ok(())
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {

@@ -10,15 +10,19 @@ use crate::model::{End, entry::Position, key::KeyBuf};
 /// What the entries of a source are, by the order of their database.
 type Model = BTreeMap<Vec<u8>, Owned>;
 
-fn place(source: Source, key: &[u8], primary_key: &[u8]) -> Vec<u8> {
-    if source == Source::Index(UNIQUE) { key.to_vec() } else { [key, primary_key].concat() }
+/// What identifies an entry.
+fn identity(source: Source, shared: bool, key: &[u8], primary_key: &[u8]) -> Vec<u8> {
+    let is_key = source == Source::Index(UNIQUE) && !shared;
+    if is_key { key.to_vec() } else { [key, primary_key].concat() }
 }
 
-/// Writes and deletes the same in the engine and in a model.
+/// Writes and deletes the same in the engine and in a model; `shared`: each row has an entry of its own for a
+/// unique key.
 fn filled(
     writer: &mut Writer<'_, '_>,
     source: Source,
     changes: &[(bool, u8, u16)],
+    shared: bool,
 ) -> Result<Model> {
     let mut model = Model::new();
     for &(keep, key, id) in changes {
@@ -28,8 +32,16 @@ fn filled(
             Source::Index(ENTRIES) => (vec![key], id.to_be_bytes().to_vec(), data.to_vec()),
             Source::Index(_) => (vec![key], id.to_be_bytes().to_vec(), vec![]),
         };
-        let at = place(source, &entry.0, &entry.1);
-        if keep {
+        let at = identity(source, shared, &entry.0, &entry.1);
+        if shared {
+            if keep {
+                writer.put_shared(UNIQUE, &entry.0, &entry.1, &entry.2)?;
+                model.insert(at, entry);
+            } else {
+                writer.remove_shared(UNIQUE, &entry.0, &entry.1)?;
+                model.remove(&at);
+            }
+        } else if keep {
             put(writer, source, key, id, &data)?;
             model.insert(at, entry);
         } else {
@@ -61,14 +73,23 @@ fn expected(model: &Model, query: &Query) -> Vec<Owned> {
     if query.reverse {
         entries.reverse();
     }
-    let position = query.position.as_ref().map(|it| place(query.source, &it.key, &it.primary_key));
-    let is_behind = |at: &Vec<u8>| match &position {
-        None => true,
-        Some(position) if at == position => query.inclusive,
-        Some(position) => (at > position) != query.reverse,
+    // The only entry of a unique key is at the place of the key.
+    let is_only = |position: &Position| {
+        query.source == Source::Index(UNIQUE)
+            && model.values().filter(|(key, ..)| *key == position.key).count() == 1
     };
-    let entries = entries.into_iter().filter(|(at, _)| is_behind(at));
-    entries.map(|(_, entry)| entry.clone()).collect()
+    let alone = query.position.as_ref().is_some_and(is_only);
+    let place = |key: &[u8], primary_key: &[u8]| {
+        if alone { key.to_vec() } else { [key, primary_key].concat() }
+    };
+    let position = query.position.as_ref().map(|it| place(&it.key, &it.primary_key));
+    let is_behind = |(key, primary_key, _): &Owned| match &position {
+        None => true,
+        Some(position) if place(key, primary_key) == *position => query.inclusive,
+        Some(position) => (place(key, primary_key) > *position) != query.reverse,
+    };
+    let entries = entries.into_iter().map(|(_, entry)| entry);
+    entries.filter(|entry| is_behind(entry)).cloned().collect()
 }
 
 proptest! {
@@ -85,8 +106,14 @@ proptest! {
             let engine = harness.engine();
             let tables = open(engine, TABLE);
             let mut txn = engine.write()?;
-            for source in SOURCES {
-                let model = filled(&mut writer(&mut txn, &tables), source, &writes)?;
+            for (source, shared) in
+                SOURCES.map(|it| (it, false)).into_iter().chain([(Source::Index(UNIQUE), true)])
+            {
+                let mut writer = writer(&mut txn, &tables);
+                if let (Source::Index(index), true) = (source, shared) {
+                    writer.clear(index)?;
+                }
+                let model = filled(&mut writer, source, &writes, shared)?;
                 let reader = reader(&txn, &tables);
                 let position = Position {
                     key: if source == Source::Facts { vec![] } else { vec![at.0] },

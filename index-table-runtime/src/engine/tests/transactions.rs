@@ -97,6 +97,47 @@ fn a_unique_key_has_one_entry_and_a_put_replaces_it() {
 }
 
 #[test]
+fn a_shared_unique_key_has_an_entry_for_each_row() {
+    on_each(|harness| {
+        let engine = harness.engine();
+        let tables = open(engine, TABLE);
+        let mut txn = engine.write()?;
+        let mut writer = writer(&mut txn, &tables);
+        let ids = |reader: Reader<'_>| -> Result<Vec<u8>> {
+            let entries = all(reader, Source::Index(UNIQUE))?;
+            assert!(entries.iter().all(|(key, ..)| key == &[7]));
+            Ok(entries.into_iter().map(|(_, id, _)| id[1]).collect())
+        };
+        for id in [3, 1, 4, 2, 3] {
+            writer.put_shared(UNIQUE, &[7], &[0, id], b"")?;
+        }
+        assert_eq!(ids(writer.reader())?, [1, 2, 3, 4]);
+        for id in 1..5 {
+            assert_eq!(writer.reader().entry(UNIQUE, &[7], &[0, id])?, Some(&b""[..]));
+        }
+        assert_eq!(writer.reader().entry(UNIQUE, &[7], &[0, 5])?, None);
+        let first = |reader: Reader<'_>| -> Result<Option<u8>> {
+            let first = reader.unique(UNIQUE, &[7])?;
+            Ok(first.and_then(|first| first.primary_key.last().copied()))
+        };
+        assert_eq!(first(writer.reader())?, Some(1));
+        for (id, left) in [(3, &[1, 2, 4][..]), (1, &[2, 4]), (9, &[2, 4]), (2, &[4])] {
+            writer.remove_shared(UNIQUE, &[7], &[0, id])?;
+            assert_eq!(
+                (ids(writer.reader())?, first(writer.reader())?),
+                (left.to_vec(), left.first().copied())
+            );
+        }
+        // One entry is that of any unique index.
+        put(&mut writer, Source::Index(UNIQUE), 7, 5, b"")?;
+        assert_eq!(ids(writer.reader())?, [5]);
+        writer.remove_shared(UNIQUE, &[7], &[0, 5])?;
+        assert_eq!(ids(writer.reader())?, []);
+        Ok(())
+    });
+}
+
+#[test]
 fn removing_what_is_not_there_succeeds() {
     on_each(|harness| {
         let engine = harness.engine();

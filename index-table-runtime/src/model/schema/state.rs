@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::catalog::IndexRecord;
 use crate::model::error::{Error, Result};
 
-/// What the catalog has under the name of an index that can't be asked. An index that is declared
+/// What the catalog has under the name of an index that is not readable. An index that is declared
 /// and has no such record is readable.
 ///
 /// It is beside the table's record and not in it: that one says what is declared, and stays the
@@ -14,13 +14,18 @@ use crate::model::error::{Error, Result};
 pub(crate) enum StateRecord {
     /// Entries of rows are missing.
     Building(Building),
-    /// It is empty, because it is unique and these rows stand in its way.
-    Violated(Duplicates),
+    /// It is unique, and an earlier release has emptied it for these rows.
+    Emptied(Duplicates),
     /// It is not declared any more, and not kept up.
     Retired(Retired),
     /// It is eventual, and its queue was full: it is not kept up.
     Disabled,
+    /// It is unique, and these rows violate it. It has the entries of all rows, and several of one key.
+    Violated(Duplicates),
 }
+
+/// What [`StateRecord::Violated`] begins with in the file.
+const VIOLATED: u8 = 4;
 
 /// How far the build of an index is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -107,11 +112,16 @@ impl StateRecord {
         }
     }
 
+    /// Whether a state is [`StateRecord::Violated`], without decoding its list.
+    pub(crate) fn is_violated(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&VIOLATED)
+    }
+
     /// What is not declared any more.
     pub(crate) fn retired(self) -> Option<Retired> {
         match self {
             Self::Retired(retired) => Some(retired),
-            Self::Building(_) | Self::Violated(_) | Self::Disabled => None,
+            Self::Building(_) | Self::Emptied(_) | Self::Violated(_) | Self::Disabled => None,
         }
     }
 }
@@ -133,7 +143,10 @@ pub enum IndexState {
         /// The rows so far whose key in a unique index another row has already.
         duplicates: Duplicates,
     },
-    /// It is unique, and its build has met rows with the same keys. It is empty and not maintained.
+    /// It is unique, and rows had the same keys when it was built last. Until a `build` of the repository
+    /// finds no duplicates, it is maintained and read like an index that isn't unique: a scan gives all rows
+    /// of a key, writes are not refused for their keys, and a look-up of one row (`get_by_…`) fails with
+    /// [`Error::IndexNotReadable`](crate::Error::IndexNotReadable).
     Violated(Duplicates),
     /// It is eventual and no longer maintained, because its queue was full
     /// ([`WhenFull::Disable`](crate::WhenFull::Disable)). The repository's `build`, or opening the table, builds
@@ -145,8 +158,8 @@ pub enum IndexState {
 }
 
 impl IndexState {
-    /// The rows that stand in the way of a unique index: those that its build has met so far, or
-    /// all of them if it is violated.
+    /// The rows that stand in the way of a unique index: those that its build has met so far, or, if it is
+    /// violated, all that its last build has found.
     #[must_use]
     pub const fn duplicates(&self) -> Option<&Duplicates> {
         match self {
@@ -163,6 +176,8 @@ impl IndexState {
                 duplicates: building.duplicates,
             },
             StateRecord::Violated(duplicates) => Self::Violated(duplicates),
+            // Its build begins with the first row.
+            StateRecord::Emptied(duplicates) => Self::Building { rows: 0, of: 0, duplicates },
             StateRecord::Retired(_) => Self::Retired,
             StateRecord::Disabled => Self::Disabled,
         }

@@ -75,9 +75,10 @@ fn states_are_as_they_are_documented() {
     let states = [
         building(None, 0),
         building(Some(vec![2, 3]), 513),
-        StateRecord::Violated(duplicates),
+        StateRecord::Emptied(duplicates.clone()),
         StateRecord::Retired(Retired { version: 1, index }),
         StateRecord::Disabled,
+        StateRecord::Violated(duplicates),
     ];
     let documented = documented("### States of indexes");
     let documented: Vec<_> = documented.iter().filter_map(|row| row.split('`').nth(1)).collect();
@@ -85,11 +86,16 @@ fn states_are_as_they_are_documented() {
     for (state, documented) in states.into_iter().zip(documented) {
         let bytes = state.encode("films").unwrap();
         assert_eq!(hex(&bytes), documented, "{state:?}");
+        assert_eq!(
+            StateRecord::is_violated(&bytes),
+            matches!(state, StateRecord::Violated(_)),
+            "{state:?}"
+        );
         assert_eq!(StateRecord::decode(&bytes), Some(state));
         assert_eq!(StateRecord::decode(&[&bytes, &[0][..]].concat()), None);
         assert_eq!(StateRecord::decode(&bytes[..bytes.len() - 1]), None);
     }
-    assert_eq!(StateRecord::decode(&[4]), None);
+    assert_eq!(StateRecord::decode(&[5]), None);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Building indexes: all at once while a table is opened, or step by step while it is in use.
 
+mod duplicates;
 mod rows;
 mod step;
 
@@ -44,12 +45,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// that ends early, because its process is killed or by [`limit`](Build::limit), is continued by
 /// the next one; two at the same time help one another.
 ///
-/// Rows with the same key in a unique index don't end a build: it goes on, so that all of them are
-/// known, and the index is [violated](IndexState::Violated) then. Change or delete them and run
-/// another build, which begins with all rows.
+/// Rows with the same key in a unique index don't end a build. The index gets the entries of all of them and is
+/// [violated](IndexState::Violated) then: scans read it like an index that isn't unique, and it is maintained.
+/// Change or delete the rows that the report and [`Store::catalog`] list, and run another build. It looks for
+/// duplicates in the index, without reading the rows again, and makes the index readable if there are none.
 ///
 /// Cost: a look at each row, and for each of its entries a write in sorted order; memory for the
-/// entries of a step.
+/// entries of a step. For a violated index a step for each of its entries.
 ///
 /// # Examples
 ///

@@ -10,7 +10,7 @@ use crate::{
         error::Result,
         maintain::{Change, Image, Sink},
         row_vtable::RowVtable,
-        schema::{IndexSchema, LISTED, Source},
+        schema::{LISTED, Source},
     },
     sort::{Merge, Sorters},
     write::unique,
@@ -48,8 +48,8 @@ pub(super) struct Met<'a> {
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
-/// Adds the entries of the rows in the range to these indexes, but for duplicates. Entries that are
-/// there already are no hindrance.
+/// Adds the entries of the rows in the range to these indexes. Entries that are there already are no
+/// hindrance. In a unique index, `on_duplicate` gets the rows with the key of another one.
 ///
 /// They are sorted before they are written: in their order, an entry is likely to be in the page of
 /// the one before it, and what goes behind all that is there fills its pages.
@@ -76,10 +76,17 @@ pub(super) fn add(
                 let (image, count) = (&image(rows, writer, primary_key)?, *count);
                 on_duplicate(Met { image, index, key, holder, count })?;
             }
+            if !duplicates.is_empty() {
+                add_further(writer, index, sorted.read())?;
+            }
         } else {
             let mut entries = sorted.read();
             while let Some(entry) = entries.next()? {
-                add_unique(rows, writer, declared, index, entry, on_duplicate)?;
+                if declared.has_one_entry_per_key() {
+                    add_shared(rows, writer, index, entry, on_duplicate)?;
+                } else {
+                    add_hashed(rows, writer, index, entry, on_duplicate)?;
+                }
             }
         }
     }
@@ -123,33 +130,61 @@ fn gather(
     Ok(done)
 }
 
-/// Adds an entry of a unique index, unless another row has its key.
-fn add_unique(
+/// Adds all entries but the first with each key to an index that has the first ones.
+fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge<'_>) -> Result<()> {
+    let mut last: Option<Vec<u8>> = None;
+    while let Some(RawEntry { key, primary_key, data }) = entries.next()? {
+        if last.as_deref() == Some(key) {
+            writer.put_shared(index, key, primary_key, data)?;
+        } else {
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(key);
+        }
+    }
+    Ok(())
+}
+
+/// Adds an entry of a unique index, beside those that other rows have under its key.
+fn add_shared(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
-    declared: &IndexSchema,
     index: usize,
     entry: RawEntry<'_>,
     on_duplicate: &mut OnDuplicate<'_>,
 ) -> Result<()> {
     let RawEntry { key, primary_key, data } = entry;
-    let taken = if declared.has_one_entry_per_key() {
-        let holder = writer.reader().unique(index, key)?;
-        holder.is_some_and(|holder| holder.primary_key != primary_key)
-    } else {
-        // Rows that share a hash may have different values.
-        let others = Query::new(Source::Index(index), KeyRange::beginning_with(key));
-        writer.reader().scan(others)?.any(|other| {
-            // An error will be met again.
-            other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
-        })
-    };
-    if taken {
+    writer.put_shared(index, key, primary_key, data)?;
+    let first = writer.reader().unique(index, key)?;
+    match first.map(|first| first.primary_key).filter(|holder| *holder != primary_key) {
+        Some(holder) => {
+            let image = &image(rows, writer, primary_key)?;
+            on_duplicate(Met { image, index, key, holder, count: 1 })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Adds an entry of a unique index with hashed fields: rows with a key may have different values.
+fn add_hashed(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    index: usize,
+    entry: RawEntry<'_>,
+    on_duplicate: &mut OnDuplicate<'_>,
+) -> Result<()> {
+    let RawEntry { key, primary_key, data } = entry;
+    let others = Query::new(Source::Index(index), KeyRange::beginning_with(key));
+    let is_shared = writer.reader().scan(others)?.any(|other| {
+        // An error will be met again.
+        other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
+    });
+    if is_shared {
         let image = image(rows, writer, primary_key)?;
         let hashed = image.hashed(index);
         let holder = unique::holder(rows, writer.reader(), index, key, primary_key, hashed)?;
         if let Some(holder) = holder {
-            return on_duplicate(Met { image: &image, index, key, holder, count: 1 });
+            on_duplicate(Met { image: &image, index, key, holder, count: 1 })?;
         }
     }
     writer.change(Change::PutEntry { index, key, primary_key, data })

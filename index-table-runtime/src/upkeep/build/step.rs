@@ -1,6 +1,9 @@
 //! One step of a build: a transaction.
 
-use super::rows::{self, Met, Range};
+use super::{
+    duplicates,
+    rows::{self, Met, Range},
+};
 use crate::{
     engine::{Read, ReadRecords as _, Write, WriteRecords as _, Writer},
     model::{
@@ -16,7 +19,7 @@ use crate::{
 /// How a step is done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct How {
-    /// Whether violated and disabled indexes are begun anew.
+    /// Whether violated indexes are looked through, and disabled ones are built from the first row.
     pub(super) retry: bool,
     /// All rows at once, and from the first one.
     pub(super) exclusive: bool,
@@ -52,6 +55,12 @@ pub(super) fn step(
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
             Some(StateRecord::Violated(_)) if how.retry => {
+                let state = violation(rows, writer, index)?;
+                record(rows, writer, index, state.as_ref())?;
+                step.states.push((index, state));
+            }
+            Some(StateRecord::Emptied(_)) if how.retry => {
+                writer.clear(index)?;
                 building.push((index, Building::default()));
             }
             Some(StateRecord::Disabled) if how.retry => {
@@ -102,8 +111,8 @@ pub(super) fn step(
         let state = if behind.is_some() {
             Some(StateRecord::Building(state))
         } else if state.duplicates.count > 0 {
-            writer.clear(index)?;
-            Some(StateRecord::Violated(state.duplicates))
+            // Some may have been resolved since the build has met them.
+            violation(rows, writer, index)?
         } else {
             None
         };
@@ -111,6 +120,16 @@ pub(super) fn step(
         step.states.push((index, state));
     }
     Ok(step)
+}
+
+/// The state of a unique index that has the entries of all rows, by the duplicates in it.
+fn violation(
+    rows: &RowVtable,
+    writer: &Writer<'_, '_>,
+    index: usize,
+) -> Result<Option<StateRecord>> {
+    let duplicates = duplicates::list(rows, writer.reader(), index)?;
+    Ok((duplicates.count > 0).then_some(StateRecord::Violated(duplicates)))
 }
 
 /// Builds these indexes from all rows, as part of a larger transaction.

@@ -98,7 +98,7 @@ pub(super) fn decide(
     };
     deciding.facts(old)?;
     for (index, declared) in rows.schema.indexes.iter().enumerate() {
-        if declared.unique && upkeep.is_none_or(|upkeep| upkeep.keeps(index)) {
+        if declared.unique && upkeep.is_none_or(|upkeep| upkeep.enforces(index)) {
             deciding.unique(index)?;
         }
     }

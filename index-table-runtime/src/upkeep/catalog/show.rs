@@ -86,7 +86,8 @@ impl IndexState {
                 format!(
                     "it is unique, and {duplicates} stood in the way of its build{first}; \
                      `Store::catalog` lists them, `open_online` opens the table so that they can be \
-                     changed, and `build` of the repository tries again"
+                     changed and scans read the index, and `build` of the repository makes it readable \
+                     when there are none"
                 )
             }
             Self::Readable => {

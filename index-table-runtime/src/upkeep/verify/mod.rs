@@ -17,7 +17,6 @@ mod walk;
 use std::{
     fmt,
     iter::FusedIterator,
-    rc::Rc,
     time::{Duration, Instant},
 };
 
@@ -31,6 +30,7 @@ use crate::{
         error::{Error, Result},
     },
     query::Cursor,
+    store::Unreadable,
     upkeep::progress::RowProgress,
     usage::trace::span,
 };
@@ -46,9 +46,10 @@ use walk::Walk;
 /// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
 /// this transaction or a later one, and in another process if need be.
 ///
-/// An index that is not readable, since it is being built or was violated, is passed over. Every
-/// other index is read as it is stored, and then entry by entry: each is compared with the row that it
-/// refers to. Then every row is read, and each of its entries has to be there. What is wrong inside of
+/// An index that lacks entries, because it is being built or is disabled, is passed over. The duplicates of
+/// a [violated](crate::IndexState::Violated) index are no findings. Every other index is read as it is
+/// stored, and then entry by entry: each is compared with the row that it refers to. Then every row is read,
+/// and each of its entries has to be there. What is wrong inside of
 /// LMDB's own pages is not looked for: LMDB itself may fail at it.
 ///
 /// Cost: all rows are decoded once, and once more for each index, and the entries that they should have
@@ -133,9 +134,11 @@ impl Teller<'_> {
 
 impl<'txn, R: Entity> Verify<'txn, R> {
     /// `reader`: with the indexes that are not readable.
-    pub(crate) fn new(reader: Result<(Reader<'txn>, Rc<[usize]>)>) -> Self {
+    pub(crate) fn new(reader: Result<(Reader<'txn>, Unreadable)>) -> Self {
         let (walk, failure) = match reader {
-            Ok((reader, skipped)) => (Some(Walk::new(reader, skipped, Place::first::<R>())), None),
+            Ok((reader, unreadable)) => {
+                (Some(Walk::new(reader, unreadable, Place::first::<R>())), None)
+            }
             Err(error) => (None, Some(error)),
         };
         Self { walk, failure, left: None, teller: None }

@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, mem, rc::Rc};
+use std::{fmt, marker::PhantomData, mem};
 
 use super::{
     finding::{FindingKind, VerifyReport},
@@ -19,7 +19,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexSchema, Source},
     },
-    store::{OpenTable, WriteTxn},
+    store::{OpenTable, Unreadable, WriteTxn},
     upkeep::build,
     usage::trace::span,
 };
@@ -39,7 +39,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// [`delete_unreadable_rows`](Repair::delete_unreadable_rows) is said; so are two rows with the same
 /// key in a unique index, of which it is not known which is the right one.
 ///
-/// An index that is not readable is passed over: the repository's `build` makes it of the rows.
+/// An index that lacks entries is passed over: the repository's `build` makes it of the rows.
 /// Eventual indexes are mended without waiting for their worker. If their queue is damaged, so that it
 /// is not known how far it is, it is emptied ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
 ///
@@ -131,7 +131,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let Self { txn, table, rows, .. } = self;
-        let skipped = txn.unreadable(table)?;
+        let unreadable = txn.unreadable(table)?;
         let damage = txn.mend_queue(table)?;
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(R::TABLE);
@@ -140,22 +140,22 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
             if !report.is_clean() {
                 // Nobody knows what the rows had in them, nor who watched them.
                 written.watched.note_untold();
-                build::begin_anew(rows, &mut writer, &skipped)?;
+                build::begin_anew(rows, &mut writer, &unreadable.incomplete)?;
             }
         }
         if let Some(damage) = damage {
-            build::begin_anew(rows, &mut writer, &skipped)?;
+            build::begin_anew(rows, &mut writer, &unreadable.incomplete)?;
             report.add_mended(R::TABLE, &Found::queue(&damage));
         }
         let mut next = Some(Place::behind_queue::<R>());
         let mut known = Known::default();
         while let Some(place) = next {
             let reader = writer.reader();
-            let batch = Batch::gather::<R>(reader, &skipped, place, &mut known, &mut report)?;
+            let batch = Batch::gather::<R>(reader, &unreadable, place, &mut known, &mut report)?;
             let mut removed = false;
             for found in &batch.found {
                 written.watched.note_untold();
-                removed |= mend::<R>(&mut writer, found)?;
+                removed |= mend::<R>(&mut writer, &unreadable.violated, found)?;
                 report.add_mended(R::TABLE, found);
             }
             // What was behind a piece that is gone may be wrong without it.
@@ -179,13 +179,13 @@ impl Batch {
     /// before the next one begins.
     fn gather<R: Entity>(
         reader: Reader<'_>,
-        skipped: &Rc<[usize]>,
+        unreadable: &Unreadable,
         place: Place,
         known: &mut Known,
         report: &mut VerifyReport,
     ) -> Result<Self> {
         let mut stage = place.stage;
-        let mut walk = Walk::<R>::new(reader, Rc::clone(skipped), place).impatient();
+        let mut walk = Walk::<R>::new(reader, unreadable.clone(), place).impatient();
         walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
@@ -211,10 +211,11 @@ impl Batch {
     }
 }
 
-/// Mends one thing; `true`: pieces of an index were removed.
-fn mend<R: Entity>(writer: &mut Writer<'_, '_>, found: &Found) -> Result<bool> {
+/// Mends one thing; `true`: pieces of an index were removed. In `violated` indexes, keys have several entries.
+fn mend<R: Entity>(writer: &mut Writer<'_, '_>, violated: &[usize], found: &Found) -> Result<bool> {
     let Found { source, key, primary_key, fix, .. } = found;
     let Source::Index(index) = *source else { return Ok(false) };
+    let has_one = R::TABLE.index(*source).is_some_and(IndexSchema::has_one_entry_per_key);
     match fix {
         Fix::None | Fix::EmptyQueue => {}
         Fix::RemovePieces { all } => {
@@ -223,7 +224,15 @@ fn mend<R: Entity>(writer: &mut Writer<'_, '_>, found: &Found) -> Result<bool> {
                 None => Ok(false),
             };
         }
+        // Whether or not there should be one, there may be another entry of the key. What is no key has none.
+        Fix::Delete if has_one && R::TABLE.can_read(*source, key, primary_key) => {
+            writer.remove_shared(index, key, primary_key)?;
+        }
         Fix::Delete => writer.change(Change::DeleteEntry { index, key, primary_key })?,
+        Fix::Put(data) if has_one && violated.contains(&index) => {
+            check_length::<R>(*source, key, primary_key)?;
+            writer.put_shared(index, key, primary_key, data)?;
+        }
         Fix::Put(data) => {
             check_length::<R>(*source, key, primary_key)?;
             writer.change(Change::PutEntry { index, key, primary_key, data })?;

@@ -117,7 +117,11 @@ impl<'t> Read<'t> for Reader<'t> {
         let joined = || [key, primary_key].concat();
         match layout {
             Layout::Unique => {
-                Ok(self.value(database, key)?.and_then(|value| value.strip_prefix(primary_key)))
+                let own = |value: Option<&'t [u8]>| value?.strip_prefix(primary_key);
+                match own(self.value(database, key)?) {
+                    None => Ok(own(self.value(database, &joined())?)),
+                    own => Ok(own),
+                }
             }
             Layout::Entries => self.value(database, &joined()),
             Layout::Blocks { .. } => {
@@ -136,8 +140,8 @@ impl<'t> Read<'t> for Reader<'t> {
         // `get` gives no key back, and the caller's doesn't live as long as the page.
         let Some(value) = self.value(self.database(source)?, key)? else { return Ok(None) };
         let parts = Parts::of(self.tables.schema, source);
-        match parts.entry(&[], value) {
-            Some(entry) => Ok(Some(entry)),
+        match parts.first(value) {
+            Some((primary_key, data)) => Ok(Some(RawEntry { key: &[], primary_key, data })),
             None => Err(parts.damaged(source, key, value)),
         }
     }

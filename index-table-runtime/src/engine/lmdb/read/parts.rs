@@ -38,12 +38,13 @@ impl Parts {
             return Some(RawEntry { key: &[], primary_key: key, data: value });
         };
         if self.unique {
-            let at = match self.primary_key {
-                Some(len) => len,
-                None => self.schema.primary_key_len(value).ok()?,
-            };
-            let (primary_key, data) = value.split_at_checked(at)?;
-            return Some(RawEntry { key, primary_key, data });
+            let (primary_key, data) = self.first(value)?;
+            let entry = RawEntry { key, primary_key, data };
+            // Most keys are told from a further one by their last byte.
+            if key.last() == primary_key.last() && key.ends_with(primary_key) {
+                return further(index, entry);
+            }
+            return Some(entry);
         }
         let at = match self.primary_key {
             Some(len) => key.len().checked_sub(len)?,
@@ -53,13 +54,43 @@ impl Parts {
         Some(RawEntry { key, primary_key, data: value })
     }
 
+    /// The primary key and the data in a value of a unique index.
+    #[inline]
+    pub(in crate::engine::lmdb) fn first<'t>(
+        &self,
+        value: &'t [u8],
+    ) -> Option<(&'t [u8], &'t [u8])> {
+        let at = match self.primary_key {
+            Some(len) => len,
+            None => self.schema.primary_key_len(value).ok()?,
+        };
+        value.split_at_checked(at)
+    }
+
     /// Why an entry is none.
     #[cold]
-    pub(super) fn damaged(&self, source: Source, key: &[u8], value: &[u8]) -> Error {
+    pub(in crate::engine::lmdb) fn damaged(
+        &self,
+        source: Source,
+        key: &[u8],
+        value: &[u8],
+    ) -> Error {
         let len = match self.index {
             Some(index) if !self.unique => index.key_len(key),
             _ => self.schema.primary_key_len(value),
         };
         self.schema.corrupt(source, key, len.err().unwrap_or(DecodeError::Short))
+    }
+}
+
+/// The entry whose key in the file ends with its primary key, which may be a
+/// [further one](crate::engine::lmdb::shared) of its key. `None`: it is damaged.
+#[cold]
+fn further<'t>(index: &IndexSchema, entry: RawEntry<'t>) -> Option<RawEntry<'t>> {
+    let (key, behind) = entry.key.split_at_checked(index.key_len(entry.key).ok()?)?;
+    match behind.len() {
+        0 => Some(entry),
+        len if len == entry.primary_key.len() => Some(RawEntry { key, ..entry }),
+        _ => None,
     }
 }

@@ -1,10 +1,10 @@
 //! Steps from one physical entry to the next, within bounds.
 
-use std::ops::Bound;
+use std::{cmp::Ordering, ops::Bound};
 
 use heed::{RoRange, RoRevRange, types::Bytes};
 
-use super::Reader;
+use super::{Parts, Reader};
 use crate::{
     engine::{
         Query,
@@ -12,6 +12,7 @@ use crate::{
     },
     model::{
         KeyRange,
+        entry::Position,
         error::{Boxed, Result},
         key::MAX_KEY_LEN,
         schema::Source,
@@ -70,13 +71,49 @@ impl<'t> Walk<'t> {
 impl<'t> Reader<'t> {
     /// The physical entries that a query is about, in its direction, behind its position.
     pub(super) fn walk(self, query: Query) -> Result<Walk<'t>> {
-        let position = query.position.map(|position| match self.layout(query.source) {
-            // The primary key is in the value.
-            Some(Layout::Unique) => position.key,
-            _ => position.bytes(),
-        });
-        let position = position.as_deref().map(|at| place(at, query.inclusive));
-        self.walk_from(query.source, query.reverse, query.bounds, position)
+        let Query { source, bounds, reverse, position, inclusive, .. } = query;
+        if let Some(position) = &position
+            && let Some(Layout::Unique) = self.layout(source)
+            && let Some(inclusive) = self.key_place(source, position, reverse, inclusive)?
+        {
+            let at = place(&position.key, inclusive);
+            return self.walk_from(source, reverse, bounds, Some(at));
+        }
+        let position = position.map(|position| position.bytes());
+        let position = position.as_deref().map(|at| place(at, inclusive));
+        self.walk_from(source, reverse, bounds, position)
+    }
+
+    /// Whether a scan of a unique index behind this position begins at the key alone, and whether with the entry
+    /// there; `None`: it begins at both keys.
+    ///
+    /// The place of an only entry is that of its key, whatever its primary key is. Of several entries, the first
+    /// is stored under the key, before the places of all primary keys, and the further ones are in theirs.
+    fn key_place(
+        self,
+        source: Source,
+        Position { key, primary_key }: &Position,
+        reverse: bool,
+        inclusive: bool,
+    ) -> Result<Option<bool>> {
+        let database = self.database(source)?;
+        // Stepping on a damaged entry reports it.
+        let value = self.value(database, key)?;
+        let parts = Parts::of(self.tables.schema, source);
+        let Some((first, _)) = value.and_then(|value| parts.first(value)) else {
+            return Ok(Some(inclusive));
+        };
+        let order = first.cmp(primary_key);
+        if order == Ordering::Equal {
+            return Ok((reverse || inclusive).then_some(inclusive));
+        }
+        let next = database.get_greater_than(self.txn, key);
+        let next = next.map_err(|error| self.engine.error(error))?;
+        if next.is_none_or(|(next, _)| !next.starts_with(key)) {
+            return Ok(Some(inclusive));
+        }
+        // The first one is behind the position of a forward scan, or none is behind that of a reverse one.
+        Ok((order == Ordering::Greater).then_some(!reverse))
     }
 
     pub(in crate::engine::lmdb) fn walk_from(

@@ -37,6 +37,11 @@ impl<'t, R: Entity> Walk<'t, R> {
         self.entries += 1;
         let source = Source::Index(index);
         let Some(declared) = R::TABLE.index(source) else { return Ok(()) };
+        if self.has_one_entry_per_key(index, declared) && self.is_second(&entry) {
+            let reason = "it is a second entry of its key";
+            self.report(FindingKind::Malformed, source, entry, reason, Fix::Delete);
+            return Ok(());
+        }
         if let Some(sums) = self.known.sums.get(&index)
             && sums.is_right(entry.key, entry.primary_key, hash(entry.data))
         {
@@ -67,6 +72,12 @@ impl<'t, R: Entity> Walk<'t, R> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the entry before this one, which has been stepped on, has the same key.
+    fn is_second(&self, entry: &RawEntry<'_>) -> bool {
+        let behind = self.behind.as_ref().map(|behind| behind.key.as_slice());
+        self.previous.map(|previous| previous.key).or(behind) == Some(entry.key)
     }
 
     /// Reports an entry that should not be there.
@@ -101,7 +112,7 @@ impl<'t, R: Entity> Walk<'t, R> {
             self.report(kind, Source::Facts, fact, reason, Fix::None);
         }
         for (index, declared) in R::TABLE.indexes.iter().enumerate() {
-            if self.skipped.contains(&index) {
+            if self.is_skipped(index) {
                 continue;
             }
             let sums = self.known.sums.get(&index).filter(|_| self.known.sound.contains(&index));
@@ -112,8 +123,9 @@ impl<'t, R: Entity> Walk<'t, R> {
                     sums.is_some_and(|(sums, data)| sums.is_right(key, fact.primary_key, data));
                 let is_there =
                     is_right || self.reader.entry(index, key, fact.primary_key)?.is_some();
-                let alone = declared.has_one_entry_per_key();
-                let holder = if declared.unique && !(alone && is_there) {
+                let violated = self.unreadable.violated.contains(&index);
+                let alone = declared.has_one_entry_per_key() && !violated;
+                let holder = if declared.unique && !violated && !(alone && is_there) {
                     let images = &mut self.known.images;
                     holder::<R>(self.reader, &self.image, images, index, declared, key)?
                 } else {

@@ -10,7 +10,6 @@ mod look;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     marker::PhantomData,
-    rc::Rc,
 };
 
 use super::{
@@ -28,8 +27,9 @@ use crate::{
         entry::{Position, RawEntry},
         error::{Error, Result},
         maintain::Image,
-        schema::Source,
+        schema::{IndexSchema, Source},
     },
+    store::Unreadable,
     write::queue::{self, Queued},
 };
 
@@ -77,20 +77,20 @@ pub(super) struct Walk<'t, R> {
     queued: Option<Queued>,
     /// What they have not got yet is to be mended too.
     impatient: bool,
-    /// The indexes that are not readable.
-    skipped: Rc<[usize]>,
+    /// The indexes that are not readable, of which those that lack entries are passed over.
+    unreadable: Unreadable,
     row: PhantomData<fn() -> R>,
 }
 
 impl<'t, R: Entity> Walk<'t, R> {
     pub(super) fn new(
         reader: Reader<'t>,
-        skipped: Rc<[usize]>,
+        unreadable: Unreadable,
         Place { stage, behind }: Place,
     ) -> Self {
         Self {
             reader,
-            skipped,
+            unreadable,
             stage,
             running: None,
             behind,
@@ -113,7 +113,7 @@ impl<'t, R: Entity> Walk<'t, R> {
     /// The same from another place on.
     pub(super) fn at(self, place: Place) -> Self {
         let Self { impatient, in_parts, .. } = self;
-        Self { in_parts, impatient, ..Self::new(self.reader, self.skipped, place) }
+        Self { in_parts, impatient, ..Self::new(self.reader, self.unreadable, place) }
     }
 
     /// With what eventual indexes have not got yet among what is wrong.
@@ -126,13 +126,23 @@ impl<'t, R: Entity> Walk<'t, R> {
         Self { in_parts: true, ..self }
     }
 
+    /// Whether an index lacks entries.
+    fn is_skipped(&self, index: usize) -> bool {
+        self.unreadable.incomplete.contains(&index)
+    }
+
+    /// Whether each key of an index has one entry at most: its declaration says so, and no rows violate it.
+    fn has_one_entry_per_key(&self, index: usize, declared: &IndexSchema) -> bool {
+        declared.has_one_entry_per_key() && !self.unreadable.violated.contains(&index)
+    }
+
     /// How many steps there are from the beginning to the end.
     pub(super) fn total(&self) -> Result<u64> {
         // The end of a stage is a step too, and so is the queue.
         let mut total =
             self.reader.stored(Source::Facts)?.unwrap_or(0) + 1 + 2 * R::TABLE.indexes.len() as u64;
         total += u64::from(R::TABLE.has_eventual());
-        for index in (0..R::TABLE.indexes.len()).filter(|index| !self.skipped.contains(index)) {
+        for index in (0..R::TABLE.indexes.len()).filter(|index| !self.is_skipped(*index)) {
             let source = Source::Index(index);
             let pieces =
                 self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
@@ -167,7 +177,7 @@ impl<'t, R: Entity> Walk<'t, R> {
             return Ok(false);
         }
         if let Stage::Pieces(index) | Stage::Entries(index) = self.stage
-            && self.skipped.contains(&index)
+            && self.is_skipped(index)
         {
             self.next_stage();
             return Ok(true);

@@ -1,0 +1,115 @@
+//! Several entries under one key of an index in the layout `unique`: while such an index is built, and while
+//! rows violate it.
+//!
+//! The entry with the least primary key is stored under the key alone, as the only entry of a key is. Each
+//! further entry is stored under key ‖ primary key, with the same value as it would have alone. A key ends by
+//! itself, so the entries of the index are still in the order of (key, primary key). An index without further
+//! entries has the layout of one that nothing violates.
+
+use std::cmp::Ordering;
+
+use heed::RwTxn;
+
+use super::{
+    env::{Index, Tables},
+    error::Failure,
+    read::Parts,
+};
+use crate::model::{
+    entry::RawEntry,
+    error::Result,
+    key::MAX_KEY_LEN,
+    schema::{Source, TableSchema},
+};
+
+/// Writes an entry, beside those of other rows with its key.
+pub(super) fn put(
+    txn: &mut RwTxn<'_>,
+    tables: &Tables<'_>,
+    index: usize,
+    entry: RawEntry<'_>,
+) -> Result<(), Failure> {
+    let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
+    let RawEntry { key, primary_key, data } = entry;
+    let value = [primary_key, data].concat();
+    let (mut at, mut moved) = (key.to_vec(), None);
+    if let Some(first) = database.get(txn, key)? {
+        let holder = holder(tables.schema, index, key, first)?;
+        match holder.cmp(primary_key) {
+            Ordering::Less => at = further_key(tables.schema, index, key, primary_key)?,
+            Ordering::Equal => {}
+            Ordering::Greater => {
+                let further = further_key(tables.schema, index, key, holder)?;
+                moved = Some((further, first.to_vec()));
+            }
+        }
+    }
+    database.put(txn, &at, &value)?;
+    if let Some((further, first)) = moved {
+        database.put(txn, &further, &first)?;
+    }
+    Ok(())
+}
+
+/// Removes an entry. The next one of its key takes its place.
+pub(super) fn remove(
+    txn: &mut RwTxn<'_>,
+    tables: &Tables<'_>,
+    index: usize,
+    key: &[u8],
+    primary_key: &[u8],
+) -> Result<(), Failure> {
+    let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
+    let Some(first) = database.get(txn, key)? else { return Ok(()) };
+    if holder(tables.schema, index, key, first)? != primary_key {
+        let further = [key, primary_key].concat();
+        if further.len() <= MAX_KEY_LEN {
+            database.delete(txn, &further)?;
+        }
+        return Ok(());
+    }
+    let is_further = |(at, value): &(&[u8], &[u8])| {
+        at.strip_prefix(key).is_some_and(|behind| value.starts_with(behind))
+    };
+    let next = database.get_greater_than(txn, key)?.filter(is_further);
+    let next = next.map(|(at, value)| (at.to_vec(), value.to_vec()));
+    match next {
+        Some((further, value)) => {
+            database.delete(txn, &further)?;
+            database.put(txn, key, &value)?;
+        }
+        None => {
+            database.delete(txn, key)?;
+        }
+    }
+    Ok(())
+}
+
+/// The primary key of the entry with this value.
+fn holder<'v>(
+    schema: &'static TableSchema,
+    index: usize,
+    key: &[u8],
+    value: &'v [u8],
+) -> Result<&'v [u8]> {
+    let source = Source::Index(index);
+    let parts = Parts::of(schema, source);
+    match parts.first(value) {
+        Some((primary_key, _)) => Ok(primary_key),
+        None => Err(parts.damaged(source, key, value)),
+    }
+}
+
+/// Under what a further entry is stored.
+fn further_key(
+    schema: &TableSchema,
+    index: usize,
+    key: &[u8],
+    primary_key: &[u8],
+) -> Result<Vec<u8>> {
+    let further = [key, primary_key].concat();
+    if further.len() > MAX_KEY_LEN {
+        return Err(schema.too_long(Source::Index(index), key, further.len()));
+    }
+    Ok(further)
+}
