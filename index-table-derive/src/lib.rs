@@ -153,7 +153,7 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// For the repository: `open`, `insert`, `insert_with`, `bulk_load`, `bulk_load_in`, `put`, `update`,
 /// `delete`, `get`, `get_many`, `all`, `watch`, `usage`, `get_view` if there is a view, `upgrade` if
-/// there is a previous version, and `drain`, `wait_for`, `lag`, `set_aside` and `retry_set_aside` if
+/// there is a previous version, and `drain`, `wait_for`, `lag`, `dead_letters` and `retry_dead_letters` if
 /// an index is eventual. For an index over `a` and `b`:
 ///
 /// | method | answers with |

@@ -49,7 +49,7 @@ pub use upkeep::{
     bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex},
     progress::RowProgress,
-    queue::{Drained, IndexWorker, SetAside, SetAsideMessage},
+    queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyProgress, VerifyReport},
 };

@@ -29,7 +29,7 @@ pub use crate::{
     upkeep::{
         build::Build,
         bulk::BulkLoad,
-        queue::{Drained, SetAside},
+        queue::{DeadLetters, Drained},
         upgrade::Upgrade,
         verify::{Repair, Verify},
     },

@@ -15,7 +15,7 @@ use crate::{
         build::Build,
         bulk::{self, BulkLoad},
         opening,
-        queue::{self as index_queue, Drained, SetAside},
+        queue::{self as index_queue, DeadLetters, Drained},
         upgrade::Upgrade,
         verify::{Repair, Verify},
     },
@@ -205,7 +205,7 @@ impl<R: Entity> Table<R> {
     /// # Errors
     ///
     /// Errors of the engine.
-    pub fn set_aside(&self, txn: &ReadTxn<'_>) -> Result<SetAside> {
+    pub fn dead_letters(&self, txn: &ReadTxn<'_>) -> Result<DeadLetters> {
         index_queue::list_dead_letters(R::TABLE, txn.reader(&self.open)?)
     }
 
@@ -214,7 +214,7 @@ impl<R: Entity> Table<R> {
     /// # Errors
     ///
     /// What [`Store::transaction`] does.
-    pub fn retry_set_aside(&self, store: &Store) -> Result<Drained> {
+    pub fn retry_dead_letters(&self, store: &Store) -> Result<Drained> {
         index_queue::retry_dead_letters(store, &self.open)
     }
 
@@ -244,7 +244,7 @@ impl<R: Entity> Table<R> {
     /// What the table and its indexes have been used for.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        Usage::of(&self.open.told.usage)
+        Usage::of(&self.open.shared.usage)
     }
 
     /// Compares the table's indexes with its rows.
@@ -384,7 +384,7 @@ impl<R: Entity> Table<R> {
     }
 
     fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
-        Ledger::new(&txn.session, &self.open.told.usage)
+        Ledger::new(&txn.session, &self.open.shared.usage)
     }
 }
 

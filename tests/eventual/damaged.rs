@@ -34,28 +34,28 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "too far",
         |queue, txn| queue.put(txn, &POSITION, &[5, 0]),
-        Some("5 are in it, and 2 are its position or to be applied or set aside"),
+        Some("it has 5 records, and 2 of them are its state, messages to apply, or dead letters"),
     ),
     ("not far enough", |queue, txn| queue.put(txn, &POSITION, &[1, 0]), None),
     (
-        "more set aside",
+        "more dead letters",
         |queue, txn| queue.put(txn, &POSITION, &[2, 3]),
-        Some("it counts 3 messages set aside, and there are 0"),
+        Some("it counts 3 dead letters, and there are 0"),
     ),
     (
-        "all set aside",
+        "all are dead letters",
         |queue, txn| queue.put(txn, &POSITION, &[&[2], &MOST[..]].concat()),
         UNREADABLE,
     ),
     (
-        "not set aside",
+        "no dead letter",
         |queue, txn| queue.put(txn, &(1 << 63 | 1_u64).to_be_bytes(), b"no"),
-        Some("it counts 0 messages set aside, and there are 1"),
+        Some("it counts 0 dead letters, and there are 1"),
     ),
     (
         "a message that was applied",
         |queue, txn| queue.put(txn, &1_u64.to_be_bytes(), b"no"),
-        Some("6 are in it, and 5 are its position or to be applied or set aside"),
+        Some("it has 6 records, and 5 of them are its state, messages to apply, or dead letters"),
     ),
     (
         "the last number",
@@ -65,7 +65,7 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "no number",
         |queue, txn| queue.put(txn, &[0; 7], b"no"),
-        Some("6 are in it, and 5 are its position or to be applied or set aside"),
+        Some("it has 6 records, and 5 of them are its state, messages to apply, or dead letters"),
     ),
     (
         "no number where one was",

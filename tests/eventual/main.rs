@@ -103,7 +103,7 @@ fn entries(row: &Item) -> u64 {
 fn assert_drained(items: &ItemRepository, store: &Store) -> Result<()> {
     let txn = store.read()?;
     let lag = items.lag(&txn)?;
-    assert_eq!((lag.messages, lag.set_aside), (0, 0));
+    assert_eq!((lag.messages, lag.dead_letters), (0, 0));
     let report = items.verify(&txn).run()?;
     assert!(report.is_clean(), "{report}");
     let rows: Vec<Item> = items.all(&txn).rows().collect::<Result<_>>()?;

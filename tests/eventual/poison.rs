@@ -51,31 +51,31 @@ fn a_row_that_can_not_be_read() -> TestResult {
 
     let (store, items) = open(dir.path())?;
     let drained = items.drain(&store, u64::MAX)?;
-    assert_eq!((drained.applied, drained.set_aside, drained.left), (2, 1, 0));
+    assert_eq!((drained.applied, drained.dead_letters, drained.left), (2, 1, 0));
     let txn = store.read()?;
-    assert_eq!(items.lag(&txn)?.set_aside, 1);
-    let set_aside = items.set_aside(&txn)?;
-    assert_eq!((set_aside[0].number, set_aside[0].row.as_deref()), (5, Some("4")));
-    assert_eq!(set_aside[0].indexes.len(), 8);
-    assert!(set_aside[0].error.contains("key 4"), "{}", set_aside[0].error);
+    assert_eq!(items.lag(&txn)?.dead_letters, 1);
+    let dead_letters = items.dead_letters(&txn)?;
+    assert_eq!((dead_letters[0].number, dead_letters[0].row.as_deref()), (5, Some("4")));
+    assert_eq!(dead_letters[0].indexes.len(), 8);
+    assert!(dead_letters[0].error.contains("key 4"), "{}", dead_letters[0].error);
     assert_eq!(items.find_by_town(&txn, &item(5, 5).town).verified().count()?, 2);
     drop(txn);
     // It is no better yet.
-    let again = items.retry_set_aside(&store)?;
-    assert_eq!((again.applied, again.set_aside), (0, 1));
+    let again = items.retry_dead_letters(&store)?;
+    assert_eq!((again.applied, again.dead_letters), (0, 1));
     drop((items, store));
 
     on(dir.path(), "items", |rows, txn| rows.put(txn, &4_u32.to_be_bytes(), &whole));
     let (store, items) = open(dir.path())?;
     assert_clean(&items, &store.read()?)?;
-    let again = items.retry_set_aside(&store)?;
-    assert_eq!((again.applied, again.set_aside), (1, 0));
-    assert!(items.set_aside(&store.read()?)?.is_empty());
+    let again = items.retry_dead_letters(&store)?;
+    assert_eq!((again.applied, again.dead_letters), (1, 0));
+    assert!(items.dead_letters(&store.read()?)?.is_empty());
     assert_drained(&items, &store)?;
     Ok(())
 }
 
-/// A repair doesn't wait for the worker, nor for what is set aside.
+/// A repair doesn't wait for the worker, nor for dead letters.
 #[test]
 fn a_row_that_is_deleted_by_a_repair() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -86,12 +86,12 @@ fn a_row_that_is_deleted_by_a_repair() -> TestResult {
     drop((items, store));
     on(dir.path(), "items", |rows, txn| rows.put(txn, &4_u32.to_be_bytes(), &[1, 2, 0xff]));
     let (store, items) = open(dir.path())?;
-    assert_eq!(items.drain(&store, u64::MAX)?.set_aside, 1);
+    assert_eq!(items.drain(&store, u64::MAX)?.dead_letters, 1);
     store.transaction(|txn| items.put(txn, &item(1, 9)))?;
     let mut txn = store.write()?;
     items.repair(&mut txn).delete_unreadable_rows().run()?;
     txn.commit()?;
-    assert_eq!(items.retry_set_aside(&store)?.applied, 1);
+    assert_eq!(items.retry_dead_letters(&store)?.applied, 1);
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
     Ok(())
@@ -132,11 +132,13 @@ fn messages_that_are_damaged_or_come_again() -> TestResult {
     });
     let (store, items) = open(dir.path())?;
     let drained = items.drain(&store, u64::MAX)?;
-    assert_eq!(drained.set_aside, 1);
+    assert_eq!(drained.dead_letters, 1);
     assert!(drained.applied > 10);
     let txn = store.read()?;
-    let [aside] = &items.set_aside(&txn)?[..] else { return Err("one is set aside".into()) };
-    assert_eq!((aside.number, &aside.row), (1003, &None));
+    let [dead_letter] = &items.dead_letters(&txn)?[..] else {
+        return Err("there is one dead letter".into());
+    };
+    assert_eq!((dead_letter.number, &dead_letter.row), (1003, &None));
     assert!(items.verify(&txn).run()?.is_clean());
     Ok(())
 }
@@ -160,18 +162,18 @@ fn a_method_that_panics() -> TestResult {
     let store = options.open(dir.path())?;
     let items = ItemRepository::open(&store)?;
     let drained = items.drain(&store, u64::MAX)?;
-    assert_eq!((drained.applied, drained.set_aside), (2, 1));
-    let set_aside = items.set_aside(&store.read()?)?;
-    assert!(set_aside[0].error.contains("no name"), "{}", set_aside[0].error);
+    assert_eq!((drained.applied, drained.dead_letters), (2, 1));
+    let dead_letters = items.dead_letters(&store.read()?)?;
+    assert!(dead_letters[0].error.contains("no name"), "{}", dead_letters[0].error);
     Ok(())
 }
 
 #[test]
-fn nothing_is_set_aside() -> TestResult {
+fn without_failures_there_are_no_dead_letters() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
-        assert!(items.set_aside(&store.read()?)?.is_empty());
-        assert_eq!(items.retry_set_aside(store)?, index_table::Drained::default());
+        assert!(items.dead_letters(&store.read()?)?.is_empty());
+        assert_eq!(items.retry_dead_letters(store)?, index_table::Drained::default());
         Ok(())
     })
 }

@@ -310,20 +310,19 @@ pub(super) mod fixed {
         ))
     }
 
-    pub(in super::super) fn set_aside(table: &Table) -> TokenStream {
+    pub(in super::super) fn dead_letters(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "The messages about rows of the table `{name}` that could not be applied to its eventual \
-             indexes, and why.\n\n\
+            "The dead letters of the table `{name}`: the messages that could not be applied to its eventual \
+             indexes, each with its error.\n\n\
              # Errors\n\nIf the store cannot be read."
         ))
     }
 
-    pub(in super::super) fn retry_set_aside(table: &Table) -> TokenStream {
+    pub(in super::super) fn retry_dead_letters(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Applies the messages about rows of the table `{name}` that could not be applied once more, \
-             in one transaction.\n\n\
+            "Applies the dead letters of the table `{name}` once more, in one transaction.\n\n\
              # Errors\n\nIf this thread writes, or if the store fails."
         ))
     }

@@ -202,12 +202,12 @@ fn eventual(cx: &Context<'_>) -> Option<TokenStream> {
     if !table.indexes.iter().any(|index| index.eventual) {
         return None;
     }
-    let [drain, wait_for, lag, set_aside, retry_set_aside] = [
+    let [drain, wait_for, lag, dead_letters, retry_dead_letters] = [
         docs::fixed::drain,
         docs::fixed::wait_for,
         docs::fixed::lag,
-        docs::fixed::set_aside,
-        docs::fixed::retry_set_aside,
+        docs::fixed::dead_letters,
+        docs::fixed::retry_dead_letters,
     ]
     .map(|doc| doc(table));
     Some(mixed! {
@@ -238,20 +238,20 @@ fn eventual(cx: &Context<'_>) -> Option<TokenStream> {
             self.table.lag(txn)
         }
 
-        #set_aside
-        #v fn set_aside(
+        #dead_letters
+        #v fn dead_letters(
             &self,
             txn: &_index_table::ReadTxn<'_>,
-        ) -> _index_table::Result<_index_table::SetAside> {
-            self.table.set_aside(txn)
+        ) -> _index_table::Result<_index_table::DeadLetters> {
+            self.table.dead_letters(txn)
         }
 
-        #retry_set_aside
-        #v fn retry_set_aside(
+        #retry_dead_letters
+        #v fn retry_dead_letters(
             &self,
             store: &_index_table::Store,
         ) -> _index_table::Result<_index_table::Drained> {
-            self.table.retry_set_aside(store)
+            self.table.retry_dead_letters(store)
         }
     })
 }

@@ -2,13 +2,13 @@
 //!
 //! Records lie one behind the other in segments, so that nothing moves as more of them come.
 //! While they come in ascending order, that is all there is; with the first one that doesn't, each
-//! gets a [`Place`], and those are sorted: by the first eight bytes of the keys, which are in the
-//! place, then among those that share them by the next eight, and so on. So a comparison is one of
+//! gets a [`Slot`], and those are sorted: by the first eight bytes of the keys, which are in the
+//! slot, then among those that share them by the next eight, and so on. So a comparison is one of
 //! two numbers, and records are looked at once for each eight bytes that they share with others.
 
 use super::record::{self, Lengths};
 
-/// So few places are sorted by comparing the rest of the keys.
+/// So few slots are sorted by comparing the rest of the keys.
 const FEW: usize = 16;
 
 #[derive(Debug)]
@@ -17,10 +17,10 @@ pub(super) struct Arena {
     /// The bytes of a new segment.
     segment: usize,
     /// The bytes of all segments.
-    held: usize,
+    allocated: usize,
     len: usize,
     /// Where the records are; empty while they come in ascending order.
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     order: Order,
     /// Where the newest record is.
     newest: u64,
@@ -39,10 +39,10 @@ enum Order {
 
 /// Where a record is.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Slot {
     /// Eight bytes of what it is sorted by.
     bytes: u64,
-    /// The segment and the place in it. Records that came later are at higher ones.
+    /// The segment and the offset in it. Records that came later are at higher ones.
     at: u64,
 }
 
@@ -51,9 +51,9 @@ impl Arena {
         Self {
             segments: Vec::new(),
             segment,
-            held: 0,
+            allocated: 0,
             len: 0,
-            places: Vec::new(),
+            slots: Vec::new(),
             order: Order::Ascending,
             newest: 0,
         }
@@ -66,7 +66,7 @@ impl Arena {
     /// The bytes that it holds, or will if the records have to be sorted.
     #[inline]
     pub(super) fn memory(&self) -> usize {
-        self.held + self.len.max(self.places.capacity()) * size_of::<Place>()
+        self.allocated + self.len.max(self.slots.capacity()) * size_of::<Slot>()
     }
 
     /// What is in it; it is empty then.
@@ -102,7 +102,7 @@ impl Arena {
         self.len += 1;
         self.newest = at;
         if self.order == Order::Any {
-            self.place(at);
+            self.slot(at);
         }
         Some(())
     }
@@ -113,32 +113,32 @@ impl Arena {
         let full = |segment: &Vec<u8>| segment.capacity() - segment.len() < bytes;
         if self.segments.last().is_none_or(full) {
             let segment = Vec::with_capacity(bytes.max(self.segment));
-            self.held += segment.capacity();
+            self.allocated += segment.capacity();
             self.segments.push(segment);
         }
     }
 
-    /// Gives a place to all records that are there.
+    /// Gives a slot to all records that are there.
     #[cold]
     fn place_all(&mut self) {
         self.order = Order::Any;
-        self.places.reserve_exact(self.len + self.len / 2);
-        let mut places = std::mem::take(&mut self.places);
+        self.slots.reserve_exact(self.len + self.len / 2);
+        let mut slots = std::mem::take(&mut self.slots);
         let mut at = 0;
         for _ in 0..self.len {
             let bytes = eight(self.sort_key(at), 0);
-            places.push(Place { bytes, at });
+            slots.push(Slot { bytes, at });
             at = self.behind(at);
         }
-        self.places = places;
+        self.slots = slots;
     }
 
     #[inline]
-    fn place(&mut self, at: u64) {
-        if self.places.len() == self.places.capacity() {
-            self.places.reserve_exact(1024.max(self.places.len() / 2));
+    fn slot(&mut self, at: u64) {
+        if self.slots.len() == self.slots.capacity() {
+            self.slots.reserve_exact(1024.max(self.slots.len() / 2));
         }
-        self.places.push(Place { bytes: eight(self.sort_key(at), 0), at });
+        self.slots.push(Slot { bytes: eight(self.sort_key(at), 0), at });
     }
 
     /// The record here, and what is behind it.
@@ -169,21 +169,21 @@ impl Arena {
 
     /// Puts the records in order.
     pub(super) fn sort(&mut self) {
-        let mut places = std::mem::take(&mut self.places);
-        self.sort_from(&mut places, 0);
-        self.places = places;
+        let mut slots = std::mem::take(&mut self.slots);
+        self.sort_from(&mut slots, 0);
+        self.slots = slots;
     }
 
-    /// Sorts places whose records have the same bytes up to `depth`, and which have the eight
+    /// Sorts slots whose records have the same bytes up to `depth`, and which have the eight
     /// bytes from there on, zeros for those that are missing.
-    fn sort_from(&self, places: &mut [Place], depth: usize) {
-        places.sort_unstable_by_key(|place| place.bytes);
-        for same in places.chunk_by_mut(|one, other| one.bytes == other.bytes) {
+    fn sort_from(&self, slots: &mut [Slot], depth: usize) {
+        slots.sort_unstable_by_key(|slot| slot.bytes);
+        for same in slots.chunk_by_mut(|one, other| one.bytes == other.bytes) {
             if same.len() < 2 {
                 continue;
             }
             if same.len() <= FEW {
-                let rest = |place: &Place| self.sort_key(place.at).get(depth..).unwrap_or_default();
+                let rest = |slot: &Slot| self.sort_key(slot.at).get(depth..).unwrap_or_default();
                 same.sort_unstable_by(|one, other| {
                     rest(one).cmp(rest(other)).then(one.at.cmp(&other.at))
                 });
@@ -193,17 +193,17 @@ impl Arena {
             let deeper = depth + 8;
             let mut ended = 0;
             for at in 0..same.len() {
-                let Some(place) = same.get_mut(at) else { break };
-                let key = self.sort_key(place.at);
+                let Some(slot) = same.get_mut(at) else { break };
+                let key = self.sort_key(slot.at);
                 if key.len() <= deeper {
                     same.swap(at, ended);
                     ended += 1;
                 } else {
-                    place.bytes = eight(key, deeper);
+                    slot.bytes = eight(key, deeper);
                 }
             }
             let (ended, others) = same.split_at_mut(ended);
-            ended.sort_unstable_by_key(|place| (self.sort_key(place.at).len(), place.at));
+            ended.sort_unstable_by_key(|slot| (self.sort_key(slot.at).len(), slot.at));
             self.sort_from(others, deeper);
         }
     }
@@ -246,7 +246,7 @@ impl<'a> Records<'a> {
             return None;
         }
         let at = match arena.order {
-            Order::Any => arena.places.get(self.given)?.at,
+            Order::Any => arena.slots.get(self.given)?.at,
             Order::Ascending | Order::NotDescending => {
                 let at = self.behind;
                 self.behind = arena.behind(at);

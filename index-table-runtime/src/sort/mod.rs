@@ -38,7 +38,7 @@ pub(crate) struct Sorters {
     /// The bytes that they may hold together.
     bound: usize,
     /// The bytes that they hold.
-    held: usize,
+    allocated: usize,
     /// The bytes for the buffers of a merge.
     merging: usize,
 }
@@ -51,7 +51,7 @@ impl Sorters {
         let directory: Arc<Path> = directory.into();
         let segment = (memory / 64 / count.max(1)).clamp(1 << 10, 1 << 20);
         let each = (0..count).map(|_| Sorter::new(Arc::clone(&directory), segment)).collect();
-        Self { each, bound: memory / 4 * 3, held: 0, merging: memory / 8 }
+        Self { each, bound: memory / 4 * 3, allocated: 0, merging: memory / 8 }
     }
 
     /// Takes an entry of the database at this position. `tail` is added to its data.
@@ -71,8 +71,8 @@ impl Sorters {
         let Some(sorter) = self.each.get_mut(database) else { return Ok(()) };
         let before = sorter.memory();
         sorter.push(key, primary_key, data, tail)?;
-        self.held += sorter.memory() - before;
-        if self.held > self.bound { self.spill_largest() } else { Ok(()) }
+        self.allocated += sorter.memory() - before;
+        if self.allocated > self.bound { self.spill_largest() } else { Ok(()) }
     }
 
     #[cold]
@@ -81,7 +81,7 @@ impl Sorters {
             return Ok(());
         };
         largest.spill(self.merging.clamp(LEAST_BUFFER, LARGEST_BUFFER))?;
-        self.held = self.each.iter().map(Sorter::memory).sum();
+        self.allocated = self.each.iter().map(Sorter::memory).sum();
         Ok(())
     }
 

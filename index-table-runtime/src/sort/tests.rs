@@ -93,7 +93,7 @@ fn holds_no_more_than_its_bound() -> TestResult {
         sorters.push(0, &number, &[1], &[2; 20], &[3])?;
         sorters.push(1, &[], &number, &[], &[])?;
         expected.insert(number);
-        assert!(sorters.held <= LEAST_MEMORY);
+        assert!(sorters.allocated <= LEAST_MEMORY);
     }
     let sorted = sorters.finish()?;
     assert!(sorted.iter().all(|sorted| sorted.runs.as_ref().is_some_and(|runs| runs.len() > 0)));

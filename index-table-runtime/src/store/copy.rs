@@ -21,7 +21,7 @@ use crate::model::error::{Error, Result};
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
 
-/// How often progress is told.
+/// How often progress is reported.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How far a copy has come.

@@ -113,7 +113,7 @@ impl Inner {
             record,
             readable: Readable::new(schema, &readable, opened, &self.opened),
             tried: AtomicU64::new(0),
-            told: Arc::new(SharedTable {
+            shared: Arc::new(SharedTable {
                 usage: TableCounters::new(schema),
                 watchers: Watchers::default(),
                 as_declared: AtomicU64::new(0),
@@ -209,7 +209,7 @@ impl Drop for Inner {
             let tables: Vec<_> =
                 self.tables().values().filter_map(|opened| opened.table.upgrade()).collect();
             for table in &tables {
-                table.told.watchers.close();
+                table.shared.watchers.close();
             }
         }
     }

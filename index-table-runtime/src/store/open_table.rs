@@ -14,7 +14,7 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema},
     },
-    write::{SharedTable, rows, upkeep::Upkeep},
+    write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
 
 /// Rows of a table that are read back for a test, in each process.
@@ -39,7 +39,7 @@ pub(crate) struct OpenTable {
     pub(super) readable: Readable,
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
-    pub(crate) told: Arc<SharedTable>,
+    pub(crate) shared: Arc<SharedTable>,
 }
 
 /// Which indexes of a table can be asked, and by which transactions.
@@ -79,11 +79,15 @@ impl OpenTable {
 
     /// What a write transaction has to do differently for indexes that are not readable, or are eventual;
     /// `None`: nothing.
-    pub(crate) fn upkeep(&self, reader: Reader<'_>, opened: u64) -> Result<Option<Upkeep>> {
+    pub(crate) fn maintenance_plan(
+        &self,
+        reader: Reader<'_>,
+        opened: u64,
+    ) -> Result<Option<MaintenancePlan>> {
         if self.is_all_readable(opened) {
             return Ok(None);
         }
-        Upkeep::of(self.schema, self.limit, reader, self.unreadable(reader, opened)?)
+        MaintenancePlan::of(self.schema, self.limit, reader, self.unreadable(reader, opened)?)
     }
 
     /// Whether all indexes are.
@@ -132,7 +136,7 @@ impl OpenTable {
     /// one has taken the place of never comes back, so that all snapshots before have it as well.
     #[inline]
     pub(crate) fn is_as_declared(&self, snapshot: Stamp) -> bool {
-        snapshot.number() <= self.told.as_declared.load(Ordering::Relaxed)
+        snapshot.number() <= self.shared.as_declared.load(Ordering::Relaxed)
     }
 
     /// Whether the index can be asked in this snapshot, whose transaction can't tell.
@@ -195,7 +199,7 @@ impl OpenTable {
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if record == self.record {
-            self.told.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
+            self.shared.as_declared.fetch_max(snapshot.number(), Ordering::Relaxed);
             return Ok(true);
         }
         let [file, own] =

@@ -17,8 +17,8 @@ use crate::{
     usage::{Session, Stats, Tally, trace::span},
     write::{
         Scratch, Written,
+        maintenance::MaintenancePlan,
         queue::{self, IndexToken},
-        upkeep::Upkeep,
         watch::{self, Watched},
     },
 };
@@ -231,7 +231,7 @@ impl fmt::Debug for ReadTxn<'_> {
 pub struct WriteTxn<'s> {
     /// Before the transaction, so that it is dropped before it: once another thread has begun to
     /// write, the record is that thread's.
-    held: WriteGuard<'s>,
+    guard: WriteGuard<'s>,
     read: ReadTxn<'s>,
     /// The tables whose records have been compared, and what was written to them.
     written: Vec<Written>,
@@ -271,8 +271,8 @@ impl<'s> WriteTxn<'s> {
         Self::with(WriteGuard::Turn(guard), read, &[])
     }
 
-    fn with(held: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
-        Self { held, read, written: Vec::new(), outer, not_send: PhantomData }
+    fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
+        Self { guard, read, written: Vec::new(), outer, not_send: PhantomData }
     }
 
     /// Runs `body` in a transaction inside of this one: what it has written is this one's if it
@@ -282,7 +282,7 @@ impl<'s> WriteTxn<'s> {
     ///
     /// Those of the transaction inside; this one goes on without it.
     pub(crate) fn nested(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
-        let Self { held, read, written, .. } = self;
+        let Self { guard, read, written, .. } = self;
         written.iter().try_for_each(Written::refuse_unfinished)?;
         let (store, opened) = (read.store, read.opened);
         let engine = read
@@ -291,7 +291,7 @@ impl<'s> WriteTxn<'s> {
             .ok_or_else(|| Error::internal("a nested transaction in a read transaction"))??;
         let more = {
             let read = ReadTxn::new(engine, store, opened);
-            let mut inner = WriteTxn::with(WriteGuard::Outer(held.scratch()), read, written);
+            let mut inner = WriteTxn::with(WriteGuard::Outer(guard.scratch()), read, written);
             if !body(&mut inner) {
                 return Ok(());
             }
@@ -325,16 +325,16 @@ impl<'s> WriteTxn<'s> {
     /// [`commit`](WriteTxn::commit), with an error that says whether the commit can have been applied.
     pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
-        let Self { held, read, mut written, .. } = self;
+        let Self { guard, read, mut written, .. } = self;
         let unfinished = written.iter().try_for_each(Written::refuse_unfinished);
         unfinished.map_err(CommitFailure::Failed)?;
-        let store = held.store();
-        drop(held);
+        let store = guard.store();
+        drop(guard);
         let (stamp, mut wakers) = (read.engine.stamp(), Vec::new());
         // While nobody else can commit, so that events are in the order of the commits.
         read.engine.commit(|| {
-            for Written { tally, watched, told, .. } in &mut written {
-                watched.deliver(&told.watchers, stamp, tally.row_count(), &mut wakers);
+            for Written { tally, watched, shared, .. } in &mut written {
+                watched.deliver(&shared.watchers, stamp, tally.row_count(), &mut wakers);
             }
         })?;
         if let Some(store) = store
@@ -342,11 +342,11 @@ impl<'s> WriteTxn<'s> {
         {
             store.signals.notify();
         }
-        for Written { tally, told, .. } in &written {
-            told.usage.add(tally);
+        for Written { tally, shared, .. } in &written {
+            shared.usage.add(tally);
             // What has changed nothing is no commit, and the next number another one's.
             if tally.row_count() > 0 {
-                told.as_declared.fetch_max(stamp.number(), Ordering::Relaxed);
+                shared.as_declared.fetch_max(stamp.number(), Ordering::Relaxed);
             }
         }
         watch::wake(wakers);
@@ -368,7 +368,7 @@ impl<'s> WriteTxn<'s> {
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self.written.iter().filter_map(|written| {
-            Some((written.told.usage.schema.name.to_owned(), written.token()?))
+            Some((written.shared.usage.schema.name.to_owned(), written.token()?))
         });
         IndexToken::new(tables)
     }
@@ -381,9 +381,13 @@ impl<'s> WriteTxn<'s> {
     /// The table of which a write was refused because its queue was full.
     pub(crate) fn refused(&self) -> Option<&'static str> {
         let refused = self.written.iter().find(|written| {
-            written.upkeep.as_ref().and_then(Upkeep::later).is_some_and(|later| later.refused)
+            written
+                .plan
+                .as_ref()
+                .and_then(MaintenancePlan::later)
+                .is_some_and(|later| later.refused)
         });
-        refused.map(|written| written.told.usage.schema.name)
+        refused.map(|written| written.shared.usage.schema.name)
     }
 
     /// The [`Inner::id`](crate::store::Inner::id) of its store.
@@ -403,15 +407,15 @@ impl<'s> WriteTxn<'s> {
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
         let (writer, scratch, written) = self.writer(table)?;
-        if let Some(upkeep) = &mut written.upkeep {
-            upkeep.begin(false);
+        if let Some(plan) = &mut written.plan {
+            plan.begin(false);
         }
         Ok((writer, scratch, written))
     }
 
     /// Empties the queue of a table if it is damaged, before it is counted what it has; and what was
     /// wrong with it.
-    pub(crate) fn mend_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
+    pub(crate) fn repair_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
         self.read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
@@ -423,7 +427,7 @@ impl<'s> WriteTxn<'s> {
         &'t mut self,
         table: &'t OpenTable,
     ) -> Result<(Writer<'t, 's>, &'t mut Scratch, &'t mut Written)> {
-        let Self { held, read, written, outer, .. } = self;
+        let Self { guard, read, written, outer, .. } = self;
         read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let writer = read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
@@ -432,15 +436,15 @@ impl<'s> WriteTxn<'s> {
             if outer.iter().all(|written| written.opened != table.opened) {
                 check_record(&writer, table)?;
             }
-            let told = Arc::clone(&table.told);
+            let shared = Arc::clone(&table.shared);
             let tally = Tally::new(table.schema);
-            let upkeep = table.upkeep(writer.reader(), read.opened)?;
-            let (watched, unfinished) = (Watched::new(&told.watchers), false);
+            let plan = table.maintenance_plan(writer.reader(), read.opened)?;
+            let (watched, unfinished) = (Watched::new(&shared.watchers), false);
             let opened = table.opened;
-            written.push(Written { opened, tally, upkeep, watched, unfinished, told });
+            written.push(Written { opened, tally, plan, watched, unfinished, shared });
         }
         let at = known.unwrap_or(written.len() - 1);
-        Ok((writer, held.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
+        Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
 }
 

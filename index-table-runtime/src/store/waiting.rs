@@ -6,7 +6,7 @@ use crate::{
     engine::WhenFull,
     model::error::Result,
     store::{OpenTable, Store},
-    write::queue::{IndexToken, Position, is_applied},
+    write::queue::{IndexToken, QueueState, is_applied},
 };
 
 /// How often it is looked whether another process has written or applied messages.
@@ -50,7 +50,7 @@ impl Waiting {
         until(store, most.saturating_sub(since.elapsed()), || {
             let txn = store.read()?;
             let reader = txn.reader(&table)?;
-            let left = Position::read(table.schema, reader)?.left(reader)?;
+            let left = QueueState::read(table.schema, reader)?.left(reader)?;
             Ok(left < table.limit.messages)
         })
     }

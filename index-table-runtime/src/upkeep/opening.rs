@@ -89,7 +89,7 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
         let mut unfinished: Vec<_> = states.keys().filter_map(position).collect();
         let is_queue_read = matches!(comparison, Comparison::Build(_))
             || unfinished.iter().any(|index| schema.is_eventual(*index));
-        let lost = if is_queue_read { mend_queue(schema, writer)? } else { Vec::new() };
+        let lost = if is_queue_read { repair_queue(schema, writer)? } else { Vec::new() };
         let mut new = match comparison {
             Comparison::Same => Vec::new(),
             Comparison::Build(indexes) => {
@@ -149,7 +149,7 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
 
 /// Empties the queue if it is damaged, so that it can't be told what is in it for whom; and the
 /// indexes that may have lost something by that.
-fn mend_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
+fn repair_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
     let is_damaged = queue::repair(schema, writer)?.is_some();
     let indexes = 0..schema.indexes.len();
     Ok(indexes.filter(|index| is_damaged && schema.is_eventual(*index)).collect())

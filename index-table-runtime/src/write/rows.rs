@@ -104,9 +104,9 @@ pub(crate) fn insert(
     written: &mut Written,
     kind: RowWrite,
 ) -> Result<()> {
-    let claimed = written.upkeep.is_none() && unique::claim(rows.schema, writer, new)?;
+    let claimed = written.plan.is_none() && unique::claim(rows.schema, writer, new)?;
     if !claimed {
-        if let Err(error) = unique::check(rows, writer, written.upkeep.as_ref(), None, new) {
+        if let Err(error) = unique::check(rows, writer, written.plan.as_ref(), None, new) {
             // A row that is there already is the plainer reason.
             let taken = writer.reader().fact(new.primary_key())?.is_some();
             return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
@@ -140,23 +140,23 @@ fn replace(
     written: &mut Written,
 ) -> Result<()> {
     if old.same_key_bytes(new) {
-        if let Some(upkeep) = &written.upkeep {
-            unique::check_shared(rows.schema, writer.reader(), upkeep, Some(old), new)?;
+        if let Some(plan) = &written.plan {
+            unique::check_shared(rows.schema, writer.reader(), plan, Some(old), new)?;
         }
         admit(rows, writer, written, Some(old), Some(new))?;
         writer.change(Change::PutFact { primary_key: new.primary_key(), row: new.row() })?;
-        let Written { tally, upkeep, .. } = written;
+        let Written { tally, plan, .. } = written;
         let counting = tally.counting(writer);
-        return match upkeep {
+        return match plan {
             None => maintain::data_changes(rows.schema, old, new, &mut { counting }),
-            Some(upkeep) => {
-                let filter = &mut upkeep.filter(counting, Some(old.primary_key()));
+            Some(plan) => {
+                let filter = &mut plan.filter(counting, Some(old.primary_key()));
                 maintain::data_changes(rows.schema, old, new, filter)?;
-                upkeep.leave(rows.schema, writer)
+                plan.leave(rows.schema, writer)
             }
         };
     }
-    unique::check(rows, writer, written.upkeep.as_ref(), Some(old), new)?;
+    unique::check(rows, writer, written.plan.as_ref(), Some(old), new)?;
     admit(rows, writer, written, Some(old), Some(new))?;
     if old.primary_key() != new.primary_key() {
         writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
@@ -169,11 +169,11 @@ fn replace(
 fn admit(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
-    Written { upkeep, .. }: &mut Written,
+    Written { plan, .. }: &mut Written,
     old: Option<&Image>,
     new: Option<&Image>,
 ) -> Result<()> {
-    let Some(upkeep) = upkeep.as_mut().filter(|upkeep| upkeep.has_to_wait()) else {
+    let Some(plan) = plan.as_mut().filter(|plan| plan.has_to_wait()) else {
         return Ok(());
     };
     // A second row with its primary key is refused for that, whatever room there is.
@@ -182,7 +182,7 @@ fn admit(
     {
         return Ok(());
     }
-    upkeep.refuse(rows.schema, old, new)
+    plan.refuse(rows.schema, old, new)
 }
 
 /// Sends the changes of all entries from `old` to `new` to the indexes, as far as they are kept up.
@@ -191,15 +191,15 @@ fn send(
     writer: &mut Writer<'_, '_>,
     old: Option<&Image>,
     new: Option<&Image>,
-    Written { tally, upkeep, .. }: &mut Written,
+    Written { tally, plan, .. }: &mut Written,
 ) -> Result<()> {
     let mut counting = tally.counting(writer);
-    match upkeep {
+    match plan {
         None => maintain::entry_changes(rows.schema, old, new, &mut counting),
-        Some(upkeep) => {
-            let mut filter = upkeep.filter(counting, old.map(Image::primary_key));
+        Some(plan) => {
+            let mut filter = plan.filter(counting, old.map(Image::primary_key));
             maintain::entry_changes(rows.schema, old, new, &mut filter)?;
-            upkeep.leave(rows.schema, writer)
+            plan.leave(rows.schema, writer)
         }
     }
 }
@@ -222,8 +222,8 @@ pub(crate) fn upgrade(
         return Err(rows.conversion(version, primary_key, reason));
     }
     // A table has more rows than a queue has room.
-    if let Some(upkeep) = &mut written.upkeep {
-        upkeep.begin(true);
+    if let Some(plan) = &mut written.plan {
+        plan.begin(true);
     }
     replace(rows, writer, old, new, written)
 }

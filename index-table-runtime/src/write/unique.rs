@@ -11,7 +11,7 @@ use crate::{
         schema::{IndexSchema, Source, TableSchema},
     },
     query::DANGLING,
-    write::upkeep::Upkeep,
+    write::maintenance::MaintenancePlan,
 };
 
 /// Writes the entries of a new row in the indexes whose keys have one entry at most, if these keys
@@ -80,12 +80,12 @@ impl<S: Sink> Sink for Unclaimed<'_, S> {
 pub(crate) fn check(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
-    upkeep: Option<&Upkeep>,
+    plan: Option<&MaintenancePlan>,
     old: Option<&Image>,
     new: &Image,
 ) -> Result<()> {
     maintain::unique_keys(rows.schema, old, new, |index, key| {
-        if upkeep.is_some_and(|upkeep| !upkeep.enforces(index)) {
+        if plan.is_some_and(|plan| !plan.enforces(index)) {
             return Ok(());
         }
         let (primary_key, hashed) = (new.primary_key(), new.hashed(index));
@@ -94,11 +94,11 @@ pub(crate) fn check(
             None => Ok(()),
         }
     })?;
-    let Some(upkeep) = upkeep else { return Ok(()) };
+    let Some(plan) = plan else { return Ok(()) };
     if let Some(old) = old {
-        check_passed(rows, writer.reader(), upkeep, old, new)?;
+        check_passed(rows, writer.reader(), plan, old, new)?;
     }
-    check_shared(rows.schema, writer.reader(), upkeep, old, new)
+    check_shared(rows.schema, writer.reader(), plan, old, new)
 }
 
 /// Whether the keys that `new` shares with other rows in unique indexes have room behind them: all entries of a
@@ -110,12 +110,12 @@ pub(crate) fn check(
 pub(crate) fn check_shared(
     schema: &TableSchema,
     reader: Reader<'_>,
-    upkeep: &Upkeep,
+    plan: &MaintenancePlan,
     old: Option<&Image>,
     new: &Image,
 ) -> Result<()> {
     let own = [Some(new.primary_key()), old.map(Image::primary_key)];
-    for index in upkeep.shared() {
+    for index in plan.shared() {
         let source = Source::Index(index);
         for key in new.keys(index) {
             let room = MAX_KEY_LEN.saturating_sub(key.len());
@@ -143,11 +143,11 @@ pub(crate) fn check_shared(
 fn check_passed(
     rows: &RowVtable,
     reader: Reader<'_>,
-    upkeep: &Upkeep,
+    plan: &MaintenancePlan,
     old: &Image,
     new: &Image,
 ) -> Result<()> {
-    for index in upkeep.passed(old.primary_key(), new.primary_key()) {
+    for index in plan.passed(old.primary_key(), new.primary_key()) {
         let hashed = new.hashed(index);
         for key in new.keys(index) {
             if let Some(holder) = holder(rows, reader, index, key, old.primary_key(), hashed)? {

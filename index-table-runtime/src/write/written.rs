@@ -3,8 +3,8 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use super::{
+    maintenance::MaintenancePlan,
     queue::Outbox,
-    upkeep::Upkeep,
     watch::{Watched, Watchers},
 };
 use crate::{
@@ -31,13 +31,13 @@ pub(crate) struct Written {
     pub(crate) opened: u64,
     pub(crate) tally: Tally,
     /// `None`: all indexes are kept up as they are declared.
-    pub(crate) upkeep: Option<Upkeep>,
+    pub(crate) plan: Option<MaintenancePlan>,
     /// For those who watch the table.
     pub(crate) watched: Watched,
     /// A load has begun to write its rows and has not come to its end: what is there must not be
     /// committed.
     pub(crate) unfinished: bool,
-    pub(crate) told: Arc<SharedTable>,
+    pub(crate) shared: Arc<SharedTable>,
 }
 
 impl Written {
@@ -50,7 +50,7 @@ impl Written {
     /// Whether it may be committed.
     pub(crate) fn refuse_unfinished(&self) -> Result<()> {
         if self.unfinished {
-            let table = self.told.usage.schema.name;
+            let table = self.shared.usage.schema.name;
             return Err(Error::TransactionFailed {
                 reason: format!("a load into table `{table}` has failed half-way"),
             });
@@ -62,7 +62,7 @@ impl Written {
     pub(crate) fn add(&mut self, more: Self) {
         self.tally.add(&more.tally);
         self.watched.add(more.watched);
-        match (&mut self.upkeep, more.upkeep) {
+        match (&mut self.plan, more.plan) {
             (Some(outer), Some(inner)) => outer.continue_with(inner),
             (outer, inner) => *outer = inner,
         }
@@ -70,11 +70,11 @@ impl Written {
 
     /// The number of the last message that has to be applied for its rows.
     pub(crate) fn token(&self) -> Option<u64> {
-        self.upkeep.as_ref()?.later()?.token()
+        self.plan.as_ref()?.later()?.token()
     }
 
     /// Whether there is work for the workers.
     pub(crate) fn has_left(&self) -> bool {
-        self.upkeep.as_ref().and_then(Upkeep::later).is_some_and(Outbox::has_left)
+        self.plan.as_ref().and_then(MaintenancePlan::later).is_some_and(Outbox::has_left)
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 use super::{
     Layout, Reader,
-    read::{Parts, Walk},
+    read::{Parts, PhysicalRange},
 };
 use crate::model::{
     KeyRange,
@@ -37,7 +37,7 @@ pub(crate) struct Fault {
 
 /// The pieces of an index: what LMDB has as one entry.
 pub(crate) struct Pieces<'t> {
-    walk: Walk<'t>,
+    walk: PhysicalRange<'t>,
     rules: Rules<'t>,
 }
 

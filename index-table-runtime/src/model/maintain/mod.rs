@@ -40,7 +40,7 @@ pub(crate) trait Sink {
 
 /// What happens to one key of one index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step<'a> {
+enum KeyChange<'a> {
     /// Only the old row has it.
     Remove(&'a [u8]),
     /// Only the new row has it.
@@ -56,10 +56,10 @@ struct Steps<'a> {
 }
 
 impl<'a> Iterator for Steps<'a> {
-    type Item = Step<'a>;
+    type Item = KeyChange<'a>;
 
     #[inline]
-    fn next(&mut self) -> Option<Step<'a>> {
+    fn next(&mut self) -> Option<KeyChange<'a>> {
         let order = match (self.old.first(), self.new.first()) {
             (Some(old), Some(new)) => old.cmp(new),
             (Some(_), None) => Ordering::Less,
@@ -67,9 +67,9 @@ impl<'a> Iterator for Steps<'a> {
             (None, None) => return None,
         };
         match order {
-            Ordering::Less => self.old.next().map(Step::Remove),
-            Ordering::Greater => self.new.next().map(Step::Add),
-            Ordering::Equal => self.old.next().and(self.new.next()).map(Step::Keep),
+            Ordering::Less => self.old.next().map(KeyChange::Remove),
+            Ordering::Greater => self.new.next().map(KeyChange::Add),
+            Ordering::Equal => self.old.next().and(self.new.next()).map(KeyChange::Keep),
         }
     }
 }
@@ -94,9 +94,9 @@ pub(crate) fn unique_keys<'a>(
         }
         for step in (Steps { old, new }) {
             match step {
-                Step::Add(key) => check(index, key)?,
-                Step::Keep(key) if other => check(index, key)?,
-                Step::Keep(_) | Step::Remove(_) => {}
+                KeyChange::Add(key) => check(index, key)?,
+                KeyChange::Keep(key) if other => check(index, key)?,
+                KeyChange::Keep(_) | KeyChange::Remove(_) => {}
             }
         }
     }
@@ -170,7 +170,7 @@ pub(crate) fn removed_entries(
     let primary_key = old.primary_key();
     for index in 0..schema.indexes.len() {
         for step in (Steps { old: old.keys(index), new: new.keys(index) }) {
-            if let Step::Remove(key) = step {
+            if let KeyChange::Remove(key) = step {
                 sink.change(Change::DeleteEntry { index, key, primary_key })?;
             }
         }
@@ -217,9 +217,9 @@ fn replace_entries(
     }
     for step in (Steps { old: before, new: after }) {
         match step {
-            Step::Remove(key) => sink.change(delete(key))?,
-            Step::Add(key) => sink.change(put(key))?,
-            Step::Keep(key) => {
+            KeyChange::Remove(key) => sink.change(delete(key))?,
+            KeyChange::Add(key) => sink.change(put(key))?,
+            KeyChange::Keep(key) => {
                 // The only entry of a key has the primary key in its value.
                 if moved && !declared.has_one_entry_per_key() {
                     sink.change(delete(key))?;

@@ -128,7 +128,7 @@ impl<'a, R: Entity> Watch<'a, R> {
         if table.store != store.inner.id {
             return Err(Error::WrongStore { table: table.schema.name });
         }
-        Ok(Watcher::new(table.told.watchers.subscribe(filters?, limits), table))
+        Ok(Watcher::new(table.shared.watchers.subscribe(filters?, limits), table))
     }
 }
 

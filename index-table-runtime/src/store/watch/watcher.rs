@@ -150,7 +150,7 @@ impl<R> Stream for Watcher<R> {
 impl<R> Drop for Watcher<R> {
     fn drop(&mut self) {
         if !self.is_inherited() {
-            self.table.told.watchers.unsubscribe(self.subscriber.id);
+            self.table.shared.watchers.unsubscribe(self.subscriber.id);
         }
     }
 }

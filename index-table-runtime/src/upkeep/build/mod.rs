@@ -1,8 +1,8 @@
 //! Building indexes: all at once while a table is opened, or step by step while it is in use.
 
+mod batch;
 mod duplicates;
 mod rows;
-mod step;
 
 use std::{
     collections::BTreeMap,
@@ -12,8 +12,8 @@ use std::{
 
 use serde::Serialize;
 
-use step::{How, Step, step};
-pub(crate) use step::{at_once, begin_anew, declare};
+use batch::{BuildBatch, BuildOptions, build_batch};
+pub(crate) use batch::{at_once, declare, restart};
 
 use crate::{
     model::{
@@ -28,7 +28,7 @@ use crate::{
 
 /// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages of
 /// an index anew that it comes to: a quarter of this takes half as long again altogether.
-const STEP: usize = 4 << 20;
+const BATCH_BYTES: usize = 4 << 20;
 
 /// What entries are sorted in, in bytes, before files are used.
 pub(crate) const MEMORY: usize = 64 << 20;
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// does nothing until [`run`](Build::run).
 ///
 /// `open_online` declares the indexes of a table and leaves them to this. Each step reads rows up
-/// to a number of bytes, adds their entries and writes down how far it is, all in a transaction of
+/// to a number of bytes, adds their entries and records how far it is, all in a transaction of
 /// its own. Other writers go on between the steps and keep the indexes up from the first. A build
 /// that ends early, because its process is killed or by [`limit`](Build::limit), is continued by
 /// the next one; two at the same time help one another.
@@ -51,7 +51,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// duplicates in the index, without reading the rows again, and makes the index readable if there are none.
 ///
 /// Cost: a look at each row, and for each of its entries a write in sorted order; memory for the
-/// entries of a step. For a violated index a step for each of its entries.
+/// entries of a batch. For a violated index, a step for each of its entries.
 ///
 /// # Examples
 ///
@@ -100,7 +100,7 @@ pub struct Build<'t> {
     store: &'t Store,
     table: &'t OpenTable,
     rows: &'static RowVtable,
-    how: How,
+    options: BuildOptions,
     limit: Option<u64>,
     progress: Option<Box<dyn FnMut(RowProgress) + 't>>,
 }
@@ -155,14 +155,15 @@ impl fmt::Display for BuildReport {
 
 impl<'t> Build<'t> {
     pub(crate) fn new(store: &'t Store, table: &'t OpenTable, rows: &'static RowVtable) -> Self {
-        let how = How { retry: true, exclusive: false, bytes: STEP, memory: MEMORY };
-        Self { store, table, rows, how, limit: None, progress: None }
+        let options =
+            BuildOptions { retry: true, exclusive: false, bytes: BATCH_BYTES, memory: MEMORY };
+        Self { store, table, rows, options, limit: None, progress: None }
     }
 
     /// The bytes of the rows that a step reads; one row at least. Default: 4 MiB. The less it is,
     /// the shorter other writers wait, and the longer it takes altogether.
     pub const fn batch_bytes(mut self, bytes: usize) -> Self {
-        self.how.bytes = bytes;
+        self.options.bytes = bytes;
         self
     }
 
@@ -177,7 +178,7 @@ impl<'t> Build<'t> {
     /// an empty index, whose pages are full then. It takes less time, and other writers wait
     /// throughout.
     pub const fn exclusive(mut self) -> Self {
-        self.how.exclusive = true;
+        self.options.exclusive = true;
         self
     }
 
@@ -206,26 +207,26 @@ impl<'t> Build<'t> {
                 // A lock that is taken again at once goes to nobody else.
                 thread::sleep(PAUSE);
             }
-            let how = How { retry: report.steps == 0, ..self.how };
-            let step = self.store.transaction(|txn| {
+            let options = BuildOptions { retry: report.steps == 0, ..self.options };
+            let batch = self.store.transaction(|txn| {
                 let (mut writer, ..) = txn.writer(self.table)?;
-                step(self.rows, self.table, &mut writer, how)
+                build_batch(self.rows, self.table, &mut writer, options)
             })?;
-            for (index, state) in &step.states {
+            for (index, state) in &batch.states {
                 if state.is_none() {
                     self.table.became_readable(*index);
                 }
             }
-            if step.indexes.is_empty() {
-                report.add(step);
+            if batch.indexes.is_empty() {
+                report.add(batch);
                 break;
             }
             if let Some(progress) = &mut self.progress {
                 let pace =
-                    pace.get_or_insert_with(|| Pace::new(step.done.saturating_sub(step.rows)));
-                progress(pace.progress(&step));
+                    pace.get_or_insert_with(|| Pace::new(batch.done.saturating_sub(batch.rows)));
+                progress(pace.progress(&batch));
             }
-            report.add(step);
+            report.add(batch);
         }
         Ok(report.report(self.rows.schema))
     }
@@ -242,10 +243,10 @@ impl Pace {
         Self { begun: Instant::now(), before }
     }
 
-    fn progress(&self, step: &Step) -> RowProgress {
-        let [rows, total] = [step.done, step.of].map(|rows| rows.saturating_sub(self.before));
+    fn progress(&self, batch: &BuildBatch) -> RowProgress {
+        let [rows, total] = [batch.done, batch.of].map(|rows| rows.saturating_sub(self.before));
         let RowProgress { left, .. } = RowProgress::new(rows, total, self.begun);
-        RowProgress { rows: step.done, total: step.of.max(step.done), left }
+        RowProgress { rows: batch.done, total: batch.of.max(batch.done), left }
     }
 }
 
@@ -258,14 +259,14 @@ struct Collected {
 }
 
 impl Collected {
-    fn add(&mut self, step: Step) {
+    fn add(&mut self, batch: BuildBatch) {
         // What is not mentioned any more, another build has done.
         self.states.values_mut().for_each(|state| *state = IndexState::Readable);
-        for (index, state) in step.states {
+        for (index, state) in batch.states {
             self.states.insert(index, state.map_or(IndexState::Readable, IndexState::of));
         }
-        self.rows += step.rows;
-        self.steps += u64::from(!step.indexes.is_empty());
+        self.rows += batch.rows;
+        self.steps += u64::from(!batch.indexes.is_empty());
     }
 
     fn report(self, schema: &TableSchema) -> BuildReport {

@@ -1,7 +1,7 @@
 //! Writing what was gathered and decided, in the order of the keys.
 
 use super::{
-    LoadReport, Teller,
+    LoadReport, ProgressReporter,
     decide::{self, Decision, Numbers},
     gather::{Gathered, Reading, Records},
 };
@@ -15,7 +15,7 @@ use crate::{
         schema::Source,
     },
     usage::{RowWrite, Tally},
-    write::{Written, upkeep::Upkeep, watch::Watched},
+    write::{Written, maintenance::MaintenancePlan, watch::Watched},
 };
 
 /// Writes the rows.
@@ -24,28 +24,28 @@ pub(crate) fn apply(
     writer: &mut Writer<'_, '_>,
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
-    Written { tally, upkeep, watched, unfinished, .. }: &mut Written,
-    teller: &mut Teller<'_>,
+    Written { tally, plan, watched, unfinished, .. }: &mut Written,
+    reporter: &mut ProgressReporter<'_>,
 ) -> Result<LoadReport> {
-    let upkeep = upkeep.as_ref();
-    let decision = decide::decide(rows, writer.reader(), gathered, upkeep, old)?;
+    let plan = plan.as_ref();
+    let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
-    teller.begin_writing(to_write);
+    reporter.begin_writing(to_write);
     *unfinished = true;
     let replaced = if decision.replaces {
-        let sink = Sinks { tally, upkeep, watched };
-        replace_facts(rows, writer, [old, new], gathered, &decision, sink, teller)?
+        let sink = Sinks { tally, plan, watched };
+        replace_facts(rows, writer, [old, new], gathered, &decision, sink, reporter)?
     } else {
         note_new(rows, new, gathered, &decision, watched)?;
-        let facts = &mut Kept::new(&gathered.facts, &decision.left_out, teller);
+        let facts = &mut RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
         Replaced { new: writer.append(Source::Facts, facts)?, ..Replaced::default() }
     };
     tally.rows(RowWrite::Insert, replaced.new);
     tally.rows(RowWrite::Put, replaced.replaced);
     for (index, records) in gathered.indexes.iter().enumerate() {
-        let mut entries = Kept::new(records, &decision.left_out, teller);
-        if let Some(upkeep) = upkeep.filter(|upkeep| !upkeep.is_up(index)) {
-            put_filtered(writer, index, &mut entries, tally, upkeep)?;
+        let mut entries = RemainingRecords::new(records, &decision.left_out, reporter);
+        if let Some(plan) = plan.filter(|plan| !plan.is_up(index)) {
+            put_filtered(writer, index, &mut entries, tally, plan)?;
             continue;
         }
         let written = if decision.replaces {
@@ -63,7 +63,7 @@ pub(crate) fn apply(
 /// Where changes of entries go through.
 struct Sinks<'a> {
     tally: &'a mut Tally,
-    upkeep: Option<&'a Upkeep>,
+    plan: Option<&'a MaintenancePlan>,
     watched: &'a mut Watched,
 }
 
@@ -82,11 +82,11 @@ fn replace_facts(
     [old, new]: [&mut Image; 2],
     gathered: &Gathered,
     decision: &Decision,
-    Sinks { tally, upkeep, watched }: Sinks<'_>,
-    teller: &mut Teller<'_>,
+    Sinks { tally, plan, watched }: Sinks<'_>,
+    reporter: &mut ProgressReporter<'_>,
 ) -> Result<Replaced> {
     let mut count = Replaced::default();
-    let mut facts = Kept::new(&gathered.facts, &decision.left_out, teller);
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, reporter);
     while let Some(RawEntry { primary_key, data: row, .. }) = facts.next()? {
         match decision.stored(writer.reader(), primary_key)? {
             Some(stored) if stored == row => continue,
@@ -94,10 +94,10 @@ fn replace_facts(
                 rows.load_stored(old, stored, primary_key)?;
                 rows.load_stored(new, row, primary_key)?;
                 let mut counting = tally.counting(writer);
-                match upkeep {
+                match plan {
                     None => maintain::removed_entries(rows.schema, old, new, &mut counting)?,
-                    Some(upkeep) => {
-                        let filter = &mut upkeep.filter_in_line(counting);
+                    Some(plan) => {
+                        let filter = &mut plan.filter_in_line(counting);
                         maintain::removed_entries(rows.schema, old, new, filter)?;
                     }
                 }
@@ -122,8 +122,8 @@ fn note_new(
     decision: &Decision,
     watched: &mut Watched,
 ) -> Result<()> {
-    let mut nobody = Teller::new(None);
-    let mut facts = Kept::new(&gathered.facts, &decision.left_out, &mut nobody);
+    let mut nobody = ProgressReporter::new(None);
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut nobody);
     while watched.takes_notes()
         && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
     {
@@ -152,7 +152,7 @@ fn note_one(
 fn put_changed(
     writer: &mut Writer<'_, '_>,
     index: usize,
-    entries: &mut Kept<'_, '_, '_>,
+    entries: &mut RemainingRecords<'_, '_, '_>,
 ) -> Result<u64> {
     let mut written = 0;
     while let Some(entry) = entries.next()? {
@@ -169,11 +169,11 @@ fn put_changed(
 fn put_filtered(
     writer: &mut Writer<'_, '_>,
     index: usize,
-    entries: &mut Kept<'_, '_, '_>,
+    entries: &mut RemainingRecords<'_, '_, '_>,
     tally: &mut Tally,
-    upkeep: &Upkeep,
+    plan: &MaintenancePlan,
 ) -> Result<()> {
-    let mut filter = upkeep.filter_in_line(tally.counting(writer));
+    let mut filter = plan.filter_in_line(tally.counting(writer));
     while let Some(entry) = entries.next()? {
         filter.change(entry.put(Source::Index(index)))?;
     }
@@ -181,24 +181,28 @@ fn put_filtered(
 }
 
 /// The facts, or the entries, of the rows that are not left out.
-struct Kept<'a, 'n, 't> {
+struct RemainingRecords<'a, 'n, 't> {
     reading: Reading<'a>,
     left_out: &'a Numbers,
-    teller: &'n mut Teller<'t>,
+    reporter: &'n mut ProgressReporter<'t>,
 }
 
-impl<'a, 'n, 't> Kept<'a, 'n, 't> {
-    fn new(records: &'a Records, left_out: &'a Numbers, teller: &'n mut Teller<'t>) -> Self {
-        Self { reading: records.read(), left_out, teller }
+impl<'a, 'n, 't> RemainingRecords<'a, 'n, 't> {
+    fn new(
+        records: &'a Records,
+        left_out: &'a Numbers,
+        reporter: &'n mut ProgressReporter<'t>,
+    ) -> Self {
+        Self { reading: records.read(), left_out, reporter }
     }
 }
 
-impl Ascending for Kept<'_, '_, '_> {
+impl Ascending for RemainingRecords<'_, '_, '_> {
     #[inline]
     fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
-        let Self { reading, left_out, teller } = self;
+        let Self { reading, left_out, reporter } = self;
         while reading.advance()? {
-            teller.wrote(1);
+            reporter.wrote(1);
             if left_out.len() == 0 || !left_out.contains(reading.gist().number) {
                 return Ok(Some(reading.gist().entry));
             }

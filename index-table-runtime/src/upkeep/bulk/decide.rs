@@ -16,7 +16,7 @@ use crate::{
         entry::RawEntry, error::Result, maintain::Image, row_vtable::RowVtable, schema::Source,
     },
     sort::Sorter,
-    write::{unique, upkeep::Upkeep},
+    write::{maintenance::MaintenancePlan, unique},
 };
 
 /// Which rows are left out, and what the table has.
@@ -79,7 +79,7 @@ pub(super) fn decide(
     rows: &RowVtable,
     reader: Reader<'_>,
     gathered: &Gathered,
-    upkeep: Option<&Upkeep>,
+    plan: Option<&MaintenancePlan>,
     old: &mut Image,
 ) -> Result<Decision> {
     let backwards = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
@@ -94,17 +94,17 @@ pub(super) fn decide(
         gathered,
         decision,
         common: Notes { sorter: notes(), memory: gathered.memory, keys: 0 },
-        held: Notes { sorter: notes(), memory: gathered.memory, keys: 0 },
+        taken: Notes { sorter: notes(), memory: gathered.memory, keys: 0 },
     };
     deciding.facts(old)?;
     for (index, declared) in rows.schema.indexes.iter().enumerate() {
-        if declared.unique && upkeep.is_none_or(|upkeep| upkeep.enforces(index)) {
+        if declared.unique && plan.is_none_or(|plan| plan.enforces(index)) {
             deciding.unique(index)?;
         }
     }
-    let Deciding { mut decision, common, held, .. } = deciding;
+    let Deciding { mut decision, common, taken, .. } = deciding;
     skip(&mut decision, common)?;
-    refuse_held(rows, gathered, &decision, held)?;
+    refuse_taken(rows, gathered, &decision, taken)?;
     Ok(decision)
 }
 
@@ -118,7 +118,7 @@ struct Deciding<'a, 't> {
     common: Notes,
     /// With [`OnDuplicate::Replace`]: the keys of unique indexes that other rows of the table have, as
     /// (primary key of that row, nothing), with the index, the row that is to have it and the key.
-    held: Notes,
+    taken: Notes,
 }
 
 /// What is found out about rows, sorted.
@@ -266,7 +266,7 @@ impl Deciding<'_, '_> {
     /// Whether another row in the table has the key; `true`: the row is left out for it.
     fn is_held(&mut self, index: usize, entry: Gist<'_>) -> Result<bool> {
         let Gist { entry: RawEntry { key, primary_key, .. }, hashed, .. } = entry;
-        let Self { rows, reader, gathered, held, .. } = self;
+        let Self { rows, reader, gathered, taken, .. } = self;
         let holder = unique::holder(rows, *reader, index, key, primary_key, hashed)?;
         let Some(holder) = holder else { return Ok(false) };
         match gathered.on_duplicate {
@@ -275,7 +275,7 @@ impl Deciding<'_, '_> {
             OnDuplicate::Replace => {
                 // Its values need no hash to be told from those before and behind them.
                 let lengths = [index as u64, key.len() as u64].map(u64::to_ne_bytes).concat();
-                held.add(holder, &lengths, &[key, hashed].concat())?;
+                taken.add(holder, &lengths, &[key, hashed].concat())?;
                 Ok(false)
             }
         }
@@ -317,13 +317,13 @@ fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
 
 /// Whether the rows of the table whose keys others are to have are all replaced. If one is, it gives
 /// the key up: with the key in its new content, the two would have been neighbours.
-fn refuse_held(
+fn refuse_taken(
     rows: &RowVtable,
     gathered: &Gathered,
     decision: &Decision,
-    held: Notes,
+    taken: Notes,
 ) -> Result<()> {
-    let sorted = held.sorter.finish(held.memory)?;
+    let sorted = taken.sorter.finish(taken.memory)?;
     if sorted.len() == 0 {
         return Ok(());
     }

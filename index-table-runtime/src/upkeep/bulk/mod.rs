@@ -278,9 +278,9 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         })?;
         let gatherer = Gatherer::new(R::TABLE, &directory, memory, on_duplicate);
         let (new, tried) = Default::default();
-        let teller = Teller::new(tell);
+        let reporter = ProgressReporter::new(tell);
         let row = PhantomData;
-        Ok((Loading { table, target, gatherer, new, tried, teller, row }, rows))
+        Ok((Loading { table, target, gatherer, new, tried, reporter, row }, rows))
     }
 }
 
@@ -291,25 +291,25 @@ struct Loading<'a, 's, R> {
     gatherer: Gatherer,
     new: Image,
     tried: Image,
-    teller: Teller<'a>,
+    reporter: ProgressReporter<'a>,
     row: PhantomData<fn(&R)>,
 }
 
 impl<R: Entity> Loading<'_, '_, R> {
     fn add(&mut self, row: &R) -> Result<()> {
         self.table.load_new(row, &mut self.new, &mut self.tried)?;
-        self.teller.read();
+        self.reporter.read();
         self.gatherer.add(&self.new)
     }
 
     fn finish(self) -> Result<LoadReport> {
-        let Self { table, target, gatherer, new, tried, mut teller, .. } = self;
+        let Self { table, target, gatherer, new, tried, mut reporter, .. } = self;
         drop((new, tried));
         span!(DEBUG, "bulk_load", table = R::TABLE.name);
         let gathered = gatherer.finish()?;
         let mut load = |txn: &mut WriteTxn<'_>| {
             let (mut writer, Scratch { old, new, .. }, written) = txn.writer(table)?;
-            apply(table.rows, &mut writer, [old, new], &gathered, written, &mut teller)
+            apply(table.rows, &mut writer, [old, new], &gathered, written, &mut reporter)
         };
         match target {
             Target::Store(store) => store.transaction(load),
@@ -319,12 +319,12 @@ impl<R: Entity> Loading<'_, '_, R> {
 }
 
 /// Tells the progress every now and then.
-pub(crate) struct Teller<'a> {
+pub(crate) struct ProgressReporter<'a> {
     tell: Option<Box<dyn FnMut(LoadProgress) + 'a>>,
     progress: LoadProgress,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> ProgressReporter<'a> {
     const fn new(tell: Option<Box<dyn FnMut(LoadProgress) + 'a>>) -> Self {
         Self { tell, progress: LoadProgress { read: 0, written: 0, to_write: 0 } }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::write::queue::{ASIDE, Aside, Message, Position, decode, encode};
+use crate::write::queue::{DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode};
 use crate::{
     engine::{Read as _, WriteRecords as _, Writer},
     model::{
@@ -36,8 +36,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(1);
 pub struct Drained {
     /// How many were applied.
     pub applied: u64,
-    /// How many could not be applied, and were set aside.
-    pub set_aside: u64,
+    /// How many could not be applied, and became dead letters.
+    pub dead_letters: u64,
     /// How many are left.
     pub left: u64,
 }
@@ -47,12 +47,12 @@ pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drain
     store.inner.refuse_nested_write()?;
     let mut drained = Drained::default();
     loop {
-        let most = most - drained.applied - drained.set_aside;
+        let most = most - drained.applied - drained.dead_letters;
         let batch = batch_of(store, table, most)?;
         drained.applied += batch.applied;
-        drained.set_aside += batch.set_aside;
+        drained.dead_letters += batch.dead_letters;
         drained.left = batch.left;
-        if batch.left == 0 || most == batch.applied + batch.set_aside {
+        if batch.left == 0 || most == batch.applied + batch.dead_letters {
             break;
         }
         thread::sleep(PAUSE);
@@ -78,7 +78,7 @@ pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Dr
 fn left(store: &Store, table: &OpenTable) -> Result<u64> {
     let txn = store.read()?;
     let reader = txn.reader(table)?;
-    Position::read(table.schema, reader)?.left(reader)
+    QueueState::read(table.schema, reader)?.left(reader)
 }
 
 /// Applies messages, and keeps how far it is, in one transaction.
@@ -89,10 +89,10 @@ fn batch(
     written: &mut Written,
     most: u64,
 ) -> Result<Drained> {
-    let mut position = Position::read(rows.schema, writer.reader())?;
+    let mut state = QueueState::read(rows.schema, writer.reader())?;
     let (mut batch, mut bytes) = (Drained::default(), 0);
-    while batch.applied + batch.set_aside < most && bytes < BYTES {
-        let Some((number, message)) = position.next(writer.reader())? else { break };
+    while batch.applied + batch.dead_letters < most && bytes < BYTES {
+        let Some((number, message)) = state.next(writer.reader())? else { break };
         let message = message.to_vec();
         match apply(rows, writer, image, written, &message) {
             Ok(read) => {
@@ -101,19 +101,19 @@ fn batch(
             }
             Err(error) => {
                 let error = poisoned(error)?;
-                let aside = Aside { error, message };
-                writer.put_message(ASIDE | number, &encode(rows.schema, &aside)?)?;
-                position.aside += 1;
-                batch.set_aside += 1;
+                let dead_letter = DeadLetterRecord { error, message };
+                writer.put_message(DEAD_LETTERS | number, &encode(rows.schema, &dead_letter)?)?;
+                state.dead_letters += 1;
+                batch.dead_letters += 1;
             }
         }
         writer.remove_message(number)?;
-        position.applied = number;
+        state.applied = number;
     }
     if batch != Drained::default() {
-        position.write(rows.schema, writer)?;
+        state.write(rows.schema, writer)?;
     }
-    batch.left = position.left(writer.reader())?;
+    batch.left = state.left(writer.reader())?;
     Ok(batch)
 }
 
@@ -135,7 +135,7 @@ pub(super) fn apply(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
     image: &mut Image,
-    Written { tally, upkeep, .. }: &mut Written,
+    Written { tally, plan, .. }: &mut Written,
     message: &[u8],
 ) -> Result<usize> {
     let schema = rows.schema;
@@ -155,7 +155,7 @@ pub(super) fn apply(
     for part in indexes {
         let named = schema.indexes.iter().enumerate().find(|(_, index)| index.name == part.index);
         let Some((index, declared)) = named.filter(|(_, index)| index.eventual) else { continue };
-        if upkeep.as_ref().is_some_and(|upkeep| !upkeep.keeps(index)) {
+        if plan.as_ref().is_some_and(|plan| !plan.maintains(index)) {
             continue;
         }
         let primary_key = primary_key.as_slice();

@@ -3,17 +3,17 @@
 use serde::Serialize;
 
 use super::apply::{Drained, apply, poisoned};
-use crate::write::queue::{ASIDE, Aside, Message, Position, decode, encode};
+use crate::write::queue::{DEAD_LETTERS, DeadLetterRecord, Message, QueueState, decode, encode};
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _},
     model::{error::Result, schema::TableSchema},
     store::{OpenTable, Store},
 };
 
-/// A message that could not be applied; see [`SetAside`].
+/// A message that could not be applied; see [`DeadLetters`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct SetAsideMessage {
+pub struct DeadLetter {
     /// Its number.
     pub number: u64,
     /// The primary key of its row, as errors show it; `None`: the message can't be read.
@@ -24,56 +24,59 @@ pub struct SetAsideMessage {
     pub error: String,
 }
 
-/// The messages of a table's queue that could not be applied. From the `set_aside` of a repository.
-pub type SetAside = Vec<SetAsideMessage>;
+/// The messages of a table's queue that could not be applied. From the `dead_letters` of a repository.
+pub type DeadLetters = Vec<DeadLetter>;
 
-/// What is set aside.
-pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<SetAside> {
-    let (mut list, mut from) = (Vec::new(), ASIDE);
+/// The dead letters of a table.
+pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<DeadLetters> {
+    let (mut list, mut from) = (Vec::new(), DEAD_LETTERS);
     while let Some((number, bytes)) = reader.message(from)? {
-        let Aside { error, message } = decode(bytes).unwrap_or_else(|| Aside {
-            error: "what is set aside can't be decoded".to_owned(),
-            message: Vec::new(),
-        });
+        let DeadLetterRecord { error, message } =
+            decode(bytes).unwrap_or_else(|| DeadLetterRecord {
+                error: "the dead letter can't be decoded".to_owned(),
+                message: Vec::new(),
+            });
         let message: Option<Message> = decode(&message);
         let row = message.as_ref().map(|message| schema.show_primary_key(&message.primary_key));
         let indexes = message.into_iter().flat_map(|message| message.indexes);
         let indexes = indexes.map(|part| part.index).collect();
-        list.push(SetAsideMessage { number: number & !ASIDE, row, indexes, error });
+        list.push(DeadLetter { number: number & !DEAD_LETTERS, row, indexes, error });
         let Some(next) = number.checked_add(1) else { break };
         from = next;
     }
     Ok(list)
 }
 
-/// Applies what is set aside once more, in one transaction.
+/// Applies the dead letters once more, in one transaction.
 pub(crate) fn retry(store: &Store, table: &OpenTable) -> Result<Drained> {
     let (schema, rows) = (table.schema, table.rows);
     let drained = store.transaction(|txn| {
         let (mut writer, scratch, written) = txn.writer(table)?;
-        let mut position = Position::read(schema, writer.reader())?;
-        let (mut drained, mut from) = (Drained::default(), ASIDE);
+        let mut state = QueueState::read(schema, writer.reader())?;
+        let (mut drained, mut from) = (Drained::default(), DEAD_LETTERS);
         while let Some((number, bytes)) = writer.reader().message(from)? {
-            let message = decode::<Aside>(bytes).map(|aside| aside.message).unwrap_or_default();
+            let message = decode::<DeadLetterRecord>(bytes)
+                .map(|dead_letter| dead_letter.message)
+                .unwrap_or_default();
             match apply(rows, &mut writer, &mut scratch.new, written, &message) {
                 Ok(_) => {
                     writer.remove_message(number)?;
-                    position.aside = position.aside.saturating_sub(1);
+                    state.dead_letters = state.dead_letters.saturating_sub(1);
                     drained.applied += 1;
                 }
                 Err(error) => {
-                    let aside = Aside { error: poisoned(error)?, message };
-                    writer.put_message(number, &encode(schema, &aside)?)?;
-                    drained.set_aside += 1;
+                    let dead_letter = DeadLetterRecord { error: poisoned(error)?, message };
+                    writer.put_message(number, &encode(schema, &dead_letter)?)?;
+                    drained.dead_letters += 1;
                 }
             }
             let Some(next) = number.checked_add(1) else { break };
             from = next;
         }
         if drained.applied > 0 {
-            position.write(schema, &mut writer)?;
+            state.write(schema, &mut writer)?;
         }
-        drained.left = position.left(writer.reader())?;
+        drained.left = state.left(writer.reader())?;
         Ok(drained)
     })?;
     store.inner.signals.notify();

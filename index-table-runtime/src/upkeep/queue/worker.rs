@@ -116,7 +116,7 @@ impl IndexWorker {
     }
 
     /// What it has met at last, if it could not go on: it tries again, five times a second. What is
-    /// wrong with single messages is none of these, since they are set aside.
+    /// wrong with single messages is none of these: they become dead letters.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.shared.error().as_ref().map(Error::again)

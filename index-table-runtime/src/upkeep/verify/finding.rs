@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fmt};
 
 use serde::Serialize;
 
-use super::found::{Fix, Found};
+use super::raw_finding::{Fix, RawFinding};
 use crate::{model::schema::TableSchema, query::Cursor};
 
 /// Findings that a [`VerifyReport`] lists; all are counted.
@@ -60,8 +60,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(schema: &TableSchema, found: &Found) -> Self {
-        let Found { kind, source, key, primary_key, reason, .. } = found;
+    pub(super) fn new(schema: &TableSchema, found: &RawFinding) -> Self {
+        let RawFinding { kind, source, key, primary_key, reason, .. } = found;
         let shown = |key: &[u8], show: &dyn Fn() -> String| (!key.is_empty()).then(show);
         Self {
             kind: *kind,
@@ -161,7 +161,7 @@ impl VerifyReport {
         }
     }
 
-    pub(super) fn add_mended(&mut self, schema: &TableSchema, found: &Found) {
+    pub(super) fn add_repaired(&mut self, schema: &TableSchema, found: &RawFinding) {
         self.add(Finding::new(schema, found));
         if !matches!(found.fix, Fix::None) {
             self.left -= 1;

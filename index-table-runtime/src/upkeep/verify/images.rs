@@ -18,7 +18,7 @@ pub(super) struct Images {
     /// By primary key; `None`: the row can't be read.
     loaded: HashMap<Vec<u8>, Option<Image>>,
     /// The bytes of all images.
-    held: usize,
+    bytes: usize,
 }
 
 impl Images {
@@ -29,7 +29,7 @@ impl Images {
         primary_key: &[u8],
         bytes: &[u8],
     ) -> Option<&Image> {
-        let is_full = self.held > MOST && self.loaded.len() >= LEAST;
+        let is_full = self.bytes > MOST && self.loaded.len() >= LEAST;
         let is_new = self.index != index || !self.loaded.contains_key(primary_key);
         if self.index != index || is_new && is_full {
             *self = Self { index, ..Self::default() };
@@ -38,8 +38,8 @@ impl Images {
             let mut image = Image::default();
             let loaded = load::<R>(&mut image, primary_key, bytes, Some(index));
             let image = loaded.is_ok().then_some(image);
-            self.held += size_of::<Image>() + primary_key.len();
-            self.held += image.as_ref().map_or(0, Image::capacity);
+            self.bytes += size_of::<Image>() + primary_key.len();
+            self.bytes += image.as_ref().map_or(0, Image::capacity);
             self.loaded.insert(primary_key.to_vec(), image);
         }
         self.loaded.get(primary_key)?.as_ref()

@@ -6,10 +6,10 @@
 
 mod compare;
 mod finding;
-mod found;
 mod images;
-mod place;
+mod raw_finding;
 mod repair;
+mod resume_point;
 mod row;
 mod sums;
 mod walk;
@@ -34,8 +34,8 @@ use crate::{
     upkeep::progress::RowProgress,
     usage::trace::span,
 };
-use place::Place;
-use walk::Walk;
+use resume_point::ResumePoint;
+use walk::TableCheck;
 
 /// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields what
 /// is wrong. From the `verify` of a repository; see [`Repair`] for what to do about it.
@@ -87,12 +87,12 @@ use walk::Walk;
 #[must_use = "a verification does nothing until it is run"]
 pub struct Verify<'txn, R> {
     /// `None` once it has failed.
-    walk: Option<Walk<'txn, R>>,
+    walk: Option<TableCheck<'txn, R>>,
     /// What the next item is, instead of a finding.
     failure: Option<Error>,
     /// Steps that are left.
     left: Option<u64>,
-    teller: Option<Teller<'txn>>,
+    reporter: Option<ProgressReporter<'txn>>,
 }
 
 /// How far a verification has come; for [`Verify::progress`].
@@ -110,14 +110,14 @@ pub struct VerifyProgress {
 /// How many steps there are between two calls of [`Verify::progress`].
 const TOLD: u64 = 4096;
 
-struct Teller<'t> {
+struct ProgressReporter<'t> {
     tell: Box<dyn FnMut(VerifyProgress) + 't>,
     begun: Instant,
     steps: u64,
     total: u64,
 }
 
-impl Teller<'_> {
+impl ProgressReporter<'_> {
     fn stepped(&mut self) {
         self.steps += 1;
         if self.steps.is_multiple_of(TOLD) {
@@ -137,11 +137,11 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     pub(crate) fn new(reader: Result<(Reader<'txn>, Unreadable)>) -> Self {
         let (walk, failure) = match reader {
             Ok((reader, unreadable)) => {
-                (Some(Walk::new(reader, unreadable, Place::first::<R>())), None)
+                (Some(TableCheck::new(reader, unreadable, ResumePoint::first::<R>())), None)
             }
             Err(error) => (None, Some(error)),
         };
-        Self { walk, failure, left: None, teller: None }
+        Self { walk, failure, left: None, reporter: None }
     }
 
     /// Only what comes behind the place at which another verification of the table stopped. A
@@ -152,7 +152,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// one verification has gone through the whole index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if let Some(walk) = self.walk.take() {
-            match Place::of::<R>(cursor.clone()) {
+            match ResumePoint::of::<R>(cursor.clone()) {
                 Ok(place) => self.walk = Some(walk.at(place)),
                 Err(error) => self.failure = Some(error),
             }
@@ -163,7 +163,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// Ends after this many steps: a row, an entry or a block of entries is one.
     pub fn limit(mut self, steps: u64) -> Self {
         self.left = Some(steps);
-        self.walk = self.walk.map(Walk::in_parts);
+        self.walk = self.walk.map(TableCheck::in_parts);
         self
     }
 
@@ -176,7 +176,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
             match walk.total() {
                 Ok(total) => {
                     let (tell, begun) = (Box::new(progress), Instant::now());
-                    self.teller = Some(Teller { tell, begun, steps: 0, total });
+                    self.reporter = Some(ProgressReporter { tell, begun, steps: 0, total });
                 }
                 Err(error) => (self.walk, self.failure) = (None, Some(error)),
             }
@@ -219,7 +219,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// It holds keys of the table, and it is not signed, as any [`Cursor`].
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
-        self.walk.as_ref()?.place().map(Place::cursor::<R>)
+        self.walk.as_ref()?.place().map(ResumePoint::cursor::<R>)
     }
 }
 
@@ -229,7 +229,7 @@ impl<R: Entity> Iterator for Verify<'_, R> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let Some(walk) = &mut self.walk else { return self.failure.take().map(Err) };
-            if let Some(found) = walk.next_found() {
+            if let Some(found) = walk.next_raw() {
                 return Some(Ok(Finding::new(R::TABLE, &found)));
             }
             if self.left == Some(0) {
@@ -238,13 +238,13 @@ impl<R: Entity> Iterator for Verify<'_, R> {
             match walk.step() {
                 Ok(true) => {
                     self.left = self.left.map(|left| left - 1);
-                    if let Some(teller) = &mut self.teller {
-                        teller.stepped();
+                    if let Some(reporter) = &mut self.reporter {
+                        reporter.stepped();
                     }
                 }
                 Ok(false) => {
-                    if let Some(mut teller) = self.teller.take() {
-                        teller.tell();
+                    if let Some(mut reporter) = self.reporter.take() {
+                        reporter.tell();
                     }
                     return None;
                 }

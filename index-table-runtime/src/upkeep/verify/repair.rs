@@ -2,10 +2,10 @@ use std::{fmt, marker::PhantomData, mem};
 
 use super::{
     finding::{FindingKind, VerifyReport},
-    found::{Fix, Found},
-    place::{Place, Stage},
+    raw_finding::{Fix, RawFinding},
+    resume_point::{ResumePoint, Stage},
     row::load,
-    walk::{Known, Walk},
+    walk::{Known, TableCheck},
 };
 use crate::model::KeyRange;
 use crate::{
@@ -132,7 +132,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let Self { txn, table, rows, .. } = self;
         let unreadable = txn.unreadable(table)?;
-        let damage = txn.mend_queue(table)?;
+        let damage = txn.repair_queue(table)?;
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(R::TABLE);
         if self.delete_unreadable {
@@ -140,14 +140,14 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
             if !report.is_clean() {
                 // Nobody knows what the rows had in them, nor who watched them.
                 written.watched.note_untold();
-                build::begin_anew(rows, &mut writer, &unreadable.incomplete)?;
+                build::restart(rows, &mut writer, &unreadable.incomplete)?;
             }
         }
         if let Some(damage) = damage {
-            build::begin_anew(rows, &mut writer, &unreadable.incomplete)?;
-            report.add_mended(R::TABLE, &Found::queue(&damage));
+            build::restart(rows, &mut writer, &unreadable.incomplete)?;
+            report.add_repaired(R::TABLE, &RawFinding::queue(&damage));
         }
-        let mut next = Some(Place::behind_queue::<R>());
+        let mut next = Some(ResumePoint::behind_queue::<R>());
         let mut known = Known::default();
         while let Some(place) = next {
             let reader = writer.reader();
@@ -155,12 +155,15 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
             let mut removed = false;
             for found in &batch.found {
                 written.watched.note_untold();
-                removed |= mend::<R>(&mut writer, &unreadable.violated, found)?;
-                report.add_mended(R::TABLE, found);
+                removed |= apply_fix::<R>(&mut writer, &unreadable.violated, found)?;
+                report.add_repaired(R::TABLE, found);
             }
             // What was behind a piece that is gone may be wrong without it.
-            next =
-                if removed { Some(Place { stage: batch.stage, behind: None }) } else { batch.next };
+            next = if removed {
+                Some(ResumePoint { stage: batch.stage, behind: None })
+            } else {
+                batch.next
+            };
         }
         Ok(report)
     }
@@ -168,10 +171,10 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
 
 /// What was found in one go.
 struct Batch {
-    found: Vec<Found>,
+    found: Vec<RawFinding>,
     /// Where.
     stage: Stage,
-    next: Option<Place>,
+    next: Option<ResumePoint>,
 }
 
 impl Batch {
@@ -180,16 +183,16 @@ impl Batch {
     fn gather<R: Entity>(
         reader: Reader<'_>,
         unreadable: &Unreadable,
-        place: Place,
+        place: ResumePoint,
         known: &mut Known,
         report: &mut VerifyReport,
     ) -> Result<Self> {
         let mut stage = place.stage;
-        let mut walk = Walk::<R>::new(reader, unreadable.clone(), place).impatient();
+        let mut walk = TableCheck::<R>::new(reader, unreadable.clone(), place).impatient();
         walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
-            while let Some(next) = walk.next_found() {
+            while let Some(next) = walk.next_raw() {
                 bytes += match &next.fix {
                     Fix::Put(data) => data.len(),
                     _ => 0,
@@ -212,8 +215,12 @@ impl Batch {
 }
 
 /// Mends one thing; `true`: pieces of an index were removed. In `violated` indexes, keys have several entries.
-fn mend<R: Entity>(writer: &mut Writer<'_, '_>, violated: &[usize], found: &Found) -> Result<bool> {
-    let Found { source, key, primary_key, fix, .. } = found;
+fn apply_fix<R: Entity>(
+    writer: &mut Writer<'_, '_>,
+    violated: &[usize],
+    found: &RawFinding,
+) -> Result<bool> {
+    let RawFinding { source, key, primary_key, fix, .. } = found;
     let Source::Index(index) = *source else { return Ok(false) };
     let has_one = R::TABLE.index(*source).is_some_and(IndexSchema::has_one_entry_per_key);
     match fix {
@@ -261,7 +268,7 @@ fn delete_unreadable<R: Entity>(
     let mut image = Image::default();
     let mut position = None;
     loop {
-        let mut batch: Vec<Found> = Vec::new();
+        let mut batch: Vec<RawFinding> = Vec::new();
         let query = Query { position: position.take(), ..Query::new(Source::Facts, KeyRange::ALL) };
         let mut facts = writer.reader().cursor(query)?;
         while let Some(fact) = facts.advance() {
@@ -271,7 +278,7 @@ fn delete_unreadable<R: Entity>(
                 // It is not the row that is wrong.
                 && kind != FindingKind::WrongConversion
             {
-                batch.push(Found::new(kind, Source::Facts, fact, reason, Fix::Delete));
+                batch.push(RawFinding::new(kind, Source::Facts, fact, reason, Fix::Delete));
             }
             if batch.len() >= BATCH {
                 break;
@@ -280,10 +287,10 @@ fn delete_unreadable<R: Entity>(
         drop(facts);
         for found in &batch {
             writer.change(Change::DeleteFact { primary_key: &found.primary_key })?;
-            report.add_mended(R::TABLE, found);
+            report.add_repaired(R::TABLE, found);
         }
         match batch.pop() {
-            Some(Found { primary_key, .. }) if batch.len() + 1 >= BATCH => {
+            Some(RawFinding { primary_key, .. }) if batch.len() + 1 >= BATCH => {
                 position = Some(Position { key: Vec::new(), primary_key });
             }
             _ => return Ok(()),

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{ASIDE, BOUND, POSITION, damage};
+use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, damage};
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
     model::{
@@ -35,7 +35,7 @@ pub(crate) struct Part {
 
 /// A message that could not be applied.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Aside {
+pub(crate) struct DeadLetterRecord {
     pub(crate) error: String,
     /// Its bytes, which may be what is wrong.
     pub(crate) message: Vec<u8>,
@@ -43,45 +43,45 @@ pub(crate) struct Aside {
 
 /// How far a queue has been applied.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Position {
-    /// The number of the last message that was applied, or set aside.
+pub(crate) struct QueueState {
+    /// The number of the last message that was applied or became a dead letter.
     pub(crate) applied: u64,
-    /// How many are set aside.
-    pub(crate) aside: u64,
+    /// How many dead letters there are.
+    pub(crate) dead_letters: u64,
 }
 
-impl Position {
+impl QueueState {
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
-        match reader.message(POSITION)? {
-            Some((POSITION, position)) => decode(position)
-                .filter(|position: &Self| position.applied < BOUND && position.aside < BOUND)
+        match reader.message(QUEUE_STATE)? {
+            Some((QUEUE_STATE, position)) => decode(position)
+                .filter(|state: &Self| state.applied < BOUND && state.dead_letters < BOUND)
                 .ok_or_else(|| damaged(schema)),
             _ => Ok(Self::default()),
         }
     }
 
     pub(crate) fn write(self, schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<()> {
-        writer.put_message(POSITION, &encode(schema, &self)?)
+        writer.put_message(QUEUE_STATE, &encode(schema, &self)?)
     }
 
     /// How many messages are to be applied.
     pub(crate) fn left(self, reader: Reader<'_>) -> Result<u64> {
         let own = u64::from(self != Self::default());
-        let left = reader.messages()?.saturating_sub(own + self.aside);
+        let left = reader.messages()?.saturating_sub(own + self.dead_letters);
         // In a damaged queue there may be others, to which nobody comes.
         Ok(if left > 0 && self.next(reader)?.is_none() { 0 } else { left })
     }
 
     /// The number of the last message that was written.
     pub(crate) fn last(self, schema: &TableSchema, reader: Reader<'_>) -> Result<u64> {
-        let last = reader.message_below(ASIDE)?.map_or(0, |(number, _)| number);
+        let last = reader.message_below(DEAD_LETTERS)?.map_or(0, |(number, _)| number);
         if last < BOUND { Ok(last.max(self.applied)) } else { Err(damaged(schema)) }
     }
 
     /// The first message that is to be applied.
     pub(crate) fn next(self, reader: Reader<'_>) -> Result<Option<(u64, &[u8])>> {
         let next = reader.message(self.applied + 1)?;
-        Ok(next.filter(|(number, _)| *number < ASIDE))
+        Ok(next.filter(|(number, _)| *number < DEAD_LETTERS))
     }
 }
 
@@ -96,10 +96,11 @@ impl Queued {
             return Ok(Self::default());
         }
         let mut queued = BTreeSet::new();
-        let mut from = POSITION + 1;
+        let mut from = QUEUE_STATE + 1;
         while let Some((number, bytes)) = reader.message(from)? {
-            let aside = if number < ASIDE { None } else { decode::<Aside>(bytes) };
-            let bytes = aside.as_ref().map_or(bytes, |aside| &aside.message);
+            let dead_letter =
+                if number < DEAD_LETTERS { None } else { decode::<DeadLetterRecord>(bytes) };
+            let bytes = dead_letter.as_ref().map_or(bytes, |dead_letter| &dead_letter.message);
             if let Some(Message { primary_key, indexes, .. }) = decode(bytes) {
                 for part in indexes {
                     let named = schema.indexes.iter().position(|index| index.name == part.index);

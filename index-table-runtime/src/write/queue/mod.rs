@@ -33,9 +33,9 @@
 //! # The queue
 //!
 //! It is a database of the table, from number to message. Numbers go up by one; the next one is
-//! above all that are there and above the last one that was applied. Under 0 is the [`Position`].
-//! What could not be applied is set aside under its number with the uppermost bit set ([`ASIDE`]),
-//! with its error.
+//! above all that are there and above the last one that was applied. Under 0 is the [`QueueState`].
+//! A message that could not be applied becomes a dead letter: it is kept with its error, under its number with
+//! the uppermost bit set ([`DEAD_LETTERS`]).
 
 mod message;
 mod outbox;
@@ -46,7 +46,7 @@ mod signals;
 mod tests;
 mod token;
 
-pub(crate) use message::{Aside, Message, Position, Queued, decode, encode};
+pub(crate) use message::{DeadLetterRecord, Message, QueueState, Queued, decode, encode};
 pub(crate) use outbox::Outbox;
 pub(crate) use purge::purge;
 pub(crate) use repair::{damage, repair};
@@ -54,11 +54,11 @@ pub(crate) use signals::Signals;
 pub use token::{IndexToken, Lag};
 pub(crate) use token::{is_applied, lag};
 
-/// Where the [`Position`](message::Position) is.
-pub(crate) const POSITION: u64 = 0;
+/// Where the [`QueueState`](message::QueueState) is.
+pub(crate) const QUEUE_STATE: u64 = 0;
 
-/// What is added to the numbers of messages that are set aside.
-pub(crate) const ASIDE: u64 = 1 << 63;
+/// Added to the numbers of dead letters.
+pub(crate) const DEAD_LETTERS: u64 = 1 << 63;
 
 /// What no number of a message comes to. A queue that has one from here on is damaged.
-pub(crate) const BOUND: u64 = ASIDE >> 1;
+pub(crate) const BOUND: u64 = DEAD_LETTERS >> 1;

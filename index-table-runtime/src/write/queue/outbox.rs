@@ -1,6 +1,6 @@
 //! What a write leaves for the worker.
 
-use super::message::{self, Message, Part, Position, encode};
+use super::message::{self, Message, Part, QueueState, encode};
 use crate::engine::{Limit, WhenFull};
 use crate::{
     engine::{Reader, WriteRecords as _, Writer},
@@ -38,8 +38,8 @@ struct PendingMessage {
 
 impl Outbox {
     pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
-        let position = Position::read(schema, reader)?;
-        let (last, length) = (position.last(schema, reader)?, position.left(reader)?);
+        let state = QueueState::read(schema, reader)?;
+        let (last, length) = (state.last(schema, reader)?, state.left(reader)?);
         let noted = Vec::new();
         Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, noted })
     }

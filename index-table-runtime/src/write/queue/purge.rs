@@ -1,8 +1,8 @@
 //! What messages say of indexes that are built anew, or are declared in another way meanwhile.
 
 use super::{
-    ASIDE, POSITION,
-    message::{Aside, Message, Position, decode, encode},
+    DEAD_LETTERS, QUEUE_STATE,
+    message::{DeadLetterRecord, Message, QueueState, decode, encode},
 };
 use crate::{
     engine::{ReadRecords as _, WriteRecords as _, Writer},
@@ -25,10 +25,11 @@ pub(crate) fn purge(
         Err(Error::Corrupt { .. }) => None,
         Err(error) => return Err(error),
     };
-    let mut from = POSITION + 1;
+    let mut from = QUEUE_STATE + 1;
     while let Some((number, bytes)) = writer.reader().message(from)? {
-        let aside = if number < ASIDE { None } else { decode::<Aside>(bytes) };
-        let inner = aside.as_ref().map_or(bytes, |aside| &aside.message);
+        let dead_letter =
+            if number < DEAD_LETTERS { None } else { decode::<DeadLetterRecord>(bytes) };
+        let inner = dead_letter.as_ref().map_or(bytes, |dead_letter| &dead_letter.message);
         if let Some(mut message) = decode::<Message>(inner) {
             let before = message.indexes.len();
             message.indexes.retain(|part| keep(&part.index));
@@ -36,8 +37,10 @@ pub(crate) fn purge(
                 writer.remove_message(number)?;
             } else if message.indexes.len() < before {
                 let message = encode(schema, &message)?;
-                let bytes = match aside {
-                    Some(aside) => encode(schema, &Aside { message, ..aside })?,
+                let bytes = match dead_letter {
+                    Some(dead_letter) => {
+                        encode(schema, &DeadLetterRecord { message, ..dead_letter })?
+                    }
                     None => message,
                 };
                 writer.put_message(number, &bytes)?;
@@ -50,20 +53,20 @@ pub(crate) fn purge(
 }
 
 fn last(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<u64> {
-    Position::read(schema, writer.reader())?.last(schema, writer.reader())
+    QueueState::read(schema, writer.reader())?.last(schema, writer.reader())
 }
 
 /// Removes the last message, which keeps that its number is not given out again, if it is the only
 /// one and about no index.
 fn remove_last(schema: &TableSchema, writer: &mut Writer<'_, '_>, last: u64) -> Result<()> {
-    let mut position = Position::read(schema, writer.reader())?;
-    let is_void = position.next(writer.reader())?.is_some_and(|(number, bytes)| {
+    let mut state = QueueState::read(schema, writer.reader())?;
+    let is_void = state.next(writer.reader())?.is_some_and(|(number, bytes)| {
         number == last && decode::<Message>(bytes).is_some_and(|it| it.indexes.is_empty())
     });
     if is_void {
         writer.remove_message(last)?;
-        position.applied = last;
-        position.write(schema, writer)?;
+        state.applied = last;
+        state.write(schema, writer)?;
     }
     Ok(())
 }

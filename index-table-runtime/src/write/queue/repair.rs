@@ -1,6 +1,6 @@
 //! Queues that are damaged.
 
-use super::{ASIDE, BOUND, POSITION, message::Position};
+use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, message::QueueState};
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
     model::{
@@ -18,7 +18,7 @@ pub(crate) fn repair(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Resul
     writer.clear_messages()?;
     // Whoever waits for one of the messages is done.
     if applied > 0 {
-        Position { applied, aside: 0 }.write(schema, writer)?;
+        QueueState { applied, dead_letters: 0 }.write(schema, writer)?;
     }
     Ok(Some(damage))
 }
@@ -37,29 +37,29 @@ fn look(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Result<
 
 /// Compares what is in a queue with its position; `greatest`: of the numbers that were met.
 fn compare(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Result<Option<String>> {
-    let position = Position::read(schema, reader);
-    let applied = position.as_ref().map_or(0, |position| position.applied);
+    let state = QueueState::read(schema, reader);
+    let applied = state.as_ref().map_or(0, |state| state.applied);
     *greatest = applied;
-    let (mut left, mut aside, mut from) = (0, 0, POSITION + 1);
+    let (mut left, mut dead_letters, mut from) = (0, 0, QUEUE_STATE + 1);
     while let Some((number, _)) = reader.message(from)? {
-        let own = number & !ASIDE;
+        let own = number & !DEAD_LETTERS;
         if own >= BOUND {
             return Ok(Some(format!("a message has the number {own}, to which none comes")));
         }
         *greatest = own.max(*greatest);
-        left += u64::from(number < ASIDE && number > applied);
-        aside += u64::from(number >= ASIDE);
+        left += u64::from(number < DEAD_LETTERS && number > applied);
+        dead_letters += u64::from(number >= DEAD_LETTERS);
         let Some(next) = number.checked_add(1) else { break };
         from = next;
     }
-    let position = position?;
-    if aside != position.aside {
-        let counted = position.aside;
-        return Ok(Some(format!("it counts {counted} messages set aside, and there are {aside}")));
+    let state = state?;
+    if dead_letters != state.dead_letters {
+        let counted = state.dead_letters;
+        return Ok(Some(format!("it counts {counted} dead letters, and there are {dead_letters}")));
     }
-    let own = u64::from(position != Position::default());
-    let (there, known) = (reader.messages()?, own + left + aside);
+    let own = u64::from(state != QueueState::default());
+    let (there, known) = (reader.messages()?, own + left + dead_letters);
     Ok((there != known).then(|| {
-        format!("{there} are in it, and {known} are its position or to be applied or set aside")
+        format!("it has {there} records, and {known} of them are its state, messages to apply, or dead letters")
     }))
 }

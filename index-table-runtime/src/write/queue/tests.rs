@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::message::{Aside, Message, Part, Position, decode};
+use super::message::{DeadLetterRecord, Message, Part, QueueState, decode};
 
 #[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
 #[path = "../../model/key/tests/format.rs"]
@@ -26,10 +26,10 @@ fn queues_are_as_they_are_documented() {
     let rows = documented("## Queues");
     let rows: Vec<_> =
         rows.iter().filter(|row| row.contains('`') && row.contains("00 00")).collect();
-    let [position, message, aside] = &rows[..] else { panic!("{rows:?}") };
-    assert_bytes(&Position { applied: 1, aside: 0 }, position);
+    let [state, message, dead_letter] = &rows[..] else { panic!("{rows:?}") };
+    assert_bytes(&QueueState { applied: 1, dead_letters: 0 }, state);
     let part = Part { index: "town".to_owned(), keys: vec![b"Oz\0".to_vec()] };
     let time = 1_700_000_000_000;
     assert_bytes(&Message { time, primary_key: vec![2, 3], indexes: vec![part] }, message);
-    assert_bytes(&Aside { error: "no".to_owned(), message: vec![0xff] }, aside);
+    assert_bytes(&DeadLetterRecord { error: "no".to_owned(), message: vec![0xff] }, dead_letter);
 }

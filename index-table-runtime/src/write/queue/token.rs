@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::message::{self, Message, Position, decode};
+use super::message::{self, Message, QueueState, decode};
 use crate::{
     engine::Reader,
     model::{error::Result, schema::TableSchema},
@@ -52,22 +52,22 @@ pub struct Lag {
     pub messages: u64,
     /// How long the oldest of them has been there, by the clock of this machine.
     pub behind: Duration,
-    /// How many could not be applied, and are set aside.
-    pub set_aside: u64,
+    /// How many messages could not be applied.
+    pub dead_letters: u64,
 }
 
 pub(crate) fn lag(schema: &TableSchema, reader: Reader<'_>) -> Result<Lag> {
-    let position = Position::read(schema, reader)?;
-    let oldest = position.next(reader)?.and_then(|(_, bytes)| decode::<Message>(bytes));
+    let state = QueueState::read(schema, reader)?;
+    let oldest = state.next(reader)?.and_then(|(_, bytes)| decode::<Message>(bytes));
     let behind = oldest.map_or(0, |oldest| message::now().saturating_sub(oldest.time));
     Ok(Lag {
-        messages: position.left(reader)?,
+        messages: state.left(reader)?,
         behind: Duration::from_millis(behind),
-        set_aside: position.aside,
+        dead_letters: state.dead_letters,
     })
 }
 
 /// Whether a message has been applied.
 pub(crate) fn is_applied(schema: &TableSchema, reader: Reader<'_>, number: u64) -> Result<bool> {
-    Ok(Position::read(schema, reader)?.applied >= number)
+    Ok(QueueState::read(schema, reader)?.applied >= number)
 }

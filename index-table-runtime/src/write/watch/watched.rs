@@ -74,7 +74,7 @@ impl Watched {
         }
     }
 
-    /// Whether there is somebody to whom another change could be told.
+    /// Whether a subscriber can still take another change.
     pub(crate) fn takes_notes(&self) -> bool {
         self.0.as_ref().is_some_and(|notes| notes.takes_more())
     }

@@ -17,7 +17,7 @@ use std::{
 };
 
 use layout::{META, Meta};
-use walk::Walk;
+use walk::PageCheck;
 
 /// Why a file was not found to be in order.
 pub(super) enum Fault {
@@ -111,7 +111,7 @@ pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Op
     // A transaction writes one of the two pages, and the next but one the same.
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
-    Walk::new(&mut file, meta, depth)?.run()?;
+    PageCheck::new(&mut file, meta, depth)?.run()?;
     if depth == Depth::Everything {
         check_numbers(&mut file, metas)?;
     }

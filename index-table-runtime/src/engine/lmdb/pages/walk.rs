@@ -18,7 +18,7 @@ type Result<T, E = Fault> = std::result::Result<T, E>;
 /// LMDB's own limit for the height of a tree.
 const HIGHEST: u16 = 32;
 
-pub(super) struct Walk<'f> {
+pub(super) struct PageCheck<'f> {
     file: &'f mut File,
     meta: &'f Meta,
     depth: Depth,
@@ -55,7 +55,7 @@ struct Counted {
     entries: u64,
 }
 
-impl<'f> Walk<'f> {
+impl<'f> PageCheck<'f> {
     pub(super) fn new(file: &'f mut File, meta: &'f Meta, depth: Depth) -> Result<Self> {
         let page_size = meta.page_size();
         let length = file.metadata()?.len();

@@ -1,6 +1,6 @@
 //! How many entries a query has.
 
-use super::{Reader, entries::Kind, walk::Physical};
+use super::{Reader, entries::Kind, range::Physical};
 use crate::{
     engine::{
         Count, Query,
@@ -29,17 +29,17 @@ pub(super) fn count(reader: Reader<'_>, query: Query) -> Result<Count> {
             let blocks = blocks.map(|block| Ok(block.map_err(|error| reader.engine.error(error))?));
             return count_blocks(reader, source, primary_key, 0, blocks, limit);
         }
-        let walk = reader.walk_from(source, false, query.bounds, None)?;
-        return count_blocks(reader, source, primary_key, 0, walk, limit);
+        let range = reader.walk_from(source, false, query.bounds, None)?;
+        return count_blocks(reader, source, primary_key, 0, range, limit);
     }
     match Kind::of(reader, query)? {
         Kind::Blocks(entries) => entries.count_up_to(limit),
         Kind::Single { source, .. } if whole => {
             Ok(Count { found: reader.len_of(source)?.min(limit), seeks: 0, steps: 0 })
         }
-        Kind::Single { walk, .. } => {
+        Kind::Single { range, .. } => {
             let mut found = 0;
-            for entry in walk.take(usize::try_from(limit).unwrap_or(usize::MAX)) {
+            for entry in range.take(usize::try_from(limit).unwrap_or(usize::MAX)) {
                 entry?;
                 found += 1;
             }

@@ -1,6 +1,6 @@
 //! The entries of a scan, whatever the layout.
 
-use super::{Reader, packed::BlockEntries, parts::Parts, walk::Walk};
+use super::{Reader, packed::BlockEntries, parts::Parts, range::PhysicalRange};
 use crate::{
     engine::{Cursor, EntryResult, LongLived, Query, lmdb::Layout},
     model::{
@@ -14,7 +14,7 @@ pub(crate) struct Entries<'t>(Kind<'t>);
 
 pub(super) enum Kind<'t> {
     /// Each entry by itself.
-    Single { source: Source, parts: Parts, walk: Walk<'t> },
+    Single { source: Source, parts: Parts, range: PhysicalRange<'t> },
     /// Entries packed in blocks.
     Blocks(BlockEntries<'t>),
 }
@@ -39,7 +39,7 @@ impl<'t> Kind<'t> {
             _ => Self::Single {
                 source,
                 parts: Parts::of(reader.tables.schema, source),
-                walk: reader.walk(query)?,
+                range: reader.walk(query)?,
             },
         })
     }
@@ -51,7 +51,7 @@ impl<'t> Iterator for Entries<'t> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            Kind::Single { source, parts, walk } => match walk.next()? {
+            Kind::Single { source, parts, range } => match range.next()? {
                 Ok((key, value)) => match parts.entry(key, value) {
                     Some(entry) => Some(Ok(entry)),
                     None => Some(Err(parts.damaged(*source, key, value).into())),

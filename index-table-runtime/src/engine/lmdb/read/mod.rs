@@ -1,15 +1,15 @@
 //! Reading: a [`Reader`] looks up single entries, [`entries`] are those of a scan, over the steps of
-//! a [`walk`], and [`count`] counts them.
+//! a [`range`], and [`count`] counts them.
 
 mod count;
 mod entries;
 mod packed;
 mod parts;
-mod walk;
+mod range;
 
 pub(crate) use entries::Entries;
 pub(super) use parts::Parts;
-pub(super) use walk::Walk;
+pub(super) use range::PhysicalRange;
 
 use heed::{AnyTls, RoTxn};
 

@@ -3,7 +3,7 @@
 use super::{
     Reader,
     count::count_blocks,
-    walk::{Walk, place},
+    range::{PhysicalRange, place},
 };
 use crate::{
     engine::{
@@ -25,7 +25,7 @@ pub(super) struct BlockEntries<'t> {
     index: &'static IndexSchema,
     primary_key: usize,
     reverse: bool,
-    walk: Walk<'t>,
+    range: PhysicalRange<'t>,
     /// What is left of the current block.
     block: Block<'t>,
     /// The place that a reverse scan resumes at, until the first block is read.
@@ -65,21 +65,21 @@ impl<'t> BlockEntries<'t> {
             }
         }
         let from = from.as_deref().map(|from| place(from, from_inclusive));
-        let walk = reader.walk_from(source, reverse, bounds, from)?;
-        Ok(Self { reader, source, index, primary_key, reverse, walk, block, resume, inclusive })
+        let range = reader.walk_from(source, reverse, bounds, from)?;
+        Ok(Self { reader, source, index, primary_key, reverse, range, block, resume, inclusive })
     }
 
     /// Counts what is left, block by block.
     pub(super) fn count_up_to(mut self, limit: u64) -> Result<Count> {
         // Of the block with the place, what is behind it.
         if self.resume.is_some()
-            && let Some(first) = self.walk.next()
+            && let Some(first) = self.range.next()
         {
             let (physical, packed) = first?;
             self.read_block(physical, packed)?;
         }
-        let Self { reader, source, primary_key, block, walk, .. } = self;
-        count_blocks(reader, source, primary_key, block.len(), walk, limit)
+        let Self { reader, source, primary_key, block, range, .. } = self;
+        count_blocks(reader, source, primary_key, block.len(), range, limit)
     }
 
     fn read_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<()> {
@@ -119,7 +119,7 @@ impl<'t> Iterator for BlockEntries<'t> {
             if let Some(primary_key) = next {
                 return Some(Ok(RawEntry { key: self.block.key(), primary_key, data: &[] }));
             }
-            match self.walk.next()? {
+            match self.range.next()? {
                 Ok((physical, packed)) => {
                     if let Err(error) = self.read_block(physical, packed) {
                         return Some(Err(error.into()));

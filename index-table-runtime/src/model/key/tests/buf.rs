@@ -8,21 +8,21 @@ use super::{KeyBuf, arrange::for_all};
 const INLINE: usize = 64;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum Edit {
     Extend(Vec<u8>),
     Push(String),
     Clear,
     Clone,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Edit>> {
     let len = prop_oneof![4 => 0..12_usize, 1 => INLINE - 2..INLINE + 3, 1 => 100..300_usize];
     let bytes = len.prop_flat_map(|len| vec(any::<u8>(), len));
     let step = prop_oneof![
-        6 => bytes.prop_map(Step::Extend),
-        2 => vec(any::<char>(), 0..8).prop_map(|text| Step::Push(text.into_iter().collect())),
-        1 => Just(Step::Clear),
-        1 => Just(Step::Clone),
+        6 => bytes.prop_map(Edit::Extend),
+        2 => vec(any::<char>(), 0..8).prop_map(|text| Edit::Push(text.into_iter().collect())),
+        1 => Just(Edit::Clear),
+        1 => Just(Edit::Clone),
     ];
     vec(step, 0..24)
 }
@@ -41,19 +41,19 @@ fn behaves_as_a_vec() {
             let (mut key, mut model) = (start(), Vec::new());
             for step in steps {
                 match step {
-                    Step::Extend(bytes) => {
+                    Edit::Extend(bytes) => {
                         key.extend(&bytes);
                         model.extend(bytes);
                     }
-                    Step::Push(text) => {
+                    Edit::Push(text) => {
                         key.push(&text);
                         model.extend(super::encoded(&text));
                     }
-                    Step::Clear => {
+                    Edit::Clear => {
                         key.clear();
                         model.clear();
                     }
-                    Step::Clone => {
+                    Edit::Clone => {
                         let before = key.clone();
                         key.extend(b"behind");
                         same(&before, &model);

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use super::{
     Change, Error, Image, List, Owned, Result, Sink, changes, entry_changes,
     film::{
-        CAST, CAST_GENRE, Entries, Film, GENRE, GENRE_YEAR, Place, SPARSE_YEAR, TITLE,
+        CAST, CAST_GENRE, Entries, EntryKey, Film, GENRE, GENRE_YEAR, SPARSE_YEAR, TITLE,
         UNIQUE_CODES, UNIQUE_TITLE, casablanca, changed, films,
     },
     image, unique_keys,
 };
 use crate::model::entity::Entity;
 
-fn place(index: usize, key: &[u8], primary_key: &[u8]) -> Place {
+fn place(index: usize, key: &[u8], primary_key: &[u8]) -> EntryKey {
     let unique = Film::TABLE.indexes[index].unique;
     (index, key.to_vec(), (!unique).then(|| primary_key.to_vec()))
 }

@@ -142,10 +142,10 @@ impl Entity for Film {
 }
 
 /// Where an entry is: the index, its key and, unless the index is unique, the primary key.
-pub(super) type Place = (usize, Vec<u8>, Option<Vec<u8>>);
+pub(super) type EntryKey = (usize, Vec<u8>, Option<Vec<u8>>);
 
 /// What is there: the primary key and the data.
-pub(super) type Entries = BTreeMap<Place, (Vec<u8>, Vec<u8>)>;
+pub(super) type Entries = BTreeMap<EntryKey, (Vec<u8>, Vec<u8>)>;
 
 fn bytes<T: Key>(value: &T) -> Vec<u8> {
     let mut key = KeyBuf::new();

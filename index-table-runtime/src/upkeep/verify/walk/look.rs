@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, rc::Rc};
 
-use super::Walk;
+use super::TableCheck;
 use crate::{
     engine::{Read, lmdb::Piece},
     model::{
@@ -11,14 +11,14 @@ use crate::{
     upkeep::verify::{
         compare::{self, Difference},
         finding::FindingKind,
-        found::{Fix, Found},
-        place::Stage,
+        raw_finding::{Fix, RawFinding},
+        resume_point::Stage,
         row::{holder, load},
         sums::hash,
     },
 };
 
-impl<'t, R: Entity> Walk<'t, R> {
+impl<'t, R: Entity> TableCheck<'t, R> {
     pub(super) fn piece(&mut self, Piece { at, fault }: Piece<'t>) {
         self.stepped(RawEntry { key: at, ..RawEntry::NOWHERE });
         let Stage::Pieces(index) = self.stage else { return };
@@ -133,7 +133,7 @@ impl<'t, R: Entity> Walk<'t, R> {
                 };
                 let mut report = |kind, reason: Cow<'static, str>, fix| {
                     let at = RawEntry { key, ..fact };
-                    let found = Found::new(kind, Source::Index(index), at, reason, fix);
+                    let found = RawFinding::new(kind, Source::Index(index), at, reason, fix);
                     self.found.push_back(found);
                 };
                 if !(is_there || alone && holder.is_some()) {
@@ -163,6 +163,6 @@ impl<'t, R: Entity> Walk<'t, R> {
         reason: impl Into<Cow<'static, str>>,
         fix: Fix,
     ) {
-        self.found.push_back(Found::new(kind, source, at, reason, fix));
+        self.found.push_back(RawFinding::new(kind, source, at, reason, fix));
     }
 }

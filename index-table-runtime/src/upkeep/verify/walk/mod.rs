@@ -14,9 +14,9 @@ use std::{
 
 use super::{
     finding::FindingKind,
-    found::{Fix, Found},
     images::Images,
-    place::{Place, Stage},
+    raw_finding::{Fix, RawFinding},
+    resume_point::{ResumePoint, Stage},
     sums::Sums,
 };
 use crate::model::KeyRange;
@@ -53,7 +53,7 @@ pub(super) struct Known {
 }
 
 /// Goes through a table, a step at a time.
-pub(super) struct Walk<'t, R> {
+pub(super) struct TableCheck<'t, R> {
     reader: Reader<'t>,
     pub(super) stage: Stage,
     /// What is left of the stage; `None`: it has not begun.
@@ -66,7 +66,7 @@ pub(super) struct Walk<'t, R> {
     /// Steps in this stage, if it was begun at its beginning.
     counted: Option<u64>,
     over: bool,
-    found: VecDeque<Found>,
+    found: VecDeque<RawFinding>,
     image: Image,
     pub(super) known: Known,
     /// It is not to read all rows for what may be a few entries.
@@ -82,11 +82,11 @@ pub(super) struct Walk<'t, R> {
     row: PhantomData<fn() -> R>,
 }
 
-impl<'t, R: Entity> Walk<'t, R> {
+impl<'t, R: Entity> TableCheck<'t, R> {
     pub(super) fn new(
         reader: Reader<'t>,
         unreadable: Unreadable,
-        Place { stage, behind }: Place,
+        ResumePoint { stage, behind }: ResumePoint,
     ) -> Self {
         Self {
             reader,
@@ -111,7 +111,7 @@ impl<'t, R: Entity> Walk<'t, R> {
     }
 
     /// The same from another place on.
-    pub(super) fn at(self, place: Place) -> Self {
+    pub(super) fn at(self, place: ResumePoint) -> Self {
         let Self { impatient, in_parts, .. } = self;
         Self { in_parts, impatient, ..Self::new(self.reader, self.unreadable, place) }
     }
@@ -157,18 +157,18 @@ impl<'t, R: Entity> Walk<'t, R> {
     }
 
     /// What has been found and not been taken yet.
-    pub(super) fn next_found(&mut self) -> Option<Found> {
+    pub(super) fn next_raw(&mut self) -> Option<RawFinding> {
         self.found.pop_front()
     }
 
     /// Behind the last step of which all has been taken that was found; `None`: all is done.
-    pub(super) fn place(&self) -> Option<Place> {
+    pub(super) fn place(&self) -> Option<ResumePoint> {
         if self.over && self.found.is_empty() {
             return None;
         }
         let last = if self.found.is_empty() { self.last } else { self.previous };
         let behind = last.map(|last| last.position()).or_else(|| self.behind.clone());
-        Some(Place { stage: self.stage, behind })
+        Some(ResumePoint { stage: self.stage, behind })
     }
 
     /// Goes on by one piece, entry or row; `false`: all is done.
@@ -189,7 +189,7 @@ impl<'t, R: Entity> Walk<'t, R> {
         match running {
             Running::Queue => {
                 let damage = queue::damage(R::TABLE, self.reader)?;
-                self.found.extend(damage.as_deref().map(Found::queue));
+                self.found.extend(damage.as_deref().map(RawFinding::queue));
                 self.next_stage();
             }
             Running::NoPieces => self.next_stage(),
@@ -223,7 +223,7 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     /// What is different because the worker has not come to it is not wrong.
     fn leave_out_queued(&mut self) -> Result<()> {
-        let is_late = |found: &Found| {
+        let is_late = |found: &RawFinding| {
             matches!(found.kind, FindingKind::Stale | FindingKind::Dangling | FindingKind::Missing)
                 && matches!(found.source, Source::Index(index) if R::TABLE.is_eventual(index))
         };
@@ -298,7 +298,7 @@ impl<'t, R: Entity> Walk<'t, R> {
 
     fn next_stage(&mut self) {
         let next = match self.stage {
-            Stage::Queue => Some(Place::behind_queue::<R>().stage),
+            Stage::Queue => Some(ResumePoint::behind_queue::<R>().stage),
             Stage::Pieces(index) => Some(Stage::Entries(index)),
             Stage::Entries(index) if index + 1 < R::TABLE.indexes.len() => {
                 Some(Stage::Pieces(index + 1))

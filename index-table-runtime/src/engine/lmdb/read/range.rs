@@ -23,7 +23,7 @@ use crate::{
 pub(in crate::engine::lmdb) type Physical<'t> = Result<(&'t [u8], &'t [u8]), Boxed>;
 
 /// Steps through physical entries within bounds.
-pub(in crate::engine::lmdb) struct Walk<'t> {
+pub(in crate::engine::lmdb) struct PhysicalRange<'t> {
     engine: &'t Engine,
     steps: Steps<'t>,
     bounds: KeyRange,
@@ -35,7 +35,7 @@ enum Steps<'t> {
     None,
 }
 
-impl<'t> Iterator for Walk<'t> {
+impl<'t> Iterator for PhysicalRange<'t> {
     type Item = Physical<'t>;
 
     #[expect(clippy::inline_always, reason = "what it yields would be copied for each entry")]
@@ -50,7 +50,7 @@ impl<'t> Iterator for Walk<'t> {
     }
 }
 
-impl<'t> Walk<'t> {
+impl<'t> PhysicalRange<'t> {
     /// Not inlined: forward is the way of most scans, and the quicker the less is beside it.
     #[inline(never)]
     fn next_reverse(&mut self) -> Option<Physical<'t>> {
@@ -70,7 +70,7 @@ impl<'t> Walk<'t> {
 
 impl<'t> Reader<'t> {
     /// The physical entries that a query is about, in its direction, behind its position.
-    pub(super) fn walk(self, query: Query) -> Result<Walk<'t>> {
+    pub(super) fn walk(self, query: Query) -> Result<PhysicalRange<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
         if let Some(position) = &position
             && let Some(Layout::Unique) = self.layout(source)
@@ -122,7 +122,7 @@ impl<'t> Reader<'t> {
         reverse: bool,
         bounds: KeyRange,
         position: Option<Bound<&[u8]>>,
-    ) -> Result<Walk<'t>> {
+    ) -> Result<PhysicalRange<'t>> {
         let database = self.database(source)?;
         let steps = if reverse {
             let end = bounds.end();
@@ -142,7 +142,7 @@ impl<'t> Reader<'t> {
             database.range(self.txn, &(start, Bound::Unbounded)).map(Steps::Forward)
         };
         let steps = steps.map_err(|error| self.engine.error(error))?;
-        Ok(Walk { engine: self.engine, steps, bounds })
+        Ok(PhysicalRange { engine: self.engine, steps, bounds })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::{entry::RawEntry, schema::Source};
 
 /// Something that is wrong, in bytes, and how it is mended.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct RawFinding {
     pub(super) kind: FindingKind,
     pub(super) source: Source,
     /// The index key, or what a piece is stored under.
@@ -35,7 +35,7 @@ pub(super) enum Fix {
     EmptyQueue,
 }
 
-impl Found {
+impl RawFinding {
     /// `damage`: what is wrong with the queue.
     pub(super) fn queue(damage: &str) -> Self {
         let reason = format!("the queue of its eventual indexes is damaged: {damage}");

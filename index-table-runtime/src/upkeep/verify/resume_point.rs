@@ -25,12 +25,12 @@ pub(super) enum Stage {
 
 /// Where to go on: behind this place in this stage, or at its beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ResumePoint {
     pub(super) stage: Stage,
     pub(super) behind: Option<Position>,
 }
 
-impl Place {
+impl ResumePoint {
     pub(super) fn first<R: Entity>() -> Self {
         let stage = Stage::Queue;
         if R::TABLE.has_eventual() {

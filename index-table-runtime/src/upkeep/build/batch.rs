@@ -1,4 +1,4 @@
-//! One step of a build: a transaction.
+//! One batch of a build: the rows that one transaction reads.
 
 use super::{
     duplicates,
@@ -16,9 +16,9 @@ use crate::{
     write::queue,
 };
 
-/// How a step is done.
+/// How a batch is built.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
+pub(super) struct BuildOptions {
     /// Whether violated indexes are looked through, and disabled ones are built from the first row.
     pub(super) retry: bool,
     /// All rows at once, and from the first one.
@@ -27,73 +27,75 @@ pub(super) struct How {
     pub(super) memory: usize,
 }
 
-/// What a step has come to.
+/// The result of a batch.
 #[derive(Debug, Default)]
-pub(super) struct Step {
+pub(super) struct BuildBatch {
     /// The indexes that it was about; none: there is nothing to be built.
     pub(super) indexes: Vec<usize>,
     pub(super) rows: u64,
     /// How far these indexes are, and how many rows there are.
     pub(super) done: u64,
     pub(super) of: u64,
-    /// The states of all indexes that are not readable, or were not before the step.
+    /// The states of all indexes that are not readable, or were not before the batch.
     pub(super) states: Vec<(usize, Option<StateRecord>)>,
 }
 
 /// Adds the entries of the next rows to the indexes that are furthest behind.
-pub(super) fn step(
+pub(super) fn build_batch(
     rows: &RowVtable,
     table: &OpenTable,
     writer: &mut Writer<'_, '_>,
-    how: How,
-) -> Result<Step> {
-    let mut step =
-        Step { of: writer.reader().stored(Source::Facts)?.unwrap_or(0), ..Step::default() };
-    let (mut building, mut anew) = (Vec::new(), Vec::new());
+    options: BuildOptions,
+) -> Result<BuildBatch> {
+    let mut batch = BuildBatch {
+        of: writer.reader().stored(Source::Facts)?.unwrap_or(0),
+        ..BuildBatch::default()
+    };
+    let (mut building, mut restarted) = (Vec::new(), Vec::new());
     for index in 0..rows.schema.indexes.len() {
         match table.state(writer.reader(), index)? {
             None => {}
             Some(StateRecord::Building(state)) => building.push((index, state)),
-            Some(StateRecord::Violated(_)) if how.retry => {
+            Some(StateRecord::Violated(_)) if options.retry => {
                 let state = violation(rows, writer, index)?;
                 record(rows, writer, index, state.as_ref())?;
-                step.states.push((index, state));
+                batch.states.push((index, state));
             }
-            Some(StateRecord::Emptied(_)) if how.retry => {
+            Some(StateRecord::Emptied(_)) if options.retry => {
                 writer.clear(index)?;
                 building.push((index, Building::default()));
             }
-            Some(StateRecord::Disabled) if how.retry => {
+            Some(StateRecord::Disabled) if options.retry => {
                 writer.clear(index)?;
-                anew.push(index);
+                restarted.push(index);
                 building.push((index, Building::default()));
             }
-            state => step.states.push((index, state)),
+            state => batch.states.push((index, state)),
         }
     }
-    if how.exclusive {
+    if options.exclusive {
         for (index, state) in &mut building {
             writer.clear(*index)?;
             *state = Building::default();
-            anew.push(*index);
+            restarted.push(*index);
         }
     }
-    void(rows, writer, &anew)?;
+    purge(rows, writer, &restarted)?;
     // Indexes that were declared at different times come together where one is at the other's
     // place.
     let behind = building.iter().map(|(_, state)| state.behind.clone()).min().flatten();
     let (mut group, others): (Vec<_>, Vec<_>) =
         building.into_iter().partition(|(_, state)| state.behind == behind);
     let until = others.iter().filter_map(|(_, state)| state.behind.clone()).min();
-    step.states.extend(
+    batch.states.extend(
         others.into_iter().map(|(index, state)| (index, Some(StateRecord::Building(state)))),
     );
-    step.indexes = group.iter().map(|(index, _)| *index).collect();
+    batch.indexes = group.iter().map(|(index, _)| *index).collect();
     if group.is_empty() {
-        return Ok(step);
+        return Ok(batch);
     }
 
-    let bytes = (!how.exclusive).then_some(how.bytes);
+    let bytes = (!options.exclusive).then_some(options.bytes);
     let range = Range { behind: behind.as_deref(), until: until.as_deref(), bytes };
     let mut note = |met: Met<'_>| {
         if let Some((_, state)) = group.iter_mut().find(|(index, _)| *index == met.index) {
@@ -101,13 +103,13 @@ pub(super) fn step(
         }
         Ok(())
     };
-    let done = rows::add(rows, writer, &step.indexes, range, how.memory, &mut note)?;
-    step.rows = done.rows;
+    let done = rows::add(rows, writer, &batch.indexes, range, options.memory, &mut note)?;
+    batch.rows = done.rows;
     let behind = done.behind.or(until);
     for (index, mut state) in group {
         state.rows += done.rows;
-        (state.of, state.behind) = (step.of, behind.clone());
-        step.done = state.rows;
+        (state.of, state.behind) = (batch.of, behind.clone());
+        batch.done = state.rows;
         let state = if behind.is_some() {
             Some(StateRecord::Building(state))
         } else if state.duplicates.count > 0 {
@@ -117,9 +119,9 @@ pub(super) fn step(
             None
         };
         record(rows, writer, index, state.as_ref())?;
-        step.states.push((index, state));
+        batch.states.push((index, state));
     }
-    Ok(step)
+    Ok(batch)
 }
 
 /// The state of a unique index that has the entries of all rows, by the duplicates in it.
@@ -147,7 +149,7 @@ pub(crate) fn at_once(
         writer.clear(index)?;
         record(rows, writer, index, None)?;
     }
-    void(rows, writer, indexes)?;
+    purge(rows, writer, indexes)?;
     if !indexes.is_empty() {
         span!(DEBUG, "build", table = rows.schema.name, indexes = indexes.len());
         let mut refuse = |Met { index, key, holder, image, .. }: Met<'_>| {
@@ -174,7 +176,7 @@ pub(crate) fn declare(
 }
 
 /// Lets the builds of these indexes begin with the first row again, as far as they are being built.
-pub(crate) fn begin_anew(
+pub(crate) fn restart(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
     indexes: &[usize],
@@ -193,7 +195,7 @@ pub(crate) fn begin_anew(
 }
 
 /// Takes indexes that are empty out of what is queued: their builds come to all rows.
-fn void(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
+fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
     let schema = rows.schema;
     if indexes.iter().any(|index| schema.is_eventual(*index)) {
         let is_empty = |name: &str| {

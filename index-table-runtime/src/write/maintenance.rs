@@ -1,4 +1,4 @@
-//! Keeping up the indexes of a table of which some are not readable, or are eventual.
+//! Maintenance of the indexes of a table of which some are not readable, or are eventual.
 //!
 //! An index that is being built gets the entries of all rows that are written, wherever its build
 //! is, and the build adds those of every row, again if need be. What is there is so always right,
@@ -22,11 +22,11 @@ use crate::{
     write::queue::Outbox,
 };
 
-/// How each index of a table is kept up in a transaction.
+/// How each index of a table is maintained in a transaction.
 #[derive(Debug)]
-pub(crate) struct Upkeep {
-    kept: Box<[Kept]>,
-    /// If some are kept up later.
+pub(crate) struct MaintenancePlan {
+    by_index: Box<[Maintenance]>,
+    /// The messages of the transaction, if an index is eventual.
     later: Option<Outbox>,
     /// For unique indexes that are being built, the last row that the build has been at.
     built: Vec<(usize, Vec<u8>)>,
@@ -35,18 +35,18 @@ pub(crate) struct Upkeep {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum Maintenance {
     /// As it is declared.
-    Up,
+    Immediate,
     /// Beside the entries of other rows with the same key.
     Shared,
     /// By the worker.
-    Later,
-    Not,
+    Eventual,
+    None,
 }
 
-impl Upkeep {
-    /// `None`: all indexes are kept up as they are declared, with their rows.
+impl MaintenancePlan {
+    /// `None`: all indexes are maintained as they are declared, with their rows.
     pub(crate) fn of(
         schema: &TableSchema,
         limit: Limit,
@@ -54,60 +54,63 @@ impl Upkeep {
         states: Vec<(usize, StateRecord)>,
     ) -> Result<Option<Self>> {
         let indexes = schema.indexes;
-        let declared = |index: &IndexSchema| if index.eventual { Kept::Later } else { Kept::Up };
-        let mut kept: Box<[Kept]> = indexes.iter().map(declared).collect();
+        let declared = |index: &IndexSchema| {
+            if index.eventual { Maintenance::Eventual } else { Maintenance::Immediate }
+        };
+        let mut by_index: Box<[Maintenance]> = indexes.iter().map(declared).collect();
         let (mut built, mut violated) = (Vec::new(), Vec::new());
         for (index, state) in states {
-            if let (Some(kept), Some(of)) = (kept.get_mut(index), indexes.get(index)) {
+            if let (Some(how), Some(of)) = (by_index.get_mut(index), indexes.get(index)) {
                 match state {
                     StateRecord::Building(state) => {
                         if of.has_one_entry_per_key() {
-                            *kept = Kept::Shared;
+                            *how = Maintenance::Shared;
                         }
                         built.extend(state.behind.filter(|_| of.unique).map(|at| (index, at)));
                     }
                     StateRecord::Violated(_) => {
                         if of.has_one_entry_per_key() {
-                            *kept = Kept::Shared;
+                            *how = Maintenance::Shared;
                         }
                         violated.push(index);
                     }
                     StateRecord::Emptied(_) | StateRecord::Retired(_) | StateRecord::Disabled => {
-                        *kept = Kept::Not;
+                        *how = Maintenance::None;
                     }
                 }
             }
         }
-        let later = if kept.contains(&Kept::Later) {
+        let later = if by_index.contains(&Maintenance::Eventual) {
             Some(Outbox::new(schema, reader, limit)?)
         } else {
             None
         };
-        let is_needed = !violated.is_empty() || kept.iter().any(|kept| *kept != Kept::Up);
-        Ok(is_needed.then_some(Self { kept, later, built, violated }))
+        let is_needed =
+            !violated.is_empty() || by_index.iter().any(|how| *how != Maintenance::Immediate);
+        Ok(is_needed.then_some(Self { by_index, later, built, violated }))
     }
 
-    /// Whether the entries of an index are kept up at all.
-    pub(crate) fn keeps(&self, index: usize) -> bool {
-        self.kept(index) != Kept::Not
+    /// Whether the entries of an index are maintained at all.
+    pub(crate) fn maintains(&self, index: usize) -> bool {
+        self.of_index(index) != Maintenance::None
     }
 
     /// Whether a unique index refuses a second row with the same key.
     pub(crate) fn enforces(&self, index: usize) -> bool {
-        self.keeps(index) && !self.violated.contains(&index)
+        self.maintains(index) && !self.violated.contains(&index)
     }
 
     /// The indexes in which each row has its entry beside those of other rows with the same key, although they
     /// are unique.
     pub(crate) fn shared(&self) -> impl Iterator<Item = usize> {
-        let shared = self.kept.iter().enumerate().filter(|(_, kept)| **kept == Kept::Shared);
+        let shared =
+            self.by_index.iter().enumerate().filter(|(_, how)| **how == Maintenance::Shared);
         shared.map(|(index, _)| index)
     }
 
-    /// Whether entries of an index may be written as it is declared: that they would be kept up
-    /// later is no hindrance.
+    /// Whether entries of an index may be written at once as it is declared, also if it is eventual.
     pub(crate) fn is_up(&self, index: usize) -> bool {
-        matches!(self.kept(index), Kept::Up | Kept::Later)
+        matches!(self.of_index(index), Maintenance::Immediate | Maintenance::Eventual)
     }
 
     /// The unique indexes whose builds have not been at the row `old` and don't come to it when it has
@@ -140,20 +143,20 @@ impl Upkeep {
         old: Option<&Image>,
         new: Option<&Image>,
     ) -> Result<()> {
-        let Self { kept, later: Some(later), .. } = self else { return Ok(()) };
-        maintain::entry_changes(schema, old, new, &mut Refuse { kept, later, schema })
+        let Self { by_index, later: Some(later), .. } = self else { return Ok(()) };
+        maintain::entry_changes(schema, old, new, &mut Refuse { by_index, later, schema })
     }
 
     /// A sink that hands on what is to be done to the indexes when a row is written, which was
     /// stored under the primary key `old` before. What is to be done later is
-    /// [noted](Upkeep::leave).
+    /// [noted](MaintenancePlan::leave).
     pub(crate) fn filter<'a, 't, 's>(
         &'a mut self,
         to: Counting<'a, Writer<'t, 's>>,
         old: Option<&'a [u8]>,
     ) -> Filter<'a, 't, 's> {
-        let Self { kept, later, .. } = self;
-        Filter { kept, later: later.as_mut().filter(|later| !later.in_line), to, old }
+        let Self { by_index, later, .. } = self;
+        Filter { by_index, later: later.as_mut().filter(|later| !later.in_line), to, old }
     }
 
     /// The same, with everything done at once.
@@ -161,7 +164,7 @@ impl Upkeep {
         &'a self,
         to: Counting<'a, Writer<'t, 's>>,
     ) -> Filter<'a, 't, 's> {
-        Filter { kept: &self.kept, later: None, to, old: None }
+        Filter { by_index: &self.by_index, later: None, to, old: None }
     }
 
     /// Leaves messages about what was noted, or disables the indexes if there is no room for them.
@@ -175,9 +178,9 @@ impl Upkeep {
             return later.write(schema, writer);
         }
         let state = StateRecord::Disabled.encode(schema.name)?;
-        for (kept, index) in self.kept.iter_mut().zip(schema.indexes) {
-            if *kept == Kept::Later {
-                *kept = Kept::Not;
+        for (how, index) in self.by_index.iter_mut().zip(schema.indexes) {
+            if *how == Maintenance::Eventual {
+                *how = Maintenance::None;
                 writer.put_record(index.name, &state)?;
             }
         }
@@ -197,14 +200,14 @@ impl Upkeep {
         *self = inner;
     }
 
-    fn kept(&self, index: usize) -> Kept {
-        self.kept.get(index).copied().unwrap_or(Kept::Up)
+    fn of_index(&self, index: usize) -> Maintenance {
+        self.by_index.get(index).copied().unwrap_or(Maintenance::Immediate)
     }
 }
 
 /// Refuses what is to be done later.
 struct Refuse<'a> {
-    kept: &'a [Kept],
+    by_index: &'a [Maintenance],
     later: &'a mut Outbox,
     schema: &'a TableSchema,
 }
@@ -213,7 +216,7 @@ impl Sink for Refuse<'_> {
     fn change(&mut self, change: Change<'_>) -> Result<()> {
         match change {
             Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }
-                if self.kept.get(index) == Some(&Kept::Later) =>
+                if self.by_index.get(index) == Some(&Maintenance::Eventual) =>
             {
                 Err(self.later.refuse(self.schema))
             }
@@ -223,7 +226,7 @@ impl Sink for Refuse<'_> {
 }
 
 pub(crate) struct Filter<'a, 't, 's> {
-    kept: &'a [Kept],
+    by_index: &'a [Maintenance],
     /// `None`: everything is done at once.
     later: Option<&'a mut Outbox>,
     to: Counting<'a, Writer<'t, 's>>,
@@ -235,17 +238,17 @@ impl Sink for Filter<'_, '_, '_> {
         let (Change::PutEntry { index, .. } | Change::DeleteEntry { index, .. }) = change else {
             return self.to.change(change);
         };
-        match self.kept.get(index).copied().unwrap_or(Kept::Up) {
-            Kept::Up => self.to.change(change),
-            Kept::Later => match &mut self.later {
+        match self.by_index.get(index).copied().unwrap_or(Maintenance::Immediate) {
+            Maintenance::Immediate => self.to.change(change),
+            Maintenance::Eventual => match &mut self.later {
                 Some(later) => {
                     later.note(change);
                     Ok(())
                 }
                 None => self.to.change(change),
             },
-            Kept::Not => Ok(()),
-            Kept::Shared => self.share(change),
+            Maintenance::None => Ok(()),
+            Maintenance::Shared => self.share(change),
         }
     }
 }
