@@ -1,6 +1,6 @@
 //! `#[index(FIELDS, OPTIONS)]`, and `#[indexes((FIELDS, OPTIONS), …)]` for several of them.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
 use syn::punctuated::Punctuated;
@@ -8,7 +8,9 @@ use syn::spanned::Spanned as _;
 use syn::{Attribute, Ident, LitStr, Meta, Token, Type, parenthesized, token};
 
 use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint, Order};
-use super::{Setting, complete, equals, fields, for_each_item, items, set, string, value, word};
+use super::{
+    Setting, complete, equals, fields, for_each_item, items, of_the_row, set, string, value, word,
+};
 use crate::diagnostics::Diagnostics;
 
 /// What one `#[index(…)]` says.
@@ -18,6 +20,10 @@ pub(crate) struct IndexAttr {
     pub(crate) parts: Vec<PartAttr>,
     /// A field could not be read, so `parts` is not what was meant.
     pub(crate) incomplete: bool,
+    /// Something that has been reported may have named the fields.
+    pub(crate) said: bool,
+    /// The primary key is named here, which has been reported.
+    pub(crate) primary_key: bool,
     pub(crate) strategy: Option<Setting<LitStr>>,
     pub(crate) consistency: Option<Setting<LitStr>>,
     pub(crate) include: Option<Setting<Vec<Ident>>>,
@@ -87,6 +93,8 @@ impl IndexAttr {
             span,
             parts: Vec::new(),
             incomplete: false,
+            said: false,
+            primary_key: false,
             strategy: None,
             consistency: None,
             include: None,
@@ -99,22 +107,29 @@ impl IndexAttr {
     }
 
     fn item(&mut self, input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<()> {
+        if let Some(message) = literal_option(input) {
+            self.said = true;
+            return Err(message);
+        }
+        of_the_row(input, "field", errors)?;
         let word = word(input, "a field or an option").inspect_err(|_| self.incomplete = true)?;
         // Compared with its `r#`, if it has one: that is how a field called `unique` is written.
         let name = word.to_string();
+        self.primary_key |= name == "primary_key";
         let known = keys::find(INDEX_KEYS, &name);
 
         if input.peek(token::Paren) {
             if known.is_some_and(|key| key.id == IndexKey::Allow) {
                 return set(&mut self.allow, &word, lints(input, errors)?);
             }
-            return self.call(input, &word, known);
+            return self.call(input, &word, known, errors);
         }
         if input.peek(Token![=]) {
-            return match known {
-                Some(key) => self.option(input, &word, key),
-                None => Err(unknown(&word, Form::Value)),
+            let Some(key) = known else {
+                self.said |= keys::is_no_option(&name);
+                return Err(unknown(&word, Form::Value));
             };
+            return self.option(input, &word, key, errors);
         }
         if let Some(key) = known
             && key.form == Form::Call
@@ -156,20 +171,27 @@ impl IndexAttr {
         input: ParseStream<'_>,
         word: &Ident,
         known: Option<&Key<IndexKey>>,
+        errors: &Diagnostics,
     ) -> syn::Result<()> {
         let Some(key) = known else {
             self.incomplete = true;
             return Err(unknown(word, Form::Call));
         };
         if key.form != Form::Call {
+            self.said = true;
             return Err(syn::Error::new(word.span(), format!("this is written `{}`", key.usage)));
         }
-        let result = self.part(input, key);
+        let result = self.part(input, key, errors);
         self.incomplete |= result.is_err();
         result
     }
 
-    fn part(&mut self, input: ParseStream<'_>, key: &Key<IndexKey>) -> syn::Result<()> {
+    fn part(
+        &mut self,
+        input: ParseStream<'_>,
+        key: &Key<IndexKey>,
+        errors: &Diagnostics,
+    ) -> syn::Result<()> {
         let inner;
         let parentheses = parenthesized!(inner in input);
         if inner.is_empty() {
@@ -177,15 +199,23 @@ impl IndexAttr {
             return Err(syn::Error::new(parentheses.span.join(), message));
         }
         let kind = complete(&inner, |inner| {
-            let kind = Self::part_kind(inner, key)?;
+            let kind = Self::part_kind(inner, key, errors)?;
             if inner.is_empty() { Ok(kind) } else { Err(inner.error(expected(key))) }
         })?;
         self.push(kind);
         Ok(())
     }
 
-    fn part_kind(inner: ParseStream<'_>, key: &Key<IndexKey>) -> syn::Result<PartKind> {
-        let expects = if key.id == IndexKey::Computed { "a method" } else { "a field" };
+    fn part_kind(
+        inner: ParseStream<'_>,
+        key: &Key<IndexKey>,
+        errors: &Diagnostics,
+    ) -> syn::Result<PartKind> {
+        let (expects, what) = match key.id {
+            IndexKey::Computed => ("a method", "method"),
+            _ => ("a field", "field"),
+        };
+        of_the_row(inner, what, errors)?;
         let field = word(inner, expects)?;
         if inner.peek(token::Paren) && key.id != IndexKey::Computed {
             return Err(nested(key, &field));
@@ -194,10 +224,12 @@ impl IndexAttr {
             IndexKey::Desc => PartKind::Desc(field),
             IndexKey::Hash => PartKind::Hash(field),
             IndexKey::Computed => {
-                inner
-                    .parse::<Token![:]>()
-                    .map_err(|error| syn::Error::new(error.span(), expected(key)))?;
-                PartKind::Computed { method: field, ty: Box::new(inner.parse()?) }
+                inner.parse::<Token![:]>().map_err(|error| {
+                    let message = format!("expected `computed({}: Type)`", field.unraw());
+                    syn::Error::new(error.span(), message)
+                })?;
+                let ty = value(inner, "the type that the method returns", key.usage)?;
+                PartKind::Computed { method: field, ty: Box::new(ty) }
             }
             _ => PartKind::Each(field),
         })
@@ -209,6 +241,7 @@ impl IndexAttr {
         input: ParseStream<'_>,
         word: &Ident,
         key: &Key<IndexKey>,
+        errors: &Diagnostics,
     ) -> syn::Result<()> {
         match key.form {
             Form::Value => equals(input, word, key.usage)?,
@@ -224,11 +257,13 @@ impl IndexAttr {
             Form::List => return Err(input.error(expected(key))),
         }
         match key.id {
-            IndexKey::Strategy => set(&mut self.strategy, word, string(input, key.usage)?),
-            IndexKey::Consistency => set(&mut self.consistency, word, string(input, key.usage)?),
-            IndexKey::Name => set(&mut self.name, word, string(input, key.usage)?),
+            IndexKey::Strategy => set(&mut self.strategy, word, string(input, word, key.usage)?),
+            IndexKey::Consistency => {
+                set(&mut self.consistency, word, string(input, word, key.usage)?)
+            }
+            IndexKey::Name => set(&mut self.name, word, string(input, word, key.usage)?),
             IndexKey::Filter => {
-                let method = value(input, "the name of a method", key.usage)?;
+                let method = filter(input, key.usage, errors)?;
                 set(&mut self.filter, word, method)
             }
             _ => set(&mut self.include, word, fields(input, key.usage, "what is included")?),
@@ -251,6 +286,33 @@ impl IndexAttr {
             || self.allow.is_some();
         self.parts.push(PartAttr { kind, late });
     }
+}
+
+/// The method of `filter`, also where more than its name is written.
+fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Result<Ident> {
+    const WHAT: &str = "the name of a method";
+    if let Ok(text) = input.fork().parse::<LitStr>() {
+        let message = format!("expected {WHAT} without quotes: `filter = {}`", text.value());
+        return Err(input.error(message));
+    }
+    of_the_row(input, "method", errors)?;
+    let method: Ident = value(input, WHAT, usage)?;
+    if input.peek(token::Paren) {
+        let called;
+        let parentheses = parenthesized!(called in input);
+        called.parse::<TokenStream>()?;
+        let message = format!("write the method alone: `filter = {}`", method.unraw());
+        errors.error(parentheses.span.join(), message);
+    }
+    Ok(method)
+}
+
+/// The message about `"full"`, which is the value of an option.
+fn literal_option(input: ParseStream<'_>) -> Option<syn::Error> {
+    let value = input.fork().parse::<LitStr>().ok()?.value();
+    keys::option_of(&value).map(|option| {
+        input.error(format!("expected a field or an option; did you mean `{option}`?"))
+    })
 }
 
 /// `(few_values, redundant)`. One that there is not is reported, and the others hold.

@@ -113,6 +113,17 @@ pub(crate) const LINTS: &[(&str, Lint)] = &[
     ("doubled_full", Lint::DoubledFull),
 ];
 
+/// The strategies by their names.
+pub(crate) const STRATEGIES: [&str; 3] = [NORMALIZED, PARTIAL, FULL];
+pub(crate) const NORMALIZED: &str = "normalized";
+pub(crate) const PARTIAL: &str = "partial";
+pub(crate) const FULL: &str = "full";
+
+/// When an index has what was written to its table, by name.
+pub(crate) const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
+pub(crate) const STRONG: &str = "strong";
+pub(crate) const EVENTUAL: &str = "eventual";
+
 /// The words of SQL for the two orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -141,18 +152,35 @@ impl Order {
 /// What an option for the order might be called; it is there for descending order.
 const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
 
+/// What an option with the fields might be called; they have none.
+const FIELDS: [&str; 7] = ["fields", "field", "columns", "column", "keys", "key", "on"];
+
 /// The key of `keys` with this name.
 pub(crate) fn find<K>(keys: &'static [Key<K>], name: &str) -> Option<&'static Key<K>> {
     keys.iter().find(|key| key.name == name)
 }
 
-/// The message for a `word` that `#[table(…)]` does not know.
-pub(crate) fn unknown_in_table(word: &str) -> String {
+/// The message for a `word` that `#[table(…)]` does not know; with nothing behind it, it can be a name.
+pub(crate) fn unknown_in_table(word: &str, alone: bool) -> String {
     if let Some(key) = find(INDEX_KEYS, word) {
         return format!("`{}` belongs into `#[index(…)]`", key.usage);
     }
-    unknown("table", word, TABLE_KEYS, |_| true)
+    if word == "primary_key" {
+        return MARK_PRIMARY_KEY.to_owned();
+    }
+    let message = unknown("table", word, TABLE_KEYS, |_| true);
+    let is_name = alone && suggestion(word, TABLE_KEYS.iter().map(|key| key.name)).is_none();
+    if is_name { format!("{message}; {}", name_of_table(word)) } else { message }
 }
+
+/// How the name of a table is written.
+pub(crate) fn name_of_table(name: &str) -> String {
+    format!("the name of a table is written `name = \"{name}\"`")
+}
+
+/// The message about a primary key that is named on the struct.
+pub(crate) const MARK_PRIMARY_KEY: &str =
+    "`#[primary_key]` is written on a field: the one that identifies a row";
 
 /// The message for a `word` that `#[key(…)]` does not know.
 pub(crate) fn unknown_in_key(word: &str) -> String {
@@ -168,10 +196,33 @@ pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     if let Some(order) = order {
         return format!("`#[index(…)]` has no `{word}`; {}", order.usage("field"));
     }
+    if FIELDS.contains(&word) {
+        return format!("`#[index(…)]` has no `{word}`; write the fields alone: `#[index(field)]`");
+    }
+    if word == "primary_key" {
+        return MARK_PRIMARY_KEY.to_owned();
+    }
     // A call is a form of field, or a list; everything else is an option.
     unknown("index", word, INDEX_KEYS, |key| {
         key.form == Form::List || (key.form == Form::Call) == (form == Form::Call)
     })
+}
+
+/// Whether a `word` that `#[index(…)]` does not know is not even a misspelt option.
+pub(crate) fn is_no_option(word: &str) -> bool {
+    suggestion(word, INDEX_KEYS.iter().map(|key| key.name)).is_none() && !ORDERS.contains(&word)
+}
+
+/// The option of which a word is the value: `strategy = "full"`.
+pub(crate) fn option_of(word: &str) -> Option<String> {
+    let key = if STRATEGIES.contains(&word) {
+        "strategy"
+    } else if CONSISTENCIES.contains(&word) {
+        "consistency"
+    } else {
+        return None;
+    };
+    Some(format!("{key} = \"{word}\""))
 }
 
 /// The message for a `word` that `allow(…)` does not know.

@@ -33,6 +33,8 @@ pub(crate) struct StructAttrs {
     pub(crate) table: TableAttr,
     pub(crate) indexes: Vec<IndexAttr>,
     pub(crate) serde: Vec<SerdeKey>,
+    /// `#[primary_key]` is here, which has been reported.
+    pub(crate) primary_key: bool,
 }
 
 /// The attributes on one field.
@@ -46,6 +48,7 @@ pub(crate) struct FieldAttrs {
 pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> StructAttrs {
     let mut table = TableAttr::default();
     let mut indexes = Vec::new();
+    let mut primary_key = false;
     for attribute in attributes {
         let path = attribute.path();
         if path.is_ident("table") {
@@ -55,13 +58,12 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
         } else if path.is_ident("indexes") {
             indexes.extend(index::read_several(attribute, errors));
         } else if path.is_ident("primary_key") {
-            errors.error_on(
-                path,
-                "`#[primary_key]` is written on a field: the one that identifies a row",
-            );
+            errors.error_on(path, keys::MARK_PRIMARY_KEY);
+            primary_key = true;
         }
     }
-    StructAttrs { table, indexes, serde: serde::read(attributes) }
+    primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
+    StructAttrs { table, indexes, serde: serde::read(attributes), primary_key }
 }
 
 /// Reads the attributes on a field.
@@ -169,7 +171,11 @@ fn value<T: syn::parse::Parse>(input: ParseStream<'_>, what: &str, usage: &str) 
 }
 
 /// Reads a string literal.
-fn string(input: ParseStream<'_>, usage: &str) -> syn::Result<LitStr> {
+fn string(input: ParseStream<'_>, key: &Ident, usage: &str) -> syn::Result<LitStr> {
+    if let Ok(word) = Ident::parse_any(&input.fork()) {
+        let message = format!("expected a string: `{} = \"{}\"`", key.unraw(), word.unraw());
+        return Err(input.error(message));
+    }
     value(input, "a string", usage)
 }
 
@@ -181,6 +187,36 @@ fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
     }
     let at = input.span();
     Ident::parse_any(input).map_err(|_| syn::Error::new(at, format!("expected {expected}")))
+}
+
+/// Passes over what names the row in front of a field or a method: `self.town`, `Customer::town`, `&town`.
+/// Such a place is reported where the word itself is what was meant.
+fn of_the_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::Result<()> {
+    let at = input.span();
+    let mut found = false;
+    loop {
+        let ahead = input.fork();
+        if ahead.parse::<Token![&]>().is_ok() {
+            input.parse::<Token![&]>()?;
+        } else if ahead.call(Ident::parse_any).is_ok()
+            && (ahead.peek(Token![::]) || (ahead.peek(Token![.]) && input.peek(Token![self])))
+        {
+            input.call(Ident::parse_any)?;
+            if input.parse::<Option<Token![::]>>()?.is_none() {
+                input.parse::<Token![.]>()?;
+            }
+        } else {
+            break;
+        }
+        found = true;
+    }
+    let ahead = input.fork();
+    if let (true, Ok(word)) = (found, ahead.call(Ident::parse_any))
+        && !ahead.peek(Token![.])
+    {
+        errors.error(at, format!("write the {what} alone: `{}`", word.unraw()));
+    }
+    Ok(())
 }
 
 /// Reads `[a, b]`; `what` is in such a list, for the message about a field in another form.

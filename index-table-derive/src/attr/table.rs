@@ -20,6 +20,8 @@ pub(crate) struct TableAttr {
     /// With its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
     pub(crate) krate: Option<Setting<Path>>,
+    /// The primary key is named here, which has been reported.
+    pub(crate) primary_key: bool,
 }
 
 /// What a name is written as.
@@ -31,16 +33,21 @@ impl TableAttr {
     }
 
     fn item(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+        if let Ok(name) = input.fork().parse::<LitStr>() {
+            return Err(input.error(keys::name_of_table(&name.value())));
+        }
         let word = word(input, "an option of the table")?;
         let Some(key) = keys::find(TABLE_KEYS, &word.unraw().to_string()) else {
-            let message = keys::unknown_in_table(&word.unraw().to_string());
-            return Err(syn::Error::new(word.span(), message));
+            let name = word.unraw().to_string();
+            self.primary_key |= name == "primary_key";
+            let alone = input.is_empty() || input.peek(Token![,]);
+            return Err(syn::Error::new(word.span(), keys::unknown_in_table(&name, alone)));
         };
         if key.form == Form::Value {
             equals(input, &word, key.usage)?;
         }
         match key.id {
-            TableKey::Name => set(&mut self.name, &word, string(input, key.usage)?),
+            TableKey::Name => set(&mut self.name, &word, string(input, &word, key.usage)?),
             TableKey::Version => {
                 let version = value(input, "a whole number from 1 on", key.usage)?;
                 set(&mut self.version, &word, version)

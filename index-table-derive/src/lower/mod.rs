@@ -92,7 +92,7 @@ fn table(
     let previous = version::previous(&attributes.table, &input.ident, version, errors);
     let fields = fields?;
     let changed = version::changed(&attributes.table, &input.ident, &fields, errors);
-    let primary_key = primary_key(&input.ident, &fields, errors);
+    let primary_key = primary_key(&input.ident, &fields, attributes.primary_key, errors);
 
     let mut types = Types::default();
     let row = format!("the struct `{}` itself", input.ident);
@@ -247,10 +247,17 @@ fn too_long(what: &str, name: &str) -> String {
     )
 }
 
-/// The fields of the primary key; the first field that could be one if there is a mistake.
-fn primary_key(row: &Ident, fields: &[Declared<'_>], errors: &Diagnostics) -> Vec<Rc<Field>> {
+/// The fields of the primary key; the first field that could be one if there is a mistake. One that is
+/// `misplaced` has been reported.
+fn primary_key(
+    row: &Ident,
+    fields: &[Declared<'_>],
+    misplaced: bool,
+    errors: &Diagnostics,
+) -> Vec<Rc<Field>> {
     let marked: Vec<_> = fields.iter().filter(|declared| declared.primary_key.is_some()).collect();
-    if marked.is_empty() {
+    let misplaced = misplaced && fields.iter().all(|it| it.field.name != "primary_key");
+    if marked.is_empty() && !misplaced {
         errors.error(
             row.span(),
             "this table has no primary key; mark the field that identifies a row with \

@@ -139,6 +139,141 @@ fn several_indexes_in_one_attribute_are_checked_alike() {
 }
 
 #[test]
+fn what_names_the_row_is_left_out() {
+    for path in ["self.town", "Self::town", "Customer::town", "&town", "&self.town"] {
+        one(&format!("#[index({path}, phone)]"), "write the field alone: `town`");
+        one(&format!("#[index(desc({path}))]"), "write the field alone: `town`");
+    }
+    one(
+        "#[index(self.town.len())]",
+        "an index has the fields of the row itself; for one inside of `town` write a method that \
+         returns it: `computed(method: Type)`",
+    );
+    for path in ["Customer::open", "self.open", "self::Customer::open"] {
+        let method = "write the method alone: `open`";
+        one(&format!("#[index(town, filter = {path}, name = \"open\")]"), method);
+        one(&format!("#[index(computed({path}: u8))]"), method);
+    }
+    one(
+        "#[index(town, filter = open(), name = \"open\")]",
+        "write the method alone: `filter = open`",
+    );
+    one(
+        "#[index(town, filter = \"open\", name = \"open\")]",
+        "expected the name of a method without quotes: `filter = open`",
+    );
+    one("#[index(computed(open))]", "expected `computed(open: Type)`");
+    one(
+        "#[index(computed(open: 3))]",
+        "expected the type that the method returns: `computed(method: Type)`",
+    );
+}
+
+#[test]
+fn the_value_of_an_option_alone_leads_to_the_option() {
+    one("#[index(town, full)]", "`#[index(…)]` has no `full`; did you mean `strategy = \"full\"`?");
+    one(
+        "#[index(town, partial, include = [phone])]",
+        "`#[index(…)]` has no `partial`; did you mean `strategy = \"partial\"`?",
+    );
+    one(
+        "#[index(town, eventual)]",
+        "`#[index(…)]` has no `eventual`; did you mean `consistency = \"eventual\"`?",
+    );
+    one(
+        "#[index(town, \"full\")]",
+        "expected a field or an option; did you mean `strategy = \"full\"`?",
+    );
+    // The index is what was meant: its entries have all fields.
+    let table = |index: &str| {
+        let file: syn::File =
+            syn::parse2(crate::derive(customer(index).parse().expect("it has tokens")))
+                .expect("the expansion has items");
+        let entry = file.items.into_iter().find_map(|item| match item {
+            syn::Item::Struct(item) if item.ident == "CustomerByTown" => Some(item.fields.len()),
+            _ => None,
+        });
+        entry.expect("the index has an entry")
+    };
+    assert_eq!(table("#[index(town, full)]"), table("#[index(town, strategy = \"full\")]"));
+}
+
+#[test]
+fn the_name_of_a_table_needs_its_key() {
+    one("#[table(\"customers\")]", "the name of a table is written `name = \"customers\"`");
+    one(
+        "#[table(customers)]",
+        "`#[table(…)]` has no `customers`, only `name`, `version`, `previous`, `changed`, \
+         `repository`, `view` and `crate`; the name of a table is written `name = \"customers\"`",
+    );
+    one("#[table(viwe)]", "`#[table(…)]` has no `viwe`; did you mean `view`?");
+}
+
+#[test]
+fn a_field_with_the_name_of_an_option_is_raw() {
+    let found = |indexes: &str| {
+        messages(&format!(
+            "{indexes} struct Page {{ #[primary_key] id: u64, unique: u64, sparse: Option<u8> }}"
+        ))
+    };
+    for name in ["unique", "sparse"] {
+        let advice = format!("`{name}` is an option here; the field is written `r#{name}`");
+        assert_eq!(found(&format!("#[index({name})]")), [advice.as_str()]);
+        assert_eq!(found(&format!("#[index(r#{name})]")), [""; 0]);
+        assert_eq!(
+            found(&format!("#[index({name}, id)]")),
+            [format!("the fields come before the options; move `id` forward; {advice}")]
+        );
+    }
+    one("#[index(unique)]", "this index has no fields: `#[index(field)]`");
+}
+
+#[test]
+fn what_is_missing_is_said_once() {
+    for fields in ["fields = [town]", "columns = \"town\"", "on = town", "key = town"] {
+        let word = fields.split(' ').next().expect("there is a word");
+        one(
+            &format!("#[index({fields})]"),
+            &format!("`#[index(…)]` has no `{word}`; write the fields alone: `#[index(field)]`"),
+        );
+    }
+    one("#[index(unique(town))]", "this is written `unique`");
+    one("#[index(include(town))]", "this is written `include = [field]`");
+    one("#[index(crate = x)]", "`crate = some::path` belongs into `#[table(…)]`");
+    // These are two mistakes.
+    let found = messages(&customer("#[index(strateg = \"full\")]"));
+    assert_eq!(
+        found,
+        [
+            "`#[index(…)]` has no `strateg`; did you mean `strategy`?",
+            "this index has no fields: `#[index(field)]`",
+        ]
+    );
+}
+
+#[test]
+fn a_primary_key_in_the_wrong_place_is_one_error() {
+    let message = "`#[primary_key]` is written on a field: the one that identifies a row";
+    for attributes in [
+        "#[primary_key(id)]",
+        "#[table(primary_key = id)]",
+        "#[index(primary_key)]",
+        "#[index(id, primary_key)]",
+        "#[index(primary_key(id))]",
+    ] {
+        let found = messages(&format!("{attributes} struct Page {{ id: u64 }}"));
+        assert_eq!(found, [message], "{attributes}");
+    }
+    // This is a field.
+    let found = messages("#[index(primary_key)] struct Page { primary_key: u64 }");
+    assert_eq!(
+        found,
+        ["this table has no primary key; mark the field that identifies a row with \
+          `#[primary_key]`, or several for a composite key"]
+    );
+}
+
+#[test]
 fn a_condition_of_nothing_is_one_error() {
     one("#[index(sparse)]", "this index has no fields: `#[index(field)]`");
     one("#[index(twon, sparse)] ", "`Customer` has no field `twon`; did you mean `town`?");
@@ -162,7 +297,9 @@ fn the_methods_for_different_values_have_names_too() {
 fn values_of_the_wrong_kind_say_how_they_are_written() {
     one("#[index(\"town\")]", "expected a field or an option without quotes: `town`");
     one("#[index(town, strategy)]", "`strategy` needs a value: `strategy = \"partial\"`");
-    one("#[index(town, strategy = full)]", "expected a string: `strategy = \"partial\"`");
+    one("#[index(town, strategy = full)]", "expected a string: `strategy = \"full\"`");
+    one("#[index(town, strategy = 1)]", "expected a string: `strategy = \"partial\"`");
+    one("#[table(name = customers)]", "expected a string: `name = \"customers\"`");
     one("#[index(town, include = phone)]", "expected a list of fields: `include = [field]`");
     one("#[index(town, include(phone))]", "this is written `include = [field]`");
     one("#[index(town, unique = true)]", "`unique` takes no value");

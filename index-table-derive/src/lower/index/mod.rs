@@ -77,18 +77,18 @@ pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<
 
 fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     let errors = scope.errors;
-    let KeyParts { parts, sound, guessed, unique, .. } = KeyParts::of(scope, attribute);
+    let KeyParts { parts, sound, guessed, unique, meant, .. } = KeyParts::of(scope, attribute);
     let sound = sound && !attribute.incomplete;
-    if attribute.parts.is_empty() && sound {
-        errors.error(attribute.span, "this index has no fields: `#[index(field)]`");
+    if attribute.parts.is_empty() && sound && !attribute.said {
+        no_fields(scope, attribute);
     }
     let conditions = Conditions {
         sparse: options::sparse(attribute, &parts, sound && !guessed, errors),
         filter: attribute.filter.as_ref().map(|filter| filter.value.clone()),
     };
     options::filter(attribute, errors);
-    let strategy = options::strategy(scope, attribute, &parts);
-    let eventual = options::is_eventual(attribute, unique, errors);
+    let strategy = options::strategy(scope, attribute, &parts, meant.as_deref());
+    let eventual = options::is_eventual(attribute, unique, meant.as_deref(), errors);
     let given = attribute.name.as_ref().and_then(|name| options::name(&name.value, errors));
     if parts.is_empty() || !sound {
         return None;
@@ -116,6 +116,14 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         findings,
         guessed,
     })
+}
+
+/// Reports an index without fields: at an option that has the name of a field, if there is one.
+fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
+    match parts::field_like_a_flag(scope, attribute) {
+        Some((span, advice)) => scope.errors.error(span, advice),
+        None => scope.errors.error(attribute.span, "this index has no fields: `#[index(field)]`"),
+    }
 }
 
 /// Whether no earlier index is the same. The first one stays.

@@ -8,25 +8,20 @@ use syn::{Ident, LitStr};
 use super::Scope;
 use super::include::included;
 use crate::attr::index::IndexAttr;
+use crate::attr::keys::{CONSISTENCIES, EVENTUAL, FULL, NORMALIZED, PARTIAL, STRATEGIES, STRONG};
 use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::lower::{LONGEST_NAME, too_long};
 use crate::model::{KeyPart, NEVER_ABSENT, Strategy};
 use crate::names;
 
-/// The strategies by their names.
-const STRATEGIES: [&str; 3] = [NORMALIZED, PARTIAL, FULL];
-const NORMALIZED: &str = "normalized";
-const PARTIAL: &str = "partial";
-const FULL: &str = "full";
-
-/// When an index has what was written to its table, by name.
-const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
-const STRONG: &str = "strong";
-const EVENTUAL: &str = "eventual";
-
 /// The strategy that the options come to. Whatever is wrong with them, the fields that can be
 /// included are kept.
-pub(super) fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPart]) -> Strategy {
+pub(super) fn strategy(
+    scope: &Scope<'_>,
+    attribute: &IndexAttr,
+    parts: &[KeyPart],
+    meant: Option<&str>,
+) -> Strategy {
     let errors = scope.errors;
     let included = attribute.include.as_ref().map(|include| {
         if include.value.is_empty() {
@@ -41,7 +36,10 @@ pub(super) fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPar
         Some(fields) if !fields.is_empty() => Strategy::Partial(fields),
         _ => Strategy::Normalized,
     };
-    let Some(given) = &attribute.strategy else { return carrying };
+    let Some(given) = &attribute.strategy else {
+        // The word alone has been reported.
+        return if meant == Some(FULL) { Strategy::Full } else { carrying };
+    };
 
     let word = given.value.value();
     match (word.as_str(), &attribute.include) {
@@ -74,8 +72,15 @@ pub(super) fn strategy(scope: &Scope<'_>, attribute: &IndexAttr, parts: &[KeyPar
 
 /// Whether it follows the rows in its own time. A `unique` one can't: by then it is too late to
 /// refuse a row.
-pub(super) fn is_eventual(attribute: &IndexAttr, meant_unique: bool, errors: &Diagnostics) -> bool {
-    let Some(given) = &attribute.consistency else { return false };
+pub(super) fn is_eventual(
+    attribute: &IndexAttr,
+    meant_unique: bool,
+    meant: Option<&str>,
+    errors: &Diagnostics,
+) -> bool {
+    let Some(given) = &attribute.consistency else {
+        return meant == Some(EVENTUAL) && attribute.unique.is_none() && !meant_unique;
+    };
     let (word, span) = (given.value.value(), given.value.span());
     let eventual = match word.as_str() {
         STRONG => false,

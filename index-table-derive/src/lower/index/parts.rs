@@ -24,12 +24,24 @@ pub(super) struct KeyParts<'s, 'a> {
     pub(super) guessed: bool,
     /// A bare word turned out to be a misspelt `unique`.
     pub(super) unique: bool,
+    /// A bare word turned out to be the value of an option, `full`.
+    pub(super) meant: Option<String>,
+    /// A field that is called like an option of this index: what to write for it.
+    like_a_flag: Option<String>,
 }
 
 impl<'s, 'a> KeyParts<'s, 'a> {
     pub(super) fn of(scope: &'s Scope<'a>, attribute: &IndexAttr) -> Self {
-        let mut keys =
-            Self { scope, parts: Vec::new(), sound: true, guessed: false, unique: false };
+        let like_a_flag = field_like_a_flag(scope, attribute).map(|(_, advice)| advice);
+        let mut keys = Self {
+            scope,
+            parts: Vec::new(),
+            sound: true,
+            guessed: false,
+            unique: false,
+            meant: None,
+            like_a_flag,
+        };
         for part in &attribute.parts {
             keys.add(part);
         }
@@ -82,7 +94,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         let errors = self.scope.errors;
         let name = names::plain(method);
         if late {
-            errors.error(method.span(), behind_options(&name));
+            errors.error(method.span(), self.behind_options(&name));
         }
         if types::has_no_encoding(ty) {
             let advice = match ty {
@@ -162,13 +174,21 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         self.parts.push(part);
     }
 
+    fn behind_options(&mut self, name: &str) -> String {
+        let message = format!("the fields come before the options; move `{name}` forward");
+        let Some(advice) = &self.like_a_flag else { return message };
+        // The option may be none.
+        self.guessed = true;
+        format!("{message}; {advice}")
+    }
+
     /// The field that a word names, or the one that it was probably meant to name.
     fn resolve(&mut self, word: &Ident, late: bool) -> Option<&'a Declared<'a>> {
         let errors = self.scope.errors;
         let name = names::plain(word);
         if let Some(declared) = self.scope.field(&name) {
             if late {
-                errors.error(word.span(), behind_options(&name));
+                errors.error(word.span(), self.behind_options(&name));
             }
             return Some(declared);
         }
@@ -181,8 +201,14 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             self.sound &= key.form != Form::Call;
             return None;
         }
+        if let Some(option) = keys::option_of(&name) {
+            let message = format!("`#[index(…)]` has no `{name}`; did you mean `{option}`?");
+            errors.error(word.span(), message);
+            self.meant = Some(name);
+            return None;
+        }
         let of_the_table = keys::find(TABLE_KEYS, &name).is_some_and(|key| key.form == Form::Flag);
-        if late || of_the_table {
+        if late || of_the_table || name == "primary_key" {
             errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
             self.unique |= meant_unique(&name);
             return None;
@@ -210,8 +236,18 @@ fn meant_unique(name: &str) -> bool {
     suggestion(name, unique.map(|key| key.name)).is_some()
 }
 
-fn behind_options(name: &str) -> String {
-    format!("the fields come before the options; move `{name}` forward")
+/// Where an option of the index is given that has the name of a field, and how the field is written.
+pub(super) fn field_like_a_flag(
+    scope: &Scope<'_>,
+    attribute: &IndexAttr,
+) -> Option<(Span, String)> {
+    let flags = [(&attribute.unique, "unique"), (&attribute.sparse, "sparse")];
+    let mut flags = flags.into_iter().filter_map(|(given, name)| {
+        let span = given.as_ref()?.key;
+        scope.field(name)?;
+        Some((span, format!("`{name}` is an option here; the field is written `r#{name}`")))
+    });
+    flags.next()
 }
 
 impl PartKind {

@@ -1,0 +1,19 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(unique)]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+    unique: u64,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    let _ = customers.get(txn, 1)?;
+    Ok(())
+}
+
+fn main() {}

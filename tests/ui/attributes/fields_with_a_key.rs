@@ -1,0 +1,18 @@
+use index_table::IndexTable;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[index(fields = [town, last_name])]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    last_name: String,
+}
+
+fn ask(customers: &CustomerRepository, txn: &index_table::ReadTxn<'_>) -> index_table::Result<()> {
+    let _ = customers.get(txn, 1)?;
+    Ok(())
+}
+
+fn main() {}
