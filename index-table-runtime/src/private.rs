@@ -16,6 +16,7 @@ pub use crate::{
             assert_computed, assert_each, assert_enum_value, assert_key, assert_key_value,
         },
         maintain::EntryBuffer,
+        method::{ComputedBy, FilterOf, HasComputed, HasFilter, NoMethod, computed, filter},
         row::older,
         schema::{
             Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,

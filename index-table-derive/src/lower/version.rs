@@ -86,7 +86,7 @@ pub(super) fn previous(
     errors: &Diagnostics,
 ) -> Option<Path> {
     let previous = table.previous.as_ref()?;
-    if previous.value.is_ident(row) {
+    if is_itself(&previous.value, row) {
         errors.error(
             previous.value.span(),
             "a struct is not its own previous version: keep the struct as it was under another name",
@@ -105,6 +105,16 @@ pub(super) fn previous(
         return None;
     }
     Some(previous.value.clone())
+}
+
+/// Whether a path is one of `Customer`, `self::Customer` and `Self`. Others are known to the compiler only.
+fn is_itself(path: &Path, row: &Ident) -> bool {
+    let mut segments = path.segments.iter().map(|segment| &segment.ident);
+    match (segments.next(), segments.next(), segments.next()) {
+        (Some(name), None, _) => name == row || name == "Self",
+        (Some(module), Some(name), None) => module == "self" && name == row,
+        _ => false,
+    }
 }
 
 /// The fields in `#[table(changed = […])]`.

@@ -5,6 +5,7 @@ pub(crate) mod entry;
 pub(crate) mod error;
 pub(crate) mod key;
 pub(crate) mod maintain;
+pub(crate) mod method;
 mod range;
 pub(crate) mod row;
 pub(crate) mod row_vtable;

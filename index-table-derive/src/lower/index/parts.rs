@@ -109,7 +109,11 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             self.sound = false;
             return;
         }
-        let computed = Method { ident: method.clone(), name, ty: DataType::of(ty) };
+        let computed = Method {
+            ident: method.clone(),
+            name,
+            ty: DataType::of(&types::named(ty, self.scope.row)),
+        };
         self.push(method, KeyPart::Computed(Rc::new(computed)));
     }
 
