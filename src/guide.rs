@@ -68,6 +68,7 @@ pub mod eventual {}
 
 /// [row versions]: versions
 /// [eventual indexes]: eventual
+/// [strategies and their costs]: strategies
 ///
 /// Indexes that are not what the rows say: `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]

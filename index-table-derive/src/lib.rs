@@ -114,6 +114,11 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `allow(lint)` | this is meant: `few_values`, `redundant`, `doubled_full`, several with commas |
 /// | `name = "ident"` | the name of the index on disk and in the names of all its methods, instead of its fields |
 ///
+/// Fields whose types are spelled with `HashSet` or `HashMap` are stored in a canonical order, in rows and in
+/// `include`, so that an equal row is never a change. The derive does not see these collections in a struct inside of the
+/// row, behind an alias or in a field with serde's `with`. There, use `BTreeSet` and `BTreeMap`; otherwise an equal
+/// row counts as a change, and `verify` reports entries that include such a field as stale.
+///
 /// A `unique` index that is sparse or filtered has one row at most for each key among the rows that
 /// have entries.
 ///

@@ -17,7 +17,7 @@ pub use crate::{
         },
         maintain::EntryBuffer,
         method::{ComputedBy, FilterOf, HasComputed, HasFilter, NoMethod, computed, filter},
-        row::older,
+        row::{Collection, CollectionField, older},
         schema::{
             Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,
             TableSchema,

@@ -335,7 +335,8 @@ impl<R: Entity> Table<R> {
     }
 
     /// Writes a row, over the one with the same primary key if there is one. A row that is in the
-    /// table byte for byte, and so in the same version, is not written again.
+    /// table byte for byte, and so in the same version, is not written again. The order of the elements in a
+    /// field that is a `HashSet` or `HashMap` makes no difference.
     ///
     /// # Errors
     ///

@@ -7,6 +7,7 @@ mod methods;
 mod random;
 mod raw;
 mod rows;
+mod unordered;
 
 use index_table::{Durability, FindingKind, IndexTable, ReadTxn, Result, Store, VerifyReport};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, hashed, requirements, version};
+use super::{Context, at, collections, hashed, requirements, version};
 use crate::model::{Field, Index, KeyPart, Strategy};
 use crate::names;
 
@@ -21,11 +21,14 @@ use crate::names;
 /// }
 /// ```
 ///
-/// and, if there are hashed fields or a previous version, to what reads them.
+/// and, if there are collections to sort, hashed fields or a previous version, to [`collections::list`] and the
+/// functions that read the others.
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
     let schema = schema(cx);
+    let collections = collections::list(cx.table);
+    let encode = collections::encode(cx.table);
     let primary_key = primary_key(cx);
     let entries = entries(cx);
     let hashed = hashed::methods(cx);
@@ -42,12 +45,14 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 
             const TABLE: &'static _index_table::TableSchema = &#schema;
 
+            #collections
+
             #[inline]
             fn encode(
                 &self,
                 __out: &mut ::std::vec::Vec<u8>,
             ) -> _index_table::Result<(), _index_table::EncodeError> {
-                _index_table::RowFormat::<Self>::encode(self, __out)
+                #encode
             }
 
             #decode
@@ -242,7 +247,7 @@ fn entries_of(index: &Index) -> TokenStream {
         Strategy::Partial(included) => included.as_slice(),
         Strategy::Normalized | Strategy::Full => &[],
     };
-    let included = included.iter().map(|field| value(field));
+    let included = included.iter().map(|field| collections::include(field));
     // Each part with its value.
     let parts: Vec<(&KeyPart, TokenStream)> =
         index.parts.iter().enumerate().map(|(at, part)| (part, part_value(part, at))).collect();
@@ -276,7 +281,7 @@ fn entries_of(index: &Index) -> TokenStream {
         let local = hash_local(at);
         mixed!(let #local = __entries.hash(#value);)
     });
-    let entries = mixed!(#(__entries.include(#included)?;)* #(#hashes)* #keys);
+    let entries = mixed!(#(#included)* #(#hashes)* #keys);
     let entries = when(&present(false), entries);
     let computed = index.parts.iter().enumerate().filter_map(|(at, part)| computed(part, at));
     let filter = index.conditions.filter.as_ref().map(|method| {

@@ -14,6 +14,7 @@ macro_rules! mixed {
 }
 
 mod bulk_load;
+mod collections;
 mod distinct;
 mod docs;
 mod entity;

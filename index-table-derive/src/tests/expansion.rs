@@ -60,6 +60,19 @@ pub struct Customer {
 }
 "#;
 
+    /// The collections that are stored in a canonical order.
+    collections: "
+#[index(town, include = [tags, phone])]
+struct Customer {
+    #[primary_key]
+    id: u64,
+    town: String,
+    phone: String,
+    tags: HashSet<String>,
+    lists: (u8, Option<std::collections::HashMap<u8, String>>),
+}
+";
+
     full: r#"
 #[index(year, strategy = "full")]
 struct Film {

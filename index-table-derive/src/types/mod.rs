@@ -7,6 +7,7 @@
 //! The traits are named at the place of the field's type, so that a type without them is reported
 //! there.
 
+mod collection;
 mod declared;
 mod self_type;
 mod spelling;
@@ -16,6 +17,7 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Lifetime, Type};
 
+pub(crate) use self::collection::Collection;
 pub(crate) use self::declared::declared;
 pub(crate) use self::self_type::named;
 pub(crate) use self::spelling::{
@@ -111,6 +113,13 @@ impl DataType {
         match &self.written {
             Written::Plainly(ty) => is_option(ty),
             Written::ElementOf(_) => None,
+        }
+    }
+
+    /// The collections without an order of their own in it.
+    pub(crate) fn collection(&self) -> Collection {
+        match &self.written {
+            Written::Plainly(ty) | Written::ElementOf(ty) => Collection::of(ty),
         }
     }
 

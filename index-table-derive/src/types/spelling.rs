@@ -2,7 +2,7 @@
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Expr, ExprLit, GenericArgument, Lit, PathArguments, Type};
+use syn::{Expr, ExprLit, GenericArgument, Lit, PathArguments, PathSegment, Type};
 
 /// The standard types that mean something here, and the module that each lives in.
 const STANDARD: &[(&str, &str)] = &[
@@ -59,11 +59,15 @@ pub(super) fn standard(ty: &Type) -> Option<Standard<'_>> {
                 && ["std", "core", "alloc"].iter().any(|name| root.ident == name) => {}
         _ => return None,
     }
-    let arguments = match &last.arguments {
+    Some(Standard { name, arguments: arguments(last) })
+}
+
+/// The types between the angle brackets.
+pub(super) fn arguments(segment: &PathSegment) -> Vec<&Type> {
+    match &segment.arguments {
         PathArguments::AngleBracketed(given) => given.args.iter().filter_map(as_type).collect(),
         PathArguments::None | PathArguments::Parenthesized(_) => Vec::new(),
-    };
-    Some(Standard { name, arguments })
+    }
 }
 
 fn as_type(argument: &GenericArgument) -> Option<&Type> {

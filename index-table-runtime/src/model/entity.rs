@@ -9,7 +9,7 @@ use crate::model::{
     error::EncodeError,
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
-    row,
+    row::{self, CollectionField},
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
 };
 
@@ -60,6 +60,17 @@ impl<R: Serialize> RowFormat<R> {
     }
 }
 
+impl<R: Serialize + Entity> RowFormat<R> {
+    /// [`encode`](Self::encode) of a row with [`Entity::COLLECTIONS`].
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when its `Serialize` fails.
+    pub fn encode_sorted(row: &R, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        row::append_row(row, out)
+    }
+}
+
 impl<R: DeserializeOwned> RowFormat<R> {
     /// Reads a struct, which has all of the bytes.
     ///
@@ -81,6 +92,15 @@ pub trait NoRowFormat<R> {
     ///
     /// None.
     fn encode(_: &R, _: &mut Vec<u8>) -> Result<(), EncodeError> {
+        Ok(())
+    }
+
+    /// In the place of [`RowFormat::encode_sorted`].
+    ///
+    /// # Errors
+    ///
+    /// None.
+    fn encode_sorted(_: &R, _: &mut Vec<u8>) -> Result<(), EncodeError> {
         Ok(())
     }
 
@@ -107,6 +127,9 @@ pub trait Entity: Sized {
 
     /// The table as it is declared.
     const TABLE: &'static TableSchema;
+
+    /// The fields with collections that are stored in a canonical order.
+    const COLLECTIONS: &'static [CollectionField] = &[];
 
     /// Appends the bytes of the struct, without the version in front.
     ///

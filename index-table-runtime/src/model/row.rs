@@ -3,8 +3,11 @@
 //! A row of an older version is read as the struct that it was, and converted by the `From` of each
 //! version up to the current one. That is off the way of rows that have it.
 
+mod canonical;
 mod fields;
 
+pub use canonical::{Collection, CollectionField};
+pub(crate) use canonical::{append_field, append_row};
 pub(crate) use fields::{check_conversion, locate_fields};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -82,6 +85,14 @@ fn keep_renewed<'t, R: Entity>(
 /// The bytes that a row of any version has in the current one.
 pub(crate) fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     decode(bytes).and_then(|row: R| encoded(&row))
+}
+
+/// Whether a stored row is `new` with the elements of its collections in another order, as releases wrote it that
+/// did not sort them.
+pub(crate) fn is_reordered<R: Entity>(stored: &[u8], new: &[u8]) -> bool {
+    stored.len() == new.len()
+        && body(stored, R::TABLE.version).is_ok()
+        && renew::<R>(stored).is_ok_and(|renewed| renewed == new)
 }
 
 fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {

@@ -9,6 +9,8 @@ use crate::model::{
     schema::{Source, TableSchema},
 };
 
+type Comparison = fn(&[u8], &[u8]) -> bool;
+
 /// A type of row, for what is compiled once and not for each: the schema, and functions in the
 /// place of the trait's.
 pub(crate) struct RowVtable {
@@ -17,6 +19,8 @@ pub(crate) struct RowVtable {
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
     /// Appends the encodings of the fields that an index has as hashes, of the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+    /// [`row::is_reordered`], if the rows have collections that are sorted.
+    is_reordered: Option<Comparison>,
 }
 
 impl RowVtable {
@@ -30,7 +34,18 @@ impl RowVtable {
             hashed: |bytes, index, values| {
                 row::decode(bytes).map(|row: R| row.hashed(index, values))
             },
+            is_reordered: if R::COLLECTIONS.is_empty() {
+                None
+            } else {
+                Some(row::is_reordered::<R>)
+            },
         }
+    }
+
+    /// Whether a stored row is equal to the one with the bytes `new`.
+    #[inline]
+    pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
+        stored == new || self.is_reordered.is_some_and(|is_reordered| is_reordered(stored, new))
     }
 
     /// Takes the image of a row that is stored under `primary_key`, which has to be its own.

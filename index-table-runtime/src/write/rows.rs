@@ -46,7 +46,7 @@ pub(crate) fn put(
     written: &mut Written,
 ) -> Result<()> {
     match writer.reader().fact(new.primary_key())? {
-        Some(bytes) if bytes == new.row() => return Ok(()),
+        Some(bytes) if rows.is_same(bytes, new.row()) => return Ok(()),
         Some(bytes) => {
             rows.load_stored(old, bytes, new.primary_key())?;
         }
@@ -66,7 +66,7 @@ pub(crate) fn update(
     new: &Image,
     written: &mut Written,
 ) -> Result<()> {
-    if old.row() == new.row() {
+    if rows.is_same(old.row(), new.row()) {
         return Ok(());
     }
     let moved = old.primary_key() != new.primary_key();

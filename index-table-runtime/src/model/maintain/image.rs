@@ -271,6 +271,19 @@ impl EntryBuffer {
         row::append(field, &mut self.data)
     }
 
+    /// [`include`](Self::include) of a field in [`Entity::COLLECTIONS`].
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError`] when its `Serialize` fails.
+    pub fn include_sorted<R: Entity, T: Serialize + ?Sized>(
+        &mut self,
+        row: &R,
+        field: &T,
+    ) -> Result<(), EncodeError> {
+        row::append_field(row, field, &mut self.data)
+    }
+
     fn clear(&mut self) {
         self.bytes.clear();
         self.keys.clear();

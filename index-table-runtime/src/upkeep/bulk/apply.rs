@@ -93,6 +93,8 @@ fn replace_facts(
             Some(stored) => {
                 rows.load_stored(old, stored, primary_key)?;
                 rows.load_stored(new, row, primary_key)?;
+                // It is written all the same: entries of full indexes have the bytes of the fact.
+                let is_same = rows.is_same(stored, row);
                 let mut counting = tally.counting(writer);
                 match plan {
                     None => maintain::removed_entries(rows.schema, old, new, &mut counting)?,
@@ -101,8 +103,10 @@ fn replace_facts(
                         maintain::removed_entries(rows.schema, old, new, filter)?;
                     }
                 }
-                watched.note(Some(old), Some(new));
-                count.replaced += 1;
+                if !is_same {
+                    watched.note(Some(old), Some(new));
+                    count.replaced += 1;
+                }
             }
             None => {
                 note_one(rows, new, primary_key, row, watched);
