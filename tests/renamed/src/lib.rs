@@ -38,8 +38,8 @@ pub mod shop {
     impl ::std::convert::From<Older> for Order {
         fn from(Older { row, number, total }: Older) -> Self {
             let (town, labels) = (::std::string::String::new(), ::std::vec::Vec::new());
-            let note = ::std::option::Option::None;
-            Self { row, number, total, town, txn: 0, r#type: false, note, labels }
+            let (note, groups) = (::std::option::Option::None, ::std::collections::HashSet::new());
+            Self { row, number, total, town, txn: 0, r#type: false, note, labels, groups }
         }
     }
 
@@ -54,7 +54,7 @@ pub mod shop {
     )]
     #[serde(crate = "::records")]
     #[table(name = "orders", version = 3, previous = Older, repository = Orders, crate = crate::reexported::tables)]
-    #[index(town, include = [total, note])]
+    #[index(town, include = [total, note, groups])]
     #[index(each(labels), strategy = "full")]
     #[index(number, unique)]
     #[index(txn, r#type, name = "odd")]
@@ -77,6 +77,8 @@ pub mod shop {
         pub note: ::std::option::Option<::std::string::String>,
         /// Labels.
         pub labels: ::std::vec::Vec<::std::string::String>,
+        /// Groups.
+        pub groups: ::std::collections::HashSet<u8>,
     }
 }
 

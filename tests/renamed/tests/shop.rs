@@ -17,6 +17,7 @@ fn a_renamed_crate_works() -> Result<(), Box<dyn std::error::Error>> {
         r#type: true,
         note: Some("fragile".into()),
         labels: vec!["new".into(), "new".into(), "old".into()],
+        groups: [3, 1].into(),
     };
     store.transaction(|txn| orders.insert(txn, &order))?;
 
@@ -24,8 +25,11 @@ fn a_renamed_crate_works() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(orders.get(&txn, 1, "A-1")?.as_ref(), Some(&order));
     assert_eq!(orders.get_by_number(&txn, "A-1")?.as_ref(), Some(&order));
     let entry = orders.find_by_town(&txn, "Redmond").entries().next().ok_or("no entry")??;
-    let OrderByTown { town, row, number, total, note } = entry;
-    assert_eq!((town, row, number, note), ("Redmond", 1, "A-1", Some("fragile")));
+    let OrderByTown { town, row, number, total, note, groups } = entry;
+    assert_eq!(
+        (town, row, number, note, groups),
+        ("Redmond", 1, "A-1", Some("fragile"), [3, 1].into())
+    );
     assert_eq!(total.to_bits(), 9.5_f64.to_bits());
     let OrderByOdd { txn: four, r#type, .. } =
         orders.find_by_odd(&txn, 4, true).entries().next().ok_or("no entry")??;
