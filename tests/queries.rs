@@ -75,6 +75,27 @@ fn on_both_engines(check: impl Fn(&CustomerRepository, &ReadTxn<'_>, bool)) -> T
 }
 
 #[test]
+fn a_scan_and_a_combination_are_iterated_by_rows() -> TestResult {
+    on_both_engines(|customers, txn, _| {
+        let mut ids = Vec::new();
+        for row in customers.find_by_age(txn, 99) {
+            let row: Customer = row.expect("it can be read");
+            ids.push(row.id);
+        }
+        assert_eq!(ids, [77, 3999]);
+        let (town, last_name) =
+            (customers.find_by_town(txn, "Salem"), customers.find_by_age(txn, 99));
+        let mut rows = 0;
+        for row in town.and(last_name) {
+            let row: Customer = row.expect("it can be read");
+            assert_eq!(row.id, 3999);
+            rows += 1;
+        }
+        assert_eq!(rows, 1);
+    })
+}
+
+#[test]
 fn exists_is_one_seek() -> TestResult {
     on_both_engines(|customers, txn, lmdb| {
         assert_took!(txn, [1, 1, 0], customers.find_by_town(txn, "Redmond").exists(), true);

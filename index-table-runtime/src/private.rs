@@ -9,11 +9,11 @@ pub use crate::{
             Entity, EntryReader, IndexEntry, IsRead, IsStored, NoRowFormat, NoVersion, Precedes,
             Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,
         },
-        error::{EncodeError, Result},
+        error::{EncodeError, Result, StoreError},
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
-            KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, Sequence, Text,
-            assert_computed, assert_each, assert_enum_value, assert_key, assert_key_value,
+            KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,
+            Text, assert_computed, assert_each, assert_enum_value, assert_key, assert_key_value,
         },
         maintain::EntryBuffer,
         method::{ComputedBy, FilterOf, HasComputed, HasFilter, NoMethod, computed, filter},
@@ -25,7 +25,7 @@ pub use crate::{
         serialize::StructFields,
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan},
-    store::{ReadTxn, Store, WriteTxn, watch::Watch},
+    store::{ReadTxn, Shareable, Store, WriteTxn, watch::Watch},
     table::Table,
     upkeep::{
         build::Build,

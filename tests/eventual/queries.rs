@@ -37,6 +37,11 @@ fn an_index_that_is_behind() -> TestResult {
         let ids = |rows: Vec<Item>| rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let rows: Vec<_> = rome().verified().rows().collect::<Result<_, _>>()?;
         assert_eq!(rows[0].code, 77);
+        let mut iterated = Vec::new();
+        for row in rome().verified() {
+            iterated.push(row?);
+        }
+        assert_eq!(iterated, rows);
         assert_eq!(ids(rows), [2, 3, 4, 5]);
         assert_eq!(rome().verified().count()?, 4);
         assert_eq!(rome().verified().first()?.map(|row| row.id), Some(2));

@@ -40,7 +40,7 @@ fn range(cx: &Context<'_>, target: &Target, part: &KeyPart) -> Last {
     };
     Last {
         lifetime: ty.argument_borrows().then(|| mixed!(, #bounds)),
-        parameter: mixed!(#ident: impl ::core::ops::RangeBounds<#argument>),
+        parameter: mixed!(#ident: impl _index_table::RangeOf<#argument>),
         bound: quote_spanned!(at(ty.span())=> .#range::<#key>(#ident)),
     }
 }
@@ -62,7 +62,7 @@ fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
 ///     &'txn self,
 ///     txn: &'txn _index_table::ReadTxn<'_>,
 ///     town: &str,
-///     last_name: impl ::core::ops::RangeBounds<&'a str>,
+///     last_name: impl _index_table::RangeOf<&'a str>,
 /// ) -> _index_table::Scan<'txn, CustomerByTownLastName<'txn>> {
 ///     self.table.scan(
 ///         txn,

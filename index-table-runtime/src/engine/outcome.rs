@@ -1,6 +1,6 @@
 //! How transactions end.
 
-use crate::model::error::Error;
+use crate::model::error::{Error, StoreError};
 
 /// Why the closure of a transaction has to be run again, in a new transaction and once
 /// [`Engine::prepare`](super::Engine::prepare) has succeeded.
@@ -53,11 +53,12 @@ impl CommitFailure {
     }
 }
 
-impl From<CommitFailure> for Error {
-    fn from(failure: CommitFailure) -> Self {
-        match failure {
-            CommitFailure::Unknown(source) => Self::CommitUnknown { source: Box::new(source) },
-            CommitFailure::Conflict(error) | CommitFailure::Failed(error) => error,
+#[diagnostic::do_not_recommend]
+impl StoreError for CommitFailure {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Unknown(source) => Error::CommitUnknown { source: Box::new(source) },
+            Self::Conflict(error) | Self::Failed(error) => error,
         }
     }
 }

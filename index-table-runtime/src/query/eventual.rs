@@ -155,6 +155,16 @@ pub struct VerifiedScan<'txn, E> {
     limit: Option<usize>,
 }
 
+/// The [rows](VerifiedScan::rows) of the scan.
+impl<'txn, E: IndexEntry<'txn>> IntoIterator for VerifiedScan<'txn, E> {
+    type Item = Result<E::Row>;
+    type IntoIter = VerifiedRows<'txn, E>;
+
+    fn into_iter(self) -> VerifiedRows<'txn, E> {
+        self.rows()
+    }
+}
+
 impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
     /// The rows.
     ///

@@ -10,9 +10,22 @@ use crate::{
         row,
         schema::{Source, TableSchema},
     },
-    query::matches::{Hashed, Matches},
+    query::{
+        Scan,
+        matches::{Hashed, Matches},
+    },
     usage::{Ledger, Meter, Stats},
 };
+
+/// The [rows](Scan::rows) of the scan.
+impl<'txn, E: IndexEntry<'txn>> IntoIterator for Scan<'txn, E> {
+    type Item = Result<E::Row>;
+    type IntoIter = Rows<'txn, E>;
+
+    fn into_iter(self) -> Rows<'txn, E> {
+        self.rows()
+    }
+}
 
 /// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
 pub(super) struct Raw<'txn> {

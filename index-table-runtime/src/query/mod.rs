@@ -144,7 +144,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self
     }
 
-    /// The rows.
+    /// The rows; `for row in scan` is the same.
     ///
     /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
     /// the fact table for each row as well, the same that compares the values of hashed fields. Each

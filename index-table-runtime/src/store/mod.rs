@@ -18,7 +18,7 @@ pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use readers::Readers;
 pub(crate) use txn::Unreadable;
-pub use txn::{ReadTxn, WriteTxn};
+pub use txn::{ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;
 pub(crate) use waiting::wait_for;
 

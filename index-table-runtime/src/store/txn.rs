@@ -211,6 +211,19 @@ pub(crate) struct Unreadable {
 // `Sync`.
 unsafe impl Send for ReadTxn<'_> {}
 
+#[expect(unsafe_code, reason = "it holds for no transaction")]
+// SAFETY: the condition holds for no type. Without this, a program that shares a transaction has an error
+// for each private type inside that is not `Sync`.
+unsafe impl<'s> Sync for ReadTxn<'s> where ReadTxn<'s>: Shareable {}
+
+/// What a transaction would be that several threads could use at once: none is.
+#[diagnostic::on_unimplemented(
+    message = "a `ReadTxn` cannot be shared between threads",
+    label = "a `ReadTxn` cannot be shared between threads",
+    note = "begin one in each thread, by `store.read()`, or move it into the thread"
+)]
+pub trait Shareable {}
+
 impl fmt::Debug for ReadTxn<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadTxn").field("store", &self.store).finish_non_exhaustive()

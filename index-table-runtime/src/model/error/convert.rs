@@ -198,10 +198,31 @@ impl From<Error> for Boxed {
     }
 }
 
-impl From<Boxed> for Error {
+#[diagnostic::do_not_recommend]
+impl StoreError for Boxed {
     #[cold]
-    fn from(Boxed(error): Boxed) -> Self {
-        *error
+    fn into_error(self) -> Error {
+        *self.0
+    }
+}
+
+/// What `?` makes an [`Error`] of: errors of this crate alone.
+///
+/// The compiler shows the label where a closure of [`Store::transaction`](crate::Store::transaction) has
+/// met another error.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no error of the store",
+    label = "is no error of the store; with errors of your own, call `try_transaction` in the place of `transaction`"
+)]
+pub trait StoreError {
+    /// The error.
+    fn into_error(self) -> Error;
+}
+
+impl<E: StoreError> From<E> for Error {
+    #[inline]
+    fn from(error: E) -> Self {
+        error.into_error()
     }
 }
 

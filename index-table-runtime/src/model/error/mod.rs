@@ -2,8 +2,8 @@
 
 mod convert;
 
-pub use convert::EncodeError;
 pub(crate) use convert::{Boxed, is_full};
+pub use convert::{EncodeError, StoreError};
 
 use std::{error, io, path::PathBuf, sync::Arc, time::Duration};
 

@@ -177,6 +177,16 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     }
 }
 
+/// The [rows](Combined::rows) of the combination.
+impl<'txn, R: Entity> IntoIterator for Combined<'txn, R> {
+    type Item = Result<R>;
+    type IntoIter = CombinedRows<'txn, R>;
+
+    fn into_iter(self) -> CombinedRows<'txn, R> {
+        self.rows()
+    }
+}
+
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
         let ScanRequest { reader, schema, ledger, query, hashed, after } = scan.request;
