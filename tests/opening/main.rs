@@ -41,6 +41,7 @@ macro_rules! declaration {
 }
 
 declaration!(plain, { town: String = "Rome".into(), age: u8 = 40 });
+declaration!(same, { town: String = "Oslo".into(), age: u8 = 20 });
 declaration!(indexed, #[index(town)] #[index(age, strategy = "full")] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(unique, #[index(age, unique)] { town: String = "Rome".into(), age: u8 = 40 });
 declaration!(covering, #[index(town, include = [age])] { town: String = "Rome".into(), age: u8 = 40 });

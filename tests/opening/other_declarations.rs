@@ -4,7 +4,7 @@ use std::path::Path;
 
 use index_table::{Error, Store};
 
-use super::{TestResult, fill, indexed, longer, newer, plain, retyped};
+use super::{TestResult, fill, indexed, longer, newer, plain, retyped, same};
 
 #[test]
 fn rows_that_dont_fit_are_refused() -> TestResult {
@@ -42,6 +42,25 @@ fn two_declarations_are_not_in_use_at_the_same_time() -> TestResult {
     ));
     drop(plain);
     indexed::PersonRepository::open(&store)?;
+    Ok(())
+}
+
+#[test]
+fn two_types_of_row_are_not_in_one_table_at_the_same_time() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let store = Store::open(dir.path())?;
+    let plain = plain::PersonRepository::open(&store)?;
+    let refused = same::PersonRepository::open(&store).map(drop).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "table `people` doesn't match its declaration: this process uses it with another declaration: \
+         `opening::plain::Person` has the same name for its table as `opening::same::Person`; declare \
+         one of the two with another `#[table(name = …)]`, or drop the other's repositories first"
+    );
+    // The type that is in use can be opened again, and the other one once it is not.
+    let again = plain::PersonRepository::open(&store)?;
+    drop((plain, again));
+    same::PersonRepository::open(&store)?;
     Ok(())
 }
 

@@ -121,7 +121,7 @@ impl<R> NoRowFormat<R> for RowFormat<R> {}
     message = "`{Self}` is no entity",
     note = "put `#[derive(IndexTable)]` on the struct"
 )]
-pub trait Entity: Sized {
+pub trait Entity: Sized + 'static {
     /// The primary key: the field's type, or the tuple of the fields' types.
     type Key: Key;
 

@@ -1,5 +1,7 @@
 //! What the runtime needs of a type of row where it is compiled once and not for each type.
 
+use std::any::{self, TypeId};
+
 use crate::model::{
     entity::Entity,
     error::{Error, Result},
@@ -14,6 +16,8 @@ type Comparison = fn(&[u8], &[u8]) -> bool;
 /// A type of row, for what is compiled once and not for each: the schema, and functions in the
 /// place of the trait's.
 pub(crate) struct RowVtable {
+    id: TypeId,
+    name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
     /// Takes the image of the row with these bytes. The outer error: they are no such row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
@@ -26,6 +30,8 @@ pub(crate) struct RowVtable {
 impl RowVtable {
     pub(crate) const fn of<R: Entity>() -> Self {
         Self {
+            id: TypeId::of::<R>(),
+            name: any::type_name::<R>,
             schema: R::TABLE,
             load: |image, bytes| {
                 let row: R = row::decode(bytes)?;
@@ -46,6 +52,16 @@ impl RowVtable {
     #[inline]
     pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
         stored == new || self.is_reordered.is_some_and(|is_reordered| is_reordered(stored, new))
+    }
+
+    /// Whether both are of one type of row.
+    pub(crate) fn is_same_type(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
+    /// The path of the type of row.
+    pub(crate) fn type_name(&self) -> &'static str {
+        (self.name)()
     }
 
     /// Takes the image of a row that is stored under `primary_key`, which has to be its own.

@@ -18,7 +18,6 @@ use crate::{
     model::{
         error::{Error, Result},
         row_vtable::RowVtable,
-        schema::{TableRecord, TableSchema},
     },
     usage::TableCounters,
     write::{Scratch, SharedTable, queue::Signals, watch::Watchers},
@@ -48,7 +47,6 @@ pub(super) const ALL_OPENED: u64 = u64::MAX - 1;
 
 /// A table that has been opened.
 struct Opened {
-    declared: TableRecord,
     table: Weak<OpenTable>,
     /// See [`OpenTable::since`].
     since: u64,
@@ -89,13 +87,12 @@ impl Inner {
         open: impl FnOnce(&Engine) -> Result<(Tables, Declared)>,
     ) -> Result<Arc<OpenTable>> {
         let schema = rows.schema;
-        let declared = TableRecord::of(schema, |_| "");
-        if let Some(used) = self.used(schema, &declared)? {
+        if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
         self.refuse_nested_write()?;
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(used) = self.used(schema, &declared)? {
+        if let Some(used) = self.used(rows)? {
             return Ok(used);
         }
         let (tables, Declared { record, readable }) = open(&self.engine)?;
@@ -122,27 +119,27 @@ impl Inner {
             opened,
             since,
         });
-        let opened = Opened { declared, table: Arc::downgrade(&table), since };
+        let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);
         Ok(table)
     }
 
     /// The table, if a repository of it is in use.
-    fn used(
-        &self,
-        schema: &'static TableSchema,
-        declared: &TableRecord,
-    ) -> Result<Option<Arc<OpenTable>>> {
+    fn used(&self, rows: &RowVtable) -> Result<Option<Arc<OpenTable>>> {
+        let table = rows.schema.name;
         let tables = self.tables();
-        let Some(opened) = tables.get(schema.name) else { return Ok(None) };
+        let Some(opened) = tables.get(table) else { return Ok(None) };
         let Some(used) = opened.table.upgrade() else { return Ok(None) };
-        // Rows of older versions are read by the type that asks, so it has to know the same.
-        if opened.declared == *declared && used.schema.previous == schema.previous {
+        if used.rows.is_same_type(rows) {
             return Ok(Some(used));
         }
+        let (other, own) = (used.rows.type_name(), rows.type_name());
         Err(Error::SchemaMismatch {
-            table: schema.name,
-            difference: "this process uses it with another declaration".to_owned(),
+            table,
+            difference: format!(
+                "this process uses it with another declaration: `{other}` has the same name for its \
+                 table as `{own}`"
+            ),
             way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
                       other's repositories first",
         })
