@@ -60,6 +60,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `previous = Type` | the struct of the version before, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`, for which this one has a `From` | none |
 /// | `changed = [a, b]` | the fields to which that `From` gives another value; indexes over other fields of the same name and type stay as they are when the version changes | none |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
+/// | `allow(optional_key)` | a field of the primary key is meant to be an `Option` | none |
 /// | `view`, `view = Ident` | the struct's borrowed twin, and its name | none; the struct's name and `View` |
 /// | `crate = path` | where the crate `index-table` is found | `::index_table` |
 ///
@@ -133,7 +134,8 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// An index that is likely to cost more than it saves is a warning at its first field. It doesn't
 /// stand in the way of a build, but where `deprecated` is denied, which is the lint that the compiler
-/// takes it for. What isn't allowed is also in the report of the repository's `usage`.
+/// takes it for. What isn't allowed is also in the report of the repository's `usage`. A primary key that
+/// is spelled as an `Option` is a warning too (`optional_key`, on the table): one row at most has `None`.
 ///
 /// | to allow | what is said | and when |
 /// |---|---|---|

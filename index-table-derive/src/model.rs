@@ -30,6 +30,8 @@ pub(crate) struct Table {
     /// Never empty.
     pub(crate) primary_key: Vec<Rc<Field>>,
     pub(crate) indexes: Vec<Rc<Index>>,
+    /// About the primary key.
+    pub(crate) findings: Vec<Finding>,
     /// If there is to be one.
     pub(crate) view: Option<View>,
     /// The methods that ask, in the order in which they are generated.
@@ -66,6 +68,8 @@ pub(crate) struct Field {
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,
+    /// Its own documentation, as attributes.
+    pub(crate) doc: TokenStream,
 }
 
 /// One part of an index's key. Each form of a field in `#[index(…)]` is a variant.
@@ -199,9 +203,11 @@ pub(crate) struct Index {
     pub(crate) conditions: Conditions,
     pub(crate) findings: Vec<Finding>,
     pub(crate) entry: Entry,
+    /// The fields, each time that the attribute names one: with the place of that name.
+    pub(crate) mentions: Vec<Ident>,
 }
 
-/// What is said against an index, as a warning.
+/// What is said against an index or the primary key, as a warning.
 #[derive(Clone)]
 pub(crate) struct Finding {
     /// The field that it is said at.
@@ -316,6 +322,17 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// The field of the row that it is the whole value of, if it is that of one.
+    pub(crate) fn field(&self) -> Option<&Field> {
+        match self {
+            Self::Key(KeyPart::Plain(field) | KeyPart::Desc(field))
+            | Self::PrimaryKey(field)
+            | Self::Included(field)
+            | Self::Row(field) => Some(field),
+            Self::Key(KeyPart::Each(..) | KeyPart::Computed(_) | KeyPart::Hash(_)) => None,
+        }
+    }
+
     pub(crate) fn ty(&self) -> &DataType {
         match self {
             Self::Key(part) => part.key_type(),

@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Ident, LitStr, Meta, Token, Type, parenthesized, token};
 
-use super::keys::{self, Form, INDEX_KEYS, IndexKey, Key, LINTS, Lint, Order};
+use super::keys::{self, Form, INDEX_KEYS, INDEX_LINTS, IndexKey, Key, Lint, Order};
 use super::{
     Setting, complete, equals, fields, for_each_item, items, of_the_row, set, string, value, word,
 };
@@ -79,6 +79,18 @@ pub(crate) enum PartKind {
     Computed { method: Ident, ty: Box<Type> },
 }
 
+impl PartKind {
+    /// The word that names a field, if it is one.
+    pub(crate) fn field(&self) -> Option<&Ident> {
+        match self {
+            Self::Field(field) | Self::Each(field) | Self::Desc(field) | Self::Hash(field) => {
+                Some(field)
+            }
+            Self::Computed { .. } => None,
+        }
+    }
+}
+
 impl IndexAttr {
     pub(super) fn read(attribute: &Attribute, errors: &Diagnostics) -> Self {
         let mut index = Self::new(attribute.path().span());
@@ -120,7 +132,7 @@ impl IndexAttr {
 
         if input.peek(token::Paren) {
             if known.is_some_and(|key| key.id == IndexKey::Allow) {
-                return set(&mut self.allow, &word, lints(input, errors)?);
+                return set(&mut self.allow, &word, lints(input, INDEX_LINTS, errors)?);
             }
             return self.call(input, &word, known, errors);
         }
@@ -316,22 +328,28 @@ fn literal_option(input: ParseStream<'_>) -> Option<syn::Error> {
 }
 
 /// `(few_values, redundant)`. One that there is not is reported, and the others hold.
-fn lints(input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<Vec<Lint>> {
+pub(super) fn lints(
+    input: ParseStream<'_>,
+    known: &[(&str, Lint)],
+    errors: &Diagnostics,
+) -> syn::Result<Vec<Lint>> {
     let inner;
     let parentheses = parenthesized!(inner in input);
     let words: Punctuated<Ident, Token![,]> = complete(&inner, |inner| {
         inner.parse_terminated(|input| word(input, "what is allowed"), Token![,])
     })?;
     if words.is_empty() {
-        errors.error(parentheses.span.join(), "name what is allowed: `allow(redundant)`");
+        let example = known.iter().map(|(name, _)| *name).rfind(|name| *name != "doubled_full");
+        let message = format!("name what is allowed: `allow({})`", example.unwrap_or_default());
+        errors.error(parentheses.span.join(), message);
     }
     let lints = words.iter().filter_map(|word| {
         let name = word.to_string();
-        let known = LINTS.iter().find(|(lint, _)| *lint == name);
-        if known.is_none() {
-            errors.error(word.span(), keys::unknown_lint(&name));
+        let lint = known.iter().find(|(lint, _)| *lint == name);
+        if lint.is_none() {
+            errors.error(word.span(), keys::unknown_lint(&name, known));
         }
-        known.map(|(_, lint)| *lint)
+        lint.map(|(_, lint)| *lint)
     });
     Ok(lints.collect())
 }

@@ -11,6 +11,7 @@ pub(crate) enum TableKey {
     Changed,
     Repository,
     View,
+    Allow,
     Crate,
 }
 
@@ -40,6 +41,8 @@ pub(crate) enum Lint {
     Redundant,
     /// Another index carries the whole row as well.
     DoubledFull,
+    /// A field of the primary key is an `Option`.
+    OptionalKey,
 }
 
 /// What may be written inside `#[key(…)]`, on a type or on a variant.
@@ -83,6 +86,7 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Changed, "changed", Form::Value, "changed = [field]"),
     key(TableKey::Repository, "repository", Form::Value, "repository = Customers"),
     key(TableKey::View, "view", Form::Flag, "view = CustomerView"),
+    key(TableKey::Allow, "allow", Form::List, "allow(optional_key)"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];
 
@@ -106,8 +110,11 @@ pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Allow, "allow", Form::List, "allow(redundant)"),
 ];
 
-/// What may be written inside `allow(…)`.
-pub(crate) const LINTS: &[(&str, Lint)] = &[
+/// What may be written inside the `allow(…)` of a table.
+pub(crate) const TABLE_LINTS: &[(&str, Lint)] = &[("optional_key", Lint::OptionalKey)];
+
+/// What may be written inside the `allow(…)` of an index.
+pub(crate) const INDEX_LINTS: &[(&str, Lint)] = &[
     ("few_values", Lint::FewValues),
     ("redundant", Lint::Redundant),
     ("doubled_full", Lint::DoubledFull),
@@ -226,8 +233,8 @@ pub(crate) fn option_of(word: &str) -> Option<String> {
 }
 
 /// The message for a `word` that `allow(…)` does not know.
-pub(crate) fn unknown_lint(word: &str) -> String {
-    let names = || LINTS.iter().map(|(name, _)| *name);
+pub(crate) fn unknown_lint(word: &str, lints: &[(&str, Lint)]) -> String {
+    let names = || lints.iter().map(|(name, _)| *name);
     match suggestion(word, names()) {
         Some(meant) => format!("there is no `{word}` to allow; did you mean `{meant}`?"),
         None => format!("there is no `{word}` to allow, only {}", listed(names())),

@@ -1,11 +1,12 @@
 //! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
-//! view = Ident, crate = path)]`
+//! view = Ident, allow(LINTS), crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
-use syn::{Attribute, Ident, LitInt, LitStr, Path, Token};
+use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, token};
 
-use super::keys::{self, Form, TABLE_KEYS, TableKey};
+use super::index::lints;
+use super::keys::{self, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
 use super::{Setting, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
@@ -20,6 +21,7 @@ pub(crate) struct TableAttr {
     /// With its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
     pub(crate) krate: Option<Setting<Path>>,
+    pub(crate) allow: Option<Setting<Vec<Lint>>>,
     /// The primary key is named here, which has been reported.
     pub(crate) primary_key: bool,
 }
@@ -29,10 +31,12 @@ const IDENTIFIER: &str = "an identifier without quotes";
 
 impl TableAttr {
     pub(super) fn read(&mut self, attribute: &Attribute, errors: &Diagnostics) {
-        for_each_item(attribute, "#[table(name = \"…\")]", errors, |input| self.item(input));
+        for_each_item(attribute, "#[table(name = \"…\")]", errors, |input| {
+            self.item(input, errors)
+        });
     }
 
-    fn item(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
+    fn item(&mut self, input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<()> {
         if let Ok(name) = input.fork().parse::<LitStr>() {
             return Err(input.error(keys::name_of_table(&name.value())));
         }
@@ -65,6 +69,13 @@ impl TableAttr {
                 set(&mut self.repository, &word, repository)
             }
             TableKey::View => self.view(input, &word, key.usage),
+            TableKey::Allow if input.peek(token::Paren) => {
+                set(&mut self.allow, &word, lints(input, TABLE_LINTS, errors)?)
+            }
+            TableKey::Allow => {
+                let message = format!("this is written `{}`", key.usage);
+                Err(syn::Error::new(word.span(), message))
+            }
             TableKey::Crate => {
                 let krate = path(input, "a path", key.usage)?;
                 set(&mut self.krate, &word, krate)

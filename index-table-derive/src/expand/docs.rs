@@ -60,6 +60,9 @@ pub(super) fn view(table: &Table) -> TokenStream {
 }
 
 pub(super) fn view_field(field: &Field, reading: &Reading) -> TokenStream {
+    if !field.doc.is_empty() {
+        return field.doc.clone();
+    }
     let how = match reading {
         Reading::Made(_) => "which is not stored",
         Reading::Carried | Reading::Owned | Reading::With(_) => "from the row",
@@ -83,7 +86,11 @@ fn rows_with_entries(index: &Index) -> Option<String> {
     Some(format!("Only rows {rows} have entries."))
 }
 
+/// What the field says of itself, or where it is from.
 pub(super) fn entry_field(source: &Source) -> TokenStream {
+    if let Some(field) = source.field().filter(|field| !field.doc.is_empty()) {
+        return field.doc.clone();
+    }
     let of = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
     doc(&match source {
         Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field)) => {

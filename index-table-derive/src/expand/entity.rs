@@ -196,6 +196,8 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 ///
 /// ```text
 /// fn entries(&self, __index: usize, __entries: &mut _index_table::EntryBuffer) -> … {
+///     let _ = &self.town;
+///     let _ = &self.phone;
 ///     match __index {
 ///         0 => {
 ///             __entries.include(&self.phone)?;
@@ -221,13 +223,14 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 /// ```
 fn entries(cx: &Context<'_>) -> TokenStream {
     let arms = cx.table.indexes.iter().map(|index| entries_of(index));
+    let mentions = mentions(cx);
     // An argument without a use has no name.
     let (index, entries, body) = if !cx.table.storable {
         (mixed!(_), mixed!(_), mixed!(loop {}))
     } else if cx.table.indexes.is_empty() {
         (mixed!(_), mixed!(_), mixed!(_index_table::Ok(())))
     } else {
-        let body = mixed!(match __index { #(#arms)* _ => {} } _index_table::Ok(()));
+        let body = mixed!(#mentions match __index { #(#arms)* _ => {} } _index_table::Ok(()));
         (mixed!(__index), mixed!(__entries), body)
     };
     mixed! {
@@ -239,6 +242,13 @@ fn entries(cx: &Context<'_>) -> TokenStream {
             #body
         }
     }
+}
+
+/// Expands to `let _ = &self.town;` for each time that `#[index(…)]` names a field. Nothing is done by it.
+/// The identifiers are those of the attribute, so that an editor finds the fields from there.
+fn mentions(cx: &Context<'_>) -> TokenStream {
+    let mentions = cx.table.indexes.iter().flat_map(|index| &index.mentions);
+    mentions.map(|field| mixed!(let _ = &self.#field;)).collect()
 }
 
 fn entries_of(index: &Index) -> TokenStream {

@@ -1,5 +1,5 @@
 //! Warnings, as far as a derive can have some: the use of something deprecated, at a field of the
-//! index, whose note is the reason.
+//! index or the type in the primary key, whose note is the reason.
 //!
 //! The compiler says nothing of what is deprecated inside of a derive's expansion, so these tokens
 //! have the span of the user's own. They stand outside of the block that allows `deprecated`, and
@@ -21,8 +21,8 @@ use crate::model::{Finding, Table};
 /// };
 /// ```
 pub(super) fn warnings(table: &Table) -> TokenStream {
-    let findings = table.indexes.iter().flat_map(|index| &index.findings);
-    findings.map(warning).collect()
+    let of_indexes = table.indexes.iter().flat_map(|index| &index.findings);
+    table.findings.iter().chain(of_indexes).map(warning).collect()
 }
 
 fn warning(Finding { span, lint, text }: &Finding) -> TokenStream {
@@ -31,6 +31,7 @@ fn warning(Finding { span, lint, text }: &Finding) -> TokenStream {
         Lint::FewValues => quote_spanned!(*span=> FEW_VALUES),
         Lint::Redundant => quote_spanned!(*span=> REDUNDANT),
         Lint::DoubledFull => quote_spanned!(*span=> DOUBLED_FULL),
+        Lint::OptionalKey => quote_spanned!(*span=> OPTIONAL_KEY),
     };
     quote_spanned! {*span=>
         const _: () = {

@@ -38,6 +38,7 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
             eventual: draft.eventual,
             conditions: draft.conditions,
             findings: draft.findings,
+            mentions: draft.mentions,
             entry,
         };
         indexes.push((Rc::new(index), draft.span));

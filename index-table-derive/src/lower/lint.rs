@@ -1,6 +1,7 @@
-//! What is said against an index that is no mistake: it costs more than it is likely to save.
+//! What is said against a declaration that is no mistake: an index costs more than it is likely to save,
+//! or a primary key can be absent.
 //!
-//! It is a warning, and each index can allow it.
+//! It is a warning, and each index, or the table, can allow it.
 
 use std::{ptr, rc::Rc};
 
@@ -9,6 +10,30 @@ use crate::attr::keys::Lint;
 use crate::diagnostics::Diagnostics;
 use crate::model::{Field, Finding, KeyPart, Strategy};
 use crate::names;
+
+/// What is said against the primary key: a field of it that is spelled as an `Option`. Beside mistakes,
+/// nothing is said.
+pub(super) fn primary_key(
+    primary_key: &[Rc<Field>],
+    allowed: &[Lint],
+    errors: &Diagnostics,
+) -> Vec<Finding> {
+    if !errors.is_empty() || allowed.contains(&Lint::OptionalKey) {
+        return Vec::new();
+    }
+    let optional = primary_key.iter().filter(|field| field.ty.is_optional() == Some(true));
+    let finding = |field: &Rc<Field>| Finding {
+        span: field.ty.span(),
+        lint: Lint::OptionalKey,
+        text: format!(
+            "`{}` is in the primary key, where `None` is a value like any other: a second row with the \
+             same key is refused; write the type without `Option`, or keep it with \
+             `#[table(allow(optional_key))]`",
+            field.name
+        ),
+    };
+    optional.map(finding).collect()
+}
 
 /// Looks at each index. Beside mistakes, nothing is said.
 pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Diagnostics) {

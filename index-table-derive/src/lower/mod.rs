@@ -15,7 +15,8 @@ mod view;
 
 use std::rc::Rc;
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
 use syn::{Data, DeriveInput, Fields, Ident, Path, Type, parse_quote};
 
 use crate::attr::serde::SerdeKey;
@@ -115,6 +116,8 @@ fn table(
     let viewed = attributes.table.view.is_some();
     serde::check(&attributes.serde, &fields, &mut indexes, viewed, errors);
     lint::check(&mut indexes, &primary_key, errors);
+    let allowed = attributes.table.allow.as_ref().map_or(&[][..], |allow| &allow.value);
+    let findings = lint::primary_key(&primary_key, allowed, errors);
     let indexes = entry::finish(&mut scope, indexes);
     let view = view::lower(&mut scope, attributes);
 
@@ -136,6 +139,7 @@ fn table(
         fields: fields.into_iter().map(|declared| declared.field).collect(),
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
+        findings,
         view,
         queries,
     })
@@ -188,11 +192,20 @@ fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Opti
             ident,
             ty: DataType::of(&types::named(&field.ty, row)),
             declared: types::declared(&field.ty),
+            doc: documentation(field),
         }),
         ty: &field.ty,
         primary_key: attributes.primary_key,
         serde: attributes.serde,
     })
+}
+
+/// The `#[doc = …]` of a field.
+fn documentation(field: &syn::Field) -> TokenStream {
+    let is_text = |attribute: &&syn::Attribute| {
+        attribute.path().is_ident("doc") && matches!(attribute.meta, syn::Meta::NameValue(_))
+    };
+    field.attrs.iter().filter(is_text).map(ToTokens::to_token_stream).collect()
 }
 
 /// Why this field can't be a `Desc`.

@@ -36,6 +36,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
         (TableKey::Name, table.name.as_ref().map(|setting| setting.key)),
         (TableKey::Repository, table.repository.as_ref().map(|setting| setting.key)),
         (TableKey::View, table.view.as_ref().map(|setting| setting.key)),
+        (TableKey::Allow, table.allow.as_ref().map(|setting| setting.key)),
     ];
     for (id, span) in given {
         if let Some(span) = span

@@ -204,7 +204,7 @@ fn the_name_of_a_table_needs_its_key() {
     one(
         "#[table(customers)]",
         "`#[table(…)]` has no `customers`, only `name`, `version`, `previous`, `changed`, \
-         `repository`, `view` and `crate`; the name of a table is written `name = \"customers\"`",
+         `repository`, `view`, `allow` and `crate`; the name of a table is written `name = \"customers\"`",
     );
     one("#[table(viwe)]", "`#[table(…)]` has no `viwe`; did you mean `view`?");
 }
@@ -318,6 +318,9 @@ fn values_of_the_wrong_kind_say_how_they_are_written() {
         "there is no `dead_code` to allow, only `few_values`, `redundant` and `doubled_full`",
     );
     one("#[index(town, alow(redundant))]", "`#[index(…)]` has no `alow`; did you mean `allow`?");
+    one("#[table(allow(few_values))]", "there is no `few_values` to allow, only `optional_key`");
+    one("#[table(allow())]", "name what is allowed: `allow(optional_key)`");
+    one("#[table(allow = optional_key)]", "this is written `allow(optional_key)`");
     one("#[table(crate = \"a\")]", "expected a path without quotes: `crate = some::path`");
     one("#[table(unique)]", "`unique` belongs into `#[index(…)]`");
     one("#[table(version = -1)]", "a version is a whole number from 1 to 4294967295");

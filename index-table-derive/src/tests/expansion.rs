@@ -106,6 +106,30 @@ struct Film {
 }
 ";
 
+    /// Entries and views have what the fields say of themselves.
+    documented: "
+#[table(view)]
+#[index(town, desc(r#type), include = [phone])]
+#[index(each(tags), strategy = \"full\")]
+struct Customer {
+    /// Its number.
+    #[primary_key]
+    id: u64,
+    /// Where it is.
+    ///
+    /// Not the address.
+    town: String,
+    #[doc = \"Its kind.\"]
+    #[doc(alias = \"kind\")]
+    r#type: u8,
+    /// With the country's number.
+    phone: String,
+    /// What is said of it.
+    tags: Vec<String>,
+    plain: u8,
+}
+";
+
     each: "
 #[index(genre, each(cast), year)]
 struct Film {

@@ -129,6 +129,24 @@ fn doubled_full() {
 }
 
 #[test]
+fn optional_key() {
+    let warnings = |table: &str, ty: &str| {
+        let input = format!("{table} struct Film {{ #[primary_key] id: {ty}, year: u16 }}");
+        let output = derive(input.parse().expect("the input has tokens")).to_string();
+        output.matches("deprecated (note").count()
+    };
+    for ty in ["Option<u64>", "std::option::Option<String>", "Option<Kind>"] {
+        assert_eq!(warnings("", ty), 1, "{ty}");
+        assert_eq!(warnings("#[table(allow(optional_key))]", ty), 0, "{ty}");
+        // Beside a mistake, nothing is said.
+        assert_eq!(warnings("#[index(yaer)]", ty), 0, "{ty}");
+    }
+    for ty in ["u64", "Kind", "(Option<u8>, u8)"] {
+        assert_eq!(warnings("", ty), 0, "{ty}");
+    }
+}
+
+#[test]
 fn several_at_once_and_none_beside_mistakes() {
     let two = "#[index(shown)] #[index(shown, year)]";
     warns(two, &["FEW_VALUES", "REDUNDANT"]);

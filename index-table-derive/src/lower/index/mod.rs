@@ -58,6 +58,7 @@ pub(super) struct Draft {
     pub(super) conditions: Conditions,
     pub(super) allowed: Vec<Lint>,
     pub(super) findings: Vec<Finding>,
+    pub(super) mentions: Vec<Ident>,
     /// A mistake was repaired by a guess, so nothing else about it is worth a message.
     guessed: bool,
 }
@@ -114,8 +115,22 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
         conditions,
         allowed,
         findings,
+        mentions: mentions(scope, attribute),
         guessed,
     })
+}
+
+/// The fields that the attribute names. An identifier has the place of the word, so that what is
+/// generated with it refers from the word to the field.
+fn mentions(scope: &Scope<'_>, attribute: &IndexAttr) -> Vec<Ident> {
+    let parts = attribute.parts.iter().filter_map(|part| part.kind.field());
+    let included = attribute.include.iter().flat_map(|include| &include.value);
+    let mention = |word: &Ident| {
+        let mut field = scope.field(&names::plain(word))?.field.ident.clone();
+        field.set_span(word.span());
+        Some(field)
+    };
+    parts.chain(included).filter_map(mention).collect()
 }
 
 /// Reports an index without fields: at an option that has the name of a field, if there is one.
