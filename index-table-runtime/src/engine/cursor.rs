@@ -1,7 +1,10 @@
 //! Entries in the order of their database, one at a time.
 
 use super::EntryResult;
-use crate::model::{entry::RawEntry, error::Result};
+use crate::model::{
+    entry::RawEntry,
+    error::{Boxed, Result},
+};
 
 /// Entries of a scan that live as long as the transaction is borrowed.
 pub(crate) trait LongLived<'t>: Iterator<Item = EntryResult<'t>> {
@@ -13,9 +16,21 @@ pub(crate) trait LongLived<'t>: Iterator<Item = EntryResult<'t>> {
 }
 
 /// Entries of a scan, each lent until the next step.
+///
+/// The step and the entry are two methods, so that a caller can step over entries and then lend the one that
+/// it was looking for.
 pub(crate) trait Cursor {
-    /// The next entry.
-    fn advance(&mut self) -> Option<EntryResult<'_>>;
+    /// Goes to the next entry; `false`: there is none.
+    fn advance(&mut self) -> Result<bool, Boxed>;
+
+    /// The entry of the last step, if that was successful; otherwise any.
+    fn entry(&self) -> RawEntry<'_>;
+
+    /// The row of that entry, where the engine has joined it; see [`Query::rows`](super::Query::rows).
+    #[inline]
+    fn row(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// Entries that a caller hands to an engine; see [`Write::append`](super::Write::append).

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::model::{
     entry::RawEntry,
-    error::{Error, Result},
+    error::{Boxed, Error, Result},
     maintain::{Change, Sink},
     schema::{IndexSchema, Source, TableSchema},
 };
@@ -298,8 +298,7 @@ impl<'t> Reader<'t> {
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
-    // Both engines have their entries in memory for as long as the transaction.
-    type Cursor = Entries<'t>;
+    type Cursor = LentEntries<'t>;
 
     fn table(self) -> &'static TableSchema {
         on_engine!(self, reader => reader.table())
@@ -307,6 +306,20 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
         on_engine!(self, reader => reader.fact(primary_key))
+    }
+
+    #[inline]
+    fn facts<'k>(
+        self,
+        primary_keys: impl Iterator<Item = &'k [u8]>,
+        each: impl FnMut(Option<&'t [u8]>),
+    ) -> Result<()> {
+        on_engine!(self, reader => reader.facts(primary_keys, each))
+    }
+
+    #[inline]
+    fn facts_at_once(self) -> usize {
+        on_engine!(self, reader => reader.facts_at_once())
     }
 
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
@@ -321,8 +334,8 @@ impl<'t> Read<'t> for Reader<'t> {
         wrapped!(self, reader => reader.scan(query), Entries)
     }
 
-    fn cursor(self, query: Query) -> Result<Entries<'t>> {
-        wrapped!(self, reader => reader.cursor(query), Entries)
+    fn cursor(self, query: Query) -> Result<LentEntries<'t>> {
+        wrapped!(self, reader => reader.cursor(query), LentEntries)
     }
 
     fn count(self, query: Query) -> Result<Count> {
@@ -373,10 +386,28 @@ impl<'t> LongLived<'t> for Entries<'t> {
     }
 }
 
-impl Cursor for Entries<'_> {
+/// [`Read::Cursor`] of whichever engine.
+pub(crate) enum LentEntries<'t> {
+    Lmdb(lmdb::LentEntries<'t>),
+    #[cfg(feature = "memory")]
+    Memory(memory::LentEntries<'t>),
+}
+
+impl Cursor for LentEntries<'_> {
+    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
+    #[inline(always)]
+    fn advance(&mut self) -> Result<bool, Boxed> {
+        on_engine!(self, entries => entries.advance())
+    }
+
     #[inline]
-    fn advance(&mut self) -> Option<EntryResult<'_>> {
-        self.next()
+    fn entry(&self) -> RawEntry<'_> {
+        on_engine!(self, entries => entries.entry())
+    }
+
+    #[inline]
+    fn row(&self) -> Option<&[u8]> {
+        on_engine!(self, entries => entries.row())
     }
 }
 

@@ -50,11 +50,18 @@
 //!     conflicted with another client's, and nothing has changed ([`CommitFailure::Conflict`]); it failed,
 //!     and nothing has changed ([`CommitFailure::Failed`]); or nobody knows ([`CommitFailure::Unknown`]).
 //!
-//! # Borrowing
+//! # Borrowing and rows
 //!
 //! 14. Facts, small records and the entries of [`Read::scan`] are borrowed for as long as the transaction is
 //!     borrowed. Entries of [`Read::cursor`] are borrowed until the next step, so that an engine which
-//!     receives entries over a network need not keep them.
+//!     receives entries over a network need not keep them. Both have the same entries in the same order.
+//! 15. [`Read::facts`] finds what [`Read::fact`] finds for each key, in the order of the keys: a key may come
+//!     twice, and a key without a row is `None` in its place.
+//! 16. With [`Query::rows`], an engine may join: each entry of an index comes with its row
+//!     ([`LongLived::row`], [`Cursor::row`]), which is borrowed for as long as the entry. That row is
+//!     what [`Read::fact`] finds for its primary key in the same transaction. An entry comes without a row if
+//!     the engine does not join, if there is no such row, or if its data is the row (in the fact table and in a
+//!     full index). The join adds and removes no entry: in the first two cases the caller looks the row up.
 
 mod cursor;
 mod dispatch;
@@ -73,7 +80,7 @@ mod tests;
 mod write;
 
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
-pub(crate) use dispatch::{Engine, Entries, Reader, Tables, Txn, Writer};
+pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
 pub use options::{Durability, Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, Retry};

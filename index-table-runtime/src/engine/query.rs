@@ -16,8 +16,8 @@ pub(crate) struct Query {
     pub(crate) position: Option<Position>,
     /// With a position: the entry at the place itself as well, if there is one.
     pub(crate) inclusive: bool,
-    /// The caller reads the row of each entry: an engine that can join fetches the rows as well, and its entries
-    /// give them by `row`. Others leave the look-up to the caller.
+    /// The caller reads the row of each entry of an index: an engine that can join fetches the rows as well. See
+    /// [the laws](super#borrowing-and-rows).
     pub(crate) rows: bool,
 }
 

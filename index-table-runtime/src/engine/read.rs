@@ -23,6 +23,31 @@ pub(crate) trait Read<'t>: Copy {
     /// The bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
+    /// What [`fact`](Read::fact) finds for each primary key: `each` is called in the order of the keys. An
+    /// engine that sends its queries to a server sends all keys at once.
+    ///
+    /// # Errors
+    ///
+    /// After an error of the engine, `each` is not called again.
+    #[inline]
+    fn facts<'k>(
+        self,
+        primary_keys: impl Iterator<Item = &'k [u8]>,
+        mut each: impl FnMut(Option<&'t [u8]>),
+    ) -> Result<()> {
+        for primary_key in primary_keys {
+            each(self.fact(primary_key)?);
+        }
+        Ok(())
+    }
+
+    /// How many primary keys a caller that has many should give to one call of [`facts`](Read::facts), at least
+    /// 1. Where that is a loop, more than 1 would only read rows before they are needed.
+    #[inline]
+    fn facts_at_once(self) -> usize {
+        1
+    }
+
     /// The data of the entry with these keys.
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 

@@ -399,6 +399,11 @@ impl Form {
             Some(Strategy::Normalized | Strategy::Partial(_)) => Self::Entry,
         }
     }
+
+    /// Whether the entries carry their rows.
+    pub(crate) const fn carries_row(self) -> bool {
+        matches!(self, Self::Fact | Self::FullEntry)
+    }
 }
 
 /// Reads the parts of one index entry: key fields, primary key fields, and what is carried, each

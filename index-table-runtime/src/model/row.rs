@@ -29,7 +29,8 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
 
 /// Reads a whole row. With debug assertions, it fails for a row whose conversion changes a field that it
 /// has to keep.
-#[inline]
+#[expect(clippy::inline_always, reason = "the row would be moved once more")]
+#[inline(always)]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
         Ok(body) => <R as Entity>::decode(body),

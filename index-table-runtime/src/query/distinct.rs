@@ -7,7 +7,7 @@ use super::{
     matches::{self, Hashed, Matches},
 };
 use crate::{
-    engine::{Query, Reader},
+    engine::{Entries, Query, Reader},
     model::{
         KeyRange,
         entry::RawEntry,
@@ -139,7 +139,7 @@ struct DistinctCursor<'txn> {
     /// A whole key, with the values of its hashed fields, is in one entry.
     once: bool,
     /// Where to go on without a seek.
-    entries: Option<Matches<'txn>>,
+    entries: Option<Matches<'txn, Entries<'txn>>>,
 }
 
 /// A value that was met, and the bytes that all keys with it begin with.
@@ -165,7 +165,7 @@ impl<'txn> DistinctCursor<'txn> {
             Some(entries) => entries,
             none => {
                 self.meter.seek();
-                none.insert(Matches::new(
+                none.insert(Matches::scan(
                     reader,
                     self.schema,
                     self.query.clone(),

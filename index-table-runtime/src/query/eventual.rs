@@ -2,13 +2,17 @@
 
 use std::{fmt, iter::FusedIterator, marker::PhantomData, ops::Deref};
 
-use super::{Cursor, Entries, Keys, Page, RESERVED, Scan, iter::Raw};
-use crate::model::{
-    entity::{Entity, IndexEntry},
-    entry::RawEntry,
-    error::Result,
-    maintain::Image,
-    schema::Source,
+use super::{Cursor, Entries, Keys, Page, RESERVED, Scan, entry_scan::EntryScan};
+use crate::{
+    engine::LentEntries,
+    model::{
+        entity::{Entity, IndexEntry},
+        entry::RawEntry,
+        error::Result,
+        maintain::Image,
+        row,
+        schema::Source,
+    },
 };
 
 /// What an eventual index says, which may be behind the rows: of a row that has changed or is gone,
@@ -170,10 +174,11 @@ impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
     ///
     /// Cost: as [`Scan::rows`] on a normalized index, whatever the strategy is, for what is left
     /// out too; and the keys of each row in this index are made and compared.
-    pub fn rows(self) -> VerifiedRows<'txn, E> {
+    pub fn rows(mut self) -> VerifiedRows<'txn, E> {
+        self.scan.request.query.rows = true;
         let limit = self.limit.unwrap_or(usize::MAX);
-        let (raw, image) = (self.scan.into_raw(), Image::default());
-        VerifiedRows { raw: Some(raw), image, left: limit, entry: PhantomData }
+        let (scan, image) = (self.scan.cursor(), Image::default());
+        VerifiedRows { scan, image, left: limit, entry: PhantomData }
     }
 
     /// How many rows there are.
@@ -215,18 +220,15 @@ impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
         let question = self.scan.request.question();
         let mut rows = Self { limit: None, ..self }.rows();
         let mut items = Vec::with_capacity(size.min(RESERVED));
-        let mut last: Option<RawEntry<'txn>> = None;
         while items.len() < size {
-            let Some(row) = rows.next_with_entry() else {
-                return Ok(Page { items, next: None });
-            };
-            let (row, entry) = row?;
-            items.push(row);
-            last = Some(entry);
+            let Some(row) = rows.next() else { return Ok(Page { items, next: None }) };
+            items.push(row?);
         }
-        let Some(last) = last else { return Ok(Page { items, next: None }) };
-        let more = rows.next().transpose()?.is_some();
-        let next = more.then(|| Cursor::new(question, last.position()));
+        if size == 0 {
+            return Ok(Page { items, next: None });
+        }
+        let last = rows.scan.entry().position();
+        let next = rows.next().transpose()?.map(|_| Cursor::new(question, last));
         Ok(Page { items, next })
     }
 }
@@ -234,46 +236,33 @@ impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
 /// The rows of a [`VerifiedScan`]. Ends after the first error.
 #[must_use = "iterators are lazy"]
 pub struct VerifiedRows<'txn, E> {
-    /// `None` once it has ended.
-    raw: Option<Raw<'txn>>,
+    scan: EntryScan<'txn, LentEntries<'txn>>,
     image: Image,
     left: usize,
     entry: PhantomData<fn() -> E>,
 }
 
 impl<'txn, E: IndexEntry<'txn>> VerifiedRows<'txn, E> {
-    fn next_with_entry(&mut self) -> Option<Result<(E::Row, RawEntry<'txn>)>> {
-        while self.left > 0 {
-            let raw = self.raw.as_mut()?;
-            let read = match raw.next()? {
-                Ok(entry) => row_of::<E>(raw, &mut self.image, entry).map(|row| (row, entry)),
-                Err(error) => Err(error.into()),
-            };
-            match read {
-                Ok((Some(row), entry)) => {
-                    self.left -= 1;
-                    return Some(Ok((row, entry)));
-                }
-                Ok((None, _)) => {}
-                Err(error) => {
-                    self.raw = None;
-                    return Some(Err(error));
-                }
+    fn next_row(&mut self) -> Result<Option<E::Row>> {
+        while self.left > 0 && self.scan.advance()? {
+            let (entry, fact) = self.scan.entry_with_fact()?;
+            if let Some(row) = row_of::<E>(&mut self.image, entry, fact)? {
+                self.left -= 1;
+                return Ok(Some(row));
             }
         }
-        None
+        Ok(None)
     }
 }
 
-/// The row of an entry, if it has it still.
+/// The row of an entry, if its fact still has the entry.
 fn row_of<'txn, E: IndexEntry<'txn>>(
-    raw: &mut Raw<'txn>,
     image: &mut Image,
-    entry: RawEntry<'txn>,
+    entry: RawEntry<'_>,
+    fact: Option<&[u8]>,
 ) -> Result<Option<E::Row>> {
-    let Source::Index(index) = E::SOURCE else { return Ok(None) };
-    let Some(fact) = raw.fact_if_any(entry.primary_key)? else { return Ok(None) };
-    let row: E::Row = crate::model::row::decode(fact)
+    let (Source::Index(index), Some(fact)) = (E::SOURCE, fact) else { return Ok(None) };
+    let row: E::Row = row::decode(fact)
         .map_err(|error| E::Row::TABLE.corrupt(Source::Facts, entry.primary_key, error))?;
     image.load_stored_of(&row, fact, index)?;
     Ok(image.keys(index).any(|key| key == entry.key).then_some(row))
@@ -283,7 +272,11 @@ impl<'txn, E: IndexEntry<'txn>> Iterator for VerifiedRows<'txn, E> {
     type Item = Result<E::Row>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_with_entry().map(|row| row.map(|(row, _)| row))
+        let row = self.next_row().transpose();
+        if !matches!(row, Some(Ok(_))) {
+            self.left = 0;
+        }
+        row
     }
 }
 

@@ -3,11 +3,11 @@
 use std::{borrow::Borrow, fmt, marker::PhantomData};
 
 use crate::{
-    engine::Reader,
+    engine::{Read as _, Reader},
     model::{
         entity::{Entity, Viewed},
         error::{Error, Result},
-        key::{DecodeError, KeyBuf},
+        key::{DecodeError, Key, KeyBuf},
         row,
         schema::Source,
     },
@@ -16,6 +16,9 @@ use crate::{
 
 /// The rows with given primary keys, in the order of these: `None` where there is none. From the
 /// `get_many` of a repository. Ends after the first error.
+///
+/// Cost: one look-up for each key. Keys may be taken from their iterator, and looked up, before their rows are
+/// read.
 #[must_use = "iterators are lazy"]
 pub struct GetMany<'txn, R, I> {
     /// `None` once it has ended.
@@ -24,8 +27,73 @@ pub struct GetMany<'txn, R, I> {
     failure: Option<Error>,
     meter: Meter<'txn>,
     keys: I,
-    buffer: KeyBuf,
+    batch: Batch<'txn>,
     row: PhantomData<fn() -> R>,
+}
+
+/// A primary key, and its fact if there is one.
+type LookUp<'k, 'txn> = (&'k [u8], Option<&'txn [u8]>);
+
+/// Facts that were looked up at once.
+struct Batch<'txn> {
+    /// The primary keys: the first ones are those of the facts, the others are buffers.
+    primary_keys: Vec<KeyBuf>,
+    facts: Vec<Option<&'txn [u8]>>,
+    /// How many of the facts have been taken.
+    taken: usize,
+    /// Why there are no further facts.
+    failure: Option<Error>,
+}
+
+impl<'txn> Batch<'txn> {
+    const fn new() -> Self {
+        Self { primary_keys: Vec::new(), facts: Vec::new(), taken: 0, failure: None }
+    }
+
+    /// The next fact, with its primary key.
+    #[inline]
+    fn take(&mut self) -> Option<Result<LookUp<'_, 'txn>>> {
+        match (self.primary_keys.get(self.taken), self.facts.get(self.taken)) {
+            (Some(primary_key), Some(fact)) => {
+                self.taken += 1;
+                Some(Ok((primary_key.as_bytes(), *fact)))
+            }
+            _ => self.failure.take().map(Err),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.taken == self.facts.len() && self.failure.is_none()
+    }
+
+    /// Looks up as many facts as the engine takes at once.
+    fn fill<K: Key>(
+        &mut self,
+        reader: Reader<'txn>,
+        meter: &mut Meter<'txn>,
+        keys: &mut impl Iterator<Item: Borrow<K>>,
+    ) {
+        self.facts.clear();
+        self.taken = 0;
+        let mut count = 0;
+        for key in keys.take(reader.facts_at_once().max(1)) {
+            if self.primary_keys.len() == count {
+                self.primary_keys.push(KeyBuf::new());
+            }
+            if let Some(buffer) = self.primary_keys.get_mut(count) {
+                buffer.clear();
+                buffer.push::<K>(key.borrow());
+            }
+            count += 1;
+        }
+        let primary_keys = self.primary_keys.iter().take(count).map(KeyBuf::as_bytes);
+        let found = reader.facts(primary_keys, |fact| {
+            meter.fact();
+            meter.bytes(fact.map_or(0, <[u8]>::len));
+            self.facts.push(fact);
+        });
+        self.failure = found.err();
+    }
 }
 
 impl<'txn, R, I> GetMany<'txn, R, I> {
@@ -35,7 +103,7 @@ impl<'txn, R, I> GetMany<'txn, R, I> {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        Self { reader, failure, meter, keys, buffer: KeyBuf::new(), row: PhantomData }
+        Self { reader, failure, meter, keys, batch: Batch::new(), row: PhantomData }
     }
 
     /// What has been read so far: a fact for each key.
@@ -62,13 +130,12 @@ impl<'txn, R: Entity, I: Iterator<Item: Borrow<R::Key>>> GetMany<'txn, R, I> {
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Option<Result<Option<T>>> {
         let Some(reader) = self.reader else { return self.failure.take().map(Err) };
-        let key = self.keys.next()?;
-        self.buffer.clear();
-        self.buffer.push::<R::Key>(key.borrow());
-        let primary_key = self.buffer.as_bytes();
-        let row = self.meter.look_up(reader, primary_key).and_then(|bytes| {
+        if self.batch.is_over() {
+            self.batch.fill::<R::Key>(reader, &mut self.meter, &mut self.keys);
+        }
+        let row = self.batch.take()?.and_then(|(primary_key, fact)| {
             let corrupt = |error| R::TABLE.corrupt(Source::Facts, primary_key, error);
-            bytes.map(decode).transpose().map_err(corrupt)
+            fact.map(decode).transpose().map_err(corrupt)
         });
         if row.is_err() {
             self.reader = None;
@@ -86,7 +153,17 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         match (&self.reader, &self.failure) {
-            (Some(_), _) => (0, self.keys.size_hint().1),
+            (Some(_), _) => {
+                let looked_up = self.batch.facts.len() - self.batch.taken;
+                let left = self.keys.size_hint().1.and_then(|left| left.checked_add(looked_up));
+                // One more for the error that ends it.
+                (
+                    0,
+                    left.and_then(|left| {
+                        left.checked_add(usize::from(self.batch.failure.is_some()))
+                    }),
+                )
+            }
             (None, failure) => {
                 let left = usize::from(failure.is_some());
                 (left, Some(left))

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 
 use super::DANGLING;
-use crate::engine::Query;
 use crate::{
-    engine::{Entries, EntryResult, LongLived as _, Read, Reader},
+    engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Read, Reader},
     model::{
         entity::{Entity, EntryReader, Form},
         entry::RawEntry,
-        error::Result,
+        error::{Boxed, Result},
         key::{DecodeError, KeyBuf, Unescaped},
         row,
         schema::{IndexSchema, Source, TableSchema},
@@ -64,38 +63,31 @@ pub(super) fn values_of<R: Entity>(
 }
 
 /// The entries that match a query, without its limit: the caller keeps the limit and counts the entries.
-pub(super) struct Matches<'txn> {
-    entries: Entries<'txn>,
+///
+/// `C` is [`Entries`] or [`LentEntries`].
+pub(super) struct Matches<'txn, C> {
+    entries: C,
     /// `None`: the query gives no value for a hashed field.
     check: Option<Box<Check<'txn>>>,
 }
 
-impl<'txn> Matches<'txn> {
-    pub(super) fn new(
-        reader: Reader<'txn>,
-        schema: &'static TableSchema,
-        query: Query,
-        hashed: Option<&Arc<Hashed>>,
-    ) -> Result<Self> {
-        let check = match (query.source, hashed) {
-            (Source::Index(index), Some(expected)) => Some(Box::new(Check {
-                reader,
-                schema,
-                index,
-                carried: schema.index(query.source).is_some_and(IndexSchema::carries_hashed),
-                form: Form::of(schema, query.source),
-                expected: Arc::clone(expected),
-                values: KeyBuf::new(),
-                fact: None,
-            })),
-            _ => None,
-        };
-        Ok(Self { entries: reader.scan(query)?, check })
-    }
-
+impl<C> Matches<'_, C> {
     /// Whether a fact is looked up for each entry.
     pub(super) fn looks_up(&self) -> bool {
         self.check.as_ref().is_some_and(|check| !check.carried)
+    }
+}
+
+impl<'txn> Matches<'txn, Entries<'txn>> {
+    /// Entries that live as long as the transaction.
+    pub(super) fn scan(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        mut query: Query,
+        hashed: Option<&Arc<Hashed>>,
+    ) -> Result<Self> {
+        let check = Check::of(reader, schema, &mut query, hashed);
+        Ok(Self { entries: reader.scan(query)?, check })
     }
 
     /// The next entry. The meter counts what it takes to compare values, and not the entry.
@@ -108,8 +100,44 @@ impl<'txn> Matches<'txn> {
         }
     }
 
-    /// The fact of the last entry, if it was looked up.
-    pub(super) fn fact(&self) -> Option<&'txn [u8]> {
+    /// The row of the last entry, if the engine has joined it or it was looked up.
+    pub(super) fn scanned_row(&self) -> Option<&'txn [u8]> {
+        self.entries.row().or_else(|| self.check.as_ref().and_then(|check| check.fact))
+    }
+}
+
+impl<'txn> Matches<'txn, LentEntries<'txn>> {
+    /// Entries that are lent until the next step.
+    pub(super) fn cursor(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        mut query: Query,
+        hashed: Option<&Arc<Hashed>>,
+    ) -> Result<Self> {
+        let check = Check::of(reader, schema, &mut query, hashed);
+        Ok(Self { entries: reader.cursor(query)?, check })
+    }
+
+    /// Goes to the next entry; `false`: there is none. The meter counts what it takes to compare values, and not
+    /// the entry.
+    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
+    #[inline(always)]
+    pub(super) fn advance(&mut self, meter: &mut Meter<'txn>) -> Result<bool, Boxed> {
+        match &mut self.check {
+            None => self.entries.advance(),
+            Some(check) => check.advance(&mut self.entries, meter),
+        }
+    }
+
+    /// The entry of the last step.
+    #[inline]
+    pub(super) fn entry(&self) -> RawEntry<'_> {
+        self.entries.entry()
+    }
+
+    /// Its row, if the engine has joined it or it was looked up.
+    #[inline]
+    pub(super) fn row(&self) -> Option<&[u8]> {
         self.entries.row().or_else(|| self.check.as_ref().and_then(|check| check.fact))
     }
 }
@@ -129,9 +157,9 @@ pub(super) fn count<'txn>(
     }
     let limit = query.limit.unwrap_or(u64::MAX);
     meter.seek();
-    let mut matches = Matches::new(reader, schema, query, hashed)?;
+    let mut matches = Matches::cursor(reader, schema, query, hashed)?;
     let mut count = 0;
-    while count < limit && matches.next(meter).transpose()?.is_some() {
+    while count < limit && matches.advance(meter)? {
         meter.step();
         count += 1;
     }
@@ -174,10 +202,32 @@ struct Check<'txn> {
     expected: Arc<Hashed>,
     /// Those of the last entry's row.
     values: KeyBuf,
+    /// The row of the last entry, if it was looked up to compare them.
     fact: Option<&'txn [u8]>,
 }
 
 impl<'txn> Check<'txn> {
+    fn of(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        query: &mut Query,
+        hashed: Option<&Arc<Hashed>>,
+    ) -> Option<Box<Self>> {
+        let (Source::Index(index), Some(expected)) = (query.source, hashed) else { return None };
+        let carried = schema.index(query.source).is_some_and(IndexSchema::carries_hashed);
+        query.rows |= !carried;
+        Some(Box::new(Self {
+            reader,
+            schema,
+            index,
+            carried,
+            form: Form::of(schema, query.source),
+            expected: Arc::clone(expected),
+            values: KeyBuf::new(),
+            fact: None,
+        }))
+    }
+
     /// The next entry whose row has the expected values.
     ///
     /// Not inlined: a scan that has nothing to compare pays a branch, and no copy of the entry.
@@ -192,27 +242,53 @@ impl<'txn> Check<'txn> {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
-            match self.has_values(entry, meter) {
+            match self.has_values(entry, entries.row(), meter) {
                 Ok(true) => return Some(Ok(entry)),
-                Ok(false) => {}
+                Ok(false) => meter.pass(),
                 Err(error) => return Some(Err(error.into())),
             }
-            meter.pass();
         }
     }
 
-    fn has_values(&mut self, entry: RawEntry<'txn>, meter: &mut Meter<'txn>) -> Result<bool> {
+    /// Goes to the next entry whose row has the expected values; `false`: there is none.
+    #[inline(never)]
+    fn advance(
+        &mut self,
+        entries: &mut LentEntries<'txn>,
+        meter: &mut Meter<'txn>,
+    ) -> Result<bool, Boxed> {
+        while entries.advance()? {
+            if self.has_values(entries.entry(), entries.row(), meter)? {
+                return Ok(true);
+            }
+            meter.pass();
+        }
+        Ok(false)
+    }
+
+    fn has_values(
+        &mut self,
+        entry: RawEntry<'_>,
+        joined: Option<&[u8]>,
+        meter: &mut Meter<'txn>,
+    ) -> Result<bool> {
         self.values.clear();
         let read = if self.carried {
             let source = ValueSource::Entry(entry, self.form);
             (self.expected.of_row)(self.index, source, &mut self.values)
         } else {
-            self.fact = meter.look_up(self.reader, entry.primary_key)?;
-            if self.fact.is_none() && self.schema.is_eventual(self.index) {
+            let row = if let Some(row) = joined {
+                meter.joined(row);
+                joined
+            } else {
+                self.fact = meter.look_up(self.reader, entry.primary_key)?;
+                self.fact
+            };
+            if row.is_none() && self.schema.is_eventual(self.index) {
                 return Ok(false);
             }
-            self.fact.ok_or(DANGLING).and_then(|fact| {
-                (self.expected.of_row)(self.index, ValueSource::Fact(fact), &mut self.values)
+            row.ok_or(DANGLING).and_then(|row| {
+                (self.expected.of_row)(self.index, ValueSource::Fact(row), &mut self.values)
             })
         };
         read.map_err(|error| self.schema.corrupt(Source::Index(self.index), entry.key, error))?;

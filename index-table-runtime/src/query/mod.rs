@@ -4,6 +4,7 @@ mod bounds;
 mod combined;
 mod cursor;
 mod distinct;
+mod entry_scan;
 mod eventual;
 mod fact_order;
 mod get_many;
@@ -18,19 +19,19 @@ pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub(crate) use cursor::hash_of;
 pub use cursor::{Cursor, Page};
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
+pub(crate) use entry_scan::DANGLING;
 pub use eventual::{
     EventualScan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan,
 };
 pub use fact_order::FactOrderRows;
 pub use get_many::{GetMany, GetManyViews};
-pub(crate) use iter::DANGLING;
 pub use iter::{Entries, Keys, Rows, Views};
 pub(crate) use matches::row_by;
 
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    engine::{Query, Reader},
+    engine::{LentEntries, Query, Reader},
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::Result,
@@ -39,7 +40,7 @@ use crate::{
     },
     usage::Ledger,
 };
-use iter::Raw;
+use entry_scan::EntryScan;
 use request::ScanRequest;
 
 /// A query that has not been run yet: a contiguous block of an index, or of the fact table, in
@@ -151,7 +152,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// row is decoded into owned values; one of an older version is converted as well.
     pub fn rows(mut self) -> Rows<'txn, E> {
         self.request.query.rows = true;
-        Rows::new(self.into_raw())
+        Rows::new(self.cursor())
     }
 
     /// The rows, with their strings and bytes borrowed from the transaction's snapshot: the view of
@@ -203,7 +204,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         E::Row: Viewed,
     {
         self.request.query.rows = true;
-        Views::new(self.into_raw())
+        Views::new(self.request.scan())
     }
 
     /// The entries, borrowed from the transaction's snapshot; the fact table is not touched, but to
@@ -213,7 +214,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// numbers and borrowed strings. Of a row of an older version, an entry of a full index is made as
     /// its [view](Scan::views) is.
     pub fn entries(self) -> Entries<'txn, E> {
-        Entries::new(self.into_raw())
+        Entries::new(self.request.scan())
     }
 
     /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
@@ -221,7 +222,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Cost: one seek and one step for each entry; the fact table is not touched, but as for
     /// [`entries`](Scan::entries).
     pub fn keys(self) -> Keys<'txn, E> {
-        Keys::new(self.into_raw())
+        Keys::new(self.cursor())
     }
 
     /// How many rows there are.
@@ -269,19 +270,22 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
     /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
-    pub fn page(self, size: usize) -> Result<Page<E::Row>> {
+    pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
+        self.request.query.rows = true;
         let question = self.request.question();
-        let mut raw = self.request.run(Some(question));
+        let mut rows = self.request.cursor(Some(question));
         let mut items = Vec::with_capacity(size.min(RESERVED));
-        let mut last = None;
         while items.len() < size {
-            let Some(row) = raw.next_row::<E::Row>(&mut last) else {
+            let Some(row) = rows.next_row::<E::Row>() else {
                 return Ok(Page { items, next: None });
             };
             items.push(row?);
         }
-        let more = raw.next().transpose()?.is_some();
-        let next = last.filter(|_| more).map(|entry| Cursor::new(question, entry.position()));
+        if size == 0 {
+            return Ok(Page { items, next: None });
+        }
+        let last = rows.entry().position();
+        let next = rows.advance()?.then(|| Cursor::new(question, last));
         Ok(Page { items, next })
     }
 
@@ -290,11 +294,11 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>> {
-        self.limit(1).into_raw().next_bytes(decode).transpose()
+        self.limit(1).request.scan().next_bytes(decode).transpose()
     }
 
-    fn into_raw(self) -> Raw<'txn> {
-        self.request.run(None)
+    fn cursor(self) -> EntryScan<'txn, LentEntries<'txn>> {
+        self.request.cursor(None)
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::{
     Cursor, cursor,
-    iter::Raw,
+    entry_scan::EntryScan,
     matches::{self, Hashed},
 };
 use crate::{
-    engine::{Query, Read, Reader},
+    engine::{Entries, LentEntries, Query, Read, Reader},
     model::{error::Result, schema::TableSchema},
     usage::Ledger,
 };
@@ -31,10 +31,19 @@ impl<'txn> ScanRequest<'txn> {
         cursor::question(self.schema, &self.query)
     }
 
-    /// Runs it; with its [`question`](ScanRequest::question), if that is known.
-    pub(super) fn run(mut self, question: Option<u64>) -> Raw<'txn> {
+    /// Runs it, for entries that live as long as the transaction.
+    pub(super) fn scan(mut self) -> EntryScan<'txn, Entries<'txn>> {
+        self.resolve(None);
+        let Self { reader, schema, ledger, query, hashed, .. } = self;
+        EntryScan::scan(reader, schema, ledger, query, hashed.as_ref())
+    }
+
+    /// Runs it, for entries that are lent until the next step; with its
+    /// [`question`](ScanRequest::question), if that is known.
+    pub(super) fn cursor(mut self, question: Option<u64>) -> EntryScan<'txn, LentEntries<'txn>> {
         self.resolve(question);
-        Raw::new(self.reader, self.schema, self.ledger, self.query, self.hashed.as_ref())
+        let Self { reader, schema, ledger, query, hashed, .. } = self;
+        EntryScan::cursor(reader, schema, ledger, query, hashed.as_ref())
     }
 
     pub(super) fn count(mut self) -> Result<u64> {

@@ -231,8 +231,8 @@ impl Work<'_> {
         let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
         let current = self.rows.schema.version;
         let mut found = reader.cursor(query)?;
-        while let Some(fact) = found.advance() {
-            let fact = fact?;
+        while found.advance()? {
+            let fact = found.entry();
             batch.rows += 1;
             read += fact.data.len();
             if row::version(fact.data) != Ok(current) {

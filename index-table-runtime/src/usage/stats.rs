@@ -190,6 +190,13 @@ impl<'txn> Meter<'txn> {
         Ok(fact)
     }
 
+    /// A row to be decoded, which the engine has joined: it counts as one that is looked up.
+    #[inline]
+    pub(crate) const fn joined(&mut self, row: &[u8]) {
+        self.fact();
+        self.bytes(row.len());
+    }
+
     /// So many bytes are decoded.
     #[inline]
     pub(crate) const fn bytes(&mut self, bytes: usize) {

@@ -52,8 +52,10 @@ fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u128> {
 fn greatest<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u128> {
     let query = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
     let mut facts = writer.reader().cursor(query)?;
-    let Some(fact) = facts.advance() else { return Ok(0) };
-    let bytes = fact?.primary_key;
+    if !facts.advance()? {
+        return Ok(0);
+    }
+    let bytes = facts.entry().primary_key;
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(bytes, &unescaped);
     let key = R::Key::decode_owned(&mut reader);

@@ -35,7 +35,7 @@ mod write;
 
 pub(crate) use check::{Piece, Pieces};
 pub(crate) use env::{Engine, Tables};
-pub(crate) use read::{Entries, Reader};
+pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
 

@@ -5,6 +5,7 @@
 //! after all handles to it are gone, for an engine that keeps something.
 
 mod append;
+mod joins;
 mod reading;
 mod records;
 mod transactions;
@@ -26,6 +27,8 @@ use crate::model::{
 struct Harness {
     name: &'static str,
     engine: Option<Engine>,
+    /// Whether it joins the rows of entries.
+    joins: bool,
     /// Where it keeps its files.
     directory: Option<(tempfile::TempDir, PathBuf)>,
 }
@@ -53,12 +56,16 @@ fn on_disk(path: &Path) -> Engine {
 fn engines() -> Vec<Harness> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().to_owned();
-    let lmdb =
-        Harness { name: "LMDB", engine: Some(on_disk(&path)), directory: Some((directory, path)) };
+    let lmdb = Harness {
+        name: "LMDB",
+        engine: Some(on_disk(&path)),
+        joins: false,
+        directory: Some((directory, path)),
+    };
     vec![
         lmdb,
         #[cfg(feature = "memory")]
-        Harness { name: "memory", engine: Some(Engine::in_memory()), directory: None },
+        Harness { name: "memory", engine: Some(Engine::in_memory()), joins: true, directory: None },
     ]
 }
 
@@ -88,6 +95,7 @@ const TABLE: &TableSchema = &TableSchema {
         index("entries", Carried::Partial(&["name"]), false, false),
         index("unique", Carried::Normalized, true, false),
         index("late", Carried::Normalized, false, true),
+        index("full", Carried::Full, false, false),
     ],
 };
 
@@ -97,9 +105,20 @@ const OTHER: &TableSchema = &TableSchema { name: "things_too", ..*TABLE };
 const BLOCKS: usize = 0;
 const ENTRIES: usize = 1;
 const UNIQUE: usize = 2;
+const FULL: usize = 4;
 
-const SOURCES: [Source; 4] =
-    [Source::Facts, Source::Index(BLOCKS), Source::Index(ENTRIES), Source::Index(UNIQUE)];
+const SOURCES: [Source; 5] = [
+    Source::Facts,
+    Source::Index(BLOCKS),
+    Source::Index(ENTRIES),
+    Source::Index(UNIQUE),
+    Source::Index(FULL),
+];
+
+/// Whether entries of this source carry the data that they are written with.
+const fn carries_data(source: Source) -> bool {
+    matches!(source, Source::Facts | Source::Index(ENTRIES | FULL))
+}
 
 fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
     let opened = engine.open_table(schema, &mut |_| Ok(()));
@@ -127,8 +146,8 @@ fn scan(reader: Reader<'_>, query: &Query) -> Result<Vec<Owned>> {
     let entries = reader.scan(query.clone())?;
     let entries = entries.map(|entry| Ok(owned(entry?))).collect::<Result<Vec<_>>>()?;
     let (mut lent, mut cursor) = (Vec::new(), reader.cursor(query.clone())?);
-    while let Some(entry) = cursor.advance() {
-        lent.push(owned(entry?));
+    while cursor.advance()? {
+        lent.push(owned(cursor.entry()));
     }
     assert_eq!(lent, entries, "{query:?}");
     assert_eq!(reader.count(query.clone())?.found, entries.len() as u64, "{query:?}");
@@ -141,7 +160,7 @@ fn all(reader: Reader<'_>, source: Source) -> Result<Vec<Owned>> {
 
 /// An entry as it can be in this source.
 fn put(writer: &mut Writer<'_, '_>, source: Source, key: u8, id: u16, data: &[u8]) -> Result<()> {
-    let data = if matches!(source, Source::Index(ENTRIES) | Source::Facts) { data } else { &[] };
+    let data = if carries_data(source) { data } else { &[] };
     let (key, primary_key) = (&[key][..], &id.to_be_bytes()[..]);
     let key = if source == Source::Facts { &[] } else { key };
     writer.change(RawEntry { key, primary_key, data }.put(source))

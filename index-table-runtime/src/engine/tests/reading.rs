@@ -29,7 +29,9 @@ fn filled(
         let data = [key, id as u8];
         let entry = match source {
             Source::Facts => (vec![], id.to_be_bytes().to_vec(), data.to_vec()),
-            Source::Index(ENTRIES) => (vec![key], id.to_be_bytes().to_vec(), data.to_vec()),
+            Source::Index(_) if carries_data(source) => {
+                (vec![key], id.to_be_bytes().to_vec(), data.to_vec())
+            }
             Source::Index(_) => (vec![key], id.to_be_bytes().to_vec(), vec![]),
         };
         let at = identity(source, shared, &entry.0, &entry.1);
@@ -169,8 +171,8 @@ fn look_ups_find_what_was_written_and_nothing_else() {
         let reader = reader(&txn, &tables);
         let (id, other) = (7_u16.to_be_bytes(), 8_u16.to_be_bytes());
         assert_eq!(reader.fact(&id)?, Some(&b"seven"[..]));
-        for index in [BLOCKS, ENTRIES, UNIQUE] {
-            let data: &[u8] = if index == ENTRIES { b"seven" } else { b"" };
+        for index in [BLOCKS, ENTRIES, UNIQUE, FULL] {
+            let data: &[u8] = if carries_data(Source::Index(index)) { b"seven" } else { b"" };
             assert_eq!(reader.entry(index, &[1], &id)?, Some(data));
             assert_eq!(reader.entry(index, &[1], &other)?, None);
             assert_eq!(reader.entry(index, &[2], &id)?, None);

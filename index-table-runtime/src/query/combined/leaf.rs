@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, ops::Bound, sync::Arc};
 
 use crate::{
-    engine::{Query, Reader},
+    engine::{Entries, Query, Reader},
     model::{
         entry::Position,
         error::Result,
@@ -28,7 +28,7 @@ pub(super) struct Leaf<'txn> {
     schema: &'static TableSchema,
     part: Box<Part>,
     /// Kept when they have come to their end; [`Tree`](super::tree::Tree) drops them.
-    entries: Option<Matches<'txn>>,
+    entries: Option<Matches<'txn, Entries<'txn>>>,
     pub(super) meter: Meter<'txn>,
 }
 
@@ -54,7 +54,7 @@ impl<'txn> Leaf<'txn> {
             if self.entries.is_none() || steps == STEPS {
                 self.meter.seek();
                 let (query, hashed) = (self.part.query_from(from), self.part.hashed.as_ref());
-                self.entries = Some(Matches::new(reader, self.schema, query, hashed)?);
+                self.entries = Some(Matches::scan(reader, self.schema, query, hashed)?);
                 steps = 0;
             }
             let Some(entries) = &mut self.entries else { return Ok(None) };

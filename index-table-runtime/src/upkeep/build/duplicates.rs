@@ -32,8 +32,8 @@ pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result
     };
     let (mut duplicates, mut group) = (Duplicates::default(), Group::default());
     let mut entries = reader.cursor(Query::new(source, KeyRange::ALL))?;
-    while let Some(entry) = entries.advance() {
-        let RawEntry { key, primary_key, .. } = entry?;
+    while entries.advance()? {
+        let RawEntry { key, primary_key, .. } = entries.entry();
         if group.first.is_empty() || group.key != key {
             group.key.clear();
             group.key.extend_from_slice(key);

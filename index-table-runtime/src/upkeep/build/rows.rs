@@ -106,8 +106,8 @@ fn gather(
     let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
     let mut facts = writer.reader().cursor(query)?;
-    while let Some(fact) = facts.advance() {
-        let fact = fact?;
+    while facts.advance()? {
+        let fact = facts.entry();
         if range.until.is_some_and(|until| fact.primary_key > until) {
             return Ok(done);
         }

@@ -84,8 +84,7 @@ pub(super) fn decide(
 ) -> Result<Decision> {
     let backwards = Query { reverse: true, ..Query::new(Source::Facts, KeyRange::ALL) };
     let mut facts = reader.cursor(backwards)?;
-    let greatest = facts.advance().transpose()?;
-    let greatest = greatest.map(|fact| fact.primary_key.to_vec());
+    let greatest = facts.advance()?.then(|| facts.entry().primary_key.to_vec());
     let decision = Decision { left_out: Numbers::default(), greatest, replaces: false };
     let notes = || Sorter::new(gathered.directory.as_ref().into(), 1 << 12);
     let mut deciding = Deciding {

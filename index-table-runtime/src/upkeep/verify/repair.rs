@@ -271,8 +271,8 @@ fn delete_unreadable<R: Entity>(
         let mut batch: Vec<RawFinding> = Vec::new();
         let query = Query { position: position.take(), ..Query::new(Source::Facts, KeyRange::ALL) };
         let mut facts = writer.reader().cursor(query)?;
-        while let Some(fact) = facts.advance() {
-            let fact = fact?;
+        while facts.advance()? {
+            let fact = facts.entry();
             if let Err((kind, reason)) =
                 load::<R>(&mut image, fact.primary_key, fact.data, None)
                 // It is not the row that is wrong.

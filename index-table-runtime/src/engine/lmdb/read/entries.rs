@@ -4,7 +4,8 @@ use super::{Reader, packed::BlockEntries, parts::Parts, range::PhysicalRange};
 use crate::{
     engine::{Cursor, EntryResult, LongLived, Query, lmdb::Layout},
     model::{
-        error::{Error, Result},
+        entry::RawEntry,
+        error::{Boxed, Error, Result},
         schema::Source,
     },
 };
@@ -48,7 +49,8 @@ impl<'t> Kind<'t> {
 impl<'t> Iterator for Entries<'t> {
     type Item = EntryResult<'t>;
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             Kind::Single { source, parts, range } => match range.next()? {
@@ -65,9 +67,35 @@ impl<'t> Iterator for Entries<'t> {
 
 impl<'t> LongLived<'t> for Entries<'t> {}
 
-impl Cursor for Entries<'_> {
+/// The entries of a scan, each lent until the next step.
+pub(crate) struct LentEntries<'t> {
+    entries: Entries<'t>,
+    /// The last one.
+    entry: RawEntry<'t>,
+}
+
+impl<'t> LentEntries<'t> {
+    pub(super) fn new(reader: Reader<'t>, query: Query) -> Result<Self> {
+        Ok(Self { entries: Entries::new(reader, query)?, entry: RawEntry::NOWHERE })
+    }
+}
+
+impl Cursor for LentEntries<'_> {
+    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
+    #[inline(always)]
+    fn advance(&mut self) -> Result<bool, Boxed> {
+        match self.entries.next() {
+            Some(Ok(entry)) => {
+                self.entry = entry;
+                Ok(true)
+            }
+            Some(Err(error)) => Err(error),
+            None => Ok(false),
+        }
+    }
+
     #[inline]
-    fn advance(&mut self) -> Option<EntryResult<'_>> {
-        self.next()
+    fn entry(&self) -> RawEntry<'_> {
+        self.entry
     }
 }

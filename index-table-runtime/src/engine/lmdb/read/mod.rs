@@ -7,7 +7,7 @@ mod packed;
 mod parts;
 mod range;
 
-pub(crate) use entries::Entries;
+pub(crate) use entries::{Entries, LentEntries};
 pub(super) use parts::Parts;
 pub(super) use range::PhysicalRange;
 
@@ -102,7 +102,7 @@ impl<'t> Reader<'t> {
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
-    type Cursor = Entries<'t>;
+    type Cursor = LentEntries<'t>;
 
     fn table(self) -> &'static TableSchema {
         self.tables.schema
@@ -154,8 +154,8 @@ impl<'t> Read<'t> for Reader<'t> {
         count::count(self, query)
     }
 
-    fn cursor(self, query: Query) -> Result<Entries<'t>> {
-        Entries::new(self, query)
+    fn cursor(self, query: Query) -> Result<LentEntries<'t>> {
+        LentEntries::new(self, query)
     }
 
     fn stored(self, source: Source) -> Result<Option<u64>> {

@@ -112,7 +112,8 @@ impl<'t> BlockEntries<'t> {
 impl<'t> Iterator for BlockEntries<'t> {
     type Item = EntryResult<'t>;
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let next = if self.reverse { self.block.next_back() } else { self.block.next() };

@@ -28,7 +28,8 @@ impl Parts {
     }
 
     /// `None`: it is [`damaged`](Parts::damaged).
-    #[inline]
+    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
+    #[inline(always)]
     pub(in crate::engine::lmdb) fn entry<'t>(
         &self,
         key: &'t [u8],

@@ -1,0 +1,362 @@
+//! The undecoded entries of a query that runs, and what the iterators make of them.
+//!
+//! What is decoded to owned values (rows, keys, pages) reads entries that are lent until the next step; what
+//! borrows from the snapshot (entries, views) reads entries that live as long as the transaction.
+
+use std::sync::Arc;
+
+use crate::{
+    engine::{Entries, EntryResult, LentEntries, Query, Reader},
+    model::{
+        entity::{Entity, Form},
+        entry::RawEntry,
+        error::{Boxed, Error, Result},
+        key::{DecodeError, Key, KeyReader, Unescaped},
+        row,
+        schema::{Source, TableSchema},
+    },
+    query::matches::{Hashed, Matches},
+    usage::{Ledger, Meter, Stats},
+};
+
+/// Why an entry without its row is damage.
+pub(crate) const DANGLING: DecodeError =
+    DecodeError::Value("the entry refers to a row that is not in the fact table");
+
+/// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
+///
+/// `C` is [`Entries`] or [`LentEntries`].
+pub(super) struct EntryScan<'txn, C> {
+    /// For facts; `None` if the query could not be run.
+    reader: Option<Reader<'txn>>,
+    /// `None` once it has ended.
+    running: Option<Matches<'txn, C>>,
+    /// Why the query could not be run: the result in the place of the first entry.
+    failure: Option<Boxed>,
+    schema: &'static TableSchema,
+    source: Source,
+    form: Form,
+    /// A row is looked up for each entry before the entry comes, and counted there.
+    has_looked_up: bool,
+    /// Counts, and keeps the limit.
+    meter: Meter<'txn>,
+}
+
+impl<'txn> EntryScan<'txn, Entries<'txn>> {
+    /// Runs a query. Its entries live as long as the transaction.
+    pub(super) fn scan(
+        reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
+        ledger: Ledger<'txn>,
+        query: Query,
+        hashed: Option<&Arc<Hashed>>,
+    ) -> Self {
+        Self::new(reader, schema, ledger, query, |reader, query| {
+            Matches::scan(reader, schema, query, hashed)
+        })
+    }
+}
+
+impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
+    /// Runs a query. Its entries are lent until the next step.
+    pub(super) fn cursor(
+        reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
+        ledger: Ledger<'txn>,
+        query: Query,
+        hashed: Option<&Arc<Hashed>>,
+    ) -> Self {
+        Self::new(reader, schema, ledger, query, |reader, query| {
+            Matches::cursor(reader, schema, query, hashed)
+        })
+    }
+}
+
+impl<'txn, C> EntryScan<'txn, C> {
+    fn new(
+        reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
+        ledger: Ledger<'txn>,
+        query: Query,
+        run: impl FnOnce(Reader<'txn>, Query) -> Result<Matches<'txn, C>>,
+    ) -> Self {
+        let source = query.source;
+        let mut meter = ledger.meter(source, query.limit);
+        meter.seek();
+        let matches = reader.and_then(|reader| Ok((reader, run(reader, query)?)));
+        let (reader, running, failure) = match matches {
+            Ok((reader, matches)) => (Some(reader), Some(matches), None),
+            Err(error) => (None, None, Some(error.into())),
+        };
+        let form = Form::of(schema, source);
+        let has_looked_up = running.as_ref().is_some_and(Matches::looks_up);
+        Self { reader, running, failure, schema, source, form, has_looked_up, meter }
+    }
+
+    pub(super) const fn stats(&self) -> Stats {
+        self.meter.stats()
+    }
+
+    pub(super) const fn meter(&mut self) -> &mut Meter<'txn> {
+        &mut self.meter
+    }
+
+    pub(super) const fn form(&self) -> Form {
+        self.form
+    }
+
+    pub(super) const fn unescaped(&self) -> &'txn Unescaped {
+        &self.meter.session().unescaped
+    }
+
+    /// Whether an entry's row has been read when the entry comes.
+    pub(super) const fn has_rows(&self) -> bool {
+        self.form.carries_row() || self.has_looked_up
+    }
+
+    /// The row with this primary key, which an entry refers to.
+    pub(super) fn fact<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R> {
+        let Some(reader) = self.reader else { return Err(Error::internal("no query runs")) };
+        let row = self.meter.look_up(reader, primary_key).and_then(|row| {
+            let row = row.ok_or(DANGLING).and_then(row::decode);
+            row.map_err(|error| self.schema.corrupt(Source::Facts, primary_key, error))
+        });
+        if row.is_err() {
+            self.running = None;
+        }
+        row
+    }
+
+    /// Ends it with an error of an entry.
+    #[cold]
+    fn failed(&mut self, entry: &RawEntry<'_>, failure: impl Into<Failure>) -> Error {
+        self.running = None;
+        corrupt(self.schema, self.source, entry, failure.into())
+    }
+}
+
+impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
+    /// Goes to the next entry; `false`: there is none.
+    pub(super) fn advance(&mut self) -> Result<bool, Boxed> {
+        self.step()
+    }
+
+    #[expect(clippy::inline_always, reason = "it would be one more call for each row")]
+    #[inline(always)]
+    fn step(&mut self) -> Result<bool, Boxed> {
+        if let Some(left) = self.meter.left_behind_next()
+            && let Some(matches) = &mut self.running
+        {
+            match matches.advance(&mut self.meter) {
+                Ok(true) => {
+                    self.meter.entry(left);
+                    return Ok(true);
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    self.running = None;
+                    return Err(error);
+                }
+            }
+        }
+        self.end()
+    }
+
+    #[cold]
+    fn end(&mut self) -> Result<bool, Boxed> {
+        self.running = None;
+        self.failure.take().map_or(Ok(false), Err)
+    }
+
+    /// The entry of the last step.
+    #[inline]
+    pub(super) fn entry(&self) -> RawEntry<'_> {
+        self.running.as_ref().map_or(RawEntry::NOWHERE, Matches::entry)
+    }
+
+    /// The next row.
+    #[expect(clippy::inline_always, reason = "the row would be moved once more")]
+    #[inline(always)]
+    pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<R>> {
+        let failure = match self.next_bytes() {
+            Ok(Some(bytes)) => match row::decode::<R>(bytes) {
+                Ok(row) => return Some(Ok(row)),
+                Err(error) => Failure::Decode(error),
+            },
+            Ok(None) => return None,
+            Err(error) => Failure::Other(error.into()),
+        };
+        Some(Err(self.stop(failure)))
+    }
+
+    /// The bytes of the next row. Not generic: all that a row costs but its decoding is compiled once.
+    fn next_bytes(&mut self) -> Result<Option<&[u8]>, Boxed> {
+        if !self.step()? {
+            return Ok(None);
+        }
+        let Some(matches) = &self.running else { return Ok(None) };
+        let entry = matches.entry();
+        if self.form.carries_row() {
+            self.meter.bytes(entry.data.len());
+            return Ok(Some(entry.data));
+        }
+        let row = matches.row();
+        match referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(failure) => Err(corrupt(self.schema, self.source, &entry, failure).into()),
+        }
+    }
+
+    /// Ends it with an error of the last entry.
+    #[cold]
+    fn stop(&mut self, failure: Failure) -> Error {
+        let error = corrupt(self.schema, self.source, &self.entry(), failure);
+        self.running = None;
+        error
+    }
+
+    /// The next primary key.
+    #[inline]
+    pub(super) fn next_key<R: Entity>(&mut self) -> Option<Result<R::Key>> {
+        match self.advance() {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => return Some(Err(error.into())),
+        }
+        let unescaped = self.unescaped();
+        let entry = self.running.as_ref()?.entry();
+        self.meter.bytes(entry.primary_key.len());
+        let mut reader = KeyReader::new(entry.primary_key, unescaped);
+        match R::Key::decode_owned(&mut reader) {
+            Ok(key) => Some(Ok(key)),
+            Err(error) => Some(Err(self.stop(error.into()))),
+        }
+    }
+
+    /// The entry of the last step, and the fact with its primary key if there is one.
+    pub(super) fn entry_with_fact(&mut self) -> Result<(RawEntry<'_>, Option<&[u8]>)> {
+        let (Some(matches), Some(reader)) = (&self.running, self.reader) else {
+            return Ok((RawEntry::NOWHERE, None));
+        };
+        let (entry, row) = (matches.entry(), matches.row());
+        if let Some(row) = row {
+            if !self.has_looked_up {
+                self.meter.joined(row);
+            }
+            return Ok((entry, Some(row)));
+        }
+        Ok((entry, self.meter.look_up(reader, entry.primary_key)?))
+    }
+}
+
+impl<'txn> EntryScan<'txn, Entries<'txn>> {
+    /// The next entry, as `decode` makes it from what `read` finds of it. Stops for good when
+    /// either fails.
+    ///
+    /// In two steps, so that what is made, which may be large, is not moved once more.
+    #[expect(clippy::inline_always, reason = "what is made would be moved once more")]
+    #[inline(always)]
+    pub(super) fn decode_next<I, T>(
+        &mut self,
+        read: impl FnOnce(&mut Self, RawEntry<'txn>) -> Result<I, Failure>,
+        decode: impl FnOnce(I) -> Result<T, DecodeError>,
+    ) -> Option<Result<T>> {
+        let entry = match self.next()? {
+            Ok(entry) => entry,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let input = match read(self, entry) {
+            Ok(input) => input,
+            Err(failure) => return Some(Err(self.failed(&entry, failure))),
+        };
+        match decode(input) {
+            Ok(value) => Some(Ok(value)),
+            Err(error) => Some(Err(self.failed(&entry, error))),
+        }
+    }
+
+    /// What `decode` makes of the next row.
+    pub(super) fn next_bytes<T>(
+        &mut self,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Option<Result<T>> {
+        self.decode_next(Self::row_bytes, decode)
+    }
+
+    /// The row of an entry.
+    pub(super) fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
+        if self.form.carries_row() {
+            self.meter.bytes(entry.data.len());
+            return Ok(entry.data);
+        }
+        let row = self.running.as_ref().and_then(Matches::scanned_row);
+        referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<EntryResult<'txn>> {
+        let Some(left) = self.meter.left_behind_next() else { return self.end() };
+        let Some(matches) = &mut self.running else { return self.end() };
+        match matches.next(&mut self.meter) {
+            Some(Ok(entry)) => {
+                self.meter.entry(left);
+                Some(Ok(entry))
+            }
+            Some(Err(error)) => {
+                self.running = None;
+                Some(Err(error))
+            }
+            None => self.end(),
+        }
+    }
+
+    #[cold]
+    fn end(&mut self) -> Option<EntryResult<'txn>> {
+        self.running = None;
+        self.failure.take().map(Err)
+    }
+}
+
+/// The row that an entry refers to: the one that was looked up to compare it, the one that the engine has
+/// joined, or else the fact.
+fn referred_row<'row, 'txn: 'row>(
+    reader: Option<Reader<'txn>>,
+    meter: &mut Meter<'txn>,
+    entry: RawEntry<'_>,
+    row: Option<&'row [u8]>,
+    has_looked_up: bool,
+) -> Result<&'row [u8], Failure> {
+    if let Some(row) = row {
+        if !has_looked_up {
+            meter.joined(row);
+        }
+        return Ok(row);
+    }
+    let Some(reader) = reader else { return Err(DANGLING.into()) };
+    let fact = meter.look_up(reader, entry.primary_key).map_err(Failure::Other)?;
+    fact.ok_or(Failure::Decode(DANGLING))
+}
+
+/// Why an entry, or its row, can't be read.
+pub(super) enum Failure {
+    Decode(DecodeError),
+    Other(Error),
+}
+
+impl From<DecodeError> for Failure {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+#[cold]
+fn corrupt(schema: &TableSchema, source: Source, entry: &RawEntry<'_>, failure: Failure) -> Error {
+    let key = match source {
+        Source::Facts => entry.primary_key,
+        Source::Index(_) => entry.key,
+    };
+    match failure {
+        Failure::Decode(error) => schema.corrupt(source, key, error),
+        Failure::Other(error) => error,
+    }
+}
