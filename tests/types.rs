@@ -79,6 +79,28 @@ struct Twelve {
 }
 
 #[test]
+fn entries_that_carry_own_types_have_the_traits_of_a_derive() -> TestResult {
+    let store = Store::in_memory();
+    let nodes = NodeRepository::open(&store)?;
+    let leaf = Node { id: [0, 2], tag: *b"tag", marks: vec![], next: None, children: vec![] };
+    let marks = vec![*b"one", *b"two"];
+    let node = Node { id: [0, 1], marks, children: vec![leaf.clone()], ..leaf };
+    store.transaction(|txn| nodes.insert(txn, &node))?;
+
+    let txn = store.read()?;
+    let entries = nodes.by_marks(&txn).entries().collect::<Result<Vec<_>, _>>()?;
+    let [one, two] = entries.as_slice() else { panic!("{entries:?}") };
+    assert_eq!(one.clone(), *one);
+    assert_ne!(one, two);
+    let NodeByMarks { marks, id, children } = one;
+    assert_eq!(
+        format!("{one:?}"),
+        format!("NodeByMarks {{ marks: {marks:?}, id: {id:?}, children: {children:?} }}")
+    );
+    Ok(())
+}
+
+#[test]
 fn a_primary_key_of_twelve_fields() -> TestResult {
     let store = Store::in_memory();
     let table = TwelveRepository::open(&store)?;

@@ -5,6 +5,7 @@ pub use serde;
 
 pub use crate::{
     model::{
+        carried::{Carried, CarriedBy, InView, assert_carried, assert_viewed},
         entity::{
             Entity, EntryReader, IndexEntry, IsRead, IsStored, NoRowFormat, NoVersion, Precedes,
             Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,
@@ -26,7 +27,7 @@ pub use crate::{
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan},
     store::{ReadTxn, Shareable, Store, WriteTxn, watch::Watch},
-    table::Table,
+    table::{Table, assert_repository},
     upkeep::{
         build::Build,
         bulk::BulkLoad,

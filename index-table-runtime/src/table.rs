@@ -400,3 +400,12 @@ impl<R> fmt::Debug for Table<R> {
         f.debug_tuple("Table").field(&self.open.schema.name).finish()
     }
 }
+
+/// Compiles if `T` is the repository of `R`, and not another type that has the name.
+///
+/// # Panics
+///
+/// Otherwise, when it is compiled.
+pub const fn assert_repository<T, R>(message: &str) {
+    assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
+}

@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
-use super::{Context, allow_on_struct, at, docs, key_type, requirements, visibility_at};
+use super::{Context, allow_on_struct, at, carried, docs, key_type, requirements, visibility_at};
 use crate::model::{Index, Source, Step};
 use crate::names;
 
@@ -39,10 +39,11 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
         }
     });
     let conditions = requirements::conditions(cx, private);
+    let derives = carried::derives(&carried::of_entry(index));
     mixed! {
         #doc
         #allow
-        #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::cmp::PartialEq)]
+        #derives
         #visibility struct #ident #lifetime #conditions {
             #(#fields,)*
         }
@@ -66,6 +67,9 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
     let lifetime = index.entry.borrows().then(|| quote!(<#txn>));
     let decode = decode(cx, index);
     let serialize = serialize(index);
+    let fields: Vec<_> = index.entry.fields().map(|(ident, _)| ident).collect();
+    let carried = carried::of_entry(index);
+    let traits = carried::traits(cx, ident, lifetime.as_ref(), &fields, &carried);
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]
@@ -85,6 +89,8 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
         impl #lifetime _index_table::serde::Serialize for #ident #lifetime #conditions {
             #serialize
         }
+
+        #traits
     }
 }
 

@@ -57,7 +57,7 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
     let assertions = unknown.iter().map(|KeyMember { marker: name, ty, .. }| {
         let (ty, marker) = (ty.written(), marker(name, ty.written()));
         let assert = quote_spanned!(at(name.span())=> _index_table::assert_key);
-        mixed!(const _: () = { struct #marker; #assert::<#ty, #marker>() };)
+        mixed!(const _: () = { fn key<#marker>() { #assert::<#ty, #marker>() } };)
     });
     let conditions = unknown.iter().map(|KeyMember { ty, .. }| {
         let written = ty.written();

@@ -14,6 +14,7 @@ macro_rules! mixed {
 }
 
 mod bulk_load;
+mod carried;
 mod collections;
 mod distinct;
 mod docs;
@@ -83,6 +84,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     let view_reader = table.view.as_ref().map(|view| view::implementation(&cx, view));
     let methods = repository::implementation(&cx);
     let assertions = requirements::assertions(&cx);
+    let carried = carried::assertions(&cx);
     let previous = version::assertions(&table.row, table.version, table.previous.as_ref());
     let lints = lints::warnings(table);
     let allow = allow();
@@ -98,6 +100,7 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
             #[allow(unused_imports)]
             use _index_table::NoRowFormat as _;
             #assertions
+            #carried
             #previous
             #entity
             #view_reader

@@ -47,7 +47,10 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let bulk_load = bulk_load::methods(cx);
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
+    let taken = taken(cx);
     mixed! {
+        #taken
+
         #[automatically_derived]
         impl #repository #conditions {
             #opening
@@ -58,6 +61,23 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #eventual
             #(#queries)*
         }
+    }
+}
+
+/// Expands to what fails if the name is that of another type, which the compiler reports without the way
+/// out:
+///
+/// ```text
+/// const _: () = _index_table::assert_repository::<CustomerRepository, Customer>("…");
+/// ```
+fn taken(cx: &Context<'_>) -> TokenStream {
+    let (repository, row) = (&cx.table.repository, &cx.table.row);
+    let message = format!(
+        "`{repository}` is the name of another type too; choose another one for the repository with \
+         `#[table(repository = …)]`"
+    );
+    quote_spanned! {at(repository.span())=>
+        const _: () = _index_table::assert_repository::<#repository, #row>(#message);
     }
 }
 

@@ -44,6 +44,15 @@ fn of(table: &Table) -> Vec<Required<'_>> {
 
 /// Expands to `where for<'any> Kind: _index_table::Key`, or to nothing.
 pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream {
+    conditions_and(cx, private, Vec::new())
+}
+
+/// The same, with further conditions.
+pub(super) fn conditions_and(
+    cx: &Context<'_>,
+    private: &TokenStream,
+    further: Vec<TokenStream>,
+) -> TokenStream {
     let conditions = of(cx.table).into_iter().map(|Required { ty, requirement, .. }| {
         let (written, span) = (ty.written(), at(ty.span()));
         match requirement {
@@ -51,7 +60,7 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
             Requirement::Each => quote_spanned!(span=> for<'any> #written: #private::Each),
         }
     });
-    let conditions: Vec<_> = conditions.collect();
+    let conditions: Vec<_> = conditions.chain(further).collect();
     if conditions.is_empty() { TokenStream::new() } else { mixed!(where #(#conditions),*) }
 }
 
@@ -61,10 +70,14 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
 /// const _: ::core::marker::PhantomData<_index_table::IsStored<Customer>> = …;
 /// const _: ::core::marker::PhantomData<_index_table::IsText<String>> = …;
 /// const _: () = {
-///     struct kind;
-///     _index_table::assert_key::<Kind, kind>()
+///     fn key<kind>() {
+///         _index_table::assert_key::<Kind, kind>()
+///     }
 /// };
 /// ```
+///
+/// The name of the field is a type parameter because the compiler writes the path of a type that it has
+/// met under the same name elsewhere: `_::_::kind`.
 ///
 /// The compiler looks at the types of constants before it looks at what is in them, so the first two
 /// are reported before what follows from the same mistake.
@@ -86,8 +99,9 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
         let marker = marker(ident, written.clone());
         mixed! {
             const _: () = {
-                struct #marker;
-                #assert::<#written, #marker>()
+                fn key<#marker>() {
+                    #assert::<#written, #marker>()
+                }
             };
         }
     });

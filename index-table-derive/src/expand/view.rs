@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::LitStr;
 
-use super::{Context, allow_on_struct, at, docs, requirements, visibility_at};
+use super::{Context, allow_on_struct, at, carried, docs, requirements, visibility_at};
 use crate::model::{Reading, View, ViewField};
 use crate::types;
 
@@ -43,16 +43,13 @@ pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
         }
     });
     let serde = &view.serde;
+    let derives = carried::derives(&carried::of_view(view));
     let krate = LitStr::new(&types::text(quote!(#private::serde)), cx.table.row.span());
     mixed! {
         #doc
         #allow
-        #[derive(
-            ::core::fmt::Debug,
-            ::core::clone::Clone,
-            ::core::cmp::PartialEq,
-            #private::serde::Serialize,
-        )]
+        #derives
+        #[derive(#private::serde::Serialize)]
         #[serde(crate = #krate #(, #serde)*)]
         #v struct #ident<#txn> {
             #(#fields,)*
@@ -83,7 +80,12 @@ pub(super) fn implementation(cx: &Context<'_>, view: &View) -> TokenStream {
         mixed!(#ident: #value)
     });
     let conditions = requirements::conditions(cx, &cx.short);
+    let lifetime = mixed!(<#txn>);
+    let names: Vec<_> = view.fields.iter().map(|field| &field.field.ident).collect();
+    let traits = carried::traits(cx, ident, Some(&lifetime), &names, &carried::of_view(view));
     mixed! {
+        #traits
+
         #[automatically_derived]
         impl _index_table::Viewed for #row #conditions {
             type View<#txn> = #ident<#txn>;

@@ -25,7 +25,8 @@ pub(crate) use self::spelling::{
     is_desc, is_long_array, is_no_collection, is_short, is_standard, is_str, shown, text,
 };
 use self::spelling::{
-    Standard, element, is_bool, is_option, is_scalar, is_u8, only, peel, standard, string,
+    Standard, element, is_bool, is_option, is_scalar, is_u8, only, own_types, peel, standard,
+    string,
 };
 
 /// The type of a value that is stored: a field's, or that of a collection's elements.
@@ -101,6 +102,15 @@ impl DataType {
             Shape::Optional(inner) => matches!(&**inner, Shape::Scalar(ty) if is_bool(ty)),
             Shape::Text | Shape::Bytes | Shape::Other => false,
         }
+    }
+
+    /// The types in it that are not of the standard library.
+    pub(crate) fn own_types(&self) -> Vec<&Type> {
+        let mut found = Vec::new();
+        match &self.written {
+            Written::Plainly(ty) | Written::ElementOf(ty) => own_types(ty, &mut found),
+        }
+        found
     }
 
     /// Whether a value is carried in the form in which a query takes it.

@@ -1,5 +1,6 @@
 //! Rows, keys, schemas and index maintenance. Pure: nothing here reads or writes a store.
 
+pub(crate) mod carried;
 pub(crate) mod entity;
 pub(crate) mod entry;
 pub(crate) mod error;

@@ -1,6 +1,6 @@
 //! Errors about a field's type that name the field.
 //!
-//! `Field` is a type that is called like the field. The blanket implementations are not
+//! `Field` is a type parameter that is called like the field. The blanket implementations are not
 //! recommended, so the compiler reports what is asserted, and not what it would take.
 
 use std::marker::PhantomData;

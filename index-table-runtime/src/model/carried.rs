@@ -1,0 +1,37 @@
+//! What the types of fields have to be that an entry or a view carries.
+
+use std::fmt::Debug;
+
+/// The traits of entries and views, which the types of their fields need.
+pub trait Carried: Clone + Debug + PartialEq {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Clone + Debug + PartialEq> Carried for T {}
+
+/// [`Carried`], by the index that `Index` is called like.
+#[diagnostic::on_unimplemented(
+    message = "the index `{Index}` carries `{Self}`, which lacks `Clone`, `Debug` or `PartialEq`",
+    label = "lacks `Clone`, `Debug` or `PartialEq`",
+    note = "the entries of an index have these traits: put `#[derive(Clone, Debug, PartialEq)]` on `{Self}`, or let the index carry other fields"
+)]
+pub trait CarriedBy<Index> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Carried, Index> CarriedBy<Index> for T {}
+
+/// [`Carried`], by a view.
+#[diagnostic::on_unimplemented(
+    message = "the view has a field of type `{Self}`, which lacks `Clone`, `Debug` or `PartialEq`",
+    label = "lacks `Clone`, `Debug` or `PartialEq`",
+    note = "a view has these traits: put `#[derive(Clone, Debug, PartialEq)]` on `{Self}`"
+)]
+pub trait InView {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Carried> InView for T {}
+
+/// Compiles if the index can carry a field of type `T`.
+pub const fn assert_carried<T: CarriedBy<Index>, Index>() {}
+
+/// Compiles if the view can have a field of type `T`.
+pub const fn assert_viewed<T: InView>() {}
