@@ -40,7 +40,8 @@
 //!
 //! # Errors
 //!
-//! 10. An error of a read leaves the transaction usable.
+//! 10. An error of a read leaves the transaction usable. Behind an error for a damaged entry, a scan and a cursor
+//!     go on with the entries that can be read.
 //! 11. After an error of a write, the transaction is either as it was before the call or failed for good: then
 //!     every later call, and the commit, fails. A nested transaction that has failed does not fail the
 //!     outer one. A commit never succeeds with half of a change.

@@ -1,10 +1,10 @@
 //! The image of a row as it is stored, and who else has one of its keys.
 
 use super::{compare, finding::FindingKind, images::Images};
-use crate::model::KeyRange;
 use crate::{
-    engine::{Query, Read, Reader},
+    engine::{Cursor as _, Query, Read, Reader},
     model::{
+        KeyRange,
         entity::Entity,
         error::{Error, Result},
         maintain::Image,
@@ -47,22 +47,25 @@ pub(super) fn load<R: Entity>(
 }
 
 /// The primary key of another row that has this key of a unique index too, as the index has it.
-pub(super) fn holder<'t, R: Entity>(
-    reader: Reader<'t>,
+pub(super) fn holder<R: Entity>(
+    reader: Reader<'_>,
     image: &Image,
     others: &mut Images,
     index: usize,
     declared: &IndexSchema,
     key: &[u8],
-) -> Result<Option<&'t [u8]>> {
+) -> Result<Option<Vec<u8>>> {
     let query = Query::new(Source::Index(index), KeyRange::beginning_with(key));
-    for entry in reader.scan(query)? {
-        let holder = match entry.map_err(Error::from) {
-            Ok(entry) if entry.key == key => entry.primary_key,
+    let mut entries = reader.cursor(query)?;
+    loop {
+        match entries.advance().map_err(Error::from) {
+            Ok(true) if entries.entry().key == key => {}
+            Ok(false) => return Ok(None),
             // Damage that has been found before.
-            Ok(_) | Err(Error::Corrupt { .. }) => continue,
+            Ok(true) | Err(Error::Corrupt { .. }) => continue,
             Err(error) => return Err(error),
-        };
+        }
+        let holder = entries.entry().primary_key;
         if holder == image.primary_key() {
             continue;
         }
@@ -70,11 +73,10 @@ pub(super) fn holder<'t, R: Entity>(
             && let Some(other) = others.get::<R>(index, holder, fact)
             && compare::is_double(image, other, index, key)
         {
-            return Ok(Some(holder));
+            return Ok(Some(holder.to_vec()));
         }
         if declared.has_one_entry_per_key() {
-            break;
+            return Ok(None);
         }
     }
-    Ok(None)
 }

@@ -7,7 +7,7 @@
 
 use super::row::load;
 use crate::{
-    engine::{Query, Read as _, Reader},
+    engine::{Cursor as _, Query, Read as _, Reader},
     model::{
         KeyRange,
         entity::Entity,
@@ -75,14 +75,15 @@ impl Sums {
 
 /// Calls `look` with each fact, or each entry of an index, that is not in a damaged piece.
 fn each(reader: Reader<'_>, source: Source, mut look: impl FnMut(RawEntry<'_>)) -> Result<()> {
-    for entry in reader.scan(Query::new(source, KeyRange::ALL))? {
-        match entry.map_err(Error::from) {
-            Ok(entry) => look(entry),
+    let mut entries = reader.cursor(Query::new(source, KeyRange::ALL))?;
+    loop {
+        match entries.advance().map_err(Error::from) {
+            Ok(true) => look(entries.entry()),
+            Ok(false) => return Ok(()),
             Err(Error::Corrupt { .. }) => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(())
 }
 
 pub(super) fn hash(bytes: &[u8]) -> u64 {

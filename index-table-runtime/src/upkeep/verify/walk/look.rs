@@ -31,7 +31,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         }
     }
 
-    pub(super) fn entry(&mut self, entry: RawEntry<'t>) -> Result<()> {
+    pub(super) fn entry(&mut self, entry: RawEntry<'_>) -> Result<()> {
         self.stepped(entry);
         let Stage::Entries(index) = self.stage else { return self.fact(entry) };
         self.entries += 1;
@@ -76,8 +76,8 @@ impl<'t, R: Entity> TableCheck<'t, R> {
 
     /// Whether the entry before this one, which has been stepped on, has the same key.
     fn is_second(&self, entry: &RawEntry<'_>) -> bool {
-        let behind = self.behind.as_ref().map(|behind| behind.key.as_slice());
-        self.previous.map(|previous| previous.key).or(behind) == Some(entry.key)
+        let before = self.previous.as_ref().or(self.behind.as_ref());
+        before.is_some_and(|before| before.key == entry.key)
     }
 
     /// Reports an entry that should not be there.
@@ -85,7 +85,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         &mut self,
         kind: FindingKind,
         source: Source,
-        entry: RawEntry<'t>,
+        entry: RawEntry<'_>,
         reason: &'static str,
     ) {
         if R::TABLE.can_read(source, entry.key, entry.primary_key) {
@@ -101,7 +101,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         }
     }
 
-    fn fact(&mut self, fact: RawEntry<'t>) -> Result<()> {
+    fn fact(&mut self, fact: RawEntry<'_>) -> Result<()> {
         self.rows += 1;
         if let Err((kind, reason)) = load::<R>(&mut self.image, fact.primary_key, fact.data, None) {
             self.report(kind, Source::Facts, fact, reason, Fix::None);
@@ -146,7 +146,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                 if let Some(holder) = holder
                     && (alone || *holder < *fact.primary_key)
                 {
-                    let holder = R::TABLE.show_primary_key(holder);
+                    let holder = R::TABLE.show_primary_key(&holder);
                     let reason = format!("the row {holder} has the key as well");
                     report(FindingKind::Duplicate, reason.into(), Fix::None);
                 }

@@ -19,10 +19,10 @@ use super::{
     resume_point::{ResumePoint, Stage},
     sums::Sums,
 };
-use crate::model::KeyRange;
 use crate::{
-    engine::{Entries, Query, Read, Reader, lmdb::Pieces},
+    engine::{Cursor as _, LentEntries, Query, Read, Reader, lmdb::Pieces},
     model::{
+        KeyRange,
         entity::Entity,
         entry::{Position, RawEntry},
         error::{Error, Result},
@@ -38,7 +38,7 @@ enum Running<'t> {
     Pieces(Box<Pieces<'t>>),
     /// The engine has no pieces to look at.
     NoPieces,
-    Entries(Box<Entries<'t>>),
+    Entries(Box<LentEntries<'t>>),
 }
 
 /// What is known of the rows and the indexes. It stays true when something is repaired.
@@ -61,8 +61,8 @@ pub(super) struct TableCheck<'t, R> {
     /// Where the stage begins.
     behind: Option<Position>,
     /// The last step in this stage, and the one before it.
-    last: Option<RawEntry<'t>>,
-    previous: Option<RawEntry<'t>>,
+    last: Option<Position>,
+    previous: Option<Position>,
     /// Steps in this stage, if it was begun at its beginning.
     counted: Option<u64>,
     over: bool,
@@ -166,8 +166,8 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         if self.over && self.found.is_empty() {
             return None;
         }
-        let last = if self.found.is_empty() { self.last } else { self.previous };
-        let behind = last.map(|last| last.position()).or_else(|| self.behind.clone());
+        let last = if self.found.is_empty() { &self.last } else { &self.previous };
+        let behind = last.as_ref().or(self.behind.as_ref()).cloned();
         Some(ResumePoint { stage: self.stage, behind })
     }
 
@@ -202,18 +202,19 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                 }
             }
             Running::Entries(mut entries) => {
-                let next = loop {
-                    match entries.next().transpose().map_err(Error::from) {
+                let is_there = loop {
+                    match entries.advance().map_err(Error::from) {
                         // The piece that it is in has been found to be damaged.
                         Err(Error::Corrupt { .. }) => {}
-                        Ok(Some(entry)) if self.is_behind(&entry) => {}
+                        Ok(true) if self.is_behind(&entries.entry()) => {}
                         next => break next?,
                     }
                 };
+                let checked = if is_there { self.entry(entries.entry()) } else { Ok(()) };
                 self.running = Some(Running::Entries(entries));
-                match next {
-                    Some(entry) => self.entry(entry)?,
-                    None => self.end()?,
+                checked?;
+                if !is_there {
+                    self.end()?;
                 }
             }
         }
@@ -247,7 +248,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         self.counted = behind.is_none().then_some(0);
         let scan = |source| {
             let query = Query { position: behind.clone(), ..Query::new(source, KeyRange::ALL) };
-            self.reader.scan(query).map(Box::new).map(Running::Entries)
+            self.reader.cursor(query).map(Box::new).map(Running::Entries)
         };
         match self.stage {
             Stage::Queue => Ok(Running::Queue),
@@ -316,16 +317,20 @@ impl<'t, R: Entity> TableCheck<'t, R> {
     /// Whether an entry is before one of its key that has been seen, and so in a block that was
     /// found to be damaged: to go on there would be to go back.
     fn is_behind(&self, entry: &RawEntry<'_>) -> bool {
-        let (key, primary_key) = match (&self.last, &self.behind) {
-            (Some(last), _) => (last.key, last.primary_key),
-            (None, Some(behind)) => (behind.key.as_slice(), behind.primary_key.as_slice()),
-            (None, None) => return false,
-        };
-        entry.key == key && entry.primary_key <= primary_key
+        let seen = self.last.as_ref().or(self.behind.as_ref());
+        seen.is_some_and(|Position { key, primary_key }| {
+            entry.key == key && entry.primary_key <= primary_key.as_slice()
+        })
     }
 
-    fn stepped(&mut self, on: RawEntry<'t>) {
-        self.previous = self.last.replace(on);
+    /// Keeps the place of a step.
+    fn stepped(&mut self, on: RawEntry<'_>) {
+        // The buffers of the step before the last one are used again.
+        std::mem::swap(&mut self.previous, &mut self.last);
+        let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
+        let Position { key, primary_key } = self.last.get_or_insert_with(nowhere);
+        on.key.clone_into(key);
+        on.primary_key.clone_into(primary_key);
         self.counted = self.counted.map(|counted| counted + 1);
     }
 }
