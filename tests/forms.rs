@@ -128,6 +128,57 @@ fn what_a_method_returns_is_a_key_like_any_other() -> Result<()> {
     Ok(())
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(slug)]
+#[index(digest)]
+#[index(desc(preview), slug)]
+#[index(preview, sparse, name = "previews")]
+struct Upload {
+    #[primary_key]
+    id: u32,
+    slug: Option<String>,
+    digest: Vec<u8>,
+    preview: Option<Vec<u8>>,
+}
+
+#[test]
+fn a_prefix_is_searched_for_in_bytes_and_in_options() -> Result<()> {
+    let store = Store::in_memory();
+    let uploads = UploadRepository::open(&store)?;
+    store.transaction(|txn| {
+        let rows: [(_, Option<&str>, &[u8], Option<&[u8]>); 4] = [
+            (1, None, &[0, 1, 2], None),
+            (2, Some("report"), &[0, 1], Some(&[0xFF])),
+            (3, Some("red"), &[0xFF], Some(&[0xFF, 0])),
+            (4, Some(""), &[], Some(&[])),
+        ];
+        rows.into_iter().try_for_each(|(id, slug, digest, preview)| {
+            let (slug, preview) = (slug.map(Into::into), preview.map(Into::into));
+            uploads.insert(txn, &Upload { id, slug, digest: digest.into(), preview })
+        })
+    })?;
+    let txn = store.read()?;
+    let slugs = |prefix: &str| -> Result<Vec<u32>> {
+        uploads.find_by_slug_starting_with(&txn, prefix).keys().collect()
+    };
+    assert_eq!(slugs("re")?, [3, 2]);
+    assert_eq!(slugs("")?, [4, 3, 2], "`None` starts with nothing");
+    assert_eq!(slugs("x")?, []);
+    let digests = |prefix: &[u8]| -> Result<Vec<u32>> {
+        uploads.find_by_digest_starting_with(&txn, prefix).keys().collect()
+    };
+    assert_eq!(digests(&[0, 1])?, [2, 1]);
+    assert_eq!(digests(&[0xFF])?, [3]);
+    assert_eq!(digests(&[])?, [4, 2, 1, 3]);
+    let previews = uploads.find_by_previews_starting_with(&txn, &[0xFF]).keys();
+    assert_eq!(previews.collect::<Result<Vec<_>>>()?, [2, 3]);
+    let previews = uploads.find_by_preview_starting_with(&txn, &[]).keys();
+    assert_eq!(previews.collect::<Result<Vec<_>>>()?, [3, 2, 4]);
+    let slug = uploads.find_by_preview_slug_starting_with(&txn, Some(&[0xFF]), "rep").keys();
+    assert_eq!(slug.collect::<Result<Vec<_>>>()?, [2]);
+    Ok(())
+}
+
 #[test]
 fn a_row_without_a_value_is_not_in_a_sparse_index() -> Result<()> {
     let with =

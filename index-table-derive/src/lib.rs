@@ -168,7 +168,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `by_a_b` | the whole index, in its order |
 /// | `find_by_a`, `find_by_a_b` | the entries with these values |
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
-/// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text, if it is a `String`, `Box<str>`, `Arc<str>` or `Cow<'static, str>` |
+/// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text or bytes, if it is a `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` or `Vec<u8>`, or an `Option` of one of these |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
 /// | `get_view_by_a_b` | its view, if the index is `unique` and there is a view |
 /// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |

@@ -424,7 +424,7 @@ pub(crate) enum Form {
     /// `find_by_town_range`: the first fields have these values, the last is in a range.
     Range(Vec<KeyPart>, KeyPart),
     /// `find_by_town_starting_with`: the first fields have these values, the last starts with a
-    /// text.
+    /// text or with bytes.
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the one row whose fields have these values.
     Get(Vec<KeyPart>),

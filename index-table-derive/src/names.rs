@@ -339,7 +339,7 @@ impl Methods<'_> {
         }
         let range = Form::Range(parts.clone(), last.clone());
         self.add(owner, format!("find_by_{name}_range"), range);
-        if last.key_type().is_text() {
+        if last.key_type().has_prefixes() {
             let starting_with = Form::StartingWith(parts, last);
             self.add(owner, format!("find_by_{name}_starting_with"), starting_with);
         }

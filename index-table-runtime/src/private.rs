@@ -14,7 +14,8 @@ pub use crate::{
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
             KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,
-            Text, assert_computed, assert_each, assert_enum_value, assert_key, assert_key_value,
+            Text, TextKey, assert_computed, assert_each, assert_enum_value, assert_key,
+            assert_key_value,
         },
         maintain::EntryBuffer,
         method::{ComputedBy, FilterOf, HasComputed, HasFilter, NoMethod, computed, filter},

@@ -47,11 +47,11 @@ fn range(cx: &Context<'_>, target: &Target, part: &KeyPart) -> Last {
 
 fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
     let (ident, ty) = (part.ident(), part.key_type());
-    let (argument, key) = (ty.argument(&cx.short, &cx.elided), key_type(cx, part));
+    let (argument, key) = (ty.present(&cx.short, &cx.elided), key_type(cx, part));
     Last {
         lifetime: None,
         parameter: mixed!(#ident: #argument),
-        bound: mixed!(.starting_with::<#key>(#ident)),
+        bound: quote_spanned!(at(ty.span())=> .starting_with::<#key>(#ident)),
     }
 }
 

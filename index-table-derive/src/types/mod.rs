@@ -82,9 +82,18 @@ impl DataType {
         }
     }
 
-    /// Whether the type is spelled `String`, or as another owner of a `str`, so that it has prefixes to ask for.
+    /// Whether the type is spelled `String`, or as another owner of a `str`.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.shape, Shape::Text)
+    }
+
+    /// Whether a query can search for a prefix: of a text, of bytes, or of the value in an `Option` of these.
+    pub(crate) fn has_prefixes(&self) -> bool {
+        match &self.shape {
+            Shape::Text | Shape::Bytes => true,
+            Shape::Optional(inner) => matches!(**inner, Shape::Text | Shape::Bytes),
+            Shape::Scalar(_) | Shape::Other => false,
+        }
     }
 
     /// The `String` in a type that is spelled so, or as an `Option` of it.
@@ -182,7 +191,7 @@ impl DataType {
         })
     }
 
-    /// The same for a query on a sparse index: the value in an `Option`.
+    /// The same for a query on a sparse index, and for a prefix: the value in an `Option`.
     pub(crate) fn present(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         let shape = match &self.shape {
             Shape::Optional(inner) => inner,

@@ -56,7 +56,7 @@ impl Bounds {
 
     /// Keys whose next field starts with `prefix`.
     #[must_use]
-    pub fn starting_with<T: PrefixKey>(mut self, prefix: T::Arg<'_>) -> Self {
+    pub fn starting_with<T: PrefixKey>(mut self, prefix: T::Prefix<'_>) -> Self {
         T::encode_prefix(prefix, &mut self.range.start);
         self.range.end = End::Prefix;
         self

@@ -185,6 +185,7 @@ fn compare(
         });
         ask!(tasks.find_by_note(txn, part), |t| vec![t.note == part], |is| *is);
         ask!(tasks.find_by_slug(txn, part), Task::slugs, |slug| slug == part);
+        ask!(tasks.find_by_slug_starting_with(txn, part), Task::slugs, |s| s.starts_with(part));
         let expected = m.values().find(|task| task.slug.as_deref() == Some(part));
         prop_assert_eq!(tasks.get_by_slug(txn, part).map_err(fail)?, expected.cloned());
     }

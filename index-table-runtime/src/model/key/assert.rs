@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::{Each, Key, PrefixKey};
+use super::{Each, Key, TextKey};
 
 /// [`Key`], of the type of the field that `Field` is called like.
 #[diagnostic::on_unimplemented(
@@ -50,7 +50,7 @@ impl<T: Key, Method> ComputedOf<Method> for T {}
 pub trait Text {}
 
 #[diagnostic::do_not_recommend]
-impl<T: PrefixKey> Text for T {}
+impl<T: TextKey> Text for T {}
 
 /// Compiles where it is named if a type that is spelled `String` is one.
 #[derive(Debug)]

@@ -10,12 +10,20 @@ pub(super) const END: u8 = 0x00;
 /// Starts the two-byte form of `00` (`01 01`) and of itself (`01 02`).
 const ESCAPE: u8 = 0x01;
 
-/// A key type whose values can be asked for by a prefix: `String`.
+/// A key type whose values can be asked for by a prefix: `String`, `Vec<u8>`, and `Option` of these.
 pub trait PrefixKey: Key {
+    /// The form in which a query takes a prefix: `&str` for `String` and for `Option<String>`.
+    type Prefix<'a>: Copy;
+
     /// Appends the encoding of `prefix` without its end: what every value that starts with
     /// `prefix` has in front.
-    fn encode_prefix(prefix: Self::Arg<'_>, out: &mut KeyBuf);
+    fn encode_prefix(prefix: Self::Prefix<'_>, out: &mut KeyBuf);
 }
+
+/// A key type that holds text.
+pub trait TextKey: Key {}
+
+impl TextKey for String {}
 
 #[inline]
 fn escape(bytes: &[u8], out: &mut KeyBuf) {
@@ -194,6 +202,8 @@ impl Key for String {
 }
 
 impl PrefixKey for String {
+    type Prefix<'a> = &'a str;
+
     fn encode_prefix(prefix: &str, out: &mut KeyBuf) {
         escape(prefix.as_bytes(), out);
     }
@@ -229,7 +239,11 @@ macro_rules! as_text {
             }
         }
 
+        impl $crate::model::key::TextKey for $type {}
+
         impl $crate::model::key::PrefixKey for $type {
+            type Prefix<'a> = &'a str;
+
             fn encode_prefix(prefix: &str, out: &mut $crate::model::key::KeyBuf) {
                 <String as $crate::model::key::PrefixKey>::encode_prefix(prefix, out);
             }
@@ -265,5 +279,13 @@ impl Key for Vec<u8> {
 
     fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Vec<u8>, DecodeError> {
         unescape(reader.escaped()?.0)
+    }
+}
+
+impl PrefixKey for Vec<u8> {
+    type Prefix<'a> = &'a [u8];
+
+    fn encode_prefix(prefix: &[u8], out: &mut KeyBuf) {
+        escape(prefix, out);
     }
 }

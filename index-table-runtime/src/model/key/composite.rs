@@ -1,6 +1,6 @@
 //! Keys made of keys: `Option` and tuples.
 
-use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
+use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey};
 
 impl<T: Key> Key for Option<T> {
     type Arg<'a> = Option<T::Arg<'a>>;
@@ -32,6 +32,16 @@ impl<T: Key> Key for Option<T> {
 
     fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Option<T>, DecodeError> {
         if bool::decode(reader)? { T::decode_owned(reader).map(Some) } else { Ok(None) }
+    }
+}
+
+/// No value that is there starts as `None` does.
+impl<T: PrefixKey> PrefixKey for Option<T> {
+    type Prefix<'a> = T::Prefix<'a>;
+
+    fn encode_prefix(prefix: T::Prefix<'_>, out: &mut KeyBuf) {
+        out.extend(&[1]);
+        T::encode_prefix(prefix, out);
     }
 }
 

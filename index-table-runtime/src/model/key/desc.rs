@@ -87,7 +87,9 @@ impl<T: Key + Debug + Clone + PartialEq + Serialize> Key for Desc<T> {
 }
 
 impl<T: PrefixKey + Debug + Clone + PartialEq + Serialize> PrefixKey for Desc<T> {
-    fn encode_prefix(prefix: T::Arg<'_>, out: &mut KeyBuf) {
+    type Prefix<'a> = T::Prefix<'a>;
+
+    fn encode_prefix(prefix: T::Prefix<'_>, out: &mut KeyBuf) {
         inverted(out, |out| T::encode_prefix(prefix, out));
     }
 }

@@ -57,8 +57,8 @@ pub use assert::{
     assert_key,
 };
 pub use buf::KeyBuf;
-pub use bytes::PrefixKey;
 pub(crate) use bytes::ascii;
+pub use bytes::{PrefixKey, TextKey};
 pub use desc::Desc;
 pub use each::Each;
 pub(crate) use hash::{hash, skip as skip_hash};

@@ -28,7 +28,7 @@ fn encoded_prefix(prefix: &str) -> Vec<u8> {
 }
 
 /// The encoding of a prefix for a key of this type.
-fn prefix_of<T: PrefixKey>(prefix: T::Arg<'_>) -> Vec<u8> {
+fn prefix_of<T: PrefixKey>(prefix: T::Prefix<'_>) -> Vec<u8> {
     let mut key = KeyBuf::new();
     T::encode_prefix(prefix, &mut key);
     key.as_bytes().to_vec()

@@ -15,6 +15,31 @@ fn check(prefix: &str, text: &str) {
     assert_eq!(key.starts_with(&bytes), starts, "{prefix:?} {text:?}: {bytes:02x?} {key:02x?}");
     let (key, bytes) = (encoded(&Desc(text.to_owned())), prefix_of::<Desc<String>>(prefix));
     assert_eq!(key.starts_with(&bytes), starts, "desc {prefix:?} {text:?}");
+    check_bytes(prefix.as_bytes(), text.as_bytes());
+    let (key, bytes) = (encoded(&Some(text.to_owned())), prefix_of::<Option<String>>(prefix));
+    assert_eq!(key.starts_with(&bytes), starts, "some {prefix:?} {text:?}");
+    assert!(!encoded(&None::<String>).starts_with(&bytes), "{prefix:?} is in front of `None`");
+}
+
+/// The same of bytes, which are no text.
+fn check_bytes(prefix: &[u8], value: &[u8]) {
+    let starts = value.starts_with(prefix);
+    let (key, bytes) = (encoded(&value.to_vec()), prefix_of::<Vec<u8>>(prefix));
+    assert_eq!(key.starts_with(&bytes), starts, "{prefix:02x?} {value:02x?}");
+    let key = encoded(&Desc(Some(value.to_vec())));
+    let bytes = prefix_of::<Desc<Option<Vec<u8>>>>(prefix);
+    assert_eq!(key.starts_with(&bytes), starts, "desc some {prefix:02x?} {value:02x?}");
+    assert!(!encoded(&Desc(None::<Vec<u8>>)).starts_with(&bytes), "{prefix:02x?}");
+}
+
+#[test]
+fn a_prefix_of_bytes_finds_what_starts_with_it() {
+    for_all(Vec::<u8>::pair(), |(a, b)| {
+        check_bytes(&a, &b);
+        check_bytes(&a, &[a.as_slice(), &b].concat());
+        check_bytes(&[], &a);
+    });
+    check_bytes(&[0xFF], &[0xFF, 0]);
 }
 
 #[test]
