@@ -205,6 +205,8 @@ pub(crate) struct Index {
     pub(crate) entry: Entry,
     /// The fields, each time that the attribute names one: with the place of that name.
     pub(crate) mentions: Vec<Ident>,
+    /// Where its methods point to.
+    pub(crate) place: Span,
 }
 
 /// What is said against an index or the primary key, as a warning.

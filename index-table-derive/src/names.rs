@@ -119,10 +119,13 @@ impl Types {
 /// these fields, then the one declared first. The primary key counts as declared before every index.
 /// An eventual index gives no different values.
 ///
+/// Those of the primary key point to `place`.
+///
 /// The methods of an index with a name have that name, and so do the methods of a sparse index that
 /// would omit rows for which all of their fields have a value. These indexes have no rivals.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
+    place: Span,
     indexes: &[(Rc<Index>, Span)],
     viewed: bool,
     errors: &Diagnostics,
@@ -130,12 +133,14 @@ pub(crate) fn queries(
     let rows = Owner {
         target: Target::Rows,
         parts: primary_key.iter().cloned().map(KeyPart::Plain).collect(),
-        span: primary_key.first().map_or_else(Span::call_site, |field| field.ident.span()),
+        span: primary_key.first().map_or(place, |field| field.ident.span()),
+        place,
     };
     let indexes = indexes.iter().map(|(index, span)| Owner {
         target: Target::Index(Rc::clone(index)),
         parts: index.parts.clone(),
         span: *span,
+        place: index.place,
     });
     let owners: Vec<Owner> = std::iter::once(rows).chain(indexes).collect();
 
@@ -174,8 +179,10 @@ pub(crate) fn queries(
 struct Owner {
     target: Target,
     parts: Vec<KeyPart>,
-    /// Where its methods point to.
+    /// Where it is reported.
     span: Span,
+    /// Where its methods point to.
+    place: Span,
 }
 
 /// The first fields of a key, and what the methods for them are called by.
@@ -358,7 +365,7 @@ impl Methods<'_> {
             );
             return false;
         }
-        let method = Ident::new(&name, owner.span);
+        let method = Ident::new(&name, owner.place);
         self.taken.insert(name, described);
         self.queries.push(Query { method, target: owner.target.clone(), form });
         true

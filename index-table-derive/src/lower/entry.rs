@@ -13,12 +13,13 @@ use crate::names;
 pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index>, Span)> {
     let mut indexes = Vec::new();
     for draft in drafts {
-        let ident = names::entry(scope.row, &draft.name, draft.span);
+        let mut ident = names::entry(scope.row, &draft.name, draft.span);
         let described = format!("the entry of the index `{}`", draft.name);
         let advice = "give the index another name with `name = \"…\"`";
         if !scope.types.take(&ident, described, advice, scope.errors) {
             continue;
         }
+        ident.set_span(draft.place);
         let steps = match &draft.strategy {
             Strategy::Normalized => with_primary_key(&draft.parts, scope.primary_key, &[]),
             Strategy::Partial(included) => {
@@ -39,6 +40,7 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
             conditions: draft.conditions,
             findings: draft.findings,
             mentions: draft.mentions,
+            place: draft.place,
             entry,
         };
         indexes.push((Rc::new(index), draft.span));

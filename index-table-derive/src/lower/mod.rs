@@ -121,7 +121,9 @@ fn table(
     let indexes = entry::finish(&mut scope, indexes);
     let view = view::lower(&mut scope, attributes);
 
-    let queries = names::queries(&primary_key, &indexes, view.is_some(), errors);
+    let marked = fields.iter().find_map(|declared| declared.primary_key);
+    let place = marked.unwrap_or_else(|| input.ident.span());
+    let queries = names::queries(&primary_key, place, &indexes, view.is_some(), errors);
     // Not even a field that could stand in for the key: nothing can be stored.
     if primary_key.is_empty() {
         return None;

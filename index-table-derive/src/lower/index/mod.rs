@@ -46,8 +46,10 @@ impl<'a> Scope<'a> {
 /// An index that has been checked but for what concerns its entries.
 #[expect(clippy::struct_excessive_bools, reason = "each is said by a word of its own")]
 pub(super) struct Draft {
-    /// Where what is generated for it points to.
+    /// Where it is reported: its first field.
     pub(super) span: Span,
+    /// Where what is generated for it points to: the attribute. The fields refer to themselves.
+    pub(super) place: Span,
     pub(super) name: String,
     pub(super) named: bool,
     pub(super) parts: Vec<KeyPart>,
@@ -106,6 +108,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     let findings = Vec::new();
     Some(Draft {
         span,
+        place: attribute.span,
         name,
         named,
         parts,
