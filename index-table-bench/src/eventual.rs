@@ -48,7 +48,7 @@ pub struct Figure {
 /// A table with indexes, of which the rows are numbers.
 trait Table {
     fn put(&self, txn: &mut WriteTxn<'_>, id: u64, round: u64) -> index_table::Result<()>;
-    fn drain(&self, store: &Store) -> index_table::Result<u64>;
+    fn drain_all(&self, store: &Store) -> index_table::Result<u64>;
 }
 
 type Opened = index_table::Result<Box<dyn Table>>;
@@ -84,7 +84,7 @@ macro_rules! tables {
                     RowRepository::put(self, txn, &row)
                 }
 
-                fn drain(&self, store: &Store) -> Result<u64> {
+                fn drain_all(&self, store: &Store) -> Result<u64> {
                     let drain: fn(&RowRepository, &Store) -> Result<u64> = $drain;
                     drain(self, store)
                 }
@@ -191,12 +191,12 @@ impl Rounds {
         let fill =
             |round| store.transaction(|txn| ids().try_for_each(|id| table.put(txn, id, round)));
         fill(0)?;
-        table.drain(&store)?;
+        table.drain_all(&store)?;
         let begun = Instant::now();
         fill(1)?;
         self.write.push(begun.elapsed().as_nanos() as f64 / rows as f64);
         let begun = Instant::now();
-        let applied = table.drain(&store)?;
+        let applied = table.drain_all(&store)?;
         if applied > 0 {
             self.applied.push(applied as f64 / begun.elapsed().as_secs_f64());
         }
@@ -211,7 +211,7 @@ impl Rounds {
         for some in all.chunks(TOGETHER) {
             store.transaction(|txn| some.iter().try_for_each(|id| table.put(txn, *id, 2)))?;
         }
-        table.drain(&store)?;
+        table.drain_all(&store)?;
         self.kept_up.push(rows as f64 / begun.elapsed().as_secs_f64());
         drop(worker);
         drop((table, store));
@@ -220,7 +220,7 @@ impl Rounds {
         let store = Store::options().index_queue(u64::MAX, wait).open(disk)?;
         let table = open(&store)?;
         store.transaction(|txn| ids().try_for_each(|id| table.put(txn, id, 0)))?;
-        table.drain(&store)?;
+        table.drain_all(&store)?;
         let worker = store.start_index_worker()?;
         for commit in 0..commits as u64 {
             let id = mixed(commit) % rows as u64;

@@ -158,10 +158,10 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # What is generated
 ///
-/// For the repository: `open`, `insert`, `insert_with`, `bulk_load`, `bulk_load_in`, `put`, `update`,
-/// `delete`, `get`, `get_many`, `all`, `watch`, `usage`, `get_view` if there is a view, `upgrade` if
-/// there is a previous version, and `drain`, `wait_for`, `lag`, `dead_letters` and `retry_dead_letters` if
-/// an index is eventual. For an index over `a` and `b`:
+/// For the repository: `open`, `open_online`, `insert`, `put`, `update`, `try_update`, `delete`, `remove`, `get`,
+/// `all`, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has the methods that
+/// name no key or field, such as `replace`, `get_many`, `bulk_load`, `watch` and `verify`. For an index over `a`
+/// and `b`:
 ///
 /// | method | answers with |
 /// |---|---|
@@ -171,12 +171,14 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text or bytes, if it is a `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` or `Vec<u8>`, or an `Option` of one of these |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
 /// | `get_view_by_a_b` | its view, if the index is `unique` and there is a view |
+/// | `put_by_a_b` | nothing: it writes a row over the one with its values, if the index is `unique` and has no `each` |
+/// | `delete_by_a_b` | whether there was such a row, which it deletes, if the index is `unique` |
 /// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |
 /// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the greatest (for a `desc` field the other way round) |
 ///
 /// Of an index that is eventual, these return an `EventualScan`, and there are no `distinct_…` methods.
 ///
-/// The primary key has the `find_by_…` and `distinct_…` methods too. Where several keys begin with
+/// The primary key has the `find_by_…` methods too, and `distinct_…` for its first fields. Where several keys begin with
 /// the same fields, the methods for these query the key that has no further fields, or else the one
 /// declared first, the primary key before all indexes.
 ///

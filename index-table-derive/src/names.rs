@@ -325,7 +325,8 @@ impl Methods<'_> {
 
     /// `distinct_town_last_name`
     fn add_distinct(&mut self, owner: &Owner, prefix: &Prefix) {
-        if owner.is_eventual() {
+        // The whole primary key differs from row to row: `keys` has its values.
+        if owner.is_eventual() || (prefix.exact && matches!(owner.target, Target::Rows)) {
             return;
         }
         if prefix.parts.len() <= LONGEST_TUPLE {

@@ -33,9 +33,10 @@ pub use model::{
     schema::{Duplicate, Duplicates, IndexState},
 };
 pub use query::{
-    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, Distinct, DistinctCounts,
-    DistinctValues, Entries, EventualScan, FactOrderRows, GetMany, GetManyViews, Keys, Page, Rows,
-    Scan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan, Views,
+    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, DetachedQuery, Distinct,
+    DistinctCounts, DistinctValues, Entries, EventualScan, FactOrderRows, GetMany, GetManyViews,
+    Keys, Page, Rows, Scan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows,
+    VerifiedScan, Views,
 };
 pub use store::watch::{
     Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Watch, Watcher,
@@ -44,6 +45,7 @@ pub use store::{
     CopyProgress, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, Store, Submission,
     Submitted, WriteTxn,
 };
+pub use table::Table;
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate},

@@ -10,7 +10,7 @@ pub use crate::{
             Entity, EntryReader, IndexEntry, IsRead, IsStored, NoRowFormat, NoVersion, Precedes,
             Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,
         },
-        error::{EncodeError, Result, StoreError},
+        error::{EncodeError, Error, Result, StoreError},
         key::{
             CanBeAbsent, ComputedOf, DecodeError, Desc, Each, EachOf, EnumValue, IsText, Key,
             KeyBuf, KeyOf, KeyReader, KeyShape, KeyValue, NoKey, PrefixKey, RangeOf, Sequence,
@@ -28,7 +28,7 @@ pub use crate::{
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan},
     store::{ReadTxn, Shareable, Store, WriteTxn, watch::Watch},
-    table::{Table, assert_repository},
+    table::{KeyedTable, Table, assert_repository},
     upkeep::{
         build::Build,
         bulk::BulkLoad,

@@ -133,6 +133,24 @@ fn a_writer_does_not_wait_forever() -> TestResult {
     Ok(())
 }
 
+/// The refused write was a nested transaction's, which is gone when the closure ends.
+#[test]
+fn a_writer_waits_when_a_nested_transaction_was_refused() -> TestResult {
+    let (_dir, store) = store(2, WhenFull::Wait(Duration::from_mins(1)))?;
+    let items = ItemRepository::open(&store)?;
+    let worker = store.start_index_worker()?;
+    for ids in [0..2, 2..4, 4..6] {
+        store.transaction(|txn| {
+            txn.nested(|txn| ids.clone().try_for_each(|id| items.insert(txn, &item(id, id))))
+        })?;
+    }
+    drop(worker);
+    items.drain(&store, u64::MAX)?;
+    assert_eq!(items.all(&store.read()?).count()?, 6);
+    assert_drained(&items, &store)?;
+    Ok(())
+}
+
 /// The group's transaction is not in the worker's way.
 #[test]
 fn a_group_writer_waits_for_the_worker() -> TestResult {

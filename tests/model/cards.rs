@@ -191,7 +191,6 @@ macro_rules! cards {
                 model: &Model,
             ) -> Result<(), TestCaseError> {
                 let all = || model.values();
-                assert_distinct(|| cards.distinct_id(txn), model.keys().cloned())?;
                 assert_distinct(|| cards.distinct_suit(txn), all().map(|card| card.suit.clone()))?;
                 assert_distinct(
                     || cards.distinct_suit_rank(txn),

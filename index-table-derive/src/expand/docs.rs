@@ -9,11 +9,14 @@ use crate::model::{
 };
 use crate::names;
 
-/// `#[doc = " …"]` for each line.
+/// `#[doc = " …"]`, one for all lines: each attribute costs compile time.
 pub(super) fn doc(text: &str) -> TokenStream {
-    let lines =
-        text.lines().map(|line| if line.is_empty() { String::new() } else { format!(" {line}") });
-    mixed!(#(#[doc = #lines])*)
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| if line.is_empty() { String::new() } else { format!(" {line}") })
+        .collect();
+    let lines = lines.join("\n");
+    mixed!(#[doc = #lines])
 }
 
 fn fields<'a>(fields: impl IntoIterator<Item = &'a KeyPart>) -> String {
@@ -108,7 +111,26 @@ pub(super) fn entry_field(source: &Source) -> TokenStream {
     })
 }
 
-/// The methods that every repository has.
+pub(super) fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
+    let (name, key) = (&table.name, fields(parts));
+    doc(&format!(
+        "Writes a row over the row of the table `{name}` with its {key}, whatever the primary key of that row is, or \
+         adds it.\n\n\
+         Cost: two look-ups, one write for the row and one for each index entry that changes.\n\n\
+         # Errors\n\nAs `put`, and if the primary key is that of a third row."
+    ))
+}
+
+pub(super) fn delete_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
+    let (name, key) = (&table.name, fields(parts));
+    doc(&format!(
+        "Deletes the row of the table `{name}` with this {key}, and returns whether there was one.\n\n\
+         Cost: two look-ups, then one write for the row and one for each index entry.\n\n\
+         # Errors\n\nIf the store fails."
+    ))
+}
+
+/// The methods that take the primary key, and those that open the table.
 pub(super) mod fixed {
     use super::{TokenStream, doc, primary_key};
     use crate::model::Table;
@@ -134,15 +156,6 @@ pub(super) mod fixed {
         ))
     }
 
-    pub(in super::super) fn build(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Builds the indexes of the table `{name}` that are not readable yet, in steps between \
-             which others write.\n\n\
-             Cost: one look at each row, and one write for each entry."
-        ))
-    }
-
     pub(in super::super) fn insert(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
@@ -153,26 +166,20 @@ pub(super) mod fixed {
         ))
     }
 
-    pub(in super::super) fn insert_with(table: &Table) -> TokenStream {
-        let name = &table.name;
-        let key = primary_key(table);
-        doc(&format!(
-            "Adds the row that `row` makes for the next {key} to the table `{name}`, and answers \
-             with that {key}: one above all that were given out or are in the table, from 1 on.\n\n\
-             Cost: as `insert`, and one seek to the last row, one look-up and one write.\n\n\
-             # Errors\n\nAs `insert`, if there is no {key} left, or if the row has another one."
-        ))
-    }
-
     pub(in super::super) fn put(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Adds a row to the table `{name}` or replaces the one with its primary key.\n\n\
+            "Adds a row to the table `{name}` or writes it over the one with its primary key.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
              # Errors\n\nIf a unique index has its key already, if a key is too long, if the row \
              cannot be encoded, or if the store fails."
         ))
+    }
+
+    pub(in super::super) fn all(table: &Table) -> TokenStream {
+        let (name, key) = (&table.name, primary_key(table));
+        doc(&format!("All rows of the table `{name}`, in the order of {key}."))
     }
 
     pub(in super::super) fn update(table: &Table) -> TokenStream {
@@ -188,6 +195,14 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn try_update(table: &Table) -> TokenStream {
+        let key = primary_key(table);
+        doc(&format!(
+            "As `update`, with a closure that can fail: returns its value, or `None` if no row has this {key}.\n\n\
+             # Errors\n\nThose of the closure and of `update`; nothing has changed then."
+        ))
+    }
+
     pub(in super::super) fn delete(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
@@ -197,6 +212,11 @@ pub(super) mod fixed {
              Cost: one look-up, then one write for the row and one for each index entry.\n\n\
              # Errors\n\nIf the store fails."
         ))
+    }
+
+    pub(in super::super) fn remove(table: &Table) -> TokenStream {
+        let key = primary_key(table);
+        doc(&format!("As `delete`, and returns the row with this {key}."))
     }
 
     pub(in super::super) fn get(table: &Table) -> TokenStream {
@@ -216,130 +236,6 @@ pub(super) mod fixed {
             "The view of the row of the table `{name}` with this {key}.\n\n\
              Cost: one look-up; texts and bytes are borrowed.\n\n\
              # Errors\n\nIf the row cannot be read."
-        ))
-    }
-
-    pub(in super::super) fn get_many(table: &Table) -> TokenStream {
-        let name = &table.name;
-        let key = primary_key(table);
-        doc(&format!(
-            "The rows of the table `{name}` with these {key}, in the order in which they are \
-             given; `None` where there is no row.\n\n\
-             The keys are as `keys()` yields them, owned or borrowed.\n\n\
-             Cost: one look-up for each; each row is decoded."
-        ))
-    }
-
-    pub(in super::super) fn watch(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Watches the table `{name}`: the changes that this process commits from `start` on, or \
-             those of the rows that a scan finds.\n\n\
-             Cost: nothing before `start`; then each change is compared with what is watched."
-        ))
-    }
-
-    pub(in super::super) fn usage(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "What the table `{name}` and its indexes have been used for, in this process and since \
-             the table was opened.\n\n\
-             Cost: a few counters for each index are read."
-        ))
-    }
-
-    pub(in super::super) fn verify(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Compares the indexes of the table `{name}` with its rows.\n\n\
-             Cost: one look-up for each entry, and each row is read."
-        ))
-    }
-
-    pub(in super::super) fn bulk_load(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Loads many rows into the table `{name}`, sorted and in one transaction of its own, once \
-             `run` is called; the iterator yields rows or references to them.\n\n\
-             Cost: less than half that of single inserts in one transaction."
-        ))
-    }
-
-    pub(in super::super) fn bulk_load_in(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Loads many rows into the table `{name}` as part of a transaction, as `bulk_load` does."
-        ))
-    }
-
-    pub(in super::super) fn repair(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Makes the indexes of the table `{name}` what its rows say.\n\n\
-             Cost: as `verify`, and one write for what is wrong."
-        ))
-    }
-
-    pub(in super::super) fn upgrade(table: &Table) -> TokenStream {
-        let Table { name, version, .. } = table;
-        doc(&format!(
-            "Writes the rows of the table `{name}` that have an older version in version {version}, \
-             in transactions of its own.\n\n\
-             Cost: each row is read, and those are written."
-        ))
-    }
-
-    pub(in super::super) fn drain(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Applies so many messages to the eventual indexes of the table `{name}`, in batches of a \
-             transaction each.\n\n\
-             Cost: for each message a look-up of its row and a look-up and a write for each entry.\n\n\
-             # Errors\n\nIf this thread writes, or if the store fails."
-        ))
-    }
-
-    pub(in super::super) fn wait_for(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Waits until what a transaction has written to the table `{name}` is in its eventual \
-             indexes, and answers whether it is in this time. Transactions that begin then find it.\n\n\
-             # Errors\n\nIf this thread writes and it is not, or if the store fails."
-        ))
-    }
-
-    pub(in super::super) fn lag(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "How far the eventual indexes of the table `{name}` are behind its rows.\n\n\
-             Cost: two look-ups.\n\n\
-             # Errors\n\nIf the store cannot be read."
-        ))
-    }
-
-    pub(in super::super) fn dead_letters(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "The dead letters of the table `{name}`: the messages that could not be applied to its eventual \
-             indexes, each with its error.\n\n\
-             # Errors\n\nIf the store cannot be read."
-        ))
-    }
-
-    pub(in super::super) fn retry_dead_letters(table: &Table) -> TokenStream {
-        let name = &table.name;
-        doc(&format!(
-            "Applies the dead letters of the table `{name}` once more, in one transaction.\n\n\
-             # Errors\n\nIf this thread writes, or if the store fails."
-        ))
-    }
-
-    pub(in super::super) fn all(table: &Table) -> TokenStream {
-        let name = &table.name;
-        let key = primary_key(table);
-        doc(&format!(
-            "All rows of the table `{name}`, in the order of {key}.\n\n\
-             Cost: one seek, then one step for each row."
         ))
     }
 }

@@ -13,14 +13,12 @@ macro_rules! mixed {
     };
 }
 
-mod bulk_load;
 mod carried;
 mod collections;
 mod distinct;
 mod docs;
 mod entity;
 mod entry;
-mod get_many;
 mod hashed;
 pub(crate) mod key;
 mod lints;

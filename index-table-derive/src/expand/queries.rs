@@ -1,10 +1,12 @@
 //! The methods that ask: one for each query of the model.
 
 use proc_macro2::TokenStream;
-use quote::quote_spanned;
+use quote::{format_ident, quote_spanned};
+use syn::Ident;
 
 use super::{Context, at, distinct, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
+use crate::names;
 
 /// Expands to one method, as [`scan`], [`get`] and [`get_view`] show it.
 pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
@@ -17,7 +19,11 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
         Form::StartingWith(leading, last) => {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
-        Form::Get(parts) => get(cx, query, parts),
+        Form::Get(parts) => {
+            let (get, put, delete) =
+                (get(cx, query, parts), put(cx, query, parts), delete(cx, query, parts));
+            mixed!(#get #put #delete)
+        }
         Form::GetView(parts) => get_view(cx, query, parts),
         Form::Distinct { leading, values } => distinct::method(cx, query, leading, values),
     }
@@ -126,6 +132,74 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             self.table.get_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
+}
+
+/// Expands to nothing for an index with several keys of a row, else to:
+///
+/// ```text
+/// fn put_by_email(
+///     &self,
+///     txn: &mut _index_table::WriteTxn<'_>,
+///     row: &Customer,
+/// ) -> _index_table::Result<()> {
+///     self.table.put_by::<CustomerByEmail<'_>>(txn, row)
+/// }
+/// ```
+fn put(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> Option<TokenStream> {
+    if parts.iter().any(|part| matches!(part, KeyPart::Each(..))) {
+        return None;
+    }
+    let (v, row, method) = (&cx.table.visibility, &cx.table.row, write_method("put", query));
+    let doc = docs::put_by(cx.table, parts);
+    let found = found(cx, &query.target, &cx.elided);
+    Some(mixed! {
+        #doc
+        #v fn #method(
+            &self,
+            txn: &mut _index_table::WriteTxn<'_>,
+            row: &#row,
+        ) -> _index_table::Result<()> {
+            self.table.put_by::<#found>(txn, row)
+        }
+    })
+}
+
+/// Expands to:
+///
+/// ```text
+/// fn delete_by_email(
+///     &self,
+///     txn: &mut _index_table::WriteTxn<'_>,
+///     email: &str,
+/// ) -> _index_table::Result<bool> {
+///     self.table.delete_by::<CustomerByEmail<'_>>(
+///         txn,
+///         _index_table::Bounds::new().equal::<String>(email),
+///     )
+/// }
+/// ```
+fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
+    let (v, method) = (&cx.table.visibility, write_method("delete", query));
+    let doc = docs::delete_by(cx.table, parts);
+    let found = found(cx, &query.target, &cx.elided);
+    let (parameters, bounds) = equals(cx, &query.target, parts);
+    mixed! {
+        #doc
+        #v fn #method(
+            &self,
+            txn: &mut _index_table::WriteTxn<'_>,
+            #(#parameters,)*
+        ) -> _index_table::Result<bool> {
+            self.table.delete_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
+        }
+    }
+}
+
+/// `put_by_email`, beside `get_by_email`.
+fn write_method(verb: &str, query: &Query) -> Ident {
+    let method = names::plain(&query.method);
+    let key = method.strip_prefix("get").unwrap_or(&method);
+    format_ident!("{verb}{key}", span = query.method.span())
 }
 
 /// Expands to:

@@ -3,6 +3,7 @@
 mod bounds;
 mod combined;
 mod cursor;
+mod detached;
 mod distinct;
 mod entry_scan;
 mod eventual;
@@ -18,6 +19,7 @@ pub use bounds::Bounds;
 pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub(crate) use cursor::hash_of;
 pub use cursor::{Cursor, Page};
+pub use detached::DetachedQuery;
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub(crate) use entry_scan::DANGLING;
 pub use eventual::{
@@ -36,7 +38,7 @@ use crate::{
         entity::{Entity, IndexEntry, Viewed},
         error::Result,
         key::DecodeError,
-        schema::Source,
+        schema::{Source, TableSchema},
     },
     usage::Ledger,
 };
@@ -289,6 +291,12 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Ok(Page { items, next })
     }
 
+    /// The query of the scan, which borrows no transaction: what finds the rows to
+    /// [delete](DetachedQuery::delete).
+    pub fn query(self) -> DetachedQuery<E::Row> {
+        DetachedQuery::new(self.request)
+    }
+
     /// What `decode` makes of the first row.
     pub(crate) fn one<T>(
         self,
@@ -300,6 +308,21 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     fn cursor(self) -> EntryScan<'txn, LentEntries<'txn>> {
         self.request.cursor(None)
     }
+}
+
+/// The primary key of the first entry of a table or an index within bounds, encoded.
+pub(crate) fn first_key<'txn>(
+    reader: Result<Reader<'txn>>,
+    schema: &'static TableSchema,
+    ledger: Ledger<'txn>,
+    source: Source,
+    bounds: Bounds,
+) -> Result<Option<Vec<u8>>> {
+    let (range, hashed) = bounds.into_parts();
+    let query = Query { limit: Some(1), ..Query::new(source, range) };
+    let request = ScanRequest { reader, schema, ledger, query, hashed, after: None };
+    let mut entries = request.cursor(None);
+    Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
 }
 
 /// A page of up to so many rows gets its memory at once.

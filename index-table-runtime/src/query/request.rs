@@ -67,6 +67,12 @@ impl<'txn> ScanRequest<'txn> {
         Ok(count.found)
     }
 
+    /// The query without its transaction, and the values of hashed fields.
+    pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>) {
+        self.resolve(None);
+        (self.reader.map(|_| self.query), self.hashed)
+    }
+
     /// Makes the cursor the position of the query.
     fn resolve(&mut self, question: Option<u64>) {
         let Some(cursor) = self.after.take() else { return };

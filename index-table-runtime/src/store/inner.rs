@@ -111,7 +111,7 @@ impl Inner {
             readable: Readable::new(schema, &readable, opened, &self.opened),
             tried: AtomicU64::new(0),
             shared: Arc::new(SharedTable {
-                usage: TableCounters::new(schema),
+                usage: Arc::new(TableCounters::new(schema)),
                 watchers: Watchers::default(),
                 as_declared: AtomicU64::new(0),
             }),
@@ -143,6 +143,12 @@ impl Inner {
             way_out: "declare one of the two with another `#[table(name = …)]`, or drop the \
                       other's repositories first",
         })
+    }
+
+    /// The table with these counters; `None`: it is another store's, or no repository of it is left.
+    pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Option<Arc<OpenTable>> {
+        let table = self.tables().get(usage.schema.name)?.table.upgrade()?;
+        Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
     }
 
     /// The tables that this process has in use and that have eventual indexes.

@@ -14,7 +14,7 @@ use crate::{
         schema::Source,
     },
     store::{Inner, OpenTable, WriterGuard},
-    usage::{Session, Stats, Tally, trace::span},
+    usage::{Session, Stats, TableCounters, Tally, trace::span},
     write::{
         Scratch, Written,
         maintenance::MaintenancePlan,
@@ -250,6 +250,9 @@ pub struct WriteTxn<'s> {
     written: Vec<Written>,
     /// Those of the transaction that this one is inside of.
     outer: &'s [Written],
+    /// The table of which a write was refused in a [nested](WriteTxn::nested) transaction because its queue was
+    /// full.
+    refused: Option<&'static str>,
     /// LMDB's write transaction belongs to its thread.
     not_send: PhantomData<*const ()>,
 }
@@ -259,22 +262,21 @@ enum WriteGuard<'s> {
     /// The store's turn to write.
     Turn(WriterGuard<'s>),
     /// The buffers of the one that it is inside of.
-    Outer(&'s mut Scratch),
+    Outer(&'s Inner, &'s mut Scratch),
 }
 
 impl<'s> WriteGuard<'s> {
-    /// The store, of a transaction that isn't inside of another one.
-    fn store(&self) -> Option<&'s Inner> {
+    fn store(&self) -> &'s Inner {
         match self {
-            Self::Turn(guard) => Some(guard.store()),
-            Self::Outer(_) => None,
+            Self::Turn(guard) => guard.store(),
+            Self::Outer(store, _) => store,
         }
     }
 
     fn scratch(&mut self) -> &mut Scratch {
         match self {
             Self::Turn(guard) => guard.scratch(),
-            Self::Outer(scratch) => scratch,
+            Self::Outer(_, scratch) => scratch,
         }
     }
 }
@@ -285,30 +287,95 @@ impl<'s> WriteTxn<'s> {
     }
 
     fn with(guard: WriteGuard<'s>, read: ReadTxn<'s>, outer: &'s [Written]) -> Self {
-        Self { guard, read, written: Vec::new(), outer, not_send: PhantomData }
+        Self { guard, read, written: Vec::new(), outer, refused: None, not_send: PhantomData }
     }
 
-    /// Runs `body` in a transaction inside of this one: what it has written is this one's if it
-    /// returns `true`, and else was never there.
+    /// Runs `body` in a transaction inside of this one, a savepoint: if it returns an error, this transaction
+    /// is as it was before, and goes on.
+    ///
+    /// Cost: LMDB copies the list of the pages that this transaction has written so far, and each of these pages
+    /// again when `body` changes it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `body`; [`Error::MapFull`], [`Error::TransactionTooLarge`] and errors of the engine when the
+    /// nested transaction begins or ends.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Seat {
+    ///     #[primary_key]
+    ///     number: u32,
+    ///     guest: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let seats = SeatRepository::open(&store)?;
+    /// let seat = |number, guest: &str| Seat { number, guest: guest.to_owned() };
+    /// store.transaction(|txn| {
+    ///     seats.insert(txn, &seat(2, "Ann"))?;
+    ///     // Both or none.
+    ///     let together = txn.nested(|txn| {
+    ///         seats.insert(txn, &seat(1, "Bob"))?;
+    ///         seats.insert(txn, &seat(2, "Eve"))
+    ///     });
+    ///     assert!(matches!(together, Err(Error::DuplicateKey { .. })));
+    ///     seats.insert(txn, &seat(3, "Bob"))
+    /// })?;
+    /// assert_eq!(seats.all(&store.read()?).keys().collect::<Result<Vec<_>, _>>()?, [2, 3]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn nested<T, E: From<Error>>(
+        &mut self,
+        body: impl FnOnce(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut outcome = None;
+        let mut refused = None;
+        let ended = self.nested_if(|txn| {
+            let result = body(txn);
+            refused = txn.refused();
+            outcome.insert(result).is_ok()
+        });
+        self.refused = self.refused.or(refused);
+        match (ended, outcome) {
+            (Ok(()), Some(outcome)) | (Err(_), Some(outcome @ Err(_))) => outcome,
+            (Err(error), _) => Err(error.into()),
+            (Ok(()), None) => Err(Error::internal("a nested transaction did not run").into()),
+        }
+    }
+
+    /// Runs `body` in a transaction inside of this one, whose writes are kept if it returns `true`.
     ///
     /// # Errors
     ///
     /// Those of the transaction inside; this one goes on without it.
-    pub(crate) fn nested(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
+    pub(crate) fn nested_if(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
         let Self { guard, read, written, .. } = self;
         written.iter().try_for_each(Written::refuse_unfinished)?;
-        let (store, opened) = (read.store, read.opened);
+        let (store, opened, inner) = (read.store, read.opened, guard.store());
+        let total = &read.session.total;
         let engine = read
             .engine
             .nested()
             .ok_or_else(|| Error::internal("a nested transaction in a read transaction"))??;
         let more = {
             let read = ReadTxn::new(engine, store, opened);
-            let mut inner = WriteTxn::with(WriteGuard::Outer(guard.scratch()), read, written);
-            if !body(&mut inner) {
+            let mut inner =
+                WriteTxn::with(WriteGuard::Outer(inner, guard.scratch()), read, written);
+            let keeps = body(&mut inner);
+            let WriteTxn { read, written: more, .. } = inner;
+            total.add(read.session.total.get());
+            if !keeps {
                 return Ok(());
             }
-            let WriteTxn { read, written: more, .. } = inner;
             more.iter().try_for_each(Written::refuse_unfinished)?;
             read.engine.commit(|| ())?;
             more
@@ -350,9 +417,7 @@ impl<'s> WriteTxn<'s> {
                 watched.deliver(&shared.watchers, stamp, tally.row_count(), &mut wakers);
             }
         })?;
-        if let Some(store) = store
-            && written.iter().any(Written::has_left)
-        {
+        if written.iter().any(Written::has_left) {
             store.signals.notify();
         }
         for Written { tally, shared, .. } in &written {
@@ -400,12 +465,22 @@ impl<'s> WriteTxn<'s> {
                 .and_then(MaintenancePlan::later)
                 .is_some_and(|later| later.refused)
         });
-        refused.map(|written| written.shared.usage.schema.name)
+        self.refused.or_else(|| refused.map(|written| written.shared.usage.schema.name))
     }
 
     /// The [`Inner::id`](crate::store::Inner::id) of its store.
     pub(crate) fn store(&self) -> u64 {
         self.read.store
+    }
+
+    /// The table with these counters.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongStore`]: no repository of this store has them.
+    pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Result<Arc<OpenTable>> {
+        let wrong_store = || Error::WrongStore { table: usage.schema.name };
+        self.guard.store().table_of(usage).ok_or_else(wrong_store)
     }
 
     /// Where temporary files go by default.

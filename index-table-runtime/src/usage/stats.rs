@@ -1,6 +1,6 @@
 //! What questions read, counted by each for itself.
 
-use std::{cell::Cell, ops::AddAssign};
+use std::{cell::Cell, ops::AddAssign, sync::Arc};
 
 use crate::{
     engine::{Count, Read, Reader},
@@ -51,7 +51,7 @@ impl Total {
     }
 
     #[inline]
-    fn add(&self, stats: Stats) {
+    pub(crate) fn add(&self, stats: Stats) {
         let mut total = self.0.get();
         total += stats;
         self.0.set(total);
@@ -62,12 +62,12 @@ impl Total {
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger<'txn> {
     pub(crate) session: &'txn Session,
-    pub(crate) usage: &'txn TableCounters,
+    pub(crate) usage: &'txn Arc<TableCounters>,
 }
 
 impl<'txn> Ledger<'txn> {
     #[inline]
-    pub(crate) const fn new(session: &'txn Session, usage: &'txn TableCounters) -> Self {
+    pub(crate) const fn new(session: &'txn Session, usage: &'txn Arc<TableCounters>) -> Self {
         Self { session, usage }
     }
 

@@ -6,10 +6,11 @@ use crate::{
     model::{
         entity::Entity,
         error::{Error, Result},
-        key::{Key, KeyBuf},
         maintain::{self, Change, Image, Sink},
         row,
+        schema::Source,
     },
+    query::DANGLING,
     usage::RowWrite,
     write::{
         Scratch, Written,
@@ -65,6 +66,7 @@ pub(crate) fn update(
     old: &Image,
     new: &Image,
     written: &mut Written,
+    kind: RowWrite,
 ) -> Result<()> {
     if rows.is_same(old.row(), new.row()) {
         return Ok(());
@@ -75,8 +77,31 @@ pub(crate) fn update(
     }
     replace(rows, writer, old, new, written)?;
     writer.flush()?;
-    written.row(RowWrite::Update, Some(old), Some(new));
+    written.row(kind, Some(old), Some(new));
     Ok(())
+}
+
+/// Writes `new` over the row that has its key in the unique index at this position, if there is one.
+pub(crate) fn put_by(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    index: usize,
+    old: &mut Image,
+    new: &Image,
+    written: &mut Written,
+) -> Result<()> {
+    let (reader, hashed) = (writer.reader(), new.hashed(index));
+    let holder = match new.keys(index).next() {
+        Some(key) => unique::holder(rows, reader, index, key, &[], hashed)?.zip(Some(key)),
+        None => None,
+    };
+    let Some((primary_key, key)) = holder else {
+        return insert(rows, writer, new, written, RowWrite::Put);
+    };
+    let dangling = || rows.schema.corrupt(Source::Index(index), key, DANGLING);
+    let bytes = reader.fact(primary_key)?.ok_or_else(dangling)?;
+    rows.load_stored(old, bytes, primary_key)?;
+    update(rows, writer, old, new, written, RowWrite::Put)
 }
 
 pub(crate) fn delete(
@@ -88,12 +113,23 @@ pub(crate) fn delete(
 ) -> Result<bool> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(false) };
     rows.load_stored(old, bytes, primary_key)?;
+    delete_loaded(rows, writer, old, written)?;
+    Ok(true)
+}
+
+/// Deletes the row that `old` was made of.
+pub(crate) fn delete_loaded(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    old: &Image,
+    written: &mut Written,
+) -> Result<()> {
     admit(rows, writer, written, Some(old), None)?;
-    writer.change(Change::DeleteFact { primary_key })?;
+    writer.change(Change::DeleteFact { primary_key: old.primary_key() })?;
     send(rows, writer, Some(old), None, written)?;
     writer.flush()?;
     written.row(RowWrite::Delete, Some(old), None);
-    Ok(true)
+    Ok(())
 }
 
 /// Writes `new`, a row that is not there yet; nothing has changed if it is refused.
@@ -231,13 +267,11 @@ pub(crate) fn upgrade(
 /// Reads the row with this primary key, and takes its image.
 pub(crate) fn load_by_key<R: Entity>(
     writer: &Writer<'_, '_>,
-    key: <R::Key as Key>::Arg<'_>,
+    primary_key: &[u8],
     image: &mut Image,
 ) -> Result<Option<R>> {
-    let mut primary_key = KeyBuf::new();
-    R::Key::encode(key, &mut primary_key);
-    let Some(bytes) = writer.reader().fact(primary_key.as_bytes())? else { return Ok(None) };
-    let (rows, primary_key) = (&const { RowVtable::of::<R>() }, primary_key.as_bytes());
+    let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(None) };
+    let rows = &const { RowVtable::of::<R>() };
     let row: R = row::decode(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
     image.load_stored(&row, bytes)?;
     rows.check_primary_key(image, primary_key)?;

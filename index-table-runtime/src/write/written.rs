@@ -18,7 +18,7 @@ use crate::{
 /// What a commit is told to. Transactions that write the table keep it until then.
 pub(crate) struct SharedTable {
     /// What the table is used for.
-    pub(crate) usage: TableCounters,
+    pub(crate) usage: Arc<TableCounters>,
     /// Who watches it.
     pub(crate) watchers: Watchers,
     /// The last commit that is known to have left this record.

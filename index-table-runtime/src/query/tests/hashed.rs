@@ -17,7 +17,7 @@ use crate::{
     },
     query::{Bounds, Scan},
     store::ReadTxn,
-    table::Table,
+    table::KeyedTable,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -169,7 +169,11 @@ fn fail(error: Error) -> TestCaseError {
     TestCaseError::fail(error.to_string())
 }
 
-fn compare(table: &Table<Link>, txn: &ReadTxn<'_>, model: &Model) -> Result<(), TestCaseError> {
+fn compare(
+    table: &KeyedTable<Link>,
+    txn: &ReadTxn<'_>,
+    model: &Model,
+) -> Result<(), TestCaseError> {
     for text in URLS {
         let is = |row: &Link| row.url == text;
         ask(|| table.scan::<At<0>>(txn, url(text)), model, is)?;
@@ -216,7 +220,7 @@ fn compare(table: &Table<Link>, txn: &ReadTxn<'_>, model: &Model) -> Result<(), 
 const URLS: [&str; 4] = ["~", "~a", "~b", "c"];
 
 fn run(store: &Store, rows: &[(Link, bool)]) -> Result<(), TestCaseError> {
-    let table = Table::<Link>::open(store).map_err(fail)?;
+    let table = KeyedTable::<Link>::open(store).map_err(fail)?;
     let mut model = Model::new();
     let mut txn = store.write().map_err(fail)?;
     for (row, keep) in rows {

@@ -168,9 +168,9 @@ impl<'q> Groups<'q> {
             let nested = if first {
                 run(txn);
                 // Whether the transaction is good for others.
-                txn.nested(|_| true)
+                txn.nested_if(|_| true)
             } else {
-                txn.nested(run)
+                txn.nested_if(run)
             };
             group.spoiled = first && (!keeps || nested.is_err());
             // What its commit met is the transaction's as well.

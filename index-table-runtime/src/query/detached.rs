@@ -1,0 +1,95 @@
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use super::{entry_scan::EntryScan, matches::Hashed, request::ScanRequest};
+use crate::{
+    engine::{Query, Reader},
+    model::{
+        entity::Entity,
+        error::Result,
+        schema::{Source, TableSchema},
+    },
+    usage::{Ledger, TableCounters},
+};
+
+/// A [`Scan`](crate::Scan) that borrows no transaction. From [`Scan::query`](crate::Scan::query).
+///
+/// It deletes the rows that the scan finds, which takes the write transaction for itself, so that the scan
+/// can't borrow it.
+#[must_use = "it does nothing until it is run"]
+pub struct DetachedQuery<R> {
+    query: Result<Query>,
+    schema: &'static TableSchema,
+    hashed: Option<Arc<Hashed>>,
+    /// Those of the repository that it is from, by which its table is known.
+    usage: Arc<TableCounters>,
+    row: PhantomData<fn() -> R>,
+}
+
+/// The query of a [`DetachedQuery`], without the type of its rows.
+pub(crate) struct Detached {
+    query: Query,
+    schema: &'static TableSchema,
+    hashed: Option<Arc<Hashed>>,
+}
+
+impl<R: Entity> DetachedQuery<R> {
+    pub(super) fn new(request: ScanRequest<'_>) -> Self {
+        let (schema, usage) = (request.schema, Arc::clone(request.ledger.usage));
+        let (query, hashed) = request.detach();
+        Self { query, schema, hashed, usage, row: PhantomData }
+    }
+
+    /// The query, and the counters of its table.
+    ///
+    /// # Errors
+    ///
+    /// Why the scan can't be run.
+    pub(crate) fn into_parts(self) -> Result<(Detached, Arc<TableCounters>)> {
+        let Self { query, schema, hashed, usage, .. } = self;
+        Ok((Detached { query: query?, schema, hashed }, usage))
+    }
+}
+
+impl Detached {
+    pub(crate) const fn source(&self) -> Source {
+        self.query.source
+    }
+
+    /// Appends the primary keys of the next rows, one behind the other, up to a number of entries and of bytes,
+    /// and their lengths to `lengths`. The next call goes on behind them; nothing is appended at the end.
+    pub(crate) fn next_keys(
+        &mut self,
+        reader: Reader<'_>,
+        ledger: Ledger<'_>,
+        most: (usize, usize),
+        keys: &mut Vec<u8>,
+        lengths: &mut Vec<usize>,
+    ) -> Result<()> {
+        let query = self.query.clone();
+        let mut entries =
+            EntryScan::cursor(Ok(reader), self.schema, ledger, query, self.hashed.as_ref());
+        while lengths.len() < most.0 && keys.len() < most.1 {
+            if !entries.advance()? {
+                self.query.limit = Some(0);
+                return Ok(());
+            }
+            let primary_key = entries.entry().primary_key;
+            keys.extend_from_slice(primary_key);
+            lengths.push(primary_key.len());
+        }
+        self.query.position = Some(entries.entry().position());
+        let read = lengths.len() as u64;
+        self.query.limit = self.query.limit.map(|limit| limit.saturating_sub(read));
+        Ok(())
+    }
+}
+
+impl<R> fmt::Debug for DetachedQuery<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { query, schema, .. } = self;
+        f.debug_struct("DetachedQuery")
+            .field("table", &schema.name)
+            .field("query", query)
+            .finish_non_exhaustive()
+    }
+}

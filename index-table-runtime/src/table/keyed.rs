@@ -1,0 +1,333 @@
+//! The methods that take a key or name an index: what generated methods call.
+
+use std::{fmt, ops::Deref};
+
+use super::Table;
+use crate::{
+    engine::Read as _,
+    model::{
+        entity::{Entity, IndexEntry, Viewed},
+        error::{Error, Result},
+        key::{DecodeError, Key, KeyBuf},
+        row,
+        schema::Source,
+    },
+    query::{self, Bounds, Distinct, EventualScan, Scan},
+    store::{ReadTxn, Store, WriteTxn},
+    upkeep::opening,
+    usage::{RowWrite, trace::span},
+    write::{Scratch, rows},
+};
+
+/// A table, with the methods that take a key or name an index: what generated methods call. They are not methods
+/// of [`Table`], so that none of them can be mistaken for a method of the repository.
+pub struct KeyedTable<R> {
+    table: Table<R>,
+}
+
+impl<R> Clone for KeyedTable<R> {
+    fn clone(&self) -> Self {
+        Self { table: self.table.clone() }
+    }
+}
+
+impl<R> fmt::Debug for KeyedTable<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.fmt(f)
+    }
+}
+
+impl<R> Deref for KeyedTable<R> {
+    type Target = Table<R>;
+
+    fn deref(&self) -> &Table<R> {
+        &self.table
+    }
+}
+
+impl<R: Entity> KeyedTable<R> {
+    /// Creates the table if it is not there, compares it with its declaration, and builds the
+    /// indexes that are new or declared in another way: of a small table in one write transaction, of
+    /// a large one step by step.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then, but that
+    /// indexes of a large table may be declared and not be readable.
+    pub fn open(store: &Store) -> Result<Self> {
+        Ok(Self { table: Table::of(opening::open(store, Table::<R>::ROWS)?) })
+    }
+
+    /// Creates the table if it is not there, and compares it with its declaration. Indexes that are new
+    /// or declared in another way are left to [`build`](Table::build).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`] and errors of the engine; nothing has changed then.
+    pub fn open_online(store: &Store) -> Result<Self> {
+        Ok(Self { table: Table::of(opening::open_online(store, Table::<R>::ROWS)?) })
+    }
+
+    /// The row with this primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded.
+    pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
+        self.table.get_encoded(txn, &encoded_argument::<R>(key))
+    }
+
+    /// The view of the row with this primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded.
+    pub fn get_view<'txn>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+    ) -> Result<Option<R::View<'txn>>>
+    where
+        R: Viewed,
+    {
+        let key = encoded_argument::<R>(key);
+        self.table.fact(txn, &key, |bytes| row::view::<R>(bytes, &txn.session.unescaped))
+    }
+
+    /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] when the primary key was changed to
+    /// that of another row: nothing has changed then.
+    pub fn update(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+        change: impl FnOnce(&mut R),
+    ) -> Result<bool> {
+        self.table.update_encoded(txn, &encoded_argument::<R>(key), change)
+    }
+
+    /// Reads a row, lets `change` change it, and writes it back if `change` succeeds; `None`: there is no such
+    /// row.
+    ///
+    /// # Errors
+    ///
+    /// Those of `change` and of [`update`](KeyedTable::update): nothing has changed then.
+    pub fn try_update<T, E: From<Error>>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+        change: impl FnOnce(&mut R) -> Result<T, E>,
+    ) -> Result<Option<T>, E> {
+        span!(TRACE, "update", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, written) =
+            txn.row_writer(&self.table.open)?;
+        let key = encoded_argument::<R>(key);
+        let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
+            return Ok(None);
+        };
+        let value = change(&mut row)?;
+        self.table.open.load_new(&row, new, tried)?;
+        rows::update(Table::<R>::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
+        Ok(Some(value))
+    }
+
+    /// Removes a row; `false`: there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when the row can't be decoded, which [`repair`](Table::repair) is for;
+    /// errors of the engine.
+    pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
+        self.table.delete_encoded(txn, &encoded_argument::<R>(key))
+    }
+
+    /// Removes a row and returns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`delete`](KeyedTable::delete).
+    pub fn remove(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: <R::Key as Key>::Arg<'_>,
+    ) -> Result<Option<R>> {
+        span!(TRACE, "delete", table = R::TABLE.name);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.table.open)?;
+        let key = encoded_argument::<R>(key);
+        let row = rows::load_by_key::<R>(&writer, key.as_bytes(), old)?;
+        if row.is_some() {
+            rows::delete_loaded(Table::<R>::ROWS, &mut writer, old, written)?;
+        }
+        Ok(row)
+    }
+
+    /// Writes a row over the one that has its key in the unique index of `E`, or adds it.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key is that of a third row: nothing has
+    /// changed then. [`Error::IndexNotReadable`].
+    pub fn put_by<'e, E: IndexEntry<'e, Row = R>>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        row: &R,
+    ) -> Result<()> {
+        span!(TRACE, "put", table = R::TABLE.name);
+        let Source::Index(index) = E::SOURCE else { return self.table.put(txn, row) };
+        txn.reader_of(&self.table.open, E::SOURCE)?;
+        let (mut writer, Scratch { old, new, tried }, written) =
+            txn.row_writer(&self.table.open)?;
+        self.table.open.load_new(row, new, tried)?;
+        rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
+    }
+
+    /// Removes the row with this key in the unique index of `E`; `false`: there is no such row.
+    ///
+    /// # Errors
+    ///
+    /// As [`delete`](KeyedTable::delete); [`Error::IndexNotReadable`].
+    pub fn delete_by<'e, E: IndexEntry<'e, Row = R>>(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: Bounds,
+    ) -> Result<bool> {
+        span!(TRACE, "delete", table = R::TABLE.name);
+        let reader = txn.reader_of(&self.table.open, E::SOURCE);
+        let key = query::first_key(reader, R::TABLE, self.table.ledger(txn), E::SOURCE, key)?;
+        let Some(key) = key else { return Ok(false) };
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.table.open)?;
+        rows::delete(Table::<R>::ROWS, &mut writer, &key, old, written)
+    }
+
+    /// The row with this key in the unique index of `E`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded, or is not there.
+    pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: Bounds,
+    ) -> Result<Option<R>> {
+        self.fact_by::<E, R>(txn, key, |bytes| row::decode(bytes))
+    }
+
+    /// The view of the row with this key in the unique index of `E`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when it can't be decoded, or is not there.
+    pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: Bounds,
+    ) -> Result<Option<R::View<'txn>>>
+    where
+        R: Viewed,
+    {
+        let kept = &txn.session.unescaped;
+        self.fact_by::<E, R::View<'txn>>(txn, key, |bytes| row::view::<R>(bytes, kept))
+    }
+
+    /// What `decode` makes of the row with this key in the unique index of `E`.
+    fn fact_by<'txn, E: IndexEntry<'txn, Row = R>, T>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        key: Bounds,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
+        if key.is_hashed() {
+            let reader = txn.reader_of(&self.table.open, E::SOURCE);
+            return Scan::<E>::new(reader, self.table.ledger(txn), key).one(decode);
+        }
+        let (reader, key) = (txn.reader_of(&self.table.open, E::SOURCE)?, key.range.start());
+        let Some(bytes) = query::row_by(reader, R::TABLE, self.table.ledger(txn), E::SOURCE, key)?
+        else {
+            return Ok(None);
+        };
+        decode(bytes).map(Some).map_err(|error| R::TABLE.corrupt(E::SOURCE, key, error))
+    }
+
+    /// What is within `bounds` in the index, or the fact table, of `E`.
+    pub fn scan<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        bounds: Bounds,
+    ) -> Scan<'txn, E> {
+        let reader = txn.reader_to_scan(&self.table.open, E::SOURCE);
+        Scan::new(reader.map(|(reader, _)| reader), self.table.ledger(txn), bounds)
+    }
+
+    /// What is within `bounds` in the index of `E`, which is eventual.
+    pub fn eventual_scan<'txn, E: IndexEntry<'txn, Row = R>>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        bounds: Bounds,
+    ) -> EventualScan<'txn, E> {
+        EventualScan::new(self.scan(txn, bounds))
+    }
+
+    /// The different values of the fields behind `leading` in the index, or the fact table, of
+    /// `E`.
+    pub fn distinct<'txn, E: IndexEntry<'txn, Row = R>, V: Key>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        leading: Bounds,
+    ) -> Distinct<'txn, V> {
+        let reader = txn.reader_to_scan(&self.table.open, E::SOURCE);
+        Distinct::new(reader, R::TABLE, self.table.ledger(txn), E::SOURCE, leading)
+    }
+}
+
+impl<R: Entity> Table<R> {
+    pub(super) fn get_encoded(&self, txn: &ReadTxn<'_>, key: &KeyBuf) -> Result<Option<R>> {
+        self.fact(txn, key, |bytes| row::decode(bytes))
+    }
+
+    /// What `decode` makes of the row with this primary key.
+    fn fact<'txn, T>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        primary_key: &KeyBuf,
+        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>> {
+        span!(TRACE, "get", table = R::TABLE.name);
+        let bytes = txn.reader(&self.open)?.fact(primary_key.as_bytes())?;
+        self.ledger(txn).get(bytes.map_or(0, <[u8]>::len));
+        let Some(bytes) = bytes else { return Ok(None) };
+        decode(bytes).map(Some).map_err(|error| Self::ROWS.corrupt(error, primary_key.as_bytes()))
+    }
+
+    pub(super) fn update_encoded(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: &KeyBuf,
+        change: impl FnOnce(&mut R),
+    ) -> Result<bool> {
+        span!(TRACE, "update", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
+        let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
+            return Ok(false);
+        };
+        change(&mut row);
+        self.open.load_new(&row, new, tried)?;
+        rows::update(Self::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
+        Ok(true)
+    }
+
+    pub(super) fn delete_encoded(&self, txn: &mut WriteTxn<'_>, key: &KeyBuf) -> Result<bool> {
+        span!(TRACE, "delete", table = R::TABLE.name);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
+        rows::delete(Self::ROWS, &mut writer, key.as_bytes(), old, written)
+    }
+}
+
+/// A primary key, as methods take it, as it is stored.
+fn encoded_argument<R: Entity>(key: <R::Key as Key>::Arg<'_>) -> KeyBuf {
+    let mut encoded = KeyBuf::new();
+    R::Key::encode(key, &mut encoded);
+    encoded
+}

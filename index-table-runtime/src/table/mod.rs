@@ -1,0 +1,413 @@
+//! What repositories are made of: a [`Table`], the same for each type of row. The methods that name no key
+//! are here, and those that generated methods call in [`keyed`].
+
+mod keyed;
+
+mod queries;
+
+use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+pub use keyed::KeyedTable;
+
+use crate::{
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        key::{KeyBuf, Sequence},
+        row_vtable::RowVtable,
+    },
+    query::{Bounds, GetMany, Scan},
+    store::{self, OpenTable, ReadTxn, Store, WriteTxn, watch::Watch},
+    upkeep::{
+        build::Build,
+        bulk::{self, BulkLoad},
+        queue::{self as index_queue, DeadLetters, Drained},
+        upgrade::Upgrade,
+        verify::{Repair, Verify},
+    },
+    usage::{Ledger, RowWrite, Usage, trace::span},
+    write::{
+        Scratch,
+        queue::{self, IndexToken, Lag},
+        rows, sequence,
+    },
+};
+
+/// A table: its rows and its indexes. Each repository dereferences to the table of its rows, so these methods
+/// are methods of every repository; those that take a key or a field are generated beside them.
+///
+/// Like a repository, it is a handle: threads share it.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{IndexTable, Store, Table, WriteTxn};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[index(town)]
+/// struct Person {
+///     #[primary_key]
+///     id: u32,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path())?;
+/// let people = PersonRepository::open(&store)?;
+/// store.transaction(|txn| {
+///     people.insert(txn, &Person { id: 1, town: "Oslo".into() })?;
+///     let old = people.replace(txn, &Person { id: 1, town: "Rome".into() })?;
+///     assert_eq!(old.map(|row| row.town).as_deref(), Some("Oslo"));
+///     Ok(())
+/// })?;
+///
+/// let txn = store.read()?;
+/// assert_eq!(people.all(&txn).count()?, 1);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Table<R> {
+    open: Arc<OpenTable>,
+    row: PhantomData<fn() -> R>,
+}
+
+impl<R: Entity> Table<R> {
+    /// What is compiled once asks these of the row.
+    const ROWS: &'static RowVtable = &RowVtable::of::<R>();
+
+    const fn of(open: Arc<OpenTable>) -> Self {
+        Self { open, row: PhantomData }
+    }
+
+    /// Builds the indexes that are not readable yet, in batches between which others write.
+    ///
+    /// Cost: each row is read once, and each entry written once.
+    pub fn build<'t>(&'t self, store: &'t Store) -> Build<'t> {
+        Build::new(store, &self.open, Self::ROWS)
+    }
+
+    /// Adds a row.
+    ///
+    /// Cost: one write for the row and one for each index entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has
+    /// changed then. [`Error::MapFull`] and errors of the engine.
+    pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
+        span!(TRACE, "insert", table = R::TABLE.name);
+        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
+        self.open.load_new(row, new, tried)?;
+        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
+    }
+
+    /// Adds the row that `row` makes for the next number, and returns that number: one above all that were given
+    /// out or are in the table, from 1 on. For tables whose primary key is one number.
+    ///
+    /// Cost: as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`]: nothing has changed then,
+    /// and the number is still to be given out.
+    pub fn insert_with(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        row: impl FnOnce(R::Key) -> R,
+    ) -> Result<R::Key>
+    where
+        R::Key: Sequence,
+    {
+        span!(TRACE, "insert", table = R::TABLE.name);
+        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
+        let last = sequence::last::<R>(&writer)?;
+        let exhausted = || sequence::exhausted(R::TABLE.name, last);
+        let number = last.checked_add(1).ok_or_else(exhausted)?;
+        let key = || R::Key::from_number(number).ok_or_else(exhausted);
+        self.open.load_new(&row(key()?), new, tried)?;
+        let key = key()?;
+        let mut given = KeyBuf::new();
+        if given.push(&key).as_bytes() != new.primary_key() {
+            return Err(Error::OtherKey {
+                table: R::TABLE.name,
+                given: R::TABLE.show_primary_key(given.as_bytes()),
+                key: R::TABLE.show_primary_key(new.primary_key()),
+            });
+        }
+        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)?;
+        sequence::keep(&mut writer, number)?;
+        Ok(key)
+    }
+
+    /// Adds a row, or writes it over the one with its primary key. A row that is in the table byte for byte, and
+    /// so in the same version, is not written again; the order of the elements in a field that is a `HashSet` or
+    /// `HashMap` makes no difference.
+    ///
+    /// Cost: one look-up, one write for the row and one for each index entry that changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has changed then.
+    /// [`Error::MapFull`] and errors of the engine.
+    pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
+        span!(TRACE, "put", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
+        self.open.load_new(row, new, tried)?;
+        rows::put(Self::ROWS, &mut writer, old, new, written)
+    }
+
+    /// As [`put`](Table::put); returns the row that was there before.
+    ///
+    /// Cost: as [`put`](Table::put), and one more look-up; the old row is decoded.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Table::put).
+    pub fn replace(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<Option<R>> {
+        span!(TRACE, "put", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
+        self.open.load_new(row, new, tried)?;
+        let before = rows::load_by_key(&writer, new.primary_key(), old)?;
+        rows::put(Self::ROWS, &mut writer, old, new, written)?;
+        Ok(before)
+    }
+
+    /// The row with this primary key, as [`keys`](Scan::keys) yields it: for a primary key of several fields,
+    /// their tuple.
+    ///
+    /// Cost: one look-up; the row is decoded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when the row can't be decoded, errors of the engine.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(guest)]
+    /// struct Seat {
+    ///     #[primary_key]
+    ///     row: String,
+    ///     #[primary_key]
+    ///     number: u32,
+    ///     guest: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let seats = SeatRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     seats.insert(txn, &Seat { row: "B".into(), number: 7, guest: "Ann".into() })?;
+    ///     let keys: Vec<_> = seats.find_by_guest(txn, "Ann").keys().collect::<Result<_, _>>()?;
+    ///     for key in &keys {
+    ///         assert_eq!(seats.get_key(txn, key)?.map(|seat| seat.number), Some(7));
+    ///         assert!(seats.update_key(txn, key, |seat| seat.guest = "Bob".into())?);
+    ///     }
+    ///     for key in keys {
+    ///         assert!(seats.delete_key(txn, key)?);
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn get_key(&self, txn: &ReadTxn<'_>, key: impl Borrow<R::Key>) -> Result<Option<R>> {
+        self.get_encoded(txn, &encoded::<R>(key))
+    }
+
+    /// Changes the row with this primary key, as [`keys`](Scan::keys) yields it, and returns whether there is one.
+    ///
+    /// Cost: one look-up, one write for the row and one for each index entry that changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] when the primary key was changed to that of another
+    /// row: nothing has changed then.
+    pub fn update_key(
+        &self,
+        txn: &mut WriteTxn<'_>,
+        key: impl Borrow<R::Key>,
+        change: impl FnOnce(&mut R),
+    ) -> Result<bool> {
+        self.update_encoded(txn, &encoded::<R>(key), change)
+    }
+
+    /// Deletes the row with this primary key, as [`keys`](Scan::keys) yields it, and returns whether there was one.
+    ///
+    /// Cost: one look-up, then one write for the row and one for each index entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when the row can't be decoded, errors of the engine.
+    pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
+        self.delete_encoded(txn, &encoded::<R>(key))
+    }
+
+    /// The rows with these primary keys, in the order in which they are given; `None` where there is no row. The
+    /// keys are as [`keys`](Scan::keys) yields them, owned or borrowed.
+    ///
+    /// Cost: one look-up for each; each row is decoded.
+    pub fn get_many<'txn, I>(
+        &'txn self,
+        txn: &'txn ReadTxn<'_>,
+        keys: I,
+    ) -> GetMany<'txn, R, I::IntoIter>
+    where
+        I: IntoIterator<Item: Borrow<R::Key>>,
+    {
+        GetMany::new(txn.reader(&self.open), self.ledger(txn), keys.into_iter())
+    }
+
+    /// All rows, in the order of their primary keys.
+    pub fn all<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Scan<'txn, R> {
+        Scan::new(txn.reader(&self.open), self.ledger(txn), Bounds::new())
+    }
+
+    /// Loads many rows in one transaction of its own, sorted, once [`run`](BulkLoad::run) is called; the
+    /// iterator yields rows or references to them.
+    ///
+    /// Cost: less than half that of single inserts in one transaction.
+    pub fn bulk_load<'a, I: IntoIterator>(
+        &'a self,
+        store: &'a Store,
+        rows: I,
+    ) -> BulkLoad<'a, 'a, R, I::IntoIter> {
+        BulkLoad::new(&self.open, bulk::Target::Store(store), rows.into_iter())
+    }
+
+    /// Loads many rows as part of a transaction, as [`bulk_load`](Table::bulk_load) does.
+    pub fn bulk_load_in<'a, 's, I: IntoIterator>(
+        &'a self,
+        txn: &'a mut WriteTxn<'s>,
+        rows: I,
+    ) -> BulkLoad<'a, 's, R, I::IntoIter> {
+        BulkLoad::new(&self.open, bulk::Target::Txn(txn), rows.into_iter())
+    }
+
+    /// Watches the changes that this process commits from `start` on, or those of the rows that a scan finds.
+    ///
+    /// Cost: nothing before `start`; then each change is compared with what is watched.
+    pub const fn watch<'a>(&'a self, store: &'a Store) -> Watch<'a, R> {
+        Watch::new(store, &self.open)
+    }
+
+    /// What the table and its indexes have been used for, in this process and since the table was opened.
+    ///
+    /// Cost: a few counters for each index are read.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage::of(&self.open.shared.usage)
+    }
+
+    /// Compares the table's indexes with its rows.
+    ///
+    /// Cost: each row is read twice, and each entry once; see [`Verify`].
+    pub fn verify<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Verify<'txn, R> {
+        let reader = txn.reader(&self.open);
+        Verify::new(reader.and_then(|reader| Ok((reader, txn.unreadable(&self.open)?))))
+    }
+
+    /// Makes the entries of the indexes those that the rows call for.
+    ///
+    /// Cost: as [`verify`](Table::verify), and one write for each difference.
+    pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
+        Repair::new(txn, &self.open, Self::ROWS)
+    }
+
+    /// Applies so many messages to the eventual indexes, in batches of a transaction each. A table without eventual
+    /// indexes has no messages.
+    ///
+    /// Cost: for each message a look-up of its row, and a look-up and a write for each entry.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::transaction`].
+    pub fn drain(&self, store: &Store, messages: u64) -> Result<Drained> {
+        index_queue::drain(store, &self.open, messages)
+    }
+
+    /// Waits until the eventual indexes have what a transaction has written, and returns whether they have it in
+    /// this time. Transactions that begin then find it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::read`]; [`Error::WriteInProgress`].
+    pub fn wait_for(&self, store: &Store, token: &IndexToken, timeout: Duration) -> Result<bool> {
+        store::wait_for(store, &self.open, token, timeout)
+    }
+
+    /// How far the eventual indexes are behind the rows.
+    ///
+    /// Cost: two look-ups.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`], errors of the engine.
+    pub fn lag(&self, txn: &ReadTxn<'_>) -> Result<Lag> {
+        queue::lag(R::TABLE, txn.reader(&self.open)?)
+    }
+
+    /// The dead letters: the messages that could not be applied to eventual indexes, each with its error.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the engine.
+    pub fn dead_letters(&self, txn: &ReadTxn<'_>) -> Result<DeadLetters> {
+        index_queue::list_dead_letters(R::TABLE, txn.reader(&self.open)?)
+    }
+
+    /// Applies the dead letters once more, in one transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::transaction`].
+    pub fn retry_dead_letters(&self, store: &Store) -> Result<Drained> {
+        index_queue::retry_dead_letters(store, &self.open)
+    }
+
+    /// Writes rows of older versions in the current version, in transactions of its own. A table without a
+    /// `previous` version has none.
+    ///
+    /// Cost: each row is read, and those of older versions are written.
+    pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a, R> {
+        Upgrade::new(store, &self.open, Self::ROWS)
+    }
+
+    fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
+        Ledger::new(&txn.session, &self.open.shared.usage)
+    }
+}
+
+/// A primary key as it is stored.
+fn encoded<R: Entity>(key: impl Borrow<R::Key>) -> KeyBuf {
+    let mut encoded = KeyBuf::new();
+    encoded.push(key.borrow());
+    encoded
+}
+
+impl<R> Clone for Table<R> {
+    fn clone(&self) -> Self {
+        Self { open: Arc::clone(&self.open), row: PhantomData }
+    }
+}
+
+impl<R> fmt::Debug for Table<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Table").field(&self.open.schema.name).finish()
+    }
+}
+
+/// Compiles if `T` is the repository of `R`, and not another type that has the name.
+///
+/// # Panics
+///
+/// Otherwise, when it is compiled.
+pub const fn assert_repository<T, R>(message: &str) {
+    assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
+}

@@ -1,0 +1,82 @@
+//! What runs a query that borrows no transaction.
+
+use crate::{
+    model::{entity::Entity, error::Result},
+    query::DetachedQuery,
+    store::WriteTxn,
+    usage::Ledger,
+    write::{Scratch, rows},
+};
+
+/// The most entries, and the most bytes of primary keys, that are read before their rows are deleted.
+const BATCH: (usize, usize) = (1000, 1 << 16);
+
+impl<R: Entity> DetachedQuery<R> {
+    /// Deletes all rows that the scan finds, up to its limit, and returns how many. The transaction reads what it
+    /// has written itself.
+    ///
+    /// Memory is bounded: the primary keys of 1,000 entries are read at a time. An entry of a row that is already
+    /// deleted, as an `each` index can have several of a row, does not count against the limit.
+    ///
+    /// Cost: one step for each entry, then as `delete` for each row.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongStore`](crate::Error::WrongStore) for a transaction of another store, or if no repository of
+    /// the table is left; [`Error::InvalidCursor`](crate::Error::InvalidCursor),
+    /// [`Error::Corrupt`](crate::Error::Corrupt) and errors of the engine. The transaction is as it was before
+    /// then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     (0..10).try_for_each(|id| people.insert(txn, &Person { id, town: "Oslo".into() }))
+    /// })?;
+    /// let deleted = store.transaction(|txn| {
+    ///     people.find_by_town(txn, "Oslo").limit(8).query().delete(txn)
+    /// })?;
+    /// assert_eq!(deleted, 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete(self, txn: &mut WriteTxn<'_>) -> Result<u64> {
+        let (mut query, usage) = self.into_parts()?;
+        let table = txn.table_of(&usage)?;
+        txn.nested(|txn| {
+            let (mut deleted, mut keys, mut lengths) = (0, Vec::new(), Vec::new());
+            loop {
+                keys.clear();
+                lengths.clear();
+                let (reader, _) = txn.reader_to_scan(&table, query.source())?;
+                let ledger = Ledger::new(&txn.session, &table.shared.usage);
+                query.next_keys(reader, ledger, BATCH, &mut keys, &mut lengths)?;
+                if lengths.is_empty() {
+                    return Ok(deleted);
+                }
+                let mut rest = keys.as_slice();
+                for len in &lengths {
+                    let Some((key, behind)) = rest.split_at_checked(*len) else { break };
+                    rest = behind;
+                    let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&table)?;
+                    deleted += u64::from(rows::delete(table.rows, &mut writer, key, old, written)?);
+                }
+            }
+        })
+    }
+}
