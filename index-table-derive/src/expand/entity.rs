@@ -4,7 +4,7 @@ use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use super::{Context, at, collections, hashed, requirements, version};
+use super::{Context, at, collections, hashed, methods, requirements, version};
 use crate::model::{Field, Index, KeyPart, Strategy};
 use crate::names;
 
@@ -35,7 +35,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let decode = version::decode();
     let older = version::older(cx.table.previous.as_ref());
     let conditions = requirements::conditions(cx, &cx.short);
-    let missing = missing_methods(cx);
+    let missing = methods::missing(cx);
     mixed! {
         #missing
 
@@ -295,7 +295,7 @@ fn entries_of(index: &Index) -> TokenStream {
     let entries = when(&present(false), entries);
     let computed = index.parts.iter().enumerate().filter_map(|(at, part)| computed(part, at));
     let filter = index.conditions.filter.as_ref().map(|method| {
-        let call = call(method);
+        let call = methods::call(method);
         quote_spanned!(at(method.span())=> _index_table::filter(#call))
     });
     let entries = when(filter.as_slice(), mixed!(#(#computed)* #entries));
@@ -333,62 +333,9 @@ fn hash_local(place: usize) -> Ident {
 fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
     let KeyPart::Computed(method) = part else { return None };
     let local = format_ident!("__computed{place}", span = Span::mixed_site());
-    let (ty, call) = (method.ty.written(), call(&method.ident));
+    let (ty, call) = (method.ty.written(), methods::call(&method.ident));
     let value = quote_spanned!(at(method.ident.span())=> _index_table::computed(#call));
     Some(mixed!(let #local: #ty = #value;))
-}
-
-/// Expands to what is called where the struct does not have a method, or has it with another receiver:
-///
-/// ```text
-/// trait __NoMethod {
-///     fn is_active(&self) -> _index_table::NoMethod<Customer, bool> { loop {} }
-/// }
-/// impl __NoMethod for &Customer {}
-/// ```
-///
-/// It takes a reference to the `&Customer` that generated code calls the method of, so that every
-/// method of the struct, or of a trait for it, goes before it.
-fn missing_methods(cx: &Context<'_>) -> Option<TokenStream> {
-    let row = &cx.table.row;
-    let mut names = Vec::new();
-    let mut methods = Vec::new();
-    let mut add = |ident: &Ident, ty: TokenStream| {
-        if !names.contains(ident) {
-            names.push(ident.clone());
-            // Not the user's token, which would refer to this method then.
-            let mut ident = ident.clone();
-            ident.set_span(Span::mixed_site());
-            let missing = mixed!(_index_table::NoMethod<#row, #ty>);
-            methods.push(mixed!(fn #ident(&self) -> #missing { loop {} }));
-        }
-    };
-    for index in &cx.table.indexes {
-        if let Some(filter) = &index.conditions.filter {
-            add(filter, mixed!(bool));
-        }
-        for part in &index.parts {
-            if let KeyPart::Computed(method) = part {
-                add(&method.ident, method.ty.written());
-            }
-        }
-    }
-    if methods.is_empty() {
-        return None;
-    }
-    Some(mixed! {
-        trait __NoMethod { #(#methods)* }
-        impl __NoMethod for &#row {}
-    })
-}
-
-/// Expands to `self.is_active()`, at the place of the method. The name is not the user's token, in which
-/// the compiler would write what it takes for a correction.
-fn call(method: &Ident) -> TokenStream {
-    let span = at(method.span());
-    let mut method = method.clone();
-    method.set_span(span);
-    quote_spanned!(span=> self.#method())
 }
 
 /// Expands to `&self.town`, at the place of the field's type: a trait that it lacks is reported

@@ -22,6 +22,7 @@ mod entry;
 mod hashed;
 pub(crate) mod key;
 mod lints;
+mod methods;
 mod queries;
 mod repository;
 mod requirements;

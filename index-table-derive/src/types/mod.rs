@@ -9,6 +9,7 @@
 
 mod collection;
 mod declared;
+mod own;
 mod self_type;
 mod spelling;
 
@@ -19,14 +20,14 @@ use syn::{Lifetime, Type};
 
 pub(crate) use self::collection::Collection;
 pub(crate) use self::declared::declared;
+use self::own::own_types;
 pub(crate) use self::self_type::named;
 pub(crate) use self::spelling::{
     LONGEST_ARRAY, Numbers, elements_have_no_encoding, has_no_encoding, is_collection_of_keys,
     is_desc, is_long_array, is_no_collection, is_short, is_standard, is_str, shown, text,
 };
 use self::spelling::{
-    Standard, element, is_bool, is_option, is_scalar, is_u8, only, own_types, peel, standard,
-    string,
+    Standard, element, is_bool, is_option, is_scalar, is_u8, only, peel, standard, string,
 };
 
 /// The type of a value that is stored: a field's, or that of a collection's elements.

@@ -1,0 +1,61 @@
+//! The methods of `filter` and `computed`, which the derive doesn't see.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+use syn::Ident;
+
+use super::{Context, at};
+use crate::model::KeyPart;
+
+/// Expands to what is called where the struct does not have a method, or has it with another receiver:
+///
+/// ```text
+/// trait __NoMethod {
+///     fn is_active(&self) -> _index_table::NoMethod<Customer, bool> { loop {} }
+/// }
+/// impl __NoMethod for &Customer {}
+/// ```
+///
+/// It takes a reference to the `&Customer` that generated code calls the method of, so that every
+/// method of the struct, or of a trait for it, goes before it.
+pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
+    let row = &cx.table.row;
+    let mut names = Vec::new();
+    let mut methods = Vec::new();
+    let mut add = |ident: &Ident, ty: TokenStream| {
+        if !names.contains(ident) {
+            names.push(ident.clone());
+            // Not the user's token, which would refer to this method then.
+            let mut ident = ident.clone();
+            ident.set_span(Span::mixed_site());
+            let missing = mixed!(_index_table::NoMethod<#row, #ty>);
+            methods.push(mixed!(fn #ident(&self) -> #missing { loop {} }));
+        }
+    };
+    for index in &cx.table.indexes {
+        if let Some(filter) = &index.conditions.filter {
+            add(filter, mixed!(bool));
+        }
+        for part in &index.parts {
+            if let KeyPart::Computed(method) = part {
+                add(&method.ident, method.ty.written());
+            }
+        }
+    }
+    if methods.is_empty() {
+        return None;
+    }
+    Some(mixed! {
+        trait __NoMethod { #(#methods)* }
+        impl __NoMethod for &#row {}
+    })
+}
+
+/// Expands to `self.is_active()`, at the place of the method. The name is not the user's token, in which
+/// the compiler would write what it takes for a correction.
+pub(super) fn call(method: &Ident) -> TokenStream {
+    let span = at(method.span());
+    let mut method = method.clone();
+    method.set_span(span);
+    quote_spanned!(span=> self.#method())
+}
