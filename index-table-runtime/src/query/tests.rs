@@ -1,7 +1,8 @@
-//! Tests of queries: which keys [`Bounds`] hold.
+//! Tests of queries: the keys that [`Bounds`] hold, hashed values, and look-ups of many rows.
 
 mod bounds;
 mod hashed;
+mod many;
 mod random;
 
 use std::ops::Bound;
