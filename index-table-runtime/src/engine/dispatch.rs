@@ -338,7 +338,7 @@ impl<'t> Read<'t> for Reader<'t> {
         wrapped!(self, reader => reader.cursor(query), LentEntries)
     }
 
-    fn count(self, query: Query) -> Result<Count> {
+    fn count(self, query: &Query) -> Result<Count> {
         on_engine!(self, reader => reader.count(query))
     }
 

@@ -62,7 +62,7 @@ pub(crate) trait Read<'t>: Copy {
     fn cursor(self, query: Query) -> Result<Self::Cursor>;
 
     /// The number of entries that the query selects, up to its limit.
-    fn count(self, query: Query) -> Result<Count>;
+    fn count(self, query: &Query) -> Result<Count>;
 
     /// How many facts, or physical pieces of an index, there are by the engine's own account; `None`: the
     /// engine keeps no account.

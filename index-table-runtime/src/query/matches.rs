@@ -151,7 +151,7 @@ pub(super) fn count<'txn>(
     hashed: Option<&Arc<Hashed>>,
 ) -> Result<u64> {
     if hashed.is_none() {
-        let count = reader.count(query)?;
+        let count = reader.count(&query)?;
         meter.count(count);
         return Ok(count.found);
     }

@@ -62,7 +62,7 @@ impl<'txn> ScanRequest<'txn> {
                 self.hashed.as_ref(),
             );
         }
-        let count = reader.count(self.query)?;
+        let count = reader.count(&self.query)?;
         self.ledger.count(source, count);
         Ok(count.found)
     }

@@ -127,7 +127,7 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
         count
     } else {
         let few = Query { limit: Some(SMALL + 1), ..Query::new(Source::Facts, KeyRange::ALL) };
-        writer.reader().count(few)?.found
+        writer.reader().count(&few)?.found
     };
     let mut readable = vec![true; schema.indexes.len()];
     if count == 0 || (build_small && count <= SMALL) {
@@ -172,7 +172,7 @@ fn states(table: &'static str, writer: &Writer<'_, '_>) -> Result<BTreeMap<Strin
 /// A table that the catalog doesn't have should be empty.
 fn refuse_foreign_rows(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<()> {
     let rows = Query::new(Source::Facts, KeyRange::ALL);
-    if writer.reader().count(rows)?.found == 0 {
+    if writer.reader().count(&rows)?.found == 0 {
         return Ok(());
     }
     Err(Error::SchemaMismatch {

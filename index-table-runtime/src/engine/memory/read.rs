@@ -101,10 +101,12 @@ impl<'t> Read<'t> for Reader<'t> {
         Ok(Entries { range, bounds, reverse, joined: joins.then_some(self), row: None })
     }
 
-    fn count(self, query: Query) -> Result<Count> {
+    fn count(self, query: &Query) -> Result<Count> {
         let limit = usize::try_from(query.limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
-        let found =
-            self.scan(query)?.take(limit).try_fold(0, |count, entry| entry.map(|_| count + 1))?;
+        let found = self
+            .scan(query.clone())?
+            .take(limit)
+            .try_fold(0, |count, entry| entry.map(|_| count + 1))?;
         Ok(Count { found, seeks: 1, steps: found })
     }
 

@@ -150,7 +150,7 @@ fn scan(reader: Reader<'_>, query: &Query) -> Result<Vec<Owned>> {
         lent.push(owned(cursor.entry()));
     }
     assert_eq!(lent, entries, "{query:?}");
-    assert_eq!(reader.count(query.clone())?.found, entries.len() as u64, "{query:?}");
+    assert_eq!(reader.count(query)?.found, entries.len() as u64, "{query:?}");
     Ok(entries)
 }
 

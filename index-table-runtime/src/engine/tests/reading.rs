@@ -148,7 +148,7 @@ proptest! {
                         };
                         assert_eq!(scan(reader, &query)?, expected(&model, &query), "{query:?}");
                         let limited = Query { limit: Some(3), ..query };
-                        let found = reader.count(limited.clone())?.found;
+                        let found = reader.count(&limited)?.found;
                         assert_eq!(found, expected(&model, &limited).len().min(3) as u64);
                     }
                 }

@@ -13,7 +13,7 @@ use crate::{
         maintain::EntryBuffer,
         schema::{FieldSchema, KeyField, TableSchema},
     },
-    table::Table,
+    table::KeyedTable,
 };
 
 thread_local! {
@@ -57,7 +57,7 @@ impl Entity for Row {
 }
 
 /// Runs a test on each engine, with a table of ten rows; `at_once`: how many rows it looks up at once.
-fn on_each(test: impl Fn(&Table<Row>, &Store, u64) -> Result<()>) -> Result<()> {
+fn on_each(test: impl Fn(&KeyedTable<Row>, &Store, u64) -> Result<()>) -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     for (store, at_once) in [
         (Store::options().map_size(1 << 24).open(dir.path())?, 1),
@@ -65,7 +65,7 @@ fn on_each(test: impl Fn(&Table<Row>, &Store, u64) -> Result<()>) -> Result<()> 
         (Store::in_memory(), 3),
     ] {
         DAMAGED.set(None);
-        let table = Table::<Row>::open(&store)?;
+        let table = KeyedTable::<Row>::open(&store)?;
         store.transaction(|txn| (0..10).try_for_each(|id| table.insert(txn, &Row { id })))?;
         test(&table, &store, at_once)?;
     }

@@ -13,9 +13,8 @@ use crate::{
     },
 };
 
-pub(super) fn count(reader: Reader<'_>, query: Query) -> Result<Count> {
+pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
     let limit = query.limit.unwrap_or(u64::MAX);
-    let whole = query.bounds.is_everything() && query.position.is_none();
     if let Some(Layout::Blocks { primary_key }) = reader.layout(query.source)
         && query.position.is_none()
     {
@@ -29,10 +28,11 @@ pub(super) fn count(reader: Reader<'_>, query: Query) -> Result<Count> {
             let blocks = blocks.map(|block| Ok(block.map_err(|error| reader.engine.error(error))?));
             return count_blocks(reader, source, primary_key, 0, blocks, limit);
         }
-        let range = reader.walk_from(source, false, query.bounds, None)?;
+        let range = reader.walk_from(source, false, query.bounds.clone(), None)?;
         return count_blocks(reader, source, primary_key, 0, range, limit);
     }
-    match Kind::of(reader, query)? {
+    let whole = query.bounds.is_everything() && query.position.is_none();
+    match Kind::of(reader, query.clone())? {
         Kind::Blocks(entries) => entries.count_up_to(limit),
         Kind::Single { source, .. } if whole => {
             Ok(Count { found: reader.len_of(source)?.min(limit), seeks: 0, steps: 0 })

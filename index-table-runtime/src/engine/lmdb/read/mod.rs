@@ -150,7 +150,7 @@ impl<'t> Read<'t> for Reader<'t> {
         Entries::new(self, query)
     }
 
-    fn count(self, query: Query) -> Result<Count> {
+    fn count(self, query: &Query) -> Result<Count> {
         count::count(self, query)
     }
 

@@ -146,7 +146,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             let source = Source::Index(index);
             let pieces =
                 self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
-            let entries = match self.reader.count(Query::new(source, KeyRange::ALL)) {
+            let entries = match self.reader.count(&Query::new(source, KeyRange::ALL)) {
                 // That it is damaged is what is to be found out.
                 Err(Error::Corrupt { .. }) => pieces,
                 count => count?.found,
