@@ -169,6 +169,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `find_by_a`, `find_by_a_b` | the entries with these values |
 /// | `find_by_a_range`, `find_by_a_b_range` | the entries with the last field in a range |
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text or bytes, if it is a `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` or `Vec<u8>`, or an `Option` of one of these |
+/// | `find_by_a_in`, `find_by_a_b_in` | the entries with the last field equal to one of several values, in the order of the index |
 /// | `get_by_a_b` | the one row with these values, if the index is `unique` |
 /// | `get_view_by_a_b` | its view, if the index is `unique` and there is a view |
 /// | `put_by_a_b` | nothing: it writes a row over the one with its values, if the index is `unique` and has no `each` |

@@ -425,6 +425,8 @@ pub(crate) enum Form {
     Equal(Vec<KeyPart>),
     /// `find_by_town_range`: the first fields have these values, the last is in a range.
     Range(Vec<KeyPart>, KeyPart),
+    /// `find_by_town_in`: the first fields have these values, the last has one of several.
+    In(Vec<KeyPart>, KeyPart),
     /// `find_by_town_starting_with`: the first fields have these values, the last starts with a
     /// text or with bytes.
     StartingWith(Vec<KeyPart>, KeyPart),

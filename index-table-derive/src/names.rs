@@ -318,9 +318,14 @@ struct Methods<'a> {
 }
 
 impl Methods<'_> {
-    /// `find_by_town_last_name`
+    /// `find_by_town_last_name` and `find_by_town_last_name_in`.
     fn add_finder(&mut self, owner: &Owner, prefix: &Prefix) -> bool {
-        self.add(owner, format!("find_by_{}", prefix.name()), Form::Equal(prefix.parts.clone()))
+        let (name, mut parts) = (prefix.name(), prefix.parts.clone());
+        let is_free = self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone()));
+        if is_free && let Some(last) = parts.pop() {
+            self.add(owner, format!("find_by_{name}_in"), Form::In(parts, last));
+        }
+        is_free
     }
 
     /// `distinct_town_last_name`
@@ -382,6 +387,7 @@ fn describe(form: &Form) -> String {
         Form::Whole => "the scan".to_owned(),
         Form::Equal(parts) => by("the search", parts, None),
         Form::Range(leading, last) => by("the range", leading, Some(last)),
+        Form::In(leading, last) => by("the search for several values", leading, Some(last)),
         Form::StartingWith(leading, last) => by("the search for a beginning", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
         Form::GetView(parts) => by("the view", parts, None),

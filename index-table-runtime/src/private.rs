@@ -26,7 +26,7 @@ pub use crate::{
         },
         serialize::StructFields,
     },
-    query::{Bounds, Distinct, EventualScan, GetMany, Scan},
+    query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
     store::{ReadTxn, Shareable, Store, WriteTxn, watch::Watch},
     table::{KeyedTable, Table, assert_repository},
     upkeep::{

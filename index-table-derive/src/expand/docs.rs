@@ -258,6 +258,10 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
             let order = if last.is_desc() { ", in descending order" } else { "" };
             format!("What {place} has {} in this range{order}.", up_to_last(leading, last))
         }
+        Form::In(leading, last) => {
+            let last = up_to_last(leading, last);
+            format!("What {place} has {last} equal to one of these, in the order of its key.")
+        }
         Form::StartingWith(leading, last) => {
             format!("What {place} has {} starting with this.", up_to_last(leading, last))
         }
@@ -298,15 +302,21 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
     };
     let asked: &[KeyPart] = match form {
         Form::Equal(parts) => parts,
-        Form::Range(leading, _) | Form::StartingWith(leading, _) => leading,
+        Form::Range(leading, _) | Form::In(leading, _) | Form::StartingWith(leading, _) => leading,
         Form::Whole | Form::Get(_) | Form::GetView(_) | Form::Distinct { .. } => &[],
     };
-    let cost = match compared(target, asked) {
+    let listed = match form {
+        Form::In(_, last) => Some(last),
+        _ => None,
+    };
+    let asked: Vec<KeyPart> = asked.iter().chain(listed).cloned().collect();
+    let seeks = if listed.is_some() { "one seek for each value" } else { "one seek" };
+    let cost = match compared(target, &asked) {
         Some(compared) => format!(
-            "one seek, then one step and one look-up in the table for each entry, to compare \
+            "{seeks}, then one step and one look-up in the table for each entry, to compare \
              {compared}; `rows()` needs no other."
         ),
-        None => scan_cost(target).to_owned(),
+        None => format!("{seeks}, then {}", scan_cost(target)),
     };
     let behind = match target {
         Target::Index(index) if index.eventual => {
@@ -356,15 +366,13 @@ fn second_look_up(target: &Target) -> &'static str {
 
 fn scan_cost(target: &Target) -> &'static str {
     match target {
-        Target::Rows => "one seek, then one step for each row.",
+        Target::Rows => "one step for each row.",
         Target::Index(index) => match index.strategy {
             Strategy::Normalized | Strategy::Partial(_) => {
-                "one seek, then one step for each entry; `rows()` follows the reference to the \
+                "one step for each entry; `rows()` follows the reference to the \
                  table, a second look-up for each row."
             }
-            Strategy::Full => {
-                "one seek, then one step for each entry; `rows()` needs no second look-up."
-            }
+            Strategy::Full => "one step for each entry; `rows()` needs no second look-up.",
         },
     }
 }

@@ -1,6 +1,6 @@
 //! The methods that ask: one for each query of the model.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
@@ -16,6 +16,7 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
         Form::Range(leading, last) => {
             scan(cx, query, leading, Some(&range(cx, &query.target, last)))
         }
+        Form::In(leading, last) => scan(cx, query, leading, Some(&one_of(cx, &query.target, last))),
         Form::StartingWith(leading, last) => {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
@@ -48,6 +49,26 @@ fn range(cx: &Context<'_>, target: &Target, part: &KeyPart) -> Last {
         lifetime: ty.argument_borrows().then(|| mixed!(, #bounds)),
         parameter: mixed!(#ident: impl _index_table::RangeOf<#argument>),
         bound: quote_spanned!(at(ty.span())=> .#range::<#key>(#ident)),
+    }
+}
+
+/// Expands to `town: impl ::core::iter::IntoIterator<Item: ::core::convert::AsRef<str>>` and
+/// `.one_of(_index_table::Values::texts::<String>(town))`.
+fn one_of(cx: &Context<'_>, target: &Target, part: &KeyPart) -> Last {
+    let (ident, ty, bounds) = (part.ident(), part.key_type(), &cx.bounds);
+    let (row, key) = (&cx.table.row, key_type(cx, part));
+    let (list, constructor, borrows) = ty.list(&cx.short, bounds, target.takes_present(part));
+    let constructor = format_ident!("{constructor}", span = Span::mixed_site());
+    let span = at(ty.span());
+    let values = quote_spanned!(span=> _index_table::Values::#constructor::<#key>(#ident));
+    Last {
+        lifetime: borrows.then(|| mixed!(, #bounds)),
+        parameter: mixed!(#ident: impl #list),
+        bound: if part.is_hash() {
+            quote_spanned!(span=> .one_of_hashed::<#row>(#values))
+        } else {
+            quote_spanned!(span=> .one_of(#values))
+        },
     }
 }
 

@@ -204,6 +204,34 @@ impl DataType {
         })
     }
 
+    /// Several values of a parameter: the type of an iterator, the constructor of `Values` that takes it, and
+    /// whether the type mentions the lifetime. With `present` for a query on a sparse index.
+    pub(crate) fn list(
+        &self,
+        krate: &TokenStream,
+        lifetime: &Lifetime,
+        present: bool,
+    ) -> (TokenStream, &'static str, bool) {
+        let shape = match &self.shape {
+            Shape::Optional(inner) if present => inner,
+            shape => shape,
+        };
+        let (bound, constructor) = match shape {
+            Shape::Text => (quote!(: ::core::convert::AsRef<str>), "texts"),
+            Shape::Bytes => (quote!(: ::core::convert::AsRef<[u8]>), "bytes"),
+            _ => {
+                let (ty, constructor) = if present {
+                    (self.present(krate, lifetime), "present")
+                } else {
+                    (self.argument(krate, lifetime), "new")
+                };
+                let borrows = shape.borrows().unwrap_or(true);
+                return (quote!(::core::iter::IntoIterator<Item = #ty>), constructor, borrows);
+            }
+        };
+        (quote!(::core::iter::IntoIterator<Item #bound>), constructor, false)
+    }
+
     /// Whether [`argument`](Self::argument) mentions its lifetime.
     pub(crate) fn argument_borrows(&self) -> bool {
         self.shape.borrows().unwrap_or(true)

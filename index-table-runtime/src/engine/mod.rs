@@ -85,7 +85,7 @@ pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Wri
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
 pub use options::{Durability, Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, Retry};
-pub(crate) use query::Query;
+pub(crate) use query::{KeyList, Query};
 pub(crate) use read::{Count, EntryResult, Read};
 pub(crate) use records::{ReadRecords, Records, Space, WriteRecords};
 pub use stamp::CommitNumber;

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use crate::model::entry::Position;
 use crate::model::{KeyRange, schema::Source};
 
@@ -8,6 +10,9 @@ pub(crate) struct Query {
     pub(crate) source: Source,
     /// Which keys.
     pub(crate) bounds: KeyRange,
+    /// What may follow the bytes of `bounds`, which is a prefix then. A caller runs such a query range by range;
+    /// an engine gets none.
+    pub(crate) list: Option<Arc<KeyList>>,
     /// From the last key to the first.
     pub(crate) reverse: bool,
     /// At most this many entries.
@@ -27,11 +32,43 @@ impl Query {
         Self {
             source,
             bounds,
+            list: None,
             reverse: false,
             limit: None,
             position: None,
             inclusive: false,
             rows: false,
         }
+    }
+}
+
+/// Encoded values in ascending order, each once. None is a prefix of another one.
+#[derive(Debug, Default)]
+pub(crate) struct KeyList(Vec<Box<[u8]>>);
+
+impl KeyList {
+    /// The list of these values.
+    pub(crate) fn of(mut values: Vec<Box<[u8]>>) -> Self {
+        values.sort_unstable();
+        values.dedup();
+        Self(values)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&[u8]> {
+        self.0.get(at).map(|value| &**value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|value| &**value)
+    }
+
+    /// Where the value is that these bytes begin with.
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
+        let at = self.0.partition_point(|value| **value <= *bytes).checked_sub(1)?;
+        self.get(at).filter(|value| bytes.starts_with(value)).map(|_| at)
     }
 }

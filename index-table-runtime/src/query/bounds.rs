@@ -3,7 +3,11 @@ use std::{
     sync::Arc,
 };
 
-use super::matches::{Hashed, values_of};
+use super::{
+    list::Values,
+    matches::{Hashed, values_of},
+};
+use crate::engine::{KeyList, Query};
 use crate::model::{
     End, KeyRange,
     entity::Entity,
@@ -23,13 +27,15 @@ use crate::model::{
 pub struct Bounds {
     pub(crate) range: KeyRange,
     hashed: Option<Arc<Hashed>>,
+    /// What may follow `range`, which is a prefix then.
+    list: Option<Arc<KeyList>>,
 }
 
 impl Bounds {
     /// Every key.
     #[must_use]
     pub const fn new() -> Self {
-        Self { range: KeyRange::ALL, hashed: None }
+        Self { range: KeyRange::ALL, hashed: None, list: None }
     }
 
     /// Keys whose next field equals `value`.
@@ -47,11 +53,29 @@ impl Bounds {
         T::encode(value, &mut encoded);
         self.range.start.extend(&hash(encoded.as_bytes()));
         self.range.end = End::Prefix;
-        let given = self
-            .hashed
-            .get_or_insert_with(|| Arc::new(Hashed { values: Vec::new(), of_row: values_of::<R> }));
-        Arc::make_mut(given).values.extend_from_slice(encoded.as_bytes());
+        self.hashed_of::<R>().values.extend_from_slice(encoded.as_bytes());
         self
+    }
+
+    fn hashed_of<R: Entity>(&mut self) -> &mut Hashed {
+        let none = || Hashed { values: Vec::new(), list: None, of_row: values_of::<R> };
+        Arc::make_mut(self.hashed.get_or_insert_with(|| Arc::new(none())))
+    }
+
+    /// Keys whose next field equals one of `values`.
+    #[must_use]
+    pub fn one_of(mut self, values: Values) -> Self {
+        self.range.end = End::Prefix;
+        self.list = Some(Arc::new(KeyList::of(values.0)));
+        self
+    }
+
+    /// Keys of rows of type `R` whose next field, which is hashed, equals one of `values`.
+    #[must_use]
+    pub fn one_of_hashed<R: Entity>(mut self, values: Values) -> Self {
+        let hashes = values.0.iter().map(|value| Box::from(hash(value))).collect();
+        self.hashed_of::<R>().list = Some(Arc::new(KeyList::of(values.0)));
+        self.one_of(Values(hashes))
     }
 
     /// Keys whose next field starts with `prefix`.
@@ -69,7 +93,7 @@ impl Bounds {
         if T::SHAPE.is_descending() {
             std::mem::swap(&mut first, &mut last);
         }
-        let (leading, hashed) = (self.range.start, self.hashed);
+        let Self { range: KeyRange { start: leading, .. }, hashed, .. } = self;
         let with = |value: &T::Arg<'a>| {
             let mut key = leading.clone();
             T::encode(*value, &mut key);
@@ -95,7 +119,7 @@ impl Bounds {
                 }
             }
         };
-        Self { range, hashed }
+        Self { range, hashed, list: None }
     }
 
     /// Keys whose next field is in `range`, in an index without entries for a value that is absent.
@@ -110,19 +134,24 @@ impl Bounds {
         self.hashed.is_some()
     }
 
-    /// The range of keys, and the values of hashed fields.
-    pub(super) fn into_parts(self) -> (KeyRange, Option<Arc<Hashed>>) {
-        (self.range, self.hashed)
+    /// The query of what is within the bounds, and the values of hashed fields.
+    pub(super) fn into_query(self, source: Source) -> (Query, Option<Arc<Hashed>>) {
+        let mut query = Query::new(source, self.range);
+        query.list = self.list;
+        (query, self.hashed)
     }
 
-    /// The inverse of [`into_parts`](Bounds::into_parts).
-    pub(super) const fn from_parts(range: KeyRange, hashed: Option<Arc<Hashed>>) -> Self {
-        Self { range, hashed }
+    /// The inverse of [`into_query`](Bounds::into_query).
+    pub(super) fn of_query(query: Query, hashed: Option<Arc<Hashed>>) -> Self {
+        Self { range: query.bounds, hashed, list: query.list }
     }
 
     /// Whether a row has an entry of `source` within the bounds.
     pub(crate) fn find(&self, source: Source, row: &Image) -> bool {
-        let is_inside = |key: &[u8]| self.range.contains(key);
+        let is_inside = |key: &[u8]| {
+            let listed = |list: &KeyList| list.find(key.get(self.range.start().len()..)?);
+            self.range.contains(key) && self.list.as_ref().is_none_or(|list| listed(list).is_some())
+        };
         match source {
             Source::Facts => is_inside(row.primary_key()),
             Source::Index(index) => {

@@ -3,7 +3,7 @@ use std::{fmt, fmt::Write as _, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    engine::Query,
+    engine::{KeyList, Query},
     model::{
         entry::Position,
         error::{Error, Result},
@@ -70,6 +70,8 @@ impl Cursor {
         }
         let at = self.position.bytes();
         let inside = at.as_slice() >= query.bounds.start() && query.bounds.ends_behind(&at);
+        let listed = |list: &KeyList| list.find(at.get(query.bounds.start().len()..)?);
+        let inside = inside && query.list.as_ref().is_none_or(|list| listed(list).is_some());
         if inside && self.position.is_in(schema, query.source) {
             return Ok(self.position);
         }
@@ -78,7 +80,7 @@ impl Cursor {
 }
 
 /// What a cursor belongs to, as a number: table, index with its fields and their forms, direction
-/// and bounds.
+/// bounds and list.
 pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
     let end = query.bounds.end();
     let index = schema.index(query.source);
@@ -93,7 +95,14 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
     let hash = hash_of(&parts);
     // An index may be declared anew under its old name.
     let fields = index.map_or(&[][..], |index| index.key);
-    fields.iter().fold(hash, |hash, field| fnv(add(hash, field.name.as_bytes()), field.form as u8))
+    let hash = fields
+        .iter()
+        .fold(hash, |hash, field| fnv(add(hash, field.name.as_bytes()), field.form as u8));
+    match &query.list {
+        None => hash,
+        // No part of a key has the form 255.
+        Some(list) => list.iter().fold(fnv(hash, u8::MAX), add),
+    }
 }
 
 /// FNV-1a of all parts.

@@ -47,8 +47,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         source: Source,
         leading: Bounds,
     ) -> Self {
-        let (range, hashed) = leading.into_parts();
-        let query = Query::new(source, range);
+        let (query, hashed) = leading.into_query(source);
         Self { reader, schema, ledger, query, hashed, value: PhantomData }
     }
 

@@ -164,6 +164,21 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
 
     #[cold]
     fn end(&mut self) -> Result<bool, Boxed> {
+        if let Some(left) = self.meter.left_behind_next()
+            && let (Some(matches), Some(reader)) = (&mut self.running, self.reader)
+        {
+            match matches.advance_range(reader, &mut self.meter) {
+                Ok(true) => {
+                    self.meter.entry(left);
+                    return Ok(true);
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    self.running = None;
+                    return Err(error);
+                }
+            }
+        }
         self.running = None;
         self.failure.take().map_or(Ok(false), Err)
     }
@@ -312,6 +327,16 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 
     #[cold]
     fn end(&mut self) -> Option<EntryResult<'txn>> {
+        if let Some(left) = self.meter.left_behind_next()
+            && let (Some(matches), Some(reader)) = (&mut self.running, self.reader)
+            && let Some(entry) = matches.next_range(reader, &mut self.meter)
+        {
+            match entry {
+                Ok(_) => self.meter.entry(left),
+                Err(_) => self.running = None,
+            }
+            return Some(entry);
+        }
         self.running = None;
         self.failure.take().map(Err)
     }

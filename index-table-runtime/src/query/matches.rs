@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
-use super::DANGLING;
+use super::{DANGLING, list::Ranges};
 use crate::{
-    engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Read, Reader},
+    engine::{
+        Cursor as _, Entries, EntryResult, KeyList, LentEntries, LongLived as _, Query, Read,
+        Reader,
+    },
     model::{
         entity::{Entity, EntryReader, Form},
         entry::RawEntry,
@@ -24,6 +27,8 @@ pub(super) struct Hashed {
     /// Their encodings, in the order of the key. Each ends by itself, so a row has these values if
     /// its own begin with these bytes, however many more of its fields are hashed.
     pub(super) values: Vec<u8>,
+    /// The values that one more field may have, behind the others.
+    pub(super) list: Option<Arc<KeyList>>,
     pub(super) of_row: ValuesOf,
 }
 
@@ -32,7 +37,16 @@ impl Hashed {
     pub(super) fn are_of(&self, index: usize, row: &[u8]) -> bool {
         let mut values = KeyBuf::new();
         let read = (self.of_row)(index, ValueSource::Fact(row), &mut values);
-        read.is_ok() && values.as_bytes().starts_with(&self.values)
+        read.is_ok() && self.are(values.as_bytes())
+    }
+
+    /// Whether a row has these values, of which all are given.
+    fn are(&self, values: &[u8]) -> bool {
+        match (&self.list, values.strip_prefix(self.values.as_slice())) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(list), Some(rest)) => list.find(rest).is_some(),
+        }
     }
 }
 
@@ -69,6 +83,8 @@ pub(super) struct Matches<'txn, C> {
     entries: C,
     /// `None`: the query gives no value for a hashed field.
     check: Option<Box<Check<'txn>>>,
+    /// `None`: the query has no list.
+    ranges: Option<Box<Ranges>>,
 }
 
 impl<C> Matches<'_, C> {
@@ -87,7 +103,27 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         hashed: Option<&Arc<Hashed>>,
     ) -> Result<Self> {
         let check = Check::of(reader, schema, &mut query, hashed);
-        Ok(Self { entries: reader.scan(query)?, check })
+        let ranges = Ranges::behind_first(&mut query);
+        Ok(Self { entries: reader.scan(query)?, check, ranges })
+    }
+
+    /// The first entry of the ranges of a list behind this one, which has ended.
+    pub(super) fn next_range(
+        &mut self,
+        reader: Reader<'txn>,
+        meter: &mut Meter<'txn>,
+    ) -> Option<EntryResult<'txn>> {
+        while let Some(query) = self.ranges.as_mut()?.next() {
+            meter.seek();
+            match reader.scan(query) {
+                Ok(entries) => self.entries = entries,
+                Err(error) => return Some(Err(error.into())),
+            }
+            if let Some(entry) = self.next(meter) {
+                return Some(entry);
+            }
+        }
+        None
     }
 
     /// The next entry. The meter counts what it takes to compare values, and not the entry.
@@ -115,7 +151,24 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         hashed: Option<&Arc<Hashed>>,
     ) -> Result<Self> {
         let check = Check::of(reader, schema, &mut query, hashed);
-        Ok(Self { entries: reader.cursor(query)?, check })
+        let ranges = Ranges::behind_first(&mut query);
+        Ok(Self { entries: reader.cursor(query)?, check, ranges })
+    }
+
+    /// Goes to the first entry of the ranges of a list behind this one, which has ended; `false`: there is none.
+    pub(super) fn advance_range(
+        &mut self,
+        reader: Reader<'txn>,
+        meter: &mut Meter<'txn>,
+    ) -> Result<bool, Boxed> {
+        while let Some(query) = self.ranges.as_mut().and_then(Iterator::next) {
+            meter.seek();
+            self.entries = reader.cursor(query)?;
+            if self.advance(meter)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Goes to the next entry; `false`: there is none. The meter counts what it takes to compare values, and not
@@ -292,6 +345,6 @@ impl<'txn> Check<'txn> {
             })
         };
         read.map_err(|error| self.schema.corrupt(Source::Index(self.index), entry.key, error))?;
-        Ok(self.values.as_bytes().starts_with(&self.expected.values))
+        Ok(self.expected.are(self.values.as_bytes()))
     }
 }

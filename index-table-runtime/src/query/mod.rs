@@ -10,6 +10,7 @@ mod eventual;
 mod fact_order;
 mod get_many;
 mod iter;
+mod list;
 mod matches;
 mod request;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use eventual::{
 pub use fact_order::FactOrderRows;
 pub use get_many::{GetMany, GetManyViews};
 pub use iter::{Entries, Keys, Rows, Views};
+pub use list::Values;
 pub(crate) use matches::row_by;
 
 use std::{fmt, marker::PhantomData};
@@ -109,8 +111,7 @@ pub struct Scan<'txn, E> {
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
-        let (range, hashed) = bounds.into_parts();
-        let query = Query::new(E::SOURCE, range);
+        let (query, hashed) = bounds.into_query(E::SOURCE);
         let request =
             ScanRequest { reader, schema: E::Row::TABLE, ledger, query, hashed, after: None };
         Self { request, entry: PhantomData }
@@ -119,7 +120,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// Its table or index, and its bounds. An error: it can't be run.
     pub(crate) fn into_bounds(self) -> Result<(Source, Bounds)> {
         let ScanRequest { reader, query, hashed, .. } = self.request;
-        reader.map(|_| (query.source, Bounds::from_parts(query.bounds, hashed)))
+        reader.map(|_| (query.source, Bounds::of_query(query, hashed)))
     }
 
     /// From the last key to the first; a second `rev` turns it round again.
@@ -318,8 +319,8 @@ pub(crate) fn first_key<'txn>(
     source: Source,
     bounds: Bounds,
 ) -> Result<Option<Vec<u8>>> {
-    let (range, hashed) = bounds.into_parts();
-    let query = Query { limit: Some(1), ..Query::new(source, range) };
+    let (query, hashed) = bounds.into_query(source);
+    let query = Query { limit: Some(1), ..query };
     let request = ScanRequest { reader, schema, ledger, query, hashed, after: None };
     let mut entries = request.cursor(None);
     Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     Cursor, cursor,
     entry_scan::EntryScan,
+    list::Ranges,
     matches::{self, Hashed},
 };
 use crate::{
@@ -48,6 +49,9 @@ impl<'txn> ScanRequest<'txn> {
 
     pub(super) fn count(mut self) -> Result<u64> {
         self.resolve(None);
+        if self.query.list.is_some() {
+            return self.count_list();
+        }
         let (reader, source) = (self.reader?, self.query.source);
         if self.query.limit == Some(0) {
             return Ok(0);
@@ -71,6 +75,24 @@ impl<'txn> ScanRequest<'txn> {
     pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>) {
         self.resolve(None);
         (self.reader.map(|_| self.query), self.hashed)
+    }
+
+    /// The count of a query with a list: range by range.
+    fn count_list(mut self) -> Result<u64> {
+        let reader = self.reader?;
+        let mut left = self.query.limit.unwrap_or(u64::MAX);
+        let mut position = self.query.position.clone();
+        let mut meter = self.ledger.meter(self.query.source, None);
+        let (limit, hashed) = (left, self.hashed.take());
+        for query in Ranges::of(self.query) {
+            if left == 0 {
+                break;
+            }
+            let query = Query { limit: Some(left), position: position.take(), ..query };
+            let found = matches::count(reader, self.schema, &mut meter, query, hashed.as_ref())?;
+            left = left.saturating_sub(found);
+        }
+        Ok(limit - left)
     }
 
     /// Makes the cursor the position of the query.

@@ -15,7 +15,7 @@ use crate::{
 #[non_exhaustive]
 pub struct Stats {
     /// Places that were looked for in an index, or in a fact table as the index of its primary
-    /// key: one for each scan that was run; for each value of a [`Distinct`](crate::Distinct), and
+    /// key: one for each scan that was run, or for each value of its list; for each value of a [`Distinct`](crate::Distinct), and
     /// for each leap of a [`Combined`](crate::Combined), one more.
     pub seeks: u64,
     /// Entries that were stepped on, of indexes and of fact tables. A scan counts each entry of a

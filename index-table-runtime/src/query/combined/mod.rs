@@ -11,9 +11,9 @@ mod tree;
 
 pub use iter::{CombinedKeys, CombinedRows, CombinedViews};
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
-use super::{Scan, request::ScanRequest};
+use super::{Scan, list::Ranges, matches::Hashed, request::ScanRequest};
 use crate::engine::Query;
 use crate::{
     engine::Reader,
@@ -208,7 +208,10 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
                 reason,
             }),
         });
-        let plan = Plan::of(Part { query, hashed });
+        let plan = match query.list {
+            None => Plan::of(Part { query, hashed }),
+            Some(_) => any_of(query, hashed.as_ref()),
+        };
         Self { reader, ledger, plan, limit: None, row: PhantomData }
     }
 }
@@ -222,9 +225,27 @@ impl<R: Entity> fmt::Debug for Combined<'_, R> {
     }
 }
 
-/// Whether all entries have the same key, so that what orders them is the primary key.
+/// Whether all entries have the same key, so that what orders them is the primary key. Of a list: those of each
+/// value.
 fn in_primary_key_order(schema: &TableSchema, query: &Query) -> bool {
     let Some(index) = schema.index(query.source) else { return true };
     // What a text starts with has no end, so it is not taken for a whole field.
-    query.bounds.as_prefix().is_some_and(|key| index.key_len(key) == Ok(key.len()))
+    let is_key = |query: &Query| {
+        query.bounds.as_prefix().is_some_and(|key| index.key_len(key) == Ok(key.len()))
+    };
+    match query.list {
+        None => is_key(query),
+        Some(_) => Ranges::of(query.clone()).all(|range| is_key(&range)),
+    }
+}
+
+/// The scans of a query with a list, one for each value.
+fn any_of(mut query: Query, hashed: Option<&Arc<Hashed>>) -> Plan {
+    let part = |query| Plan::of(Part { query, hashed: hashed.cloned() });
+    let ranges = Ranges::of(query.clone()).map(part);
+    let any = ranges.reduce(|any, range| any.combine(Operator::Any, range));
+    any.unwrap_or_else(|| {
+        query.bounds = query.bounds.before(&[]);
+        part(query)
+    })
 }

@@ -15,7 +15,7 @@ use crate::{
         maintain::EntryBuffer,
         schema::{FieldSchema, IndexSchema, KeyField, Source, Strategy as Carried, TableSchema},
     },
-    query::{Bounds, Scan},
+    query::{Bounds, Scan, Values},
     store::ReadTxn,
     table::KeyedTable,
 };
@@ -211,6 +211,15 @@ fn compare(
             prop_assert_eq!(keys, expected.collect::<Vec<_>>());
         }
     }
+    let texts = ["~b", "c", "~", "x", "~b"];
+    let list = || Values::texts::<String>(texts);
+    let listed = |row: &Link| texts.contains(&row.url.as_str());
+    ask(|| table.scan::<At<0>>(txn, Bounds::new().one_of_hashed::<Link>(list())), model, listed)?;
+    ask(|| table.scan::<At<3>>(txn, Bounds::new().one_of_hashed::<Link>(list())), model, listed)?;
+    let of_tag = || Bounds::new().equal::<u8>(1).one_of_hashed::<Link>(list());
+    ask(|| table.scan::<At<2>>(txn, of_tag()), model, |row| listed(row) && row.tag == 1)?;
+    let tags = || url("~a").one_of(Values::new::<u8>([2, 0, 2]));
+    ask(|| table.scan::<At<1>>(txn, tags()), model, |row| row.url == "~a" && row.tag != 1)?;
     ask(|| table.scan::<At<0>>(txn, Bounds::new()), model, |_| true)?;
     ask(|| table.scan::<At<1>>(txn, Bounds::new()), model, |_| true)?;
     ask(|| table.scan::<At<2>>(txn, Bounds::new()), model, |_| true)
