@@ -45,7 +45,7 @@ pub use store::{
     CopyProgress, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, Store, Submission,
     Submitted, WriteTxn,
 };
-pub use table::Table;
+pub use table::{IndexSize, Sizes, StoreReport, Table, TableSize};
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate},

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
@@ -118,6 +118,7 @@ impl Inner {
             store: self.id,
             opened,
             since,
+            operations: OnceLock::new(),
         });
         let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);
@@ -151,10 +152,14 @@ impl Inner {
         Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
     }
 
+    /// The tables that this process has in use, by name.
+    pub(crate) fn tables_in_use(&self) -> Vec<Arc<OpenTable>> {
+        self.tables().values().filter_map(|opened| opened.table.upgrade()).collect()
+    }
+
     /// The tables that this process has in use and that have eventual indexes.
     pub(crate) fn eventual_tables(&self) -> Vec<Arc<OpenTable>> {
-        let tables = self.tables();
-        let used = tables.values().filter_map(|opened| opened.table.upgrade());
+        let used = self.tables_in_use().into_iter();
         used.filter(|table| table.schema.has_eventual()).collect()
     }
 

@@ -1,7 +1,8 @@
 //! Tables in use.
 
+use std::any::Any;
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -40,6 +41,8 @@ pub(crate) struct OpenTable {
     /// How many rows have been written and read back for a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
+    /// What the layers above can do to the table without naming the type of its rows.
+    pub(crate) operations: OnceLock<&'static (dyn Any + Send + Sync)>,
 }
 
 /// Which indexes of a table can be asked, and by which transactions.

@@ -1,12 +1,14 @@
 //! What repositories are made of: a [`Table`], the same for each type of row. The methods that name no key
 //! are here, and those that generated methods call in [`keyed`].
 
+mod all_tables;
 mod keyed;
 
 mod queries;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
+pub use all_tables::{IndexSize, Sizes, StoreReport, TableSize};
 pub use keyed::KeyedTable;
 
 use crate::{
@@ -76,10 +78,6 @@ pub struct Table<R> {
 impl<R: Entity> Table<R> {
     /// What is compiled once asks these of the row.
     const ROWS: &'static RowVtable = &RowVtable::of::<R>();
-
-    const fn of(open: Arc<OpenTable>) -> Self {
-        Self { open, row: PhantomData }
-    }
 
     /// Builds the indexes that are not readable yet, in batches between which others write.
     ///

@@ -239,15 +239,16 @@ mod tests {
     }
 
     #[test]
-    fn those_inside_are_never_there_when_it_is_closed() {
+    fn nothing_is_inside_while_it_is_closed() {
         let gate = Gate::new(4);
-        let inside = AtomicUsize::new(0);
+        let (inside, closed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    for _ in 0..20_000 {
+                    while closed.load(SeqCst) < 500 {
                         let pass = gate.enter(Kind::Reader);
                         inside.fetch_add(1, SeqCst);
+                        thread::yield_now();
                         inside.fetch_sub(1, SeqCst);
                         drop(pass);
                     }
@@ -255,14 +256,15 @@ mod tests {
             }
             for _ in 0..2 {
                 scope.spawn(|| {
-                    for _ in 0..500 {
-                        let closed = gate.close(LATE);
-                        if matches!(closed, Ok(Some(_))) {
+                    while closed.load(SeqCst) < 500 {
+                        let held = gate.close(LATE);
+                        if matches!(held, Ok(Some(_))) {
                             assert_eq!(inside.load(SeqCst), 0);
                             thread::yield_now();
                             assert_eq!(inside.load(SeqCst), 0);
+                            closed.fetch_add(1, SeqCst);
                         }
-                        drop(closed);
+                        drop(held);
                     }
                 });
             }

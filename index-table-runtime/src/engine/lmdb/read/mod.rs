@@ -95,6 +95,14 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// The bytes of the pages of a database.
+    pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
+        let stat =
+            self.database(source)?.stat(self.txn).map_err(|error| self.engine.error(error))?;
+        let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
+        Ok(pages as u64 * u64::from(stat.page_size))
+    }
+
     pub(super) fn len_of(self, source: Source) -> Result<u64> {
         self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
     }

@@ -1,0 +1,237 @@
+//! Methods of a store about all tables of which it has repositories in use.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use serde::Serialize;
+
+use super::Table;
+use crate::{
+    engine::{Query, Read as _},
+    model::{KeyRange, entity::Entity, error::Result, row_vtable::RowVtable, schema::Source},
+    store::{OpenTable, ReadTxn, Store},
+    upkeep::{
+        upgrade::{Upgrade, Upgraded},
+        verify::{Verify, VerifyReport},
+    },
+    usage::Usage,
+};
+
+/// What is done to a table without naming the type of its rows.
+pub(super) struct Operations {
+    verify: fn(&OpenTable, &ReadTxn<'_>) -> Result<VerifyReport>,
+    upgrade: fn(&OpenTable, &Store) -> Result<Upgraded>,
+}
+
+impl Operations {
+    pub(super) const fn of<R: Entity>() -> Self {
+        Self {
+            verify: |table, txn| {
+                let reader = txn.reader(table);
+                Verify::<R>::new(reader.and_then(|reader| Ok((reader, txn.unreadable(table)?))))
+                    .run()
+            },
+            upgrade: |table, store| {
+                Upgrade::<R>::new(store, table, &const { RowVtable::of::<R>() }).run()
+            },
+        }
+    }
+}
+
+impl<R: Entity> Table<R> {
+    /// A table that was opened, with what a store can do to it.
+    pub(super) fn of(open: Arc<OpenTable>) -> Self {
+        let operations: &'static Operations = &const { Operations::of::<R>() };
+        open.operations.get_or_init(|| operations);
+        Self { open, row: PhantomData }
+    }
+}
+
+/// How large the tables of a store are. From [`Store::sizes`].
+///
+/// Printed, it is a line for each table and each index.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Sizes {
+    /// The tables of which repositories are in use, by name.
+    pub tables: Vec<TableSize>,
+}
+
+/// How large a table is; see [`Sizes`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TableSize {
+    /// The name of the table.
+    pub table: &'static str,
+    /// How many rows it has.
+    pub rows: u64,
+    /// The bytes of the pages that its rows take; 0 for a store in memory.
+    pub bytes: u64,
+    /// Its indexes, in the order of their declaration.
+    pub indexes: Vec<IndexSize>,
+}
+
+/// How large an index is; see [`Sizes`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct IndexSize {
+    /// The name of the index.
+    pub name: &'static str,
+    /// How many entries it has.
+    pub entries: u64,
+    /// The bytes of the pages that its entries take; 0 for a store in memory.
+    pub bytes: u64,
+}
+
+/// The verification of the tables of a store. From [`Store::verify`].
+///
+/// Printed, it is the report of each table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct StoreReport {
+    /// The reports of the tables, by name.
+    pub tables: Vec<VerifyReport>,
+}
+
+impl StoreReport {
+    /// Whether nothing is wrong with any table.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.tables.iter().all(VerifyReport::is_clean)
+    }
+}
+
+/// The tables of which a repository is in use, in one snapshot of the store. A table of the file that no repository
+/// of this process names is not among them, since only its type of row says what its indexes should have.
+impl Store {
+    /// Verifies all tables that are in use, in one snapshot: the `verify` of each repository.
+    ///
+    /// Cost: the sum over the tables.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Store::read) and of [`Verify::run`]. What is wrong with a table is in the report.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| people.insert(txn, &Person { id: 1, town: "Oslo".into() }))?;
+    ///
+    /// assert!(store.verify()?.is_clean());
+    /// let sizes = store.sizes()?;
+    /// let person = &sizes.tables[0];
+    /// assert_eq!((person.rows, person.indexes[0].entries), (1, 1));
+    /// println!("{sizes}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn verify(&self) -> Result<StoreReport> {
+        let (tables, txn) = (self.inner.tables_in_use(), self.read()?);
+        let mut reports = Vec::with_capacity(tables.len());
+        for table in &tables {
+            if let Some(operations) = operations(table) {
+                reports.push((operations.verify)(table, &txn)?);
+            }
+        }
+        Ok(StoreReport { tables: reports })
+    }
+
+    /// What all tables that are in use have been used for: the `usage` of each repository, by the names of the
+    /// tables.
+    ///
+    /// Cost: a few counters for each index are read.
+    #[must_use]
+    pub fn usage(&self) -> Vec<Usage> {
+        let tables = self.inner.tables_in_use();
+        tables.iter().map(|table| Usage::of(&table.shared.usage)).collect()
+    }
+
+    /// Writes the rows of older versions of all tables that are in use in their current versions: the `upgrade` of
+    /// each repository. Returns the sums.
+    ///
+    /// Cost: the sum over the tables; a table whose rows all have the current version is not read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Upgrade::run`]; the tables before the one that fails are upgraded.
+    pub fn upgrade(&self) -> Result<Upgraded> {
+        let mut sum = Upgraded::default();
+        for table in self.inner.tables_in_use() {
+            if let Some(operations) = operations(&table) {
+                let Upgraded { rows, upgraded } = (operations.upgrade)(&table, self)?;
+                sum.rows += rows;
+                sum.upgraded += upgraded;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// How many rows and entries all tables that are in use have, and how many bytes of the file they take.
+    ///
+    /// Bytes are those of whole pages, also where they are filled in part. Free pages of the file, the catalog, and
+    /// the queues of eventual indexes belong to no table here.
+    ///
+    /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Store::read).
+    pub fn sizes(&self) -> Result<Sizes> {
+        let (tables, txn) = (self.inner.tables_in_use(), self.read()?);
+        let size = |table: &Arc<OpenTable>| {
+            let reader = txn.reader(table)?;
+            let measure = |source: Source| -> Result<(u64, u64)> {
+                let entries = reader.count(Query::new(source, KeyRange::ALL))?.found;
+                let bytes = match reader.lmdb() {
+                    Some(reader) => reader.bytes_of(source)?,
+                    None => 0,
+                };
+                Ok((entries, bytes))
+            };
+            let (rows, bytes) = measure(Source::Facts)?;
+            let indexes = table.schema.indexes.iter().enumerate().map(|(position, index)| {
+                let (entries, bytes) = measure(Source::Index(position))?;
+                Ok(IndexSize { name: index.name, entries, bytes })
+            });
+            let indexes = indexes.collect::<Result<_>>()?;
+            Ok(TableSize { table: table.schema.name, rows, bytes, indexes })
+        };
+        Ok(Sizes { tables: tables.iter().map(size).collect::<Result<_>>()? })
+    }
+}
+
+fn operations(table: &OpenTable) -> Option<&'static Operations> {
+    table.operations.get()?.downcast_ref()
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for TableSize { table, rows, bytes, indexes } in &self.tables {
+            writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
+            for IndexSize { name, entries, bytes } in indexes {
+                writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for StoreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tables.iter().try_for_each(|report| writeln!(f, "{report}"))
+    }
+}
