@@ -129,10 +129,7 @@ fn what_a_method_returns_is_a_key_like_any_other() -> Result<()> {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[index(slug)]
-#[index(digest)]
-#[index(desc(preview), slug)]
-#[index(preview, sparse, name = "previews")]
+#[indexes((slug), (digest), (desc(preview), slug), (preview, sparse, name = "previews"))]
 struct Upload {
     #[primary_key]
     id: u32,
@@ -146,16 +143,17 @@ fn a_prefix_is_searched_for_in_bytes_and_in_options() -> Result<()> {
     let store = Store::in_memory();
     let uploads = UploadRepository::open(&store)?;
     store.transaction(|txn| {
-        let rows: [(_, Option<&str>, &[u8], Option<&[u8]>); 4] = [
-            (1, None, &[0, 1, 2], None),
-            (2, Some("report"), &[0, 1], Some(&[0xFF])),
-            (3, Some("red"), &[0xFF], Some(&[0xFF, 0])),
-            (4, Some(""), &[], Some(&[])),
-        ];
-        rows.into_iter().try_for_each(|(id, slug, digest, preview)| {
+        let upload = |id, slug: Option<&str>, digest: &[u8], preview: Option<&[u8]>| {
             let (slug, preview) = (slug.map(Into::into), preview.map(Into::into));
-            uploads.insert(txn, &Upload { id, slug, digest: digest.into(), preview })
-        })
+            Upload { id, slug, digest: digest.into(), preview }
+        };
+        let rows = [
+            upload(1, None, &[0, 1, 2], None),
+            upload(2, Some("report"), &[0, 1], Some(&[0xFF])),
+            upload(3, Some("red"), &[0xFF], Some(&[0xFF, 0])),
+            upload(4, Some(""), &[], Some(&[])),
+        ];
+        rows.iter().try_for_each(|row| uploads.insert(txn, row))
     })?;
     let txn = store.read()?;
     let slugs = |prefix: &str| -> Result<Vec<u32>> {

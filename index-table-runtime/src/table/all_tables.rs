@@ -195,7 +195,7 @@ impl Store {
         let size = |table: &Arc<OpenTable>| {
             let reader = txn.reader(table)?;
             let measure = |source: Source| -> Result<(u64, u64)> {
-                let entries = reader.count(Query::new(source, KeyRange::ALL))?.found;
+                let entries = reader.count(&Query::new(source, KeyRange::ALL))?.found;
                 let bytes = match reader.lmdb() {
                     Some(reader) => reader.bytes_of(source)?,
                     None => 0,
