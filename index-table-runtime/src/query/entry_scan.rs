@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::{
     engine::{Entries, EntryResult, LentEntries, Query, Reader},
     model::{
-        entity::{Entity, Form},
+        entity::{Entity, EntryReader, Form, IndexEntry},
         entry::RawEntry,
         error::{Boxed, Error, Result},
         key::{DecodeError, Key, KeyReader, Unescaped},
@@ -95,14 +95,6 @@ impl<'txn, C> EntryScan<'txn, C> {
 
     pub(super) const fn stats(&self) -> Stats {
         self.meter.stats()
-    }
-
-    pub(super) const fn meter(&mut self) -> &mut Meter<'txn> {
-        &mut self.meter
-    }
-
-    pub(super) const fn form(&self) -> Form {
-        self.form
     }
 
     pub(super) const fn unescaped(&self) -> &'txn Unescaped {
@@ -306,6 +298,21 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         }
         let row = self.running.as_ref().and_then(Matches::scanned_row);
         referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up)
+    }
+
+    /// The parts of an entry, for `E`; those of a row if `E` is the row type, whichever index the scan reads.
+    #[inline]
+    pub(super) fn entry_reader<E: IndexEntry<'txn>>(
+        &mut self,
+        entry: RawEntry<'txn>,
+    ) -> Result<EntryReader<'txn>, Failure> {
+        if matches!(E::SOURCE, Source::Facts) {
+            self.meter.bytes(entry.key.len() + entry.primary_key.len());
+            let row = RawEntry { data: self.row_bytes(entry)?, ..entry };
+            return Ok(EntryReader::new::<E::Row>(row, Form::Fact, self.unescaped())?);
+        }
+        self.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
+        Ok(EntryReader::new::<E::Row>(entry, self.form, self.unescaped())?)
     }
 
     #[inline]

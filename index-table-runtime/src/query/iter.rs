@@ -6,7 +6,7 @@ use super::{Scan, entry_scan::EntryScan};
 use crate::{
     engine::{self, LentEntries},
     model::{
-        entity::{Entity, EntryReader, IndexEntry, Viewed},
+        entity::{Entity, IndexEntry, Viewed},
         error::Result,
         row,
     },
@@ -86,10 +86,7 @@ iterator! {
 iterator! {
     /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
     /// error.
-    Entries, E, engine::Entries<'txn>, scan => scan.decode_next(|scan, entry| {
-        scan.meter().bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
-        Ok(EntryReader::new::<E::Row>(entry, scan.form(), scan.unescaped())?)
-    }, E::decode)
+    Entries, E, engine::Entries<'txn>, scan => scan.decode_next(EntryScan::entry_reader::<E>, E::decode)
 }
 
 iterator! {

@@ -59,7 +59,7 @@ use request::ScanRequest;
 /// are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them into memory that
 /// the transaction keeps to its end.)
 ///
-/// `E` is the entry struct of the index, or the row for the fact table.
+/// `E` is the entry struct of the index, or the row for the fact table and for a [`boxed`](Scan::boxed) scan.
 ///
 /// # Examples
 ///
@@ -215,8 +215,10 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// Cost: one seek and one step for each entry; no allocation where the entry struct has only
     /// numbers and borrowed strings. Of a row of an older version, an entry of a full index is made as
-    /// its [view](Scan::views) is.
-    pub fn entries(self) -> Entries<'txn, E> {
+    /// its [view](Scan::views) is. The entries of the fact table and of a [`boxed`](Scan::boxed) scan are
+    /// the rows, at the cost of [`rows`](Scan::rows).
+    pub fn entries(mut self) -> Entries<'txn, E> {
+        self.request.query.rows = matches!(E::SOURCE, Source::Facts);
         Entries::new(self.request.scan())
     }
 
@@ -290,6 +292,67 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         let last = rows.entry().position();
         let next = rows.advance()?.then(|| Cursor::new(question, last));
         Ok(Page { items, next })
+    }
+
+    /// The scan with a type that scans of all indexes of a table have in common: that of
+    /// [`all`](crate::Table::all). For a choice between scans at run time.
+    ///
+    /// It finds the same rows in the same order, and cursors of either scan are valid for the other. Only
+    /// its [`entries`](Scan::entries) differ: they are the rows.
+    ///
+    /// Cost: none. Nothing is allocated, and nothing is called through a pointer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ReadTxn, Result, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town, name)]
+    /// #[index(name)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    ///     name: String,
+    /// }
+    ///
+    /// fn search(
+    ///     people: &PersonRepository,
+    ///     txn: &ReadTxn<'_>,
+    ///     town: Option<&str>,
+    ///     name: Option<&str>,
+    /// ) -> Result<Vec<Person>> {
+    ///     let scan = match (town, name) {
+    ///         (Some(town), Some(name)) => people.find_by_town_name(txn, town, name).boxed(),
+    ///         (Some(town), None) => people.find_by_town(txn, town).boxed(),
+    ///         (None, Some(name)) => people.find_by_name(txn, name).boxed(),
+    ///         (None, None) => people.all(txn),
+    ///     };
+    ///     scan.limit(20).rows().collect()
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// # let dir = tempfile::tempdir().expect("a directory");
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     for (id, town, name) in [(1, "Oslo", "Berg"), (2, "Oslo", "Dahl"), (3, "Rome", "Dahl")] {
+    ///         people.insert(txn, &Person { id, town: town.into(), name: name.into() })?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    ///
+    /// let txn = store.read()?;
+    /// assert_eq!(search(&people, &txn, Some("Oslo"), Some("Dahl"))?.len(), 1);
+    /// assert_eq!(search(&people, &txn, None, Some("Dahl"))?.len(), 2);
+    /// assert_eq!(search(&people, &txn, None, None)?.len(), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn boxed(self) -> Scan<'txn, E::Row> {
+        Scan { request: self.request, entry: PhantomData }
     }
 
     /// The query of the scan, which borrows no transaction: what finds the rows to
