@@ -173,6 +173,7 @@ fn a_damaged_head_is_refused() -> TestResult {
 #[test]
 fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
     const NUMBER: usize = 144;
+    const LAST_PAGE: usize = 136;
     let dir = tempfile::tempdir()?;
     let file = dir.path().join("data.mdb");
     for id in 0..2 {
@@ -181,10 +182,11 @@ fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
         store.check()?;
         drop((store, blobs));
         let healthy = fs::read(&file)?;
-        let number = |page: usize| {
-            healthy[page + NUMBER..].first_chunk().map_or(0, |number| u64::from_ne_bytes(*number))
-        };
+        let word =
+            |at: usize| healthy[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
+        let number = |page: usize| word(page + NUMBER);
         let newest = if number(0) > number(PAGE) { 0 } else { PAGE };
+        let has_grown = word(newest + LAST_PAGE) > word(PAGE - newest + LAST_PAGE);
         let found = |page: usize, number: u64| -> Result<_, Box<dyn std::error::Error>> {
             let mut data = healthy.clone();
             data[page + NUMBER..][..8].copy_from_slice(&number.to_ne_bytes());
@@ -200,8 +202,9 @@ fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
         };
         for page in [0, PAGE] {
             for other in (0..64).map(|bit| number(page) ^ 1 << bit) {
-                // What a commit leaves that could not be written.
-                let is_interrupted = page == newest && other == number(page) - 2;
+                // What a commit leaves that could not be written. The number of pages would be the one of
+                // the commit before the last one.
+                let is_interrupted = page == newest && other == number(page) - 2 && !has_grown;
                 let found = found(page, other)?;
                 assert_eq!(found.is_none(), is_interrupted, "{page} {other} {found:?}");
             }
@@ -212,6 +215,34 @@ fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
             assert_eq!(found(page, last)?, Some("when it is opened"));
         }
         fs::write(&file, healthy)?;
+    }
+    Ok(())
+}
+
+/// The commit before has fewer pages, which is how a number is found that could be that of an earlier commit.
+/// In a compact copy, the state before the only commit is empty.
+#[test]
+fn a_check_finds_a_commit_that_became_older_than_the_one_before() -> TestResult {
+    const NUMBER: usize = 144;
+    let dir = tempfile::tempdir()?;
+    let (path, compact) = (dir.path().join("store"), dir.path().join("compact"));
+    let (store, blobs) = open(&path)?;
+    store.transaction(|txn| blobs.insert(txn, &blob(1, 300)))?;
+    store.transaction(|txn| blobs.insert(txn, &blob(2, 30_000)))?;
+    store.compact_to(&compact)?;
+    drop((store, blobs));
+    for path in [path, compact] {
+        let file = path.join("data.mdb");
+        let mut data = fs::read(&file)?;
+        let number = |page: usize| {
+            data[page + NUMBER..].first_chunk().map_or(0, |number| u64::from_ne_bytes(*number))
+        };
+        let newest = if number(0) > number(PAGE) { 0 } else { PAGE };
+        let other = number(newest).saturating_sub(2);
+        data[newest + NUMBER..][..8].copy_from_slice(&other.to_ne_bytes());
+        fs::write(&file, data)?;
+        let found = Store::open(&path)?.check();
+        assert!(matches!(found, Err(Error::DamagedFile { .. })), "{other} {found:?}");
     }
     Ok(())
 }

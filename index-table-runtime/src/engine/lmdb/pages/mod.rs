@@ -118,23 +118,31 @@ pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Op
     Ok(Some(()))
 }
 
-/// Whether the two states have the numbers of two commits in a row. If not, one number has been changed,
-/// and the older state may be taken for the newer one.
+/// Whether the two states can be those of two commits in a row. If not, one number has been changed, and the
+/// older state may be taken for the newer one.
 fn check_numbers(file: &mut File, mut metas: [Meta; 2]) -> Result<(), Fault> {
     loop {
-        let [first, second] = metas.each_ref().map(|meta| meta.txn);
-        if first.abs_diff(second) <= 1 {
-            return Ok(());
-        }
+        let Some(reason) = wrong_numbers(&metas) else { return Ok(()) };
         // Commits between the reads of the two pages look the same, but not twice, since numbers only
         // rise.
         let again = self::metas(file)?;
         if again == metas {
-            let reason = format!("the transactions {first} and {second} don't follow each other");
             return Err(reason.into());
         }
         metas = again;
     }
+}
+
+fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
+    let (older, newer) = if first.txn < second.txn { (first, second) } else { (second, first) };
+    let [lesser, greater] = [older.txn, newer.txn];
+    if greater - lesser > 1 {
+        return Some(format!("the transactions {lesser} and {greater} don't follow each other"));
+    }
+    // No commit decreases the number of pages, and LMDB takes it back together with the transaction's number
+    // if it could not write a state.
+    (older.last_page > newer.last_page)
+        .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
 }
 
 /// Both states that the file has.
