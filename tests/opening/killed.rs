@@ -12,7 +12,7 @@ use std::{
 
 use index_table::{Error, Store};
 
-use super::{TestResult, plain};
+use super::{TestResult, plain, support::await_blocked_process};
 
 const ROWS: u32 = 50;
 
@@ -96,7 +96,7 @@ fn those_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
         let waiting: Vec<Child> = (ROWS..ROWS + 3)
             .map(|id| in_another_process(NAME, &id.to_string(), dir.path()))
             .collect::<Result<_, _>>()?;
-        thread::sleep(Duration::from_millis(500));
+        waiting.iter().for_each(|child| await_blocked_process(child.id()));
         killed.kill()?;
         killed.wait()?;
         for child in waiting {
@@ -134,7 +134,7 @@ fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
     let mut killed = in_another_process(NAME, "no transaction", dir.path())?;
     await_file(&dir.path().join("begun"));
     let mut other = in_another_process(NAME, "other", dir.path())?;
-    thread::sleep(Duration::from_millis(500));
+    await_blocked_process(other.id());
     killed.kill()?;
     killed.wait()?;
     await_file(&dir.path().join("opened"));

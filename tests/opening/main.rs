@@ -8,9 +8,15 @@ mod limits;
 mod many;
 mod misuse;
 mod other_declarations;
+#[cfg(target_os = "linux")]
+#[path = "../support/privileges.rs"]
+mod privileges;
 mod read_only;
 mod rebuilt;
 mod snapshots;
+#[cfg(target_os = "linux")]
+#[path = "../support/threads.rs"]
+mod support;
 
 use std::path::{Path, PathBuf};
 
