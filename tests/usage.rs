@@ -324,12 +324,12 @@ table `customers`
   tags_town   normalized        0        0      0        0
 
   index `town`: of the 10000 entries that were read, 10000 were followed to their rows, a second \
-look-up each, and 1000 rows were written; `include` the fields that are read most and ask \
+look-up each, and 1000 rows were written; `include` the fields that are read most and use \
 `entries()`, or make it `strategy = \"full\"`, if there is space for it
   index `phone_book`: 1000 of its entries were written or removed and 1 were read, so it carries \
 the whole row for little; a normalized index is written less often
-  index `active`: it was never asked, and 1000 of its entries were written or removed; if other \
-processes don't ask it either, it costs writes and space for nothing
+  index `active`: it was never queried, and 1000 of its entries were written or removed; if other \
+processes don't query it either, it costs writes and space for nothing
 ";
     assert_eq!(usage.to_string(), expected);
 

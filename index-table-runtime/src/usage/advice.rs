@@ -26,8 +26,8 @@ fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { queries, written, .. } = *usage;
     (queries == 0 && written >= MINIMUM && !index.unique).then(|| {
         format!(
-            "it was never asked, and {written} of its entries were written or removed; if other \
-             processes don't ask it either, it costs writes and space for nothing"
+            "it was never queried, and {written} of its entries were written or removed; if other \
+             processes don't query it either, it costs writes and space for nothing"
         )
     })
 }
@@ -43,7 +43,7 @@ fn followed(index: &IndexSchema, rows: &TableUsage, usage: &IndexUsage) -> Optio
     match index.strategy {
         Strategy::Full => None,
         Strategy::Partial(_) => Some(format!(
-            "{read}, so what it includes was hardly used; ask `entries()` where that is enough, or \
+            "{read}, so what it includes was hardly used; use `entries()` where that is enough, or \
              leave out the `include`"
         )),
         Strategy::Normalized => {
@@ -52,7 +52,7 @@ fn followed(index: &IndexSchema, rows: &TableUsage, usage: &IndexUsage) -> Optio
             (facts >= changes.saturating_mul(FAR_MORE)).then(|| {
                 format!(
                     "{read}, a second look-up each, and {changes} rows were written; `include` the \
-                     fields that are read most and ask `entries()`, or make it `strategy = \
+                     fields that are read most and use `entries()`, or make it `strategy = \
                      \"full\"`, if there is space for it"
                 )
             })

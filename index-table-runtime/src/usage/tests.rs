@@ -49,8 +49,8 @@ fn an_index_that_nobody_asks() {
     for strategy in [NORMALIZED, PARTIAL, FULL] {
         assert_eq!(
             reasons(index(strategy, false), 1000, [0, 0, 0, 1000]),
-            ["it was never asked, and 1000 of its entries were written or removed; if other \
-                 processes don't ask it either, it costs writes and space for nothing"]
+            ["it was never queried, and 1000 of its entries were written or removed; if other \
+                 processes don't query it either, it costs writes and space for nothing"]
         );
         assert!(!is_advised(index(strategy, false), 999, [0, 0, 0, 999]));
         assert!(!is_advised(index(strategy, true), 9999, [0, 0, 0, 9999]));
@@ -64,12 +64,12 @@ fn an_index_that_only_leads_to_rows() {
         reasons(index(NORMALIZED, false), 100, [50, 1100, 1000, 100]),
         ["of the 1100 entries that were read, 1000 were followed to their rows, a second \
              look-up each, and 100 rows were written; `include` the fields that are read most and \
-             ask `entries()`, or make it `strategy = \"full\"`, if there is space for it"]
+             use `entries()`, or make it `strategy = \"full\"`, if there is space for it"]
     );
     assert_eq!(
         reasons(index(PARTIAL, false), 9999, [50, 1100, 1000, 9999]),
         ["of the 1100 entries that were read, 1000 were followed to their rows, so what it \
-             includes was hardly used; ask `entries()` where that is enough, or leave out the \
+             includes was hardly used; use `entries()` where that is enough, or leave out the \
              `include`"]
     );
     for strategy in [NORMALIZED, PARTIAL] {

@@ -451,8 +451,8 @@ pub enum Error {
     #[error("a store in memory has no file to copy")]
     InMemory,
 
-    /// The index can't be asked: it is being built, or rows stand in its way.
-    #[error("index `{index}` of table `{table}` can't be asked: {}", state.reason())]
+    /// The index is not readable: it is being built, or rows stand in its way.
+    #[error("index `{index}` of table `{table}` is not readable: {}", state.reason())]
     IndexNotReadable {
         /// The table.
         table: &'static str,

@@ -134,7 +134,7 @@ impl<'a, R: Entity> Watch<'a, R> {
 
 /// The rows that a scan finds, for [`Watch::only`]: of a [`Scan`], or an [`EventualScan`].
 pub struct FoundRows<R> {
-    /// An error: it can't be asked.
+    /// An error: it is not readable.
     filter: Result<Filter>,
     row: PhantomData<fn() -> R>,
 }

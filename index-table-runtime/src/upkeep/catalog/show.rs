@@ -73,7 +73,7 @@ impl fmt::Display for IndexState {
 }
 
 impl IndexState {
-    /// Why it can't be asked, and what to do about it.
+    /// Why it is not readable, and what to do about it.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Building { rows, of, .. } => format!(
