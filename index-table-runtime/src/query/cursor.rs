@@ -32,16 +32,6 @@ pub struct Cursor {
     position: Position,
 }
 
-/// Some rows of a scan, and where the next ones start. From [`Scan::page`](crate::Scan::page).
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Page<R> {
-    /// The rows.
-    pub items: Vec<R>,
-    /// Where to continue; `None` when there are no more.
-    pub next: Option<Cursor>,
-}
-
 impl Cursor {
     pub(crate) const fn new(question: u64, position: Position) -> Self {
         Self { question, position }

@@ -316,7 +316,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
     }
 
     #[inline]
-    fn next(&mut self) -> Option<EntryResult<'txn>> {
+    pub(super) fn next(&mut self) -> Option<EntryResult<'txn>> {
         let Some(left) = self.meter.left_behind_next() else { return self.end() };
         let Some(matches) = &mut self.running else { return self.end() };
         match matches.next(&mut self.meter) {

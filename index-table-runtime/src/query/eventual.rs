@@ -2,7 +2,7 @@
 
 use std::{fmt, iter::FusedIterator, marker::PhantomData, ops::Deref};
 
-use super::{Cursor, Entries, Keys, Page, RESERVED, Scan, entry_scan::EntryScan};
+use super::{Cursor, Entries, Keys, Page, Scan, entry_scan::EntryScan, page::RESERVED};
 use crate::{
     engine::LentEntries,
     model::{

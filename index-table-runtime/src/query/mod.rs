@@ -12,14 +12,15 @@ mod get_many;
 mod iter;
 mod list;
 mod matches;
+mod page;
 mod request;
 #[cfg(test)]
 mod tests;
 
 pub use bounds::Bounds;
 pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
+pub use cursor::Cursor;
 pub(crate) use cursor::hash_of;
-pub use cursor::{Cursor, Page};
 pub use detached::DetachedQuery;
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub(crate) use entry_scan::DANGLING;
@@ -31,6 +32,7 @@ pub use get_many::{GetMany, GetManyViews};
 pub use iter::{Entries, Keys, Rows, Views};
 pub use list::Values;
 pub(crate) use matches::row_by;
+pub use page::Page;
 
 use std::{fmt, marker::PhantomData};
 
@@ -53,7 +55,8 @@ use request::ScanRequest;
 /// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
 /// precisely what is wanted; [`rows`](Scan::rows), [`views`](Scan::views),
 /// [`entries`](Scan::entries), [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
-/// [`first`](Scan::first) and [`page`](Scan::page) run it, and [`and`](Scan::and) and
+/// [`first`](Scan::first), [`page`](Scan::page),
+/// [`page_views`](Scan::page_views) and [`page_entries`](Scan::page_entries) run it, and [`and`](Scan::and) and
 /// [`or`](Scan::or) combine it with another one. Nothing is read before that, nothing is collected,
 /// and memory does not grow with the answer. (One exception: strings with U+0000 or U+0001 in a key
 /// are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them into memory that
@@ -207,7 +210,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         E::Row: Viewed,
     {
         self.request.query.rows = true;
-        Views::new(self.request.scan())
+        Views::new(self.request.scan(None))
     }
 
     /// The entries, borrowed from the transaction's snapshot; the fact table is not touched, but to
@@ -219,7 +222,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// the rows, at the cost of [`rows`](Scan::rows).
     pub fn entries(mut self) -> Entries<'txn, E> {
         self.request.query.rows = matches!(E::SOURCE, Source::Facts);
-        Entries::new(self.request.scan())
+        Entries::new(self.request.scan(None))
     }
 
     /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
@@ -265,33 +268,6 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn first(self) -> Result<Option<E::Row>> {
         self.limit(1).rows().next().transpose()
-    }
-
-    /// The first `size` rows, and where the next page starts. A page of 0 rows has no next one.
-    ///
-    /// Cost: as [`rows`](Scan::rows) for so many rows, and a step to see whether there are more.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
-    /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
-    pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
-        self.request.query.rows = true;
-        let question = self.request.question();
-        let mut rows = self.request.cursor(Some(question));
-        let mut items = Vec::with_capacity(size.min(RESERVED));
-        while items.len() < size {
-            let Some(row) = rows.next_row::<E::Row>() else {
-                return Ok(Page { items, next: None });
-            };
-            items.push(row?);
-        }
-        if size == 0 {
-            return Ok(Page { items, next: None });
-        }
-        let last = rows.entry().position();
-        let next = rows.advance()?.then(|| Cursor::new(question, last));
-        Ok(Page { items, next })
     }
 
     /// The scan with a type that scans of all indexes of a table have in common: that of
@@ -366,7 +342,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>> {
-        self.limit(1).request.scan().next_bytes(decode).transpose()
+        self.limit(1).request.scan(None).next_bytes(decode).transpose()
     }
 
     fn cursor(self) -> EntryScan<'txn, LentEntries<'txn>> {
@@ -388,9 +364,6 @@ pub(crate) fn first_key<'txn>(
     let mut entries = request.cursor(None);
     Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
 }
-
-/// A page of up to so many rows gets its memory at once.
-const RESERVED: usize = 128;
 
 impl<E> fmt::Debug for Scan<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -32,9 +32,10 @@ impl<'txn> ScanRequest<'txn> {
         cursor::question(self.schema, &self.query)
     }
 
-    /// Runs it, for entries that live as long as the transaction.
-    pub(super) fn scan(mut self) -> EntryScan<'txn, Entries<'txn>> {
-        self.resolve(None);
+    /// Runs it, for entries that live as long as the transaction; with its
+    /// [`question`](ScanRequest::question), if that is known.
+    pub(super) fn scan(mut self, question: Option<u64>) -> EntryScan<'txn, Entries<'txn>> {
+        self.resolve(question);
         let Self { reader, schema, ledger, query, hashed, .. } = self;
         EntryScan::scan(reader, schema, ledger, query, hashed.as_ref())
     }
