@@ -151,14 +151,14 @@ pub(crate) fn queries(
         }
         for prefix in owner.prefixes() {
             let answers = |asked| answers(position, &prefix, &owners, asked);
-            if answers(Asked::Values) && !methods.add_finder(owner, &prefix) {
+            if answers(PrefixUse::Values) && !methods.add_finder(owner, &prefix) {
                 // The others would collide with the same ones again.
                 continue;
             }
-            if answers(Asked::AllSorted) {
+            if answers(PrefixUse::AllSorted) {
                 methods.add_distinct(owner, &prefix);
             }
-            if answers(Asked::LastSorted) {
+            if answers(PrefixUse::LastSorted) {
                 methods.add_by_last(owner, &prefix);
             }
         }
@@ -264,7 +264,7 @@ impl Owner {
 
 /// What is asked of the fields of a prefix, in which a field may be hashed.
 #[derive(Clone, Copy)]
-enum Asked {
+enum PrefixUse {
     /// The rows with given values: any key will do.
     Values,
     /// Something by the order of the last field, with values given for those before it.
@@ -273,7 +273,7 @@ enum Asked {
     AllSorted,
 }
 
-impl Asked {
+impl PrefixUse {
     fn can_be_asked_of(self, parts: &[KeyPart]) -> bool {
         match self {
             Self::Values => true,
@@ -284,7 +284,7 @@ impl Asked {
 }
 
 /// Whether the owner at `position` is the one that answers for `prefix`.
-fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: Asked) -> bool {
+fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: PrefixUse) -> bool {
     if !asked.can_be_asked_of(&prefix.parts) {
         return false;
     }

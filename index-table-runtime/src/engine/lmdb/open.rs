@@ -298,6 +298,11 @@ const fn flags(durability: Durability) -> EnvFlags {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    };
+
     use super::*;
 
     #[test]
@@ -323,12 +328,20 @@ mod tests {
         let file = dir.path().join(FILE);
         let begin = || Opening::begin(&Options::default(), &file).expect("the turn");
         let turn = begin();
+        let (started, released) = (Barrier::new(2), AtomicBool::new(false));
         thread::scope(|scope| {
-            let other = scope.spawn(begin);
+            let other = scope.spawn(|| {
+                started.wait();
+                let turn = begin();
+                assert!(released.load(SeqCst), "two threads have the turn");
+                turn.0.is_some()
+            });
+            started.wait();
+            // A thread that did not wait for the turn would have it by now.
             thread::sleep(Duration::from_millis(50));
-            assert!(!other.is_finished());
+            released.store(true, SeqCst);
             drop(turn);
-            assert!(other.join().expect("no panic").0.is_some());
+            assert!(other.join().expect("no panic"));
         });
     }
 }

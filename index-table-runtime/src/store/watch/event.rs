@@ -10,7 +10,7 @@ use crate::model::{
     row,
     schema::Source,
 };
-use crate::write::watch::{Lagged, Noted, Stored};
+use crate::write::watch::{Lagged, Stored, WatchedChange};
 
 /// What a [`Watcher`](crate::Watcher) receives.
 pub enum Event<R> {
@@ -48,7 +48,7 @@ impl<R> fmt::Debug for Event<R> {
 /// no `after`.
 pub struct Change<R> {
     commit_number: Stamp,
-    noted: Noted,
+    noted: WatchedChange,
     row: PhantomData<fn() -> R>,
 }
 
@@ -66,7 +66,7 @@ pub enum ChangeKind {
 }
 
 impl<R> Change<R> {
-    pub(super) const fn new(commit_number: Stamp, noted: Noted) -> Self {
+    pub(super) const fn new(commit_number: Stamp, noted: WatchedChange) -> Self {
         Self { commit_number, noted, row: PhantomData }
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Outbox {
     /// A write was refused.
     pub(crate) refused: bool,
     /// Of the row that is being written, or of two, if it moves.
-    noted: Vec<PendingMessage>,
+    pending: Vec<PendingMessage>,
 }
 
 /// What is noted of a row.
@@ -40,8 +40,8 @@ impl Outbox {
     pub(crate) fn new(schema: &TableSchema, reader: Reader<'_>, limit: Limit) -> Result<Self> {
         let state = QueueState::read(schema, reader)?;
         let (last, length) = (state.last(schema, reader)?, state.left(reader)?);
-        let noted = Vec::new();
-        Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, noted })
+        let pending = Vec::new();
+        Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, pending })
     }
 
     fn is_full(&self) -> bool {
@@ -50,7 +50,7 @@ impl Outbox {
 
     /// Before an operation on a row. What a write has noted that failed is forgotten.
     pub(crate) fn begin(&mut self, in_line: bool) {
-        self.noted.clear();
+        self.pending.clear();
         let applies = self.limit.when_full == WhenFull::ApplyInLine;
         self.in_line = in_line || (applies && self.is_full());
     }
@@ -76,13 +76,13 @@ impl Outbox {
             Change::DeleteEntry { index, key, primary_key } => (index, primary_key, Some(key)),
             Change::PutFact { .. } | Change::DeleteFact { .. } => return,
         };
-        let row = self.noted.iter().position(|noted| noted.primary_key == primary_key);
+        let row = self.pending.iter().position(|pending| pending.primary_key == primary_key);
         let row = row.unwrap_or_else(|| {
-            self.noted
+            self.pending
                 .push(PendingMessage { primary_key: primary_key.to_vec(), indexes: Vec::new() });
-            self.noted.len() - 1
+            self.pending.len() - 1
         });
-        let Some(PendingMessage { indexes, .. }) = self.noted.get_mut(row) else { return };
+        let Some(PendingMessage { indexes, .. }) = self.pending.get_mut(row) else { return };
         // They come index by index.
         if indexes.last().is_none_or(|(last, _)| *last != index) {
             indexes.push((index, Vec::new()));
@@ -95,20 +95,20 @@ impl Outbox {
     /// Whether what is noted is not to be written, because the indexes are to be disabled for it.
     pub(crate) fn disables(&mut self) -> bool {
         let disables =
-            !self.noted.is_empty() && self.is_full() && self.limit.when_full == WhenFull::Disable;
+            !self.pending.is_empty() && self.is_full() && self.limit.when_full == WhenFull::Disable;
         if disables {
-            self.noted.clear();
+            self.pending.clear();
         }
         disables
     }
 
-    /// Writes the messages about what was noted.
+    /// Writes the pending messages.
     pub(crate) fn write(
         &mut self,
         schema: &TableSchema,
         writer: &mut Writer<'_, '_>,
     ) -> Result<()> {
-        for PendingMessage { primary_key, indexes } in self.noted.drain(..) {
+        for PendingMessage { primary_key, indexes } in self.pending.drain(..) {
             let part = |(index, keys): (usize, _)| {
                 let index = schema.indexes.get(index)?.name.to_owned();
                 Some(Part { index, keys })

@@ -13,7 +13,7 @@ use std::{
 };
 
 pub use subscriber::Lagged;
-pub(crate) use subscriber::{Buffer, Filter, Limits, Noted, Stored, Subscriber, Watchers};
+pub(crate) use subscriber::{Buffer, Filter, Limits, Stored, Subscriber, WatchedChange, Watchers};
 pub(crate) use watched::Watched;
 
 /// Wakes tasks. One whose waker panics is its own affair, and not that of who has written.

@@ -134,7 +134,7 @@ impl Limits {
 pub(crate) struct Buffer {
     pub(crate) lagged: Option<Lagged>,
     /// With the numbers of their commits.
-    pub(crate) changes: VecDeque<(Stamp, Noted)>,
+    pub(crate) changes: VecDeque<(Stamp, WatchedChange)>,
     /// Of the rows in `changes`.
     pub(crate) bytes: usize,
     pub(crate) waker: Option<Waker>,
@@ -193,12 +193,12 @@ impl Buffer {
 }
 
 /// A change as a subscriber gets it; a row that it doesn't watch is left out.
-pub(crate) struct Noted {
+pub(crate) struct WatchedChange {
     pub(crate) before: Option<Stored>,
     pub(crate) after: Option<Stored>,
 }
 
-impl Noted {
+impl WatchedChange {
     pub(crate) fn bytes(&self) -> usize {
         let rows = [&self.before, &self.after];
         rows.into_iter().flatten().map(|stored| stored.bytes.len()).sum()

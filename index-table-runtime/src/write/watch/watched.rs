@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, task::Waker};
 
-use super::subscriber::{Limits, Noted, Stored, Subscriber, Subscribers, Watchers};
+use super::subscriber::{Limits, Stored, Subscriber, Subscribers, WatchedChange, Watchers};
 use crate::engine::Stamp;
 use crate::model::maintain::Image;
 
@@ -28,7 +28,7 @@ struct Notes {
 /// The changes that a subscriber gets when they are committed.
 #[derive(Default)]
 pub(crate) struct Pending {
-    pub(crate) changes: Vec<Noted>,
+    pub(crate) changes: Vec<WatchedChange>,
     /// Of the rows in them.
     pub(crate) bytes: usize,
     /// How many were dropped, as soon as it is clear that the buffer has no room for all.
@@ -36,7 +36,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    fn push(&mut self, change: Noted, limits: Limits) {
+    fn push(&mut self, change: WatchedChange, limits: Limits) {
         self.bytes += change.bytes();
         if self.missed == 0 && limits.allow(self.changes.len() + 1, self.bytes) {
             self.changes.push(change);
@@ -120,7 +120,7 @@ impl Notes {
         let Self { subscribers, pending, over, .. } = self;
         for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
             let Subscriber { id, limits, .. } = &**subscriber;
-            let noted = Noted {
+            let noted = WatchedChange {
                 before: seen_by(subscriber, old, &mut before),
                 after: seen_by(subscriber, new, &mut after),
             };
