@@ -135,10 +135,10 @@ impl Bounds {
     }
 
     /// The query of what is within the bounds, and the values of hashed fields.
+    #[inline]
     pub(super) fn into_query(self, source: Source) -> (Query, Option<Arc<Hashed>>) {
-        let mut query = Query::new(source, self.range);
-        query.list = self.list;
-        (query, self.hashed)
+        let Self { range, hashed, list } = self;
+        (Query { list, ..Query::new(source, range) }, hashed)
     }
 
     /// The inverse of [`into_query`](Bounds::into_query).

@@ -79,6 +79,8 @@ impl<'txn> ScanRequest<'txn> {
     }
 
     /// The count of a query with a list: range by range.
+    #[cold]
+    #[inline(never)]
     fn count_list(mut self) -> Result<u64> {
         let reader = self.reader?;
         let mut left = self.query.limit.unwrap_or(u64::MAX);
