@@ -100,6 +100,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `each(field)` | one entry for each distinct element of a collection; at most one in an index |
 /// | `computed(method: Type)` | what a method of the struct returns: `fn method(&self) -> Type`; `Desc<…>` sorts in descending order |
 /// | `hash(field)` | a hash of the value of the field, which may be of any length: for questions by the value alone |
+/// | `each(computed(method: Type))` | one entry for each distinct element of the collection that a method returns |
+/// | `hash(computed(method: Type))` | a hash of what a method returns |
 ///
 /// | option | meaning |
 /// |---|---|

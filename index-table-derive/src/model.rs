@@ -85,6 +85,10 @@ pub(crate) enum KeyPart {
     Computed(Rc<Method>),
     /// A hash of the value of a field, which stands for it where it may be too long.
     Hash(Rc<Field>),
+    /// Each element of the collection that a method returns, of the given type.
+    EachComputed(Rc<Method>, Rc<DataType>),
+    /// A hash of what a method returns.
+    HashComputed(Rc<Method>),
 }
 
 impl KeyPart {
@@ -94,7 +98,17 @@ impl KeyPart {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
                 Some(field)
             }
-            Self::Computed(_) => None,
+            Self::Computed(_) | Self::EachComputed(..) | Self::HashComputed(_) => None,
+        }
+    }
+
+    /// The method that returns it, or its collection, if it is from one.
+    pub(crate) fn method(&self) -> Option<&Rc<Method>> {
+        match self {
+            Self::Computed(method) | Self::EachComputed(method, _) | Self::HashComputed(method) => {
+                Some(method)
+            }
+            Self::Plain(_) | Self::Desc(_) | Self::Each(..) | Self::Hash(_) => None,
         }
     }
 
@@ -104,7 +118,9 @@ impl KeyPart {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
                 &field.ident
             }
-            Self::Computed(method) => &method.ident,
+            Self::Computed(method) | Self::EachComputed(method, _) | Self::HashComputed(method) => {
+                &method.ident
+            }
         }
     }
 
@@ -114,7 +130,9 @@ impl KeyPart {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
                 &field.name
             }
-            Self::Computed(method) => &method.name,
+            Self::Computed(method) | Self::EachComputed(method, _) | Self::HashComputed(method) => {
+                &method.name
+            }
         }
     }
 
@@ -122,8 +140,8 @@ impl KeyPart {
     pub(crate) fn key_type(&self) -> &DataType {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Hash(field) => &field.ty,
-            Self::Each(_, element) => element,
-            Self::Computed(method) => &method.ty,
+            Self::Each(_, element) | Self::EachComputed(_, element) => element,
+            Self::Computed(method) | Self::HashComputed(method) => &method.ty,
         }
     }
 
@@ -131,17 +149,18 @@ impl KeyPart {
     pub(crate) fn holds(&self, other: &Rc<Field>) -> bool {
         match self {
             Self::Plain(field) | Self::Desc(field) => Rc::ptr_eq(field, other),
-            Self::Each(..) | Self::Computed(_) | Self::Hash(_) => false,
+            _ => false,
         }
     }
 
-    /// Whether a row has this value, or the one that is hashed, in one of its fields.
-    pub(crate) fn is_in_row(&self) -> bool {
-        matches!(self, Self::Plain(_) | Self::Desc(_) | Self::Hash(_))
+    /// Whether the entry of a full index has nothing from this part of its key: a field of the row is the same
+    /// value, or it is a hash.
+    pub(crate) fn is_left_out_of_full(&self) -> bool {
+        matches!(self, Self::Plain(_) | Self::Desc(_)) || self.is_hash()
     }
 
     pub(crate) fn is_each(&self) -> bool {
-        matches!(self, Self::Each(..))
+        matches!(self, Self::Each(..) | Self::EachComputed(..))
     }
 
     /// Whether a sparse index has no entry for some rows because of this part: for a `None` or an
@@ -155,7 +174,7 @@ impl KeyPart {
     }
 
     pub(crate) fn is_hash(&self) -> bool {
-        matches!(self, Self::Hash(_))
+        matches!(self, Self::Hash(_) | Self::HashComputed(_))
     }
 
     /// Whether both sort entries in the same way.
@@ -165,15 +184,11 @@ impl KeyPart {
 
     /// Whether the same is asked of both: how they are sorted does not matter.
     pub(crate) fn same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Computed(method), Self::Computed(other)) => method.name == other.name,
-            _ => match (self.field(), other.field()) {
-                (Some(field), Some(of)) => {
-                    self.is_each() == other.is_each() && Rc::ptr_eq(field, of)
-                }
-                _ => false,
-            },
-        }
+        let same = match (self.method(), other.method()) {
+            (Some(method), Some(of)) => method.name == of.name,
+            _ => self.field().zip(other.field()).is_some_and(|(field, of)| Rc::ptr_eq(field, of)),
+        };
+        same && self.is_each() == other.is_each()
     }
 }
 
@@ -195,7 +210,7 @@ pub(crate) struct Index {
     pub(crate) name: String,
     /// The name was given: it stands for all the fields together.
     pub(crate) named: bool,
-    /// Never empty, with at most one [`KeyPart::Each`].
+    /// Never empty, with at most one `each`.
     pub(crate) parts: Vec<KeyPart>,
     pub(crate) strategy: Strategy,
     pub(crate) unique: bool,
@@ -237,22 +252,20 @@ impl Index {
         rest().all(|absent| absent == Some(false)).then_some(false)
     }
 
-    /// The fields that are hashed in the key, in its order.
-    pub(crate) fn hashed(&self) -> impl Iterator<Item = &Rc<Field>> {
-        self.parts.iter().filter_map(|part| match part {
-            KeyPart::Hash(field) => Some(field),
-            _ => None,
-        })
+    /// The parts that are hashed in the key, in its order.
+    pub(crate) fn hashed(&self) -> impl Iterator<Item = &KeyPart> {
+        self.parts.iter().filter(|part| part.is_hash())
     }
 
-    /// Whether an entry carries all fields that are hashed in the key.
+    /// Whether an entry carries, in fields of its own, all values that are hashed in the key.
     pub(crate) fn carries_hashed(&self) -> bool {
         match &self.strategy {
             Strategy::Normalized => false,
-            Strategy::Partial(included) => {
-                self.hashed().all(|field| included.iter().any(|other| Rc::ptr_eq(field, other)))
-            }
-            Strategy::Full => true,
+            Strategy::Partial(included) => self.hashed().all(|part| {
+                let has = |field| included.iter().any(|other| Rc::ptr_eq(field, other));
+                part.field().is_some_and(has)
+            }),
+            Strategy::Full => self.hashed().all(|part| part.field().is_some()),
         }
     }
 }
@@ -331,7 +344,7 @@ impl Source {
             | Self::PrimaryKey(field)
             | Self::Included(field)
             | Self::Row(field) => Some(field),
-            Self::Key(KeyPart::Each(..) | KeyPart::Computed(_) | KeyPart::Hash(_)) => None,
+            Self::Key(_) => None,
         }
     }
 

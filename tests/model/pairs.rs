@@ -91,9 +91,9 @@ fn options(model: &Model, index: &IndexSchema) -> Vec<&'static str> {
     options.extend(index.key.iter().map(|field| match field.form {
         KeyForm::Field => "plain",
         KeyForm::Desc => "desc",
-        KeyForm::Each => "each",
+        KeyForm::Each | KeyForm::EachComputed => "each",
         KeyForm::Computed => "computed",
-        KeyForm::Hash => "hash",
+        KeyForm::Hash | KeyForm::HashComputed => "hash",
     }));
     options.push(if index.key.len() == 1 { "one field" } else { "several fields" });
     options.extend(index.unique.then_some("unique"));

@@ -75,8 +75,17 @@ pub(crate) enum PartKind {
     Desc(Ident),
     /// `hash(url)`
     Hash(Ident),
-    /// `computed(method: Type)`
-    Computed { method: Ident, ty: Box<Type> },
+    /// `computed(method: Type)`, or inside of `each` or `hash`.
+    Computed { method: Ident, ty: Box<Type>, outer: Option<Outer> },
+}
+
+/// A form of what a method returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outer {
+    /// `each(computed(method: Type))`
+    Each,
+    /// `hash(computed(method: Type))`
+    Hash,
 }
 
 impl PartKind {
@@ -230,21 +239,43 @@ impl IndexAttr {
         of_the_row(inner, what, errors)?;
         let field = word(inner, expects)?;
         if inner.peek(token::Paren) && key.id != IndexKey::Computed {
-            return Err(nested(key, &field));
+            let outer = match key.id {
+                IndexKey::Each => Outer::Each,
+                IndexKey::Hash => Outer::Hash,
+                _ => return Err(nested(key, &field)),
+            };
+            let computed = keys::find(INDEX_KEYS, "computed").filter(|_| field == "computed");
+            let Some(computed) = computed else { return Err(nested(key, &field)) };
+            let method;
+            parenthesized!(method in inner);
+            return complete(&method, |method| {
+                of_the_row(method, "method", errors)?;
+                let name = word(method, "a method")?;
+                let kind = Self::computed(method, name, computed, Some(outer))?;
+                if method.is_empty() { Ok(kind) } else { Err(method.error(expected(computed))) }
+            });
         }
         Ok(match key.id {
             IndexKey::Desc => PartKind::Desc(field),
             IndexKey::Hash => PartKind::Hash(field),
-            IndexKey::Computed => {
-                inner.parse::<Token![:]>().map_err(|error| {
-                    let message = format!("expected `computed({}: Type)`", field.unraw());
-                    syn::Error::new(error.span(), message)
-                })?;
-                let ty = value(inner, "the type that the method returns", key.usage)?;
-                PartKind::Computed { method: field, ty: Box::new(ty) }
-            }
+            IndexKey::Computed => Self::computed(inner, field, key, None)?,
             _ => PartKind::Each(field),
         })
+    }
+
+    /// The type of a method that has been read, behind its colon.
+    fn computed(
+        input: ParseStream<'_>,
+        method: Ident,
+        key: &Key<IndexKey>,
+        outer: Option<Outer>,
+    ) -> syn::Result<PartKind> {
+        input.parse::<Token![:]>().map_err(|error| {
+            let message = format!("expected `computed({}: Type)`", method.unraw());
+            syn::Error::new(error.span(), message)
+        })?;
+        let ty = value(input, "the type that the method returns", key.usage)?;
+        Ok(PartKind::Computed { method, ty: Box::new(ty), outer })
     }
 
     /// `strategy = "partial"` and its like.
@@ -368,7 +399,9 @@ fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
     } else if both("each", "hash") {
         "the elements of a collection are in keys as they are; a hash is that of a whole field"
     } else if both("computed", "hash") {
-        "a hash is that of a field; a method can return something short itself"
+        "the method is inside: `hash(computed(method: Type))`"
+    } else if both("computed", "each") {
+        "the method is inside: `each(computed(method: Type))`"
     } else {
         "the forms of a field are not put into one another"
     };

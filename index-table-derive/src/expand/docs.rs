@@ -102,7 +102,10 @@ pub(super) fn entry_field(source: &Source) -> TokenStream {
         Source::Key(KeyPart::Each(field, _)) => {
             format!("One element of the field `{}`, from the key.", field.name)
         }
-        Source::Key(KeyPart::Computed(method)) => {
+        Source::Key(KeyPart::EachComputed(method, _)) => {
+            format!("One element of what the method `{}` returned, from the key.", method.name)
+        }
+        Source::Key(KeyPart::Computed(method) | KeyPart::HashComputed(method)) => {
             format!("What the method `{}` returned, from the key.", method.name)
         }
         Source::PrimaryKey(field) => of("from the primary key", field),
@@ -330,7 +333,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
 /// ``, in which `url` is a hash``
 fn hashes(target: &Target) -> String {
     let Target::Index(index) = target else { return String::new() };
-    let hashed: Vec<&str> = index.hashed().map(|field| field.name.as_str()).collect();
+    let hashed: Vec<&str> = index.hashed().map(KeyPart::name).collect();
     match hashed.as_slice() {
         [] => String::new(),
         [one] => format!(", in which `{one}` is a hash"),
@@ -342,7 +345,8 @@ fn hashes(target: &Target) -> String {
 fn compared(target: &Target, asked: &[KeyPart]) -> Option<String> {
     let Target::Index(index) = target else { return None };
     let hashed = || asked.iter().filter(|part| part.is_hash());
-    (hashed().next().is_some() && !index.carries_hashed()).then(|| fields(hashed()))
+    let carries = index.carries_hashed() || matches!(index.strategy, Strategy::Full);
+    (hashed().next().is_some() && !carries).then(|| fields(hashed()))
 }
 
 /// `` for this `a` and `b`, and `c` ``, or only `` with `c` ``.

@@ -158,6 +158,14 @@ fn index_schema(cx: &Context<'_>, index: &Index) -> TokenStream {
             let (ty, name) = (field.ty.tokens(&cx.short), &field.name);
             mixed!(_index_table::KeyField::hash::<#ty>(#name))
         }
+        KeyPart::EachComputed(method, _) => {
+            let (ty, name) = (method.ty.tokens(&cx.short), &method.name);
+            mixed!(_index_table::KeyField::each_computed::<#ty>(#name))
+        }
+        KeyPart::HashComputed(method) => {
+            let (ty, name) = (method.ty.tokens(&cx.short), &method.name);
+            mixed!(_index_table::KeyField::hash_computed::<#ty>(#name))
+        }
     });
     let strategy = match &index.strategy {
         Strategy::Normalized => mixed!(Normalized),
@@ -263,11 +271,11 @@ fn entries_of(index: &Index) -> TokenStream {
         index.parts.iter().enumerate().map(|(at, part)| (part, part_value(part, at))).collect();
     let pushes = parts.iter().enumerate().map(|(at, (part, value))| match part {
         KeyPart::Desc(_) => mixed!(.push_desc(#value)),
-        KeyPart::Hash(_) => {
+        part if part.is_hash() => {
             let local = hash_local(at);
             mixed!(.push(&#local))
         }
-        KeyPart::Plain(_) | KeyPart::Each(..) | KeyPart::Computed(_) => mixed!(.push(#value)),
+        _ => mixed!(.push(#value)),
     });
     let present = |each: bool| {
         let parts = parts.iter().filter(|(part, _)| part.is_each() == each);
@@ -279,10 +287,7 @@ fn entries_of(index: &Index) -> TokenStream {
             .collect::<Vec<_>>()
     };
     let mut keys = when(&present(true), mixed!(__entries.key() #(#pushes)*;));
-    if let Some(collection) =
-        index.parts.iter().find(|part| part.is_each()).and_then(KeyPart::field)
-    {
-        let collection = value(collection);
+    if let Some(collection) = index.parts.iter().enumerate().find_map(collection) {
         keys = mixed!(for __element in _index_table::Each::elements(#collection) { #keys });
     }
     // Before the elements, so that a hash is made once.
@@ -312,16 +317,29 @@ fn when(conditions: &[TokenStream], statements: TokenStream) -> TokenStream {
 
 /// Expands to the value of the part at this place of a key: `&self.town`, `__element`,
 /// `&__computed0`.
-fn part_value(part: &KeyPart, place: usize) -> TokenStream {
+pub(super) fn part_value(part: &KeyPart, place: usize) -> TokenStream {
     let span = at(part.key_type().span());
     match part {
         KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field) => value(field),
         KeyPart::Each(field, _) => quote_spanned!(at(field.ty.span())=> __element),
-        KeyPart::Computed(_) => {
-            let local = format_ident!("__computed{place}", span = span);
-            quote_spanned!(span=> &#local)
-        }
+        KeyPart::EachComputed(method, _) => quote_spanned!(at(method.ty.span())=> __element),
+        KeyPart::Computed(_) | KeyPart::HashComputed(_) => returned(span, place),
     }
+}
+
+/// Expands to the collection of an `each`: `&self.cast`, or `&__computed0`.
+fn collection((place, part): (usize, &KeyPart)) -> Option<TokenStream> {
+    match part {
+        KeyPart::Each(field, _) => Some(value(field)),
+        KeyPart::EachComputed(method, _) => Some(returned(at(method.ty.span()), place)),
+        _ => None,
+    }
+}
+
+/// Expands to `&__computed0`: what the method of the part at this place has returned.
+fn returned(span: Span, place: usize) -> TokenStream {
+    let local = format_ident!("__computed{place}", span = span);
+    quote_spanned!(span=> &#local)
 }
 
 /// The variable that has the hash for the part at this place of a key.
@@ -330,8 +348,8 @@ fn hash_local(place: usize) -> Ident {
 }
 
 /// Expands to `let __computed0: String = _index_table::computed(self.initials());`, at the place of the method: if what it returns does not match, that is reported there.
-fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
-    let KeyPart::Computed(method) = part else { return None };
+pub(super) fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
+    let method = part.method()?;
     let local = format_ident!("__computed{place}", span = Span::mixed_site());
     let (ty, call) = (method.ty.written(), methods::call(&method.ident));
     let value = quote_spanned!(at(method.ident.span())=> _index_table::computed(#call));

@@ -3,7 +3,7 @@
 use proc_macro2::{Literal, TokenStream};
 
 use super::{Context, entity};
-use crate::model::Index;
+use crate::model::{Index, KeyPart};
 
 /// Expands to the methods of `Entity` that a table with hashed fields has:
 ///
@@ -32,8 +32,10 @@ pub(super) fn methods(cx: &Context<'_>) -> TokenStream {
     }
     let arms = hashing.iter().map(|index| {
         let position = Literal::usize_unsuffixed(index.position);
-        let values = index.hashed().map(|field| entity::value(field));
-        mixed!(#position => { __values #(.push(#values))*; })
+        let parts = || index.parts.iter().enumerate().filter(|(_, part)| part.is_hash());
+        let computed = parts().filter_map(|(at, part)| entity::computed(part, at));
+        let values = parts().map(|(at, part)| entity::part_value(part, at));
+        mixed!(#position => { #(#computed)* __values #(.push(#values))*; })
     });
     let choice = if cx.table.storable {
         mixed!(match __index { #(#arms)* _ => {} })
@@ -77,7 +79,7 @@ fn in_entry(cx: &Context<'_>, indexes: Vec<&Index>) -> TokenStream {
         let position = Literal::usize_unsuffixed(index.position);
         let entry = &index.entry.ident;
         let lifetime = index.entry.borrows().then(|| mixed!(<'_>));
-        let values = index.hashed().map(|field| {
+        let values = index.hashed().filter_map(KeyPart::field).map(|field| {
             let ident = &field.ident;
             if field.ty.is_carried_as_argument() {
                 let ty = field.ty.tokens(&cx.short);

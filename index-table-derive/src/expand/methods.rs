@@ -5,7 +5,6 @@ use quote::quote_spanned;
 use syn::Ident;
 
 use super::{Context, at};
-use crate::model::KeyPart;
 
 /// Expands to what is called where the struct does not have a method, or has it with another receiver:
 ///
@@ -37,7 +36,7 @@ pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
             add(filter, mixed!(bool));
         }
         for part in &index.parts {
-            if let KeyPart::Computed(method) = part {
+            if let Some(method) = part.method() {
                 add(&method.ident, method.ty.written());
             }
         }

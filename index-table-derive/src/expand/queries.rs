@@ -167,7 +167,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 /// }
 /// ```
 fn put(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> Option<TokenStream> {
-    if parts.iter().any(|part| matches!(part, KeyPart::Each(..))) {
+    if parts.iter().any(KeyPart::is_each) {
         return None;
     }
     let (v, row, method) = (&cx.table.visibility, &cx.table.row, write_method("put", query));

@@ -25,8 +25,7 @@ struct Required<'a> {
 fn of(table: &Table) -> Vec<Required<'_>> {
     let primary_key = table.primary_key.iter().map(|field| (&field.ident, false, &field.ty));
     let parts = table.indexes.iter().flat_map(|index| &index.parts);
-    let parts =
-        parts.map(|part| (part.ident(), matches!(part, KeyPart::Computed(_)), part.key_type()));
+    let parts = parts.map(|part| (part.ident(), part.method().is_some(), part.key_type()));
     let mut required: Vec<Required<'_>> = Vec::new();
     for (ident, computed, ty) in primary_key.chain(parts) {
         if let Some(requirement) = ty.requirement()

@@ -85,10 +85,10 @@ fn with_primary_key(
 /// The row, whose fields the key repeats: all but the element of a collection and what methods
 /// return.
 fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
-    let needed = parts.iter().rposition(|part| !part.is_in_row());
+    let needed = parts.iter().rposition(|part| !part.is_left_out_of_full());
     let needed = needed.map_or(0, |position| position + 1);
     let key = parts.iter().take(needed).map(|part| {
-        if part.is_in_row() {
+        if part.is_left_out_of_full() {
             Step::SkipKey(part.clone())
         } else {
             Step::Keep(part.ident().clone(), Source::Key(part.clone()))
@@ -122,8 +122,7 @@ fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
     let keep = |step: &Step| match step {
         Step::Keep(ident, _) if !is_first(ident) => {
             let name = names::plain(ident);
-            let computed =
-                |part: &KeyPart| matches!(part, KeyPart::Computed(_)) && part.name() == name;
+            let computed = |part: &KeyPart| part.method().is_some() && part.name() == name;
             let other = if draft.parts.iter().any(computed) {
                 "what the method of this name returns; rename the method"
             } else {

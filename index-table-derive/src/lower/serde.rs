@@ -141,7 +141,7 @@ fn has_in_key(draft: &Draft, field: &Rc<Field>) -> bool {
 }
 
 fn asks_a_method(draft: &Draft) -> bool {
-    let computed = |part: &KeyPart| matches!(part, KeyPart::Computed(_));
+    let computed = |part: &KeyPart| part.method().is_some();
     draft.conditions.filter.is_some() || draft.parts.iter().any(computed)
 }
 

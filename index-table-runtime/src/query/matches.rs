@@ -90,7 +90,7 @@ pub(super) struct Matches<'txn, C> {
 impl<C> Matches<'_, C> {
     /// Whether a fact is looked up for each entry.
     pub(super) fn looks_up(&self) -> bool {
-        self.check.as_ref().is_some_and(|check| !check.carried)
+        self.check.as_ref().is_some_and(|check| check.looks_up)
     }
 }
 
@@ -251,6 +251,8 @@ struct Check<'txn> {
     index: usize,
     /// The entries carry the values.
     carried: bool,
+    /// Neither do they carry the row.
+    looks_up: bool,
     form: Form,
     expected: Arc<Hashed>,
     /// Those of the last entry's row.
@@ -268,13 +270,16 @@ impl<'txn> Check<'txn> {
     ) -> Option<Box<Self>> {
         let (Source::Index(index), Some(expected)) = (query.source, hashed) else { return None };
         let carried = schema.index(query.source).is_some_and(IndexSchema::carries_hashed);
-        query.rows |= !carried;
+        let form = Form::of(schema, query.source);
+        let looks_up = !carried && !form.carries_row();
+        query.rows |= looks_up;
         Some(Box::new(Self {
             reader,
             schema,
             index,
             carried,
-            form: Form::of(schema, query.source),
+            looks_up,
+            form,
             expected: Arc::clone(expected),
             values: KeyBuf::new(),
             fact: None,
@@ -329,6 +334,8 @@ impl<'txn> Check<'txn> {
         let read = if self.carried {
             let source = ValueSource::Entry(entry, self.form);
             (self.expected.of_row)(self.index, source, &mut self.values)
+        } else if !self.looks_up {
+            (self.expected.of_row)(self.index, ValueSource::Fact(entry.data), &mut self.values)
         } else {
             let row = if let Some(row) = joined {
                 meter.joined(row);

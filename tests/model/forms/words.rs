@@ -19,6 +19,7 @@ use crate::{assert_clean, fail, on_both_engines, pairs, text};
 #[index(desc(sound), size, strategy = "full")]
 #[index(live, desc(size), desc(spelling), name = "newest")]
 #[index(each(tags), desc(spelling), filter = is_live, name = "tagged")]
+#[index(each(computed(tails: Vec<String>)))]
 #[index(desc(size), desc(bytes), unique, filter = is_live, name = "only")]
 struct Word {
     #[primary_key]
@@ -36,6 +37,10 @@ pub(crate) const MODEL: pairs::Model = pairs::Model::with_view::<Word>();
 impl Word {
     fn is_live(&self) -> bool {
         self.live
+    }
+
+    fn tails(&self) -> Vec<String> {
+        self.tags.iter().map(|tag| tag.chars().rev().collect()).collect()
     }
 
     fn only(&self) -> Vec<(Reverse<i16>, Reverse<Vec<u8>>)> {
@@ -97,6 +102,9 @@ fn compare(
     ask!(words.by_newest(txn), newest, |_| true);
     ask!(words.by_tagged(txn), tags, |_| true);
     ask!(words.by_only(txn), Word::only, |_| true);
+    ask!(words.by_tails(txn), Word::tails, |_| true);
+    let listed = ["a", "\0a", "", "b", "a"];
+    ask!(words.find_by_tails_in(txn, listed), Word::tails, |t| listed.contains(&t.as_str()));
 
     ask!(words.find_by_size_range(txn, -1..=1), size, |s| (-1..=1).contains(&s.0));
     ask!(words.find_by_size_range(txn, i16::MIN..0), size, |s| s.0 < 0);

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[index(each(hash(tags)))]
 #[index(hash(desc(url)))]
 #[index(desc(hash(url)))]
-#[index(hash(computed(host: String)))]
 #[index(hash(hash(url)))]
 #[index(hash())]
 #[index(hash)]

@@ -6,7 +6,7 @@ use proc_macro2::Span;
 use syn::{Ident, Type};
 
 use super::Scope;
-use crate::attr::index::{IndexAttr, PartAttr, PartKind};
+use crate::attr::index::{IndexAttr, Outer, PartAttr, PartKind};
 use crate::attr::keys::{self, Form, INDEX_KEYS, IndexKey, TABLE_KEYS};
 use crate::diagnostics::suggestion;
 use crate::lower::{Declared, KEY_TYPES, no_encoding};
@@ -54,7 +54,9 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             PartKind::Each(field) => self.each(field, part.late),
             PartKind::Desc(field) => self.plain(field, part.late, KeyPart::Desc),
             PartKind::Hash(field) => self.plain(field, part.late, KeyPart::Hash),
-            PartKind::Computed { method, ty } => self.computed(method, ty, part.late),
+            PartKind::Computed { method, ty, outer } => {
+                self.computed(method, ty, *outer, part.late);
+            }
         }
     }
 
@@ -90,16 +92,22 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         self.push(word, part);
     }
 
-    fn computed(&mut self, method: &Ident, ty: &Type, late: bool) {
+    fn computed(&mut self, method: &Ident, ty: &Type, outer: Option<Outer>, late: bool) {
         let errors = self.scope.errors;
         let name = names::plain(method);
         if late {
             errors.error(method.span(), self.behind_options(&name));
         }
+        if outer == Some(Outer::Each) {
+            return self.each_computed(method, ty);
+        }
         if types::has_no_encoding(ty) {
             let advice = match ty {
-                Type::Reference(_) => "what a method returns for a key is owned; ",
-                _ => "",
+                Type::Reference(_) => "what a method returns for a key is owned; ".to_owned(),
+                _ if outer.is_none() && types::is_collection_of_keys(ty) => {
+                    format!("`each(computed({name}: …))` makes an entry for each of its elements; ")
+                }
+                _ => String::new(),
             };
             let ty_text = types::shown(&types::text(ty));
             let message = format!(
@@ -109,12 +117,72 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             self.sound = false;
             return;
         }
-        let computed = Method {
-            ident: method.clone(),
-            name,
-            ty: DataType::of(&types::named(ty, self.scope.row)),
+        if outer.is_some() && types::is_short(ty) {
+            let ty = types::shown(&types::text(ty));
+            let message = format!(
+                "a hash takes 16 bytes, and no `{ty}` takes more; the value itself is indexed by \
+                 `computed({name}: {ty})`"
+            );
+            errors.error(method.span(), message);
+        }
+        let computed = Rc::new(self.method(method, ty));
+        self.push(
+            method,
+            match outer {
+                None => KeyPart::Computed(computed),
+                Some(_) => KeyPart::HashComputed(computed),
+            },
+        );
+    }
+
+    fn method(&self, method: &Ident, ty: &Type) -> Method {
+        let ty = DataType::of(&types::named(ty, self.scope.row));
+        Method { ident: method.clone(), name: names::plain(method), ty }
+    }
+
+    fn each_computed(&mut self, method: &Ident, ty: &Type) {
+        let (errors, name) = (self.scope.errors, names::plain(method));
+        let text = types::shown(&types::text(ty));
+        let mistake = if matches!(ty, Type::Reference(_)) {
+            Some(format!("`{name}` returns `{text}`; what a method returns for a key is owned"))
+        } else if types::elements_have_no_encoding(ty) {
+            Some(format!(
+                "`each(computed({name}: …))` makes a key of each element of `{text}`, and they have no \
+                 key encoding"
+            ))
+        } else if types::is_no_collection(ty) {
+            Some(format!(
+                "`each(computed({name}: …))` makes an entry for each element, and `{text}` is no \
+                 collection; the value itself is indexed by `computed({name}: {text})`"
+            ))
+        } else {
+            None
         };
-        self.push(method, KeyPart::Computed(Rc::new(computed)));
+        if let Some(mistake) = mistake {
+            errors.error_on(ty, mistake);
+            self.sound = false;
+            return;
+        }
+        if self.has_each(method) {
+            return;
+        }
+        let element = Rc::new(DataType::element_of(&types::named(ty, self.scope.row)));
+        let part = KeyPart::EachComputed(Rc::new(self.method(method, ty)), element);
+        self.push(method, part);
+    }
+
+    /// Whether there is an `each` already, which is reported.
+    fn has_each(&mut self, word: &Ident) -> bool {
+        let has = self.parts.iter().any(KeyPart::is_each);
+        if has {
+            self.scope.errors.error(
+                word.span(),
+                "an index has at most one `each`: two would make an entry for every pair of \
+                 elements",
+            );
+            self.sound = false;
+        }
+        has
     }
 
     fn each(&mut self, word: &Ident, late: bool) {
@@ -144,13 +212,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             self.push(word, KeyPart::Plain(Rc::clone(&declared.field)));
             return;
         }
-        if self.parts.iter().any(KeyPart::is_each) {
-            errors.error(
-                word.span(),
-                "an index has at most one `each`: two would make an entry for every pair of \
-                 elements",
-            );
-            self.sound = false;
+        if self.has_each(word) {
             return;
         }
         let element = Rc::new(DataType::element_of(&types::named(declared.ty, self.scope.row)));

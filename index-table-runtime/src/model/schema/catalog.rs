@@ -318,6 +318,8 @@ fn key_fields(fields: &[KeyField]) -> Vec<KeyFieldRecord> {
                 KeyForm::Desc => "desc",
                 KeyForm::Computed => "computed",
                 KeyForm::Hash => "hash",
+                KeyForm::EachComputed => "each-computed",
+                KeyForm::HashComputed => "hash-computed",
             }
             .to_owned(),
         })

@@ -106,6 +106,10 @@ pub enum KeyForm {
     Computed = 3,
     /// It is a hash of a field.
     Hash = 4,
+    /// It is each element of what a method returns.
+    EachComputed = 5,
+    /// It is a hash of what a method returns.
+    HashComputed = 6,
 }
 
 impl KeyField {
@@ -139,8 +143,24 @@ impl KeyField {
         Self { name, shape: KeyShape::Hash(&T::SHAPE), form: KeyForm::Hash }
     }
 
+    /// `each(computed(method: C))`.
+    #[must_use]
+    pub const fn each_computed<C: Each>(name: &'static str) -> Self {
+        Self { name, shape: <C::Element as Key>::SHAPE, form: KeyForm::EachComputed }
+    }
+
+    /// `hash(computed(method: T))`.
+    #[must_use]
+    pub const fn hash_computed<T: Key>(name: &'static str) -> Self {
+        Self { name, shape: KeyShape::Hash(&T::SHAPE), form: KeyForm::HashComputed }
+    }
+
     fn is_hash(&self) -> bool {
-        self.form == KeyForm::Hash
+        matches!(self.form, KeyForm::Hash | KeyForm::HashComputed)
+    }
+
+    fn is_computed(&self) -> bool {
+        matches!(self.form, KeyForm::Computed | KeyForm::EachComputed | KeyForm::HashComputed)
     }
 }
 
@@ -278,7 +298,7 @@ impl IndexSchema {
 
     /// Whether a row may have several entries.
     pub(crate) fn has_each(&self) -> bool {
-        self.key.iter().any(|field| field.form == KeyForm::Each)
+        self.key.iter().any(|field| matches!(field.form, KeyForm::Each | KeyForm::EachComputed))
     }
 
     /// Whether a key has one entry at most. Those of a unique index with a hashed field may have
@@ -289,7 +309,7 @@ impl IndexSchema {
 
     /// Whether an entry has the value of a field in its key, or beside it in a field of its own.
     pub(crate) fn has_field(&self, name: &str) -> bool {
-        let mut key = self.key.iter().filter(|field| field.form != KeyForm::Computed);
+        let mut key = self.key.iter().filter(|field| !field.is_computed());
         let included = match self.strategy {
             Strategy::Partial(included) => included,
             Strategy::Normalized | Strategy::Full => &[],
@@ -297,14 +317,15 @@ impl IndexSchema {
         key.any(|field| field.name == name) || included.contains(&name)
     }
 
-    /// Whether an entry carries all fields that its key has as hashes.
+    /// Whether an entry carries, in fields of its own, all values that its key has as hashes.
     pub(crate) fn carries_hashed(&self) -> bool {
+        let mut hashed = self.key.iter().filter(|field| field.is_hash());
         match self.strategy {
             Strategy::Normalized => false,
             Strategy::Partial(included) => {
-                self.key.iter().all(|field| !field.is_hash() || included.contains(&field.name))
+                hashed.all(|field| !field.is_computed() && included.contains(&field.name))
             }
-            Strategy::Full => true,
+            Strategy::Full => hashed.all(|field| !field.is_computed()),
         }
     }
 }

@@ -59,7 +59,8 @@ pub struct CatalogKey {
     pub name: String,
     /// The name of its encoding, such as `u64` or `option<text>`.
     pub shape: String,
-    /// How it comes from the row: `"field"`, `"each"`, `"desc"`, `"computed"` or `"hash"`.
+    /// How it comes from the row: `"field"`, `"each"`, `"desc"`, `"computed"`, `"hash"`, `"each-computed"`
+    /// or `"hash-computed"`.
     pub form: String,
 }
 
