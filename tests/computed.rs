@@ -36,7 +36,7 @@ impl Book {
     }
 
     fn isbn(&self) -> Option<u64> {
-        (1970..2000).contains(&self.year).then(|| self.title.len() as u64)
+        (1970..2000).contains(&self.year).then_some(self.title.len() as u64)
     }
 
     fn is_new(&self) -> bool {
