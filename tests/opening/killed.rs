@@ -96,7 +96,9 @@ fn those_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
         let waiting: Vec<Child> = (ROWS..ROWS + 3)
             .map(|id| in_another_process(NAME, &id.to_string(), dir.path()))
             .collect::<Result<_, _>>()?;
-        waiting.iter().for_each(|child| await_blocked_process(child.id()));
+        for child in &waiting {
+            await_blocked_process(child.id());
+        }
         killed.kill()?;
         killed.wait()?;
         for child in waiting {
