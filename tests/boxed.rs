@@ -1,50 +1,10 @@
 //! Scans of different indexes with one type.
 
-use index_table::{IndexEntry, IndexTable, ReadTxn, Result, Scan, Store};
-use serde::{Deserialize, Serialize};
+#[path = "support/people.rs"]
+mod people;
 
-type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(view)]
-#[indexes(
-    (town, name),
-    (name, strategy = "full"),
-    (code, unique, include = [town]),
-    (hash(url)),
-    (hash(name), include = [name], name = "hashed"),
-)]
-struct Person {
-    #[primary_key]
-    region: String,
-    #[primary_key]
-    id: u32,
-    town: String,
-    name: String,
-    code: u32,
-    url: String,
-}
-
-fn person(id: u32) -> Person {
-    Person {
-        region: format!("region {}", id % 3),
-        id,
-        town: format!("town {}", id % 2),
-        name: format!("name {}", id % 5),
-        code: 100 - id,
-        url: format!("https://example.com/{}", id % 4),
-    }
-}
-
-fn on_both_engines(test: impl Fn(&Store, &PersonRepository) -> TestResult) -> TestResult {
-    let directory = tempfile::tempdir()?;
-    for store in [Store::open(directory.path())?, Store::in_memory()] {
-        let people = PersonRepository::open(&store)?;
-        store.transaction(|txn| (0..30).try_for_each(|id| people.insert(txn, &person(id))))?;
-        test(&store, &people)?;
-    }
-    Ok(())
-}
+use index_table::{IndexEntry, ReadTxn, Result, Scan};
+use people::*;
 
 /// One scan of each index and of the fact table.
 fn scans<'txn>(people: &'txn PersonRepository, txn: &'txn ReadTxn<'_>) -> [Scan<'txn, Person>; 7] {

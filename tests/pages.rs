@@ -1,50 +1,10 @@
 //! Pages of rows, of views and of entries.
 
-use index_table::{Cursor, IndexEntry, IndexTable, Page, ReadTxn, Result, Scan, Store};
-use serde::{Deserialize, Serialize};
+#[path = "support/people.rs"]
+mod people;
 
-type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(view)]
-#[indexes(
-    (town, name),
-    (name, strategy = "full"),
-    (code, unique, include = [town]),
-    (hash(url)),
-    (hash(name), include = [name], name = "hashed"),
-)]
-struct Person {
-    #[primary_key]
-    region: String,
-    #[primary_key]
-    id: u32,
-    town: String,
-    name: String,
-    code: u32,
-    url: String,
-}
-
-fn person(id: u32) -> Person {
-    Person {
-        region: format!("region {}", id % 3),
-        id,
-        town: format!("town {}", id % 2),
-        name: format!("name {}", id % 5),
-        code: 100 - id,
-        url: format!("https://example.com/{}", id % 4),
-    }
-}
-
-fn on_both_engines(test: impl Fn(&Store, &PersonRepository) -> TestResult) -> TestResult {
-    let directory = tempfile::tempdir()?;
-    for store in [Store::open(directory.path())?, Store::in_memory()] {
-        let people = PersonRepository::open(&store)?;
-        store.transaction(|txn| (0..30).try_for_each(|id| people.insert(txn, &person(id))))?;
-        test(&store, &people)?;
-    }
-    Ok(())
-}
+use index_table::{Cursor, IndexEntry, Page, ReadTxn, Result, Scan};
+use people::*;
 
 /// Reads a scan page by page in all forms, in pages of one, of some and of all rows.
 fn check<'txn, E: IndexEntry<'txn, Row = Person> + 'txn>(

@@ -447,6 +447,10 @@ pub(crate) enum Form {
     Get(Vec<KeyPart>),
     /// `get_view_by_email`: its view.
     GetView(Vec<KeyPart>),
+    /// `put_by_email`: writes a row over the one that has its values of these fields.
+    PutBy(Vec<KeyPart>),
+    /// `delete_by_email`: deletes the one row whose fields have these values.
+    DeleteBy(Vec<KeyPart>),
     /// `distinct_town`: each different value of fields behind the first ones, which have these
     /// values.
     Distinct { leading: Vec<KeyPart>, values: Vec<KeyPart> },

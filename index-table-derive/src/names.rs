@@ -166,6 +166,13 @@ pub(crate) fn queries(
             && index.unique
         {
             methods.add(owner, format!("get_by_{}", index.name), Form::Get(index.parts.clone()));
+            // With several keys, a row could replace several others.
+            if !index.parts.iter().any(KeyPart::is_each) {
+                let form = Form::PutBy(index.parts.clone());
+                methods.add(owner, format!("put_by_{}", index.name), form);
+            }
+            let form = Form::DeleteBy(index.parts.clone());
+            methods.add(owner, format!("delete_by_{}", index.name), form);
             if viewed {
                 let form = Form::GetView(index.parts.clone());
                 methods.add(owner, format!("get_view_by_{}", index.name), form);
@@ -391,6 +398,8 @@ fn describe(form: &Form) -> String {
         Form::StartingWith(leading, last) => by("the search for a beginning", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
         Form::GetView(parts) => by("the view", parts, None),
+        Form::PutBy(parts) => by("the replacement", parts, None),
+        Form::DeleteBy(parts) => by("the deletion", parts, None),
         Form::Distinct { leading, values } => {
             let values = listed(values.iter().map(KeyPart::name));
             let what = format!("the values of {values}");

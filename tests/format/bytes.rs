@@ -193,7 +193,7 @@ fn an_old_file_opens() -> TestResult {
     let ages = people.by_age(&txn).entries().map(|entry| entry.map(|entry| entry.age));
     assert_eq!(ages.collect::<Result<Vec<_>, _>>()?, [None, Some(-1), Some(5)]);
     assert_eq!(notes.find_by_author(&txn, 'é').count()?, 1);
-    // Neither table was built anew: what is in the file is what this release would write.
+    // Neither table was rebuilt: the file has the bytes that this release writes.
     let reports = [people.verify(&txn).run()?, notes.verify(&txn).run()?];
     assert!(reports.iter().all(|report| report.is_clean() && report.rows > 0), "{reports:?}");
     Ok(())

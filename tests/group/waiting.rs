@@ -138,7 +138,7 @@ fn tasks_wait_for_room_and_can_be_given_up() -> TestResult {
         }
         drop(given_up);
         drop(txn);
-        // It is told that there is room.
+        // The waiting task is woken when there is room.
         await_true(|| count.0.load(Ordering::SeqCst) > 0);
         block_on(waits)?;
         writer.close()?;

@@ -89,7 +89,7 @@ fn check_outcome(outcome: Result<()>, expected: Option<&str>) -> Result<bool, Te
     }
 }
 
-/// The model is what is committed, and is so again at the end.
+/// At the beginning and at the end, the model equals the committed rows.
 fn run_in_one_store(
     store: &Store,
     committed: &mut Model,

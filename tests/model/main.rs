@@ -33,7 +33,7 @@ fn cases(default: u32) -> u32 {
     default.max(ProptestConfig::default().cases.saturating_mul(default) / 256)
 }
 
-/// Opens a store. Each call opens the same one, anew if no handle to it is left; a store in memory lasts
+/// Opens a store. Each call opens the same store, and reopens the file if no handle is left; a store in memory lasts
 /// as long as the test.
 type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;
 

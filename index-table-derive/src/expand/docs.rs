@@ -114,7 +114,7 @@ pub(super) fn entry_field(source: &Source) -> TokenStream {
     })
 }
 
-pub(super) fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
+fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     let (name, key) = (&table.name, fields(parts));
     doc(&format!(
         "Writes a row over the row of the table `{name}` with its {key}, whatever the primary key of that row is, or \
@@ -124,7 +124,7 @@ pub(super) fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     ))
 }
 
-pub(super) fn delete_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
+fn delete_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     let (name, key) = (&table.name, fields(parts));
     doc(&format!(
         "Deletes the row of the table `{name}` with this {key}, and returns whether there was one.\n\n\
@@ -286,6 +286,8 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                 second_look_up(target),
             ));
         }
+        Form::PutBy(parts) => return put_by(table, parts),
+        Form::DeleteBy(parts) => return delete_by(table, parts),
         Form::Distinct { leading, values } => {
             let of = if leading.is_empty() {
                 String::new()
@@ -306,7 +308,12 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
     let asked: &[KeyPart] = match form {
         Form::Equal(parts) => parts,
         Form::Range(leading, _) | Form::In(leading, _) | Form::StartingWith(leading, _) => leading,
-        Form::Whole | Form::Get(_) | Form::GetView(_) | Form::Distinct { .. } => &[],
+        Form::Whole
+        | Form::Get(_)
+        | Form::GetView(_)
+        | Form::PutBy(_)
+        | Form::DeleteBy(_)
+        | Form::Distinct { .. } => &[],
     };
     let listed = match form {
         Form::In(_, last) => Some(last),

@@ -2,11 +2,9 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
-use syn::Ident;
 
 use super::{Context, at, distinct, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
-use crate::names;
 
 /// Expands to one method, as [`scan`], [`get`] and [`get_view`] show it.
 pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
@@ -20,11 +18,9 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
         Form::StartingWith(leading, last) => {
             scan(cx, query, leading, Some(&starting_with(cx, last)))
         }
-        Form::Get(parts) => {
-            let (get, put, delete) =
-                (get(cx, query, parts), put(cx, query, parts), delete(cx, query, parts));
-            mixed!(#get #put #delete)
-        }
+        Form::Get(parts) => get(cx, query, parts),
+        Form::PutBy(_) => put(cx, query),
+        Form::DeleteBy(parts) => delete(cx, query, parts),
         Form::GetView(parts) => get_view(cx, query, parts),
         Form::Distinct { leading, values } => distinct::method(cx, query, leading, values),
     }
@@ -155,7 +151,7 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     }
 }
 
-/// Expands to nothing for an index with several keys of a row, else to:
+/// Expands to:
 ///
 /// ```text
 /// fn put_by_email(
@@ -166,14 +162,11 @@ fn get(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 ///     self.table.put_by::<CustomerByEmail<'_>>(txn, row)
 /// }
 /// ```
-fn put(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> Option<TokenStream> {
-    if parts.iter().any(KeyPart::is_each) {
-        return None;
-    }
-    let (v, row, method) = (&cx.table.visibility, &cx.table.row, write_method("put", query));
-    let doc = docs::put_by(cx.table, parts);
+fn put(cx: &Context<'_>, query: &Query) -> TokenStream {
+    let (v, row, method) = (&cx.table.visibility, &cx.table.row, &query.method);
+    let doc = docs::query(cx.table, &query.target, &query.form);
     let found = found(cx, &query.target, &cx.elided);
-    Some(mixed! {
+    mixed! {
         #doc
         #v fn #method(
             &self,
@@ -182,7 +175,7 @@ fn put(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> Option<TokenStream
         ) -> _index_table::Result<()> {
             self.table.put_by::<#found>(txn, row)
         }
-    })
+    }
 }
 
 /// Expands to:
@@ -200,8 +193,8 @@ fn put(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> Option<TokenStream
 /// }
 /// ```
 fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
-    let (v, method) = (&cx.table.visibility, write_method("delete", query));
-    let doc = docs::delete_by(cx.table, parts);
+    let (v, method) = (&cx.table.visibility, &query.method);
+    let doc = docs::query(cx.table, &query.target, &query.form);
     let found = found(cx, &query.target, &cx.elided);
     let (parameters, bounds) = equals(cx, &query.target, parts);
     mixed! {
@@ -214,13 +207,6 @@ fn delete(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
             self.table.delete_by::<#found>(txn, _index_table::Bounds::new() #(#bounds)*)
         }
     }
-}
-
-/// `put_by_email`, beside `get_by_email`.
-fn write_method(verb: &str, query: &Query) -> Ident {
-    let method = names::plain(&query.method);
-    let key = method.strip_prefix("get").unwrap_or(&method);
-    format_ident!("{verb}{key}", span = query.method.span())
 }
 
 /// Expands to:

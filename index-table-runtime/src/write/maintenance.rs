@@ -1,14 +1,13 @@
 //! Maintenance of the indexes of a table of which some are not readable, or are eventual.
 //!
-//! An index that is being built gets the entries of all rows that are written, wherever its build
-//! is, and the build adds those of every row, again if need be. What is there is so always right,
-//! and at the end nothing is missing. A unique index may get several entries of one key meanwhile, because
-//! rows with the same key were there before it: each row has its own, and the build counts the rows that it
-//! meets behind another one. A row that it has not met must not move to where the build has been with a
-//! key of another one.
+//! During the build of an index, each write of a row also writes its entries, whatever the progress of the
+//! build, and the build writes the entries of every row, some of them a second time. So all entries are right at any
+//! time, and none is missing at the end. A unique index can have several entries of one key meanwhile, because the
+//! rows were there before the index: each row has its own entry, and the build counts the duplicates. A row that the
+//! build has not reached must not move, with the key of another row, to a primary key that the build has passed.
 //!
-//! An index that is violated is maintained in the same way, and no key is refused. What happens to one that
-//! is eventual is noted for the worker, see [`queue`](crate::write::queue).
+//! A violated index is maintained in the same way, and no key is refused. Changes of an eventual index become
+//! messages for the worker, see [`queue`](crate::write::queue).
 
 use crate::engine::Limit;
 use crate::{

@@ -140,7 +140,7 @@ pub enum Error {
     },
 
     /// The file holds something that this crate would not have written. The `verify` of the
-    /// repository finds what else is wrong, and `repair` mends it; a row that can't be decoded can
+    /// repository finds what else is wrong, and `repair` corrects it; a row that can't be decoded can
     /// neither be replaced nor deleted in another way, since its entries are not known.
     #[error(
         "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists what is wrong, \

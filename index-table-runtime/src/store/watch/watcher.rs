@@ -30,7 +30,7 @@ use crate::write::watch::{Buffer, Subscriber};
 ///
 /// What other processes write is not seen, nor is what a transaction has written that was not committed.
 /// Rows that an [upgrade](crate::Upgrade) writes in the current version are the same as before, and
-/// an index that is built changes no row. A [repair](crate::Repair) that has mended something is told as
+/// an index that is built changes no row. A [repair](crate::Repair) that has changed something is told as
 /// [`Event::Lagged`]. In a forked process it has ended.
 ///
 /// Several threads may share one; each event is received by one of them.

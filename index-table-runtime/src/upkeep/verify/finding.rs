@@ -120,7 +120,7 @@ pub struct VerifyReport {
     /// How often each kind was found; no kind, if nothing was.
     pub counts: BTreeMap<FindingKind, u64>,
     /// How many of the findings are as they were: all of a verification, and of a repair those
-    /// that it can't mend, or was not told to.
+    /// that it can't repair, or only with another option.
     pub left: u64,
     /// The first thousand findings.
     pub findings: Vec<Finding>,

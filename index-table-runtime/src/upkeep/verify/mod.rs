@@ -1,6 +1,6 @@
 //! Verification and repair: whether the indexes of a table are what its rows say.
 //!
-//! [`walk`] goes through a table and says what is wrong, in bytes, and how it would be mended;
+//! [`walk`] goes through a table and says what is wrong, in bytes, and how it would be repaired;
 //! [`Verify`] shows that and [`Repair`] does it. Whether pieces of an index lie as they should is
 //! asked of the engine.
 

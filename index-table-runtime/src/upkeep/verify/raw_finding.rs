@@ -1,11 +1,11 @@
-//! What a walk finds, before it is shown or mended.
+//! A finding, before it is shown or repaired.
 
 use std::{borrow::Cow, rc::Rc};
 
 use super::finding::FindingKind;
 use crate::model::{entry::RawEntry, schema::Source};
 
-/// Something that is wrong, in bytes, and how it is mended.
+/// Something that is wrong, in bytes, and how it is repaired.
 #[derive(Debug)]
 pub(super) struct RawFinding {
     pub(super) kind: FindingKind,
@@ -17,7 +17,7 @@ pub(super) struct RawFinding {
     pub(super) fix: Fix,
 }
 
-/// How something is mended.
+/// How a difference is repaired.
 #[derive(Debug)]
 pub(super) enum Fix {
     /// It isn't.

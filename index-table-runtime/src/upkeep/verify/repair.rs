@@ -24,7 +24,7 @@ use crate::{
     usage::trace::span,
 };
 
-/// What is found before it is mended: no more than this, and no more bytes. What is borrowed from a
+/// The findings that are collected before they are repaired: no more than this, and no more bytes. What is borrowed from a
 /// page doesn't outlive a write.
 const BATCH: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
@@ -40,7 +40,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// key in a unique index, of which it is not known which is the right one.
 ///
 /// An index that lacks entries is passed over: the repository's `build` makes it of the rows.
-/// Eventual indexes are mended without waiting for their worker. If their queue is damaged, so that it
+/// Eventual indexes are repaired without waiting for their worker. If their queue is damaged, so that it
 /// is not known how far it is, it is emptied ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
 ///
 /// Where a block is damaged, the right entries of its key are removed with it and written anew; the
@@ -118,7 +118,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         self
     }
 
-    /// Goes through the table and mends what is wrong.
+    /// Goes through the table and repairs the differences.
     ///
     /// Cost: that of [`Verify`](crate::Verify), and a write for each finding. Memory for a
     /// thousand findings at a time, however many there are.
@@ -178,7 +178,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// Goes on until there is enough, or the stage ends: what it leaves behind has to be mended
+    /// Goes on until there is enough, or the stage ends: what it leaves behind has to be repaired
     /// before the next one begins.
     fn gather<R: Entity>(
         reader: Reader<'_>,
@@ -214,7 +214,7 @@ impl Batch {
     }
 }
 
-/// Mends one thing; `true`: pieces of an index were removed. In `violated` indexes, keys have several entries.
+/// Applies the fix of one finding; `true`: it removed pieces of an index. In `violated` indexes, keys have several entries.
 fn apply_fix<R: Entity>(
     writer: &mut Writer<'_, '_>,
     violated: &[usize],

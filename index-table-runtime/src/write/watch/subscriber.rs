@@ -234,7 +234,7 @@ impl Stored {
 #[non_exhaustive]
 pub struct Lagged {
     /// About how many changes were dropped, for a report: where they were not told one by one, all
-    /// rows are counted that were written, and none that were mended.
+    /// rows are counted that were written, and none that were repaired.
     pub missed: u64,
     /// The number of the last commit with such a change.
     pub commit_number: CommitNumber,

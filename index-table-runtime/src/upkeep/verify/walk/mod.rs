@@ -75,7 +75,7 @@ pub(super) struct TableCheck<'t, R> {
     pub(super) entries: u64,
     /// What eventual indexes have not got yet, once it is asked for.
     queued: Option<Queued>,
-    /// What they have not got yet is to be mended too.
+    /// Entries that they lack so far are repaired too.
     impatient: bool,
     /// The indexes that are not readable, of which those that lack entries are passed over.
     unreadable: Unreadable,
