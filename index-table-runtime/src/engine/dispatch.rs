@@ -1,4 +1,5 @@
-//! Which engine it is: each type here has a variant for each engine, and each method is a `match`.
+//! Which engine it is: each type here has a variant for each engine, and each method is a `match`,
+//! written by the macros in `forward`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,9 @@ use std::path::{Path, PathBuf};
 use super::memory;
 use super::{
     Ascending, CommitFailure, Count, Cursor, EntryResult, LongLived, Options, Query, Read, Records,
-    Retry, Space, Stamp, Write, lmdb,
+    Retry, Space, Stamp, Write,
+    forward::{forward, of_each_engine, on_engine},
+    lmdb,
 };
 use crate::model::{
     entry::RawEntry,
@@ -15,37 +18,13 @@ use crate::model::{
     schema::{IndexSchema, Source, TableSchema},
 };
 
-/// Calls the same on whichever engine it is.
-macro_rules! on_engine {
-    ($value:expr, $engine:ident => $call:expr) => {
-        match $value {
-            Self::Lmdb($engine) => $call,
-            #[cfg(feature = "memory")]
-            Self::Memory($engine) => $call,
-        }
-    };
-}
-
-/// As `on_engine`, and wraps the value of an `Ok` or `Some` in the same variant of another type.
-macro_rules! wrapped {
-    ($value:expr, $engine:ident => $call:expr, $to:ident) => {
-        match $value {
-            Self::Lmdb($engine) => $call.map($to::Lmdb),
-            #[cfg(feature = "memory")]
-            Self::Memory($engine) => $call.map($to::Memory),
-        }
-    };
-}
-
-/// An open store.
-#[cfg_attr(
-    feature = "memory",
-    expect(clippy::large_enum_variant, reason = "there is one of a store")
-)]
-pub(crate) enum Engine {
-    Lmdb(lmdb::Engine),
-    #[cfg(feature = "memory")]
-    Memory(memory::Engine),
+of_each_engine! {
+    /// An open store.
+    #[cfg_attr(
+        feature = "memory",
+        expect(clippy::large_enum_variant, reason = "there is one of a store")
+    )]
+    enum Engine { lmdb::Engine, memory::Engine }
 }
 
 impl Engine {
@@ -76,20 +55,16 @@ impl Engine {
         self.lmdb().ok_or(Error::InMemory)
     }
 
-    /// Begins a read transaction.
-    pub(crate) fn read(&self) -> Result<Txn<'_>> {
-        wrapped!(self, engine => engine.read(), Txn)
-    }
+    forward! {
+        /// Begins a read transaction.
+        pub(crate) fn read(&self) -> Result<Txn<'_>> as Txn;
 
-    /// Begins a write transaction.
-    pub(crate) fn write(&self) -> Result<Txn<'_>> {
-        wrapped!(self, engine => engine.write(), Txn)
-    }
+        /// Begins a write transaction.
+        pub(crate) fn write(&self) -> Result<Txn<'_>> as Txn;
 
-    /// Makes it possible that a closure is run again, without a transaction of this thread; `false`: it
-    /// would end as before.
-    pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
-        on_engine!(self, engine => engine.prepare(retry))
+        /// Makes it possible that a closure is run again, without a transaction of this thread; `false`: it
+        /// would end as before.
+        pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
     }
 
     /// Where temporary files go by default.
@@ -112,29 +87,25 @@ impl Engine {
         self.lmdb().map_or(Ok(()), lmdb::Engine::refuse_read_only)
     }
 
-    /// Whether the catalog can be read without a turn to write.
-    pub(crate) fn has_catalog(&self) -> bool {
-        on_engine!(self, engine => engine.has_catalog())
-    }
+    forward! {
+        /// Whether the catalog can be read without a turn to write.
+        pub(crate) fn has_catalog(&self) -> bool;
 
-    /// All records of the catalog.
-    pub(crate) fn catalog(&self) -> Result<Records> {
-        on_engine!(self, engine => engine.catalog())
-    }
+        /// All records of the catalog.
+        pub(crate) fn catalog(&self) -> Result<Records>;
 
-    /// Removes the indexes that `choose` names as the catalog does, with their records; the answer is
-    /// their names.
-    ///
-    /// No open table may have one of them, and none may be opened until this is done.
-    ///
-    /// # Errors
-    ///
-    /// With a [`Retry`], it may be called again once that is prepared.
-    pub(crate) fn drop_indexes(
-        &self,
-        choose: &mut dyn FnMut(&Records) -> Vec<String>,
-    ) -> Result<Vec<String>, (Error, Option<Retry>)> {
-        on_engine!(self, engine => engine.drop_indexes(choose))
+        /// Removes the indexes that `choose` names as the catalog does, with their records; the answer is
+        /// their names.
+        ///
+        /// No open table may have one of them, and none may be opened until this is done.
+        ///
+        /// # Errors
+        ///
+        /// With a [`Retry`], it may be called again once that is prepared.
+        pub(crate) fn drop_indexes(
+            &self,
+            choose: &mut dyn FnMut(&Records) -> Vec<String>,
+        ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
     /// Opens or creates the databases of a table and lets `prepare` look at them, all in one write
@@ -175,11 +146,9 @@ impl Engine {
     }
 }
 
-/// The databases of one table.
-pub(crate) enum Tables {
-    Lmdb(lmdb::Tables<'static>),
-    #[cfg(feature = "memory")]
-    Memory(memory::Tables),
+of_each_engine! {
+    /// The databases of one table.
+    enum Tables { lmdb::Tables<'static>, memory::Tables }
 }
 
 impl Tables {
@@ -194,11 +163,9 @@ impl Tables {
     }
 }
 
-/// A transaction, read or write.
-pub(crate) enum Txn<'s> {
-    Lmdb(lmdb::Txn<'s>),
-    #[cfg(feature = "memory")]
-    Memory(memory::Txn<'s>),
+of_each_engine! {
+    /// A transaction, read or write.
+    enum Txn<'s> { lmdb::Txn<'s>, memory::Txn<'s> }
 }
 
 impl<'s> Txn<'s> {
@@ -222,9 +189,9 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The stamp of its snapshot; of a write transaction, the one that its commit will have.
-    pub(crate) fn stamp(&self) -> Stamp {
-        on_engine!(self, txn => txn.stamp())
+    forward! {
+        /// The stamp of its snapshot; of a write transaction, the one that its commit will have.
+        pub(crate) fn stamp(&self) -> Stamp;
     }
 
     /// `None`: the table belongs to another kind of engine.
@@ -267,18 +234,16 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Commits, and calls `committed` before another one of this process can begin to write.
-    pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
-        on_engine!(self, txn => txn.commit(committed))
+    forward! {
+        /// Commits, and calls `committed` before another one of this process can begin to write.
+        pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure>;
     }
 }
 
-/// [`Read`] of whichever engine.
-#[derive(Clone, Copy)]
-pub(crate) enum Reader<'t> {
-    Lmdb(lmdb::Reader<'t>),
-    #[cfg(feature = "memory")]
-    Memory(memory::Reader<'t>),
+of_each_engine! {
+    /// [`Read`] of whichever engine.
+    #[derive(Clone, Copy)]
+    enum Reader<'t> { lmdb::Reader<'t>, memory::Reader<'t> }
 }
 
 impl<'t> Reader<'t> {
@@ -300,82 +265,41 @@ impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;
     type Cursor = LentEntries<'t>;
 
-    fn table(self) -> &'static TableSchema {
-        on_engine!(self, reader => reader.table())
-    }
-
-    fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
-        on_engine!(self, reader => reader.fact(primary_key))
-    }
-
-    #[inline]
-    fn facts<'k>(
-        self,
-        primary_keys: impl Iterator<Item = &'k [u8]>,
-        each: impl FnMut(Option<&'t [u8]>),
-    ) -> Result<()> {
-        on_engine!(self, reader => reader.facts(primary_keys, each))
-    }
-
-    #[inline]
-    fn facts_at_once(self) -> usize {
-        on_engine!(self, reader => reader.facts_at_once())
-    }
-
-    fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
-        on_engine!(self, reader => reader.entry(index, key, primary_key))
-    }
-
-    fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
-        on_engine!(self, reader => reader.unique(index, key))
-    }
-
-    fn scan(self, query: Query) -> Result<Entries<'t>> {
-        wrapped!(self, reader => reader.scan(query), Entries)
-    }
-
-    fn cursor(self, query: Query) -> Result<LentEntries<'t>> {
-        wrapped!(self, reader => reader.cursor(query), LentEntries)
-    }
-
-    fn count(self, query: &Query) -> Result<Count> {
-        on_engine!(self, reader => reader.count(query))
-    }
-
-    fn stored(self, source: Source) -> Result<Option<u64>> {
-        on_engine!(self, reader => reader.stored(source))
-    }
-
-    fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        on_engine!(self, reader => reader.get(space, key))
-    }
-
-    fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        on_engine!(self, reader => reader.at_or_above(space, key))
-    }
-
-    fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        on_engine!(self, reader => reader.below(space, key))
-    }
-
-    fn len(self, space: Space) -> Result<u64> {
-        on_engine!(self, reader => reader.len(space))
+    forward! {
+        fn table(self) -> &'static TableSchema;
+        fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
+        #[inline]
+        fn facts<'k>(
+            self,
+            primary_keys: impl Iterator<Item = &'k [u8]>,
+            each: impl FnMut(Option<&'t [u8]>),
+        ) -> Result<()>;
+        #[inline]
+        fn facts_at_once(self) -> usize;
+        fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
+        fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
+        fn scan(self, query: Query) -> Result<Entries<'t>> as Entries;
+        fn cursor(self, query: Query) -> Result<LentEntries<'t>> as LentEntries;
+        fn count(self, query: &Query) -> Result<Count>;
+        fn stored(self, source: Source) -> Result<Option<u64>>;
+        fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;
+        fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
+        fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
+        fn len(self, space: Space) -> Result<u64>;
     }
 }
 
-/// [`Read::Entries`] of whichever engine.
-pub(crate) enum Entries<'t> {
-    Lmdb(lmdb::Entries<'t>),
-    #[cfg(feature = "memory")]
-    Memory(memory::Entries<'t>),
+of_each_engine! {
+    /// [`Read::Entries`] of whichever engine.
+    enum Entries<'t> { lmdb::Entries<'t>, memory::Entries<'t> }
 }
 
 impl<'t> Iterator for Entries<'t> {
     type Item = EntryResult<'t>;
 
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        on_engine!(self, entries => entries.next())
+    forward! {
+        #[inline]
+        fn next(&mut self) -> Option<Self::Item>;
     }
 }
 
@@ -386,36 +310,26 @@ impl<'t> LongLived<'t> for Entries<'t> {
     }
 }
 
-/// [`Read::Cursor`] of whichever engine.
-pub(crate) enum LentEntries<'t> {
-    Lmdb(lmdb::LentEntries<'t>),
-    #[cfg(feature = "memory")]
-    Memory(memory::LentEntries<'t>),
+of_each_engine! {
+    /// [`Read::Cursor`] of whichever engine.
+    enum LentEntries<'t> { lmdb::LentEntries<'t>, memory::LentEntries<'t> }
 }
 
 impl Cursor for LentEntries<'_> {
-    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
-    #[inline(always)]
-    fn advance(&mut self) -> Result<bool, Boxed> {
-        on_engine!(self, entries => entries.advance())
-    }
-
-    #[inline]
-    fn entry(&self) -> RawEntry<'_> {
-        on_engine!(self, entries => entries.entry())
-    }
-
-    #[inline]
-    fn row(&self) -> Option<&[u8]> {
-        on_engine!(self, entries => entries.row())
+    forward! {
+        // Otherwise there is one more call for each entry.
+        #[inline(always)]
+        fn advance(&mut self) -> Result<bool, Boxed>;
+        #[inline]
+        fn entry(&self) -> RawEntry<'_>;
+        #[inline]
+        fn row(&self) -> Option<&[u8]>;
     }
 }
 
-/// [`Write`] of whichever engine.
-pub(crate) enum Writer<'t, 's> {
-    Lmdb(lmdb::Writer<'t, 's>),
-    #[cfg(feature = "memory")]
-    Memory(memory::Writer<'t>),
+of_each_engine! {
+    /// [`Write`] of whichever engine.
+    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, memory::Writer<'t> }
 }
 
 impl<'t, 's> Writer<'t, 's> {
@@ -443,65 +357,35 @@ impl<'t, 's> Writer<'t, 's> {
 }
 
 impl Sink for Writer<'_, '_> {
-    fn change(&mut self, change: Change<'_>) -> Result<()> {
-        on_engine!(self, writer => writer.change(change))
+    forward! {
+        fn change(&mut self, change: Change<'_>) -> Result<()>;
     }
 }
 
 impl Write for Writer<'_, '_> {
-    fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
-        on_engine!(self, writer => writer.append(source, entries))
-    }
-
-    fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
-        on_engine!(self, writer => writer.insert_fact(primary_key, row))
-    }
-
-    fn insert_entry(
-        &mut self,
-        index: usize,
-        key: &[u8],
-        primary_key: &[u8],
-        data: &[u8],
-    ) -> Result<bool> {
-        on_engine!(self, writer => writer.insert_entry(index, key, primary_key, data))
-    }
-
-    fn put_shared(
-        &mut self,
-        index: usize,
-        key: &[u8],
-        primary_key: &[u8],
-        data: &[u8],
-    ) -> Result<()> {
-        on_engine!(self, writer => writer.put_shared(index, key, primary_key, data))
-    }
-
-    fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.remove_shared(index, key, primary_key))
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        on_engine!(self, writer => writer.flush())
-    }
-
-    fn clear(&mut self, index: usize) -> Result<()> {
-        on_engine!(self, writer => writer.clear(index))
-    }
-
-    fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.put(space, key, record))
-    }
-
-    fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
-        on_engine!(self, writer => writer.remove(space, key))
-    }
-
-    fn clear_space(&mut self, space: Space) -> Result<()> {
-        on_engine!(self, writer => writer.clear_space(space))
-    }
-
-    fn layout(&self, index: &IndexSchema) -> &'static str {
-        on_engine!(self, writer => writer.layout(index))
+    forward! {
+        fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64>;
+        fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
+        fn insert_entry(
+            &mut self,
+            index: usize,
+            key: &[u8],
+            primary_key: &[u8],
+            data: &[u8],
+        ) -> Result<bool>;
+        fn put_shared(
+            &mut self,
+            index: usize,
+            key: &[u8],
+            primary_key: &[u8],
+            data: &[u8],
+        ) -> Result<()>;
+        fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()>;
+        fn flush(&mut self) -> Result<()>;
+        fn clear(&mut self, index: usize) -> Result<()>;
+        fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()>;
+        fn remove(&mut self, space: Space, key: &[u8]) -> Result<()>;
+        fn clear_space(&mut self, space: Space) -> Result<()>;
+        fn layout(&self, index: &IndexSchema) -> &'static str;
     }
 }

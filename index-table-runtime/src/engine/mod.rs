@@ -67,6 +67,7 @@
 mod cursor;
 mod dispatch;
 pub(crate) mod files;
+mod forward;
 pub(crate) mod lmdb;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;

@@ -1,0 +1,67 @@
+//! Macros for types that have a variant for each engine. An engine is added to them and to `dispatch`.
+
+/// Calls the same on whichever engine it is; with the name of a type, the value of an `Ok` or `Some` is wrapped
+/// in the variant of that type for the same engine.
+macro_rules! on_engine {
+    ($value:expr, $engine:ident => $call:expr) => {
+        match $value {
+            Self::Lmdb($engine) => $call,
+            #[cfg(feature = "memory")]
+            Self::Memory($engine) => $call,
+        }
+    };
+    ($value:expr, $engine:ident => $call:expr, $to:ident) => {
+        match $value {
+            Self::Lmdb($engine) => $call.map($to::Lmdb),
+            #[cfg(feature = "memory")]
+            Self::Memory($engine) => $call.map($to::Memory),
+        }
+    };
+}
+
+/// Methods that call the method of the same name and parameters on whichever engine it is; see [`on_engine`]
+/// for `as`.
+macro_rules! forward {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident $(<$lifetime:lifetime>)? ($($parameters:tt)*) -> $output:ty
+            $(as $to:ident)?;
+    )*) => {$(
+        forward! { @receiver ($($parameters)*) ($(#[$attribute])*) ($visibility) $name ($($lifetime)?) ($output) ($($to)?) }
+    )*};
+    (@receiver (&mut $self:ident $($rest:tt)*) $($method:tt)*) => {
+        forward! { @method $self (&mut $self) ($($rest)*) $($method)* }
+    };
+    (@receiver (&$self:ident $($rest:tt)*) $($method:tt)*) => {
+        forward! { @method $self (&$self) ($($rest)*) $($method)* }
+    };
+    (@receiver ($self:ident $($rest:tt)*) $($method:tt)*) => {
+        forward! { @method $self ($self) ($($rest)*) $($method)* }
+    };
+    (
+        @method $self:ident ($($receiver:tt)*) ($(, $parameter:ident: $type:ty)* $(,)?)
+            ($($attribute:tt)*) ($visibility:vis) $name:ident ($($lifetime:lifetime)?) ($output:ty) ($($to:ident)?)
+    ) => {
+        $($attribute)*
+        $visibility fn $name $(<$lifetime>)? ($($receiver)*, $($parameter: $type),*) -> $output {
+            on_engine!($self, engine => engine.$name($($parameter),*) $(, $to)?)
+        }
+    };
+}
+
+/// An enum with a variant for each engine.
+macro_rules! of_each_engine {
+    (
+        $(#[$attribute:meta])*
+        enum $name:ident $(<$($lifetime:lifetime),+>)? { $lmdb:ty, $memory:ty }
+    ) => {
+        $(#[$attribute])*
+        pub(crate) enum $name $(<$($lifetime),+>)? {
+            Lmdb($lmdb),
+            #[cfg(feature = "memory")]
+            Memory($memory),
+        }
+    };
+}
+
+pub(super) use {forward, of_each_engine, on_engine};
