@@ -6,7 +6,7 @@
 
 use heed::{MdbError, PutFlags, RwTxn};
 
-use super::{Database, blocks::BLOCK};
+use super::{blocks::BLOCK, names::Database};
 
 /// `false`: there is something behind it, and nothing has changed.
 pub(super) fn append(

@@ -19,7 +19,7 @@ use std::{
 
 use heed::{PutFlags, RwTxn};
 
-use super::Database;
+use super::names::Database;
 
 /// Bytes of primary keys in one block: some 64 keys of 8 bytes. `docs/LAYOUT.md` has the
 /// measurement: from 256 to 1024 bytes hardly anything changes.

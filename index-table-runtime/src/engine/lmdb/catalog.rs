@@ -10,10 +10,9 @@ use std::{collections::BTreeSet, sync::PoisonError};
 use heed::{CommitOrAbort, RoTxn, WithoutTls};
 
 use super::{
-    Database, Env,
-    env::{CATALOG, Engine, SEQUENCES},
-    error::Failure,
+    env::Engine,
     gate::Kind,
+    names::{CATALOG, Database, Env, SEQUENCES, databases_of},
 };
 use crate::{
     engine::{Records, Retry},
@@ -22,27 +21,6 @@ use crate::{
         schema::{IndexRecord, TableRecord},
     },
 };
-
-/// The name of a table's queue.
-pub(super) fn queue_of(table: &str) -> String {
-    format!(".queue.{table}")
-}
-
-/// The name of an index.
-pub(super) fn index_of(table: &str, index: &str) -> String {
-    format!("{table}.{index}")
-}
-
-/// The names of a table's own databases.
-pub(super) fn databases_of<'i>(
-    table: &str,
-    has_queue: bool,
-    indexes: impl Iterator<Item = &'i str>,
-) -> Vec<String> {
-    let queue = has_queue.then(|| queue_of(table));
-    let own = [table.to_owned()].into_iter().chain(queue);
-    own.chain(indexes.map(|index| index_of(table, index))).collect()
-}
 
 /// The handle to the catalog, if the file has one.
 fn find<'e>(env: &'e Env, txn: RoTxn<'e, WithoutTls>) -> heed::Result<Option<Database<'static>>> {
@@ -149,16 +127,6 @@ impl Engine {
             }
             Err(failure) => Err(self.ended(failure, turn.writing.retry)),
         }
-    }
-
-    /// The error of a transaction that opens or drops databases, and why to run it again.
-    pub(super) fn ended(&self, failure: Failure, retry: Option<Retry>) -> (Error, Option<Retry>) {
-        let error = match failure {
-            Failure::Heed(error) => self.error(error),
-            Failure::Other(error) => error,
-        };
-        let retry = Retry::after(&error).or(retry);
-        (error, retry)
     }
 
     fn records(&self, catalog: &Database<'_>, txn: &RoTxn<'_>) -> Result<Records> {

@@ -6,8 +6,8 @@
 use std::ops::Bound;
 
 use super::{
-    Layout, Reader,
-    read::{Parts, PhysicalRange},
+    layout::Layout,
+    read::{Parts, PhysicalRange, Reader},
 };
 use crate::model::{
     KeyRange,
@@ -51,7 +51,7 @@ enum Rules<'t> {
 }
 
 impl<'t> Pieces<'t> {
-    pub(super) fn new(reader: Reader<'t>, index: usize, behind: Option<&[u8]>) -> Result<Self> {
+    fn new(reader: Reader<'t>, index: usize, behind: Option<&[u8]>) -> Result<Self> {
         let source = Source::Index(index);
         let (own, declared) = reader.index(index)?;
         let rules = match own.layout {
@@ -79,6 +79,13 @@ impl<'t> Pieces<'t> {
         };
         let walk = reader.walk_from(source, false, KeyRange::ALL, behind.map(Bound::Excluded))?;
         Ok(Self { walk, rules })
+    }
+}
+
+impl<'t> Reader<'t> {
+    /// The pieces of an index behind a place.
+    pub(crate) fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
+        Pieces::new(self, index, behind)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fs::File, io::Seek};
 
 use heed::CompactionOption;
 
-use super::{env::Engine, gate::Kind};
+use super::{env::Engine, gate::Kind, names::Env};
 use crate::{
     engine::CopyKind,
     model::error::{Error, Result},
@@ -14,7 +14,7 @@ impl Engine {
     /// The bytes in use, up to the last page.
     pub(crate) fn size(&self) -> Result<u64> {
         // Dropped in this order: the transaction, its pass.
-        let reading = self.begin(Kind::Reader, super::Env::read_txn)?;
+        let reading = self.begin(Kind::Reader, Env::read_txn)?;
         let used = self.used() as u64;
         drop(reading);
         Ok(used)

@@ -10,11 +10,14 @@ use heed::MdbError;
 
 use super::{
     env::Engine,
-    open::FILE,
+    names::FILE,
     pages::Fault,
     process::{self, Limit},
 };
-use crate::{engine::files, model::error::Error};
+use crate::{
+    engine::{Retry, files},
+    model::error::Error,
+};
 
 impl Engine {
     pub(super) fn too_many_readers(&self) -> Error {
@@ -70,6 +73,24 @@ impl Engine {
             return Some(io::ErrorKind::FileTooLarge.into());
         }
         files::lack_of_room(&self.path)
+    }
+
+    /// An error of a write, which may be the reason to run the closure again.
+    #[cold]
+    pub(super) fn write_error(&self, retry: &mut Option<Retry>, error: heed::Error) -> Error {
+        let error = self.error(error);
+        *retry = Retry::after(&error).or(*retry);
+        error
+    }
+
+    /// The error of a transaction that opens or drops databases, and why to run it again.
+    pub(super) fn ended(&self, failure: Failure, retry: Option<Retry>) -> (Error, Option<Retry>) {
+        let error = match failure {
+            Failure::Heed(error) => self.error(error),
+            Failure::Other(error) => error,
+        };
+        let retry = Retry::after(&error).or(retry);
+        (error, retry)
     }
 
     pub(super) fn reopen_needed(&self, reason: &'static str) -> Error {

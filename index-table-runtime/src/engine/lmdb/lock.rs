@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-use super::open::{FILE, LOCK_FILE};
+use super::names::{FILE, LOCK_FILE};
 use crate::engine::MOST;
 
 /// The bytes of a reader's slot.

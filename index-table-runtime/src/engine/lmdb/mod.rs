@@ -4,7 +4,7 @@
 //! `.queue.{table}` (number → message) where an index is eventual,
 //! `{table}` (primary key → row) and `{table}.{index}` for each index. An index is laid out in one of three ways:
 //!
-//! | [`Layout`] | for | physical entry |
+//! | [`Layout`](layout::Layout) | for | physical entry |
 //! |---|---|---|
 //! | `unique` | unique indexes without a hashed field | key → primary key, data (see [`shared`] for several entries of a key) |
 //! | `blocks` | normalized indexes whose primary keys all have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of primary keys (see [`blocks`]) |
@@ -13,6 +13,7 @@
 //! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
 
 mod append;
+mod begin;
 mod blocks;
 mod catalog;
 mod check;
@@ -20,7 +21,9 @@ mod copy;
 mod env;
 mod error;
 mod gate;
+mod layout;
 mod lock;
+mod names;
 mod open;
 mod pages;
 mod process;
@@ -30,54 +33,15 @@ mod reserve;
 mod room;
 mod shared;
 mod size;
+mod tables;
+mod turn;
 mod txn;
 mod write;
 
 pub(crate) use check::{Piece, Pieces};
-pub(crate) use env::{Engine, Tables};
+pub(crate) use env::Engine;
+pub(crate) use layout::layout;
 pub(crate) use read::{Entries, LentEntries, Reader};
+pub(crate) use tables::Tables;
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
-
-use heed::types::Bytes;
-
-use crate::model::schema::{IndexSchema, Strategy, TableSchema};
-
-type Env = heed::Env<heed::WithoutTls>;
-type Database<'d> = heed::Database<'d, Bytes, Bytes>;
-
-/// How an index of a table is laid out, as the catalog names it.
-pub(crate) fn layout(schema: &TableSchema, index: &IndexSchema) -> &'static str {
-    Layout::of(schema, index).name()
-}
-
-/// How the entries of an index are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layout {
-    /// Key → primary key, data.
-    Unique,
-    /// Key and primary key → data.
-    Entries,
-    /// Key, or key and the lowest primary key of the block → primary keys of this length.
-    Blocks { primary_key: usize },
-}
-
-impl Layout {
-    fn of(schema: &TableSchema, index: &IndexSchema) -> Self {
-        match (index.has_one_entry_per_key(), index.strategy, schema.fixed_primary_key()) {
-            (true, ..) => Self::Unique,
-            (false, Strategy::Normalized, Some(primary_key @ ..=blocks::LONGEST)) => {
-                Self::Blocks { primary_key }
-            }
-            _ => Self::Entries,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Unique => "unique",
-            Self::Entries => "entries",
-            Self::Blocks { .. } => "blocks",
-        }
-    }
-}

@@ -4,10 +4,7 @@ use std::{
     fs::{self, File},
     io,
     path::Path,
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Mutex, OnceLock, atomic::AtomicUsize},
     thread,
     time::{Duration, Instant},
 };
@@ -15,13 +12,13 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions, MdbError};
 
 use super::{
-    Env,
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
     lock,
+    names::{Env, FILE, LOCK_FILE},
     pages::{self, Depth},
-    process::{self, Limit},
+    process::{self, Counted, Limit},
     read_only,
     reserve::Reserve,
     size,
@@ -30,9 +27,6 @@ use crate::{
     engine::{Durability, Options},
     model::error::{Error, Result},
 };
-
-pub(super) const FILE: &str = "data.mdb";
-pub(super) const LOCK_FILE: &str = "lock.mdb";
 
 /// How often two commits may come between the beginning of a transaction and a look at the file.
 const TRIES: u32 = 1000;
@@ -192,26 +186,6 @@ impl Drop for Opening {
             // A child that was forked meanwhile has the file too, so that closing it is not enough.
             let _ = file.unlock();
         }
-    }
-}
-
-/// An engine that this process has open.
-pub(super) struct Counted {
-    /// How many there were before.
-    others: usize,
-}
-
-static OPEN: AtomicUsize = AtomicUsize::new(0);
-
-impl Counted {
-    fn new() -> Self {
-        Self { others: OPEN.fetch_add(1, Ordering::Relaxed) }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        OPEN.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

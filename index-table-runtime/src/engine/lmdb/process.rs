@@ -1,4 +1,6 @@
-//! What only the operating system can tell.
+//! What only the operating system can tell, and the engines that this process has open.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use os::{
     file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, watch_forks,
@@ -11,6 +13,26 @@ pub(super) enum Limit {
     AddressSpace,
     /// So many files are open.
     Files(u64),
+}
+
+/// An engine that this process has open.
+pub(super) struct Counted {
+    /// How many there were before.
+    pub(super) others: usize,
+}
+
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+impl Counted {
+    pub(super) fn new() -> Self {
+        Self { others: OPEN.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(unix)]

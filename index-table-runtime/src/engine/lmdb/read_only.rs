@@ -5,13 +5,13 @@ use std::{fs::File, io, path::Path};
 use heed::{CommitOrAbort, EnvFlags};
 
 use super::{
-    Database, Env, Tables,
     env::Engine,
     error::{self, Failure},
     gate::Kind,
     lock,
-    open::FILE,
+    names::{Database, Env, FILE},
     process,
+    tables::Tables,
 };
 use crate::{
     engine::Options,

@@ -7,10 +7,8 @@
 use std::{
     fs::{File, OpenOptions},
     path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
-
-use super::env::Engine;
 
 /// What would be less is not worth a write: a commit of one row takes about as much.
 const LEAST: u64 = 1 << 16;
@@ -35,33 +33,30 @@ impl Reserve {
     }
 
     /// How much to reserve; 0: nothing.
-    fn step(&self, used: u64) -> u64 {
+    fn step_behind(&self, used: u64) -> u64 {
         let step = self.step.min(used / 8);
         if step < LEAST { 0 } else { step }
     }
-}
 
-impl Engine {
-    /// Makes the file longer if there is not enough space left in it. For who holds LMDB's lock for
-    /// writers.
-    pub(super) fn reserve(&self) {
-        if self.reserve.step > 0 {
-            let used = self.used() as u64;
-            if used >= self.reserve.enough.load(Ordering::Relaxed) {
-                self.reserve_behind(used);
+    /// Makes the file longer, up to the map's size, if there is not enough space left in it. The caller holds
+    /// LMDB's lock for writers. `used` gives the bytes in use.
+    pub(super) fn ahead(&self, used: impl FnOnce() -> usize, map_size: &AtomicUsize) {
+        if self.step > 0 {
+            let used = used() as u64;
+            if used >= self.enough.load(Ordering::Relaxed) {
+                self.reserve_behind(used, map_size.load(Ordering::Relaxed) as u64);
             }
         }
     }
 
     #[cold]
-    fn reserve_behind(&self, used: u64) {
-        let step = self.reserve.step(used);
-        let Some(file) = self.reserve.file.as_ref().filter(|_| step > 0) else { return };
-        let map_size = self.map_size.load(Ordering::Relaxed) as u64;
+    fn reserve_behind(&self, used: u64, map_size: u64) {
+        let step = self.step_behind(used);
+        let Some(file) = self.file.as_ref().filter(|_| step > 0) else { return };
         let end = (used + step).min(map_size);
         // The end of what is there; without room for more, there is no need to look again soon.
         let end = os::lengthen(file, step / 4, used, end).unwrap_or(used + step);
-        self.reserve.enough.store(end.saturating_sub(step / 4), Ordering::Relaxed);
+        self.enough.store(end.saturating_sub(step / 4), Ordering::Relaxed);
     }
 }
 
@@ -113,13 +108,13 @@ mod tests {
     fn steps_are_a_part_of_what_is_used() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let reserve = Reserve::new(1 << 20, file.path());
-        assert_eq!(reserve.step(0), 0);
-        assert_eq!(reserve.step(8 * LEAST - 1), 0);
-        assert_eq!(reserve.step(8 * LEAST), LEAST);
-        assert_eq!(reserve.step(4 << 20), 1 << 19);
-        assert_eq!(reserve.step(1 << 40), 1 << 20);
-        assert_eq!(Reserve::new(0, file.path()).step(1 << 40), 0);
-        assert_eq!(Reserve::new(1 << 20, Path::new("/nowhere/at/all")).step(1 << 40), 0);
+        assert_eq!(reserve.step_behind(0), 0);
+        assert_eq!(reserve.step_behind(8 * LEAST - 1), 0);
+        assert_eq!(reserve.step_behind(8 * LEAST), LEAST);
+        assert_eq!(reserve.step_behind(4 << 20), 1 << 19);
+        assert_eq!(reserve.step_behind(1 << 40), 1 << 20);
+        assert_eq!(Reserve::new(0, file.path()).step_behind(1 << 40), 0);
+        assert_eq!(Reserve::new(1 << 20, Path::new("/nowhere/at/all")).step_behind(1 << 40), 0);
     }
 
     #[cfg(unix)]

@@ -11,8 +11,9 @@ use heed::MdbError;
 use super::{
     env::Engine,
     gate::{Closed, Kind, Pass, Refused},
+    names::Env,
     process, size,
-    txn::Writing,
+    turn::Writing,
 };
 use crate::{
     engine::Retry,
@@ -31,7 +32,7 @@ impl Engine {
     pub(super) fn begin<'e, T>(
         &'e self,
         kind: Kind,
-        mut begin: impl FnMut(&'e super::Env) -> heed::Result<T>,
+        mut begin: impl FnMut(&'e Env) -> heed::Result<T>,
     ) -> Result<(T, Pass<'e>)> {
         self.refuse_forked()?;
         let mut cleared = false;
@@ -54,6 +55,12 @@ impl Engine {
                 Err(error) => return Err(self.error(error)),
             }
         }
+    }
+
+    /// Gives back the slots of readers whose processes have died; how many there were.
+    pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
+        self.refuse_forked()?;
+        self.env.clear_stale_readers().map_err(|error| self.error(error))
     }
 
     /// Makes it possible that a closure is run again; `false`: it would end as before.

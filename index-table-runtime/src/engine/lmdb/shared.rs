@@ -11,9 +11,9 @@ use std::cmp::Ordering;
 use heed::RwTxn;
 
 use super::{
-    env::{Index, Tables},
     error::Failure,
     read::Parts,
+    tables::{Index, Tables},
 };
 use crate::model::{
     entry::RawEntry,

@@ -1,13 +1,20 @@
 //! A transaction of LMDB, with its pass through the gate.
 
-use std::{mem, sync::MutexGuard};
+use std::mem;
 
 use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
 
-use super::{Reader, Tables, Writer, blocks::Scratch, env::Engine, gate::Pass};
+use super::{
+    env::Engine,
+    gate::Pass,
+    read::Reader,
+    tables::Tables,
+    turn::{Turn, Writing},
+    write::Writer,
+};
 use crate::{
     engine::{CommitFailure, Retry, Stamp},
-    model::error::{Error, Result},
+    model::error::Result,
 };
 
 /// A transaction.
@@ -23,30 +30,6 @@ enum Inner<'s> {
     /// Inside of one that writes, with its buffers.
     Nested(RwTxn<'s>, &'s mut Writing),
     Over,
-}
-
-/// What the write transaction keeps: there is one at a time.
-#[derive(Default)]
-pub(super) struct Writing {
-    pub(super) scratch: Scratch,
-    /// Why its closure has to be run again.
-    pub(super) retry: Option<Retry>,
-}
-
-impl Writing {
-    /// An error of a write, which may be the reason to run the closure again.
-    #[cold]
-    pub(super) fn failed(retry: &mut Option<Retry>, engine: &Engine, error: heed::Error) -> Error {
-        let error = engine.error(error);
-        *retry = Retry::after(&error).or(*retry);
-        error
-    }
-}
-
-/// The turn to write, with what the transaction keeps.
-pub(super) struct Turn<'s> {
-    pub(super) _pass: Pass<'s>,
-    pub(super) writing: MutexGuard<'s, Writing>,
 }
 
 impl<'s> Txn<'s> {
@@ -143,7 +126,7 @@ impl<'s> Txn<'s> {
                 // failed too, and says so when it is committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
-                committed.map_err(|error| Writing::failed(&mut writing.retry, self.engine, error))
+                committed.map_err(|error| self.engine.write_error(&mut writing.retry, error))
             }
         }
     }

@@ -1,13 +1,16 @@
 use heed::{PutFlags, RwTxn};
 
 use super::{
-    Database, Layout, Reader,
     append::{self, Block, Taken},
     blocks::{self, Scratch},
-    env::{Engine, Index, Small, Tables},
+    env::Engine,
     error::Failure,
+    layout::{self, Layout},
+    names::Database,
+    read::Reader,
     shared,
-    txn::Writing,
+    tables::{Index, Small, Tables},
+    turn::Writing,
 };
 use crate::{
     engine::{Ascending, Read as _, Retry, Space, Write},
@@ -44,7 +47,7 @@ impl<'t, 's> Writer<'t, 's> {
     pub(crate) fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
         let Self { engine, txn, tables, retry, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
-        let mut failed = |error| Writing::failed(retry, engine, error);
+        let mut failed = |error| engine.write_error(retry, error);
         if !all {
             return database.delete(txn, at).map_err(&mut failed);
         }
@@ -64,7 +67,7 @@ impl<'t, 's> Writer<'t, 's> {
 
     #[cold]
     fn failed(&mut self, error: heed::Error) -> Error {
-        Writing::failed(self.retry, self.engine, error)
+        self.engine.write_error(self.retry, error)
     }
 
     #[cold]
@@ -283,6 +286,6 @@ impl Write for Writer<'_, '_> {
     }
 
     fn layout(&self, index: &IndexSchema) -> &'static str {
-        super::layout(self.tables.schema, index)
+        layout::layout(self.tables.schema, index)
     }
 }

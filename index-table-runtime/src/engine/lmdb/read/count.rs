@@ -1,16 +1,9 @@
 //! How many entries a query has.
 
-use super::{Reader, entries::Kind, range::Physical};
+use super::{entries::Kind, packed::count_blocks, reader::Reader};
 use crate::{
-    engine::{
-        Count, Query,
-        lmdb::{Layout, blocks},
-    },
-    model::{
-        error::Result,
-        key::{DecodeError, MAX_KEY_LEN},
-        schema::Source,
-    },
+    engine::{Count, Query, lmdb::layout::Layout},
+    model::{error::Result, key::MAX_KEY_LEN},
 };
 
 pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
@@ -46,28 +39,4 @@ pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
             Ok(Count { found, seeks: 1, steps: found })
         }
     }
-}
-
-/// Counts the primary keys in whole blocks, behind so many in `first`, a part of one: the length
-/// of a block says how many it has.
-pub(super) fn count_blocks<'t>(
-    reader: Reader<'t>,
-    source: Source,
-    primary_key: usize,
-    first: usize,
-    mut blocks: impl Iterator<Item = Physical<'t>>,
-    limit: u64,
-) -> Result<Count> {
-    let mut count = Count { found: first as u64, seeks: 1, steps: u64::from(first > 0) };
-    while count.found < limit {
-        let Some(next) = blocks.next() else { break };
-        let (physical, packed) = next?;
-        let Some(more) = blocks::count(packed, primary_key) else {
-            return Err(reader.tables.schema.corrupt(source, physical, DecodeError::Short));
-        };
-        count.found += more as u64;
-        count.steps += 1;
-    }
-    count.found = count.found.min(limit);
-    Ok(count)
 }

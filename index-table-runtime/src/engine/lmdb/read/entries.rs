@@ -1,8 +1,8 @@
 //! The entries of a scan, whatever the layout.
 
-use super::{Reader, packed::BlockEntries, parts::Parts, range::PhysicalRange};
+use super::{packed::BlockEntries, parts::Parts, range::PhysicalRange, reader::Reader};
 use crate::{
-    engine::{Cursor, EntryResult, LongLived, Query, lmdb::Layout},
+    engine::{Cursor, EntryResult, LongLived, Query, lmdb::layout::Layout},
     model::{
         entry::RawEntry,
         error::{Boxed, Error, Result},

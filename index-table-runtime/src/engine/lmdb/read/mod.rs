@@ -6,107 +6,26 @@ mod entries;
 mod packed;
 mod parts;
 mod range;
+mod reader;
 
 pub(crate) use entries::{Entries, LentEntries};
 pub(super) use parts::Parts;
 pub(super) use range::PhysicalRange;
-
-use heed::{AnyTls, RoTxn};
+pub(crate) use reader::Reader;
 
 use super::{
-    Database, Layout, Pieces, blocks,
-    env::{Engine, Index, Small, Tables},
+    blocks,
+    layout::Layout,
+    tables::{Index, Small},
 };
 use crate::{
     engine::{Count, Query, Read, Space},
     model::{
         entry::RawEntry,
-        error::{Error, Result},
-        key::MAX_KEY_LEN,
-        schema::{IndexSchema, Source, TableSchema},
+        error::Result,
+        schema::{Source, TableSchema},
     },
 };
-
-/// Reads one table in one transaction.
-#[derive(Clone, Copy)]
-pub(crate) struct Reader<'t> {
-    engine: &'t Engine,
-    txn: &'t RoTxn<'t, AnyTls>,
-    pub(super) tables: &'t Tables<'t>,
-}
-
-impl<'t> Reader<'t> {
-    pub(super) const fn new(
-        engine: &'t Engine,
-        txn: &'t RoTxn<'t, AnyTls>,
-        tables: &'t Tables<'t>,
-    ) -> Self {
-        Self { engine, txn, tables }
-    }
-
-    #[expect(clippy::inline_always, reason = "each point lookup would make one more call")]
-    #[inline(always)]
-    fn value(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        if key.is_empty() || key.len() > MAX_KEY_LEN {
-            // LMDB has no such key, and answers with an error.
-            return Ok(None);
-        }
-        database.get(self.txn, key).map_err(|error| self.engine.error(error))
-    }
-
-    /// The last entry at this place or before it.
-    pub(super) fn at_or_below(
-        self,
-        database: &Database<'_>,
-        at: &[u8],
-    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
-        if at.is_empty() || at.len() > MAX_KEY_LEN {
-            return Ok(None);
-        }
-        let found = database.get_lower_than_or_equal_to(self.txn, at);
-        found.map_err(|error| self.engine.error(error))
-    }
-
-    /// The pieces of an index behind a place.
-    pub(crate) fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
-        Pieces::new(self, index, behind)
-    }
-
-    pub(super) fn index(self, position: usize) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
-        let index = self.tables.indexes.get(position);
-        index.zip(self.tables.schema.indexes.get(position)).ok_or_else(|| {
-            let table = self.tables.schema.name;
-            Error::internal(format!("table `{table}` has no index at position {position}"))
-        })
-    }
-
-    pub(super) fn database(self, source: Source) -> Result<&'t Database<'t>> {
-        match source {
-            Source::Facts => Ok(&self.tables.facts),
-            Source::Index(position) => self.index(position).map(|(index, _)| &index.database),
-        }
-    }
-
-    /// How an index is laid out; `None` for the fact table.
-    fn layout(self, source: Source) -> Option<Layout> {
-        match source {
-            Source::Facts => None,
-            Source::Index(position) => self.index(position).ok().map(|(index, _)| index.layout),
-        }
-    }
-
-    /// The bytes of the pages of a database.
-    pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
-        let stat =
-            self.database(source)?.stat(self.txn).map_err(|error| self.engine.error(error))?;
-        let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
-        Ok(pages as u64 * u64::from(stat.page_size))
-    }
-
-    pub(super) fn len_of(self, source: Source) -> Result<u64> {
-        self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
-    }
-}
 
 impl<'t> Read<'t> for Reader<'t> {
     type Entries = Entries<'t>;

@@ -1,9 +1,8 @@
 //! The entries of an index that packs them into blocks.
 
 use super::{
-    Reader,
-    count::count_blocks,
-    range::{PhysicalRange, place},
+    range::{Physical, PhysicalRange, place},
+    reader::Reader,
 };
 use crate::{
     engine::{
@@ -130,4 +129,28 @@ impl<'t> Iterator for BlockEntries<'t> {
             }
         }
     }
+}
+
+/// Counts the primary keys in whole blocks, behind so many in `first`, a part of one: the length
+/// of a block says how many it has.
+pub(super) fn count_blocks<'t>(
+    reader: Reader<'t>,
+    source: Source,
+    primary_key: usize,
+    first: usize,
+    mut blocks: impl Iterator<Item = Physical<'t>>,
+    limit: u64,
+) -> Result<Count> {
+    let mut count = Count { found: first as u64, seeks: 1, steps: u64::from(first > 0) };
+    while count.found < limit {
+        let Some(next) = blocks.next() else { break };
+        let (physical, packed) = next?;
+        let Some(more) = blocks::count(packed, primary_key) else {
+            return Err(reader.tables.schema.corrupt(source, physical, DecodeError::Short));
+        };
+        count.found += more as u64;
+        count.steps += 1;
+    }
+    count.found = count.found.min(limit);
+    Ok(count)
 }

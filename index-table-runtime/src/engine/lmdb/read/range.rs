@@ -4,11 +4,11 @@ use std::{cmp::Ordering, ops::Bound};
 
 use heed::{RoRange, RoRevRange, types::Bytes};
 
-use super::{Parts, Reader};
+use super::{parts::Parts, reader::Reader};
 use crate::{
     engine::{
         Query,
-        lmdb::{Layout, env::Engine},
+        lmdb::{env::Engine, layout::Layout},
     },
     model::{
         KeyRange,

@@ -1,0 +1,40 @@
+//! How the entries of an index are laid out.
+
+use super::blocks;
+use crate::model::schema::{IndexSchema, Strategy, TableSchema};
+
+/// How an index of a table is laid out, as the catalog names it.
+pub(crate) fn layout(schema: &TableSchema, index: &IndexSchema) -> &'static str {
+    Layout::of(schema, index).name()
+}
+
+/// How the entries of an index are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Key → primary key, data.
+    Unique,
+    /// Key and primary key → data.
+    Entries,
+    /// Key, or key and the lowest primary key of the block → primary keys of this length.
+    Blocks { primary_key: usize },
+}
+
+impl Layout {
+    pub(super) fn of(schema: &TableSchema, index: &IndexSchema) -> Self {
+        match (index.has_one_entry_per_key(), index.strategy, schema.fixed_primary_key()) {
+            (true, ..) => Self::Unique,
+            (false, Strategy::Normalized, Some(primary_key @ ..=blocks::LONGEST)) => {
+                Self::Blocks { primary_key }
+            }
+            _ => Self::Entries,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Unique => "unique",
+            Self::Entries => "entries",
+            Self::Blocks { .. } => "blocks",
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A [`Reader`]: one table in one transaction, and look-ups by physical keys.
+
+use heed::{AnyTls, RoTxn};
+
+use crate::{
+    engine::lmdb::{
+        env::Engine,
+        layout::Layout,
+        names::Database,
+        tables::{Index, Tables},
+    },
+    model::{
+        error::{Error, Result},
+        key::MAX_KEY_LEN,
+        schema::{IndexSchema, Source},
+    },
+};
+
+/// Reads one table in one transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'t> {
+    pub(super) engine: &'t Engine,
+    pub(super) txn: &'t RoTxn<'t, AnyTls>,
+    pub(in crate::engine::lmdb) tables: &'t Tables<'t>,
+}
+
+impl<'t> Reader<'t> {
+    pub(in crate::engine::lmdb) const fn new(
+        engine: &'t Engine,
+        txn: &'t RoTxn<'t, AnyTls>,
+        tables: &'t Tables<'t>,
+    ) -> Self {
+        Self { engine, txn, tables }
+    }
+
+    #[expect(clippy::inline_always, reason = "each point lookup would make one more call")]
+    #[inline(always)]
+    pub(super) fn value(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        if key.is_empty() || key.len() > MAX_KEY_LEN {
+            // LMDB has no such key, and answers with an error.
+            return Ok(None);
+        }
+        database.get(self.txn, key).map_err(|error| self.engine.error(error))
+    }
+
+    /// The last entry at this place or before it.
+    pub(in crate::engine::lmdb) fn at_or_below(
+        self,
+        database: &Database<'_>,
+        at: &[u8],
+    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        if at.is_empty() || at.len() > MAX_KEY_LEN {
+            return Ok(None);
+        }
+        let found = database.get_lower_than_or_equal_to(self.txn, at);
+        found.map_err(|error| self.engine.error(error))
+    }
+
+    pub(in crate::engine::lmdb) fn index(
+        self,
+        position: usize,
+    ) -> Result<(&'t Index<'t>, &'static IndexSchema)> {
+        let index = self.tables.indexes.get(position);
+        index.zip(self.tables.schema.indexes.get(position)).ok_or_else(|| {
+            let table = self.tables.schema.name;
+            Error::internal(format!("table `{table}` has no index at position {position}"))
+        })
+    }
+
+    pub(in crate::engine::lmdb) fn database(self, source: Source) -> Result<&'t Database<'t>> {
+        match source {
+            Source::Facts => Ok(&self.tables.facts),
+            Source::Index(position) => self.index(position).map(|(index, _)| &index.database),
+        }
+    }
+
+    /// How an index is laid out; `None` for the fact table.
+    pub(super) fn layout(self, source: Source) -> Option<Layout> {
+        match source {
+            Source::Facts => None,
+            Source::Index(position) => self.index(position).ok().map(|(index, _)| index.layout),
+        }
+    }
+
+    /// The bytes of the pages of a database.
+    pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
+        let stat =
+            self.database(source)?.stat(self.txn).map_err(|error| self.engine.error(error))?;
+        let pages = stat.branch_pages + stat.leaf_pages + stat.overflow_pages;
+        Ok(pages as u64 * u64::from(stat.page_size))
+    }
+
+    pub(super) fn len_of(self, source: Source) -> Result<u64> {
+        self.database(source)?.len(self.txn).map_err(|error| self.engine.error(error))
+    }
+}

@@ -1,0 +1,144 @@
+//! The databases of one table.
+
+use std::borrow::Cow;
+
+use heed::{CommitToken, OnCommit};
+
+use super::{
+    blocks::Forecast,
+    layout::Layout,
+    names::{CATALOG, Database, SEQUENCES, index_of, queue_of},
+};
+use crate::{
+    engine::Space,
+    model::{error::Result, schema::TableSchema},
+};
+
+/// The databases of one table.
+pub(crate) struct Tables<'d> {
+    pub(super) schema: &'static TableSchema,
+    pub(super) catalog: Database<'d>,
+    pub(super) sequences: Database<'d>,
+    pub(super) facts: Database<'d>,
+    /// If an index is eventual.
+    pub(super) queue: Option<Database<'d>>,
+    pub(super) indexes: Box<[Index<'d>]>,
+    /// Whether this process knew all of its own databases before.
+    were_known: bool,
+}
+
+impl<'d> Tables<'d> {
+    /// The databases, of which `open` gives each by its name.
+    pub(super) fn new(
+        schema: &'static TableSchema,
+        mut open: impl FnMut(&str) -> Result<Database<'d>>,
+    ) -> Result<Self> {
+        Ok(Self {
+            schema,
+            catalog: open(CATALOG)?,
+            sequences: open(SEQUENCES)?,
+            facts: open(schema.name)?,
+            queue: if schema.has_eventual() { Some(open(&queue_of(schema.name))?) } else { None },
+            indexes: schema
+                .indexes
+                .iter()
+                .map(|index| {
+                    Ok(Index {
+                        database: open(&index_of(schema.name, index.name))?,
+                        layout: Layout::of(schema, index),
+                        forecast: Forecast::default(),
+                    })
+                })
+                .collect::<Result<_>>()?,
+            were_known: false,
+        })
+    }
+
+    /// The same, with whether this process knew all of them before.
+    pub(super) fn with_known(self, were_known: bool) -> Self {
+        Self { were_known, ..self }
+    }
+
+    pub(crate) const fn were_known(&self) -> bool {
+        self.were_known
+    }
+}
+
+/// The database of one index.
+pub(super) struct Index<'d> {
+    pub(super) database: Database<'d>,
+    pub(super) layout: Layout,
+    pub(super) forecast: Forecast,
+}
+
+/// Where a space of small records is.
+pub(super) struct Small<'t> {
+    pub(super) database: &'t Database<'t>,
+    /// What the physical keys of the table begin with: its name, where tables share a database.
+    pub(super) prefix: &'static str,
+}
+
+impl Small<'_> {
+    /// A record of the database with its key in the space; `None`: it is another table's.
+    pub(super) fn own<'r>(
+        &self,
+        found: Option<(&'r [u8], &'r [u8])>,
+    ) -> Option<(&'r [u8], &'r [u8])> {
+        let (key, record) = found?;
+        let rest = key.strip_prefix(self.prefix.as_bytes())?;
+        match rest.split_first() {
+            _ if self.prefix.is_empty() => Some((key, record)),
+            None => Some((rest, record)),
+            Some((b'.', part)) => Some((part, record)),
+            Some(_) => None,
+        }
+    }
+}
+
+impl Tables<'_> {
+    /// `None`: the table has no such space.
+    pub(super) fn small(&self, space: Space) -> Option<Small<'_>> {
+        let name = self.schema.name;
+        Some(match space {
+            Space::Catalog => Small { database: &self.catalog, prefix: name },
+            Space::Sequence => Small { database: &self.sequences, prefix: name },
+            Space::Queue => Small { database: self.queue.as_ref()?, prefix: "" },
+        })
+    }
+
+    /// The physical key of a record. Names of tables have no dot.
+    pub(super) fn small_key<'k>(&self, space: Space, key: &'k [u8]) -> Cow<'k, [u8]> {
+        let name: &'static [u8] = self.schema.name.as_bytes();
+        match space {
+            Space::Queue => key.into(),
+            // The table's own record is read in each transaction that writes.
+            Space::Catalog | Space::Sequence if key.is_empty() => name.into(),
+            Space::Catalog | Space::Sequence => [name, b".", key].concat().into(),
+        }
+    }
+}
+
+/// A handle made inside a transaction is valid in others after it is committed.
+impl OnCommit for Tables<'_> {
+    type Committed = Tables<'static>;
+
+    fn on_commit(self, token: &CommitToken) -> Tables<'static> {
+        Tables {
+            schema: self.schema,
+            catalog: self.catalog.on_commit(token),
+            sequences: self.sequences.on_commit(token),
+            facts: self.facts.on_commit(token),
+            queue: self.queue.map(|queue| queue.on_commit(token)),
+            were_known: self.were_known,
+            indexes: self
+                .indexes
+                .into_iter()
+                .map(|index| Index {
+                    database: index.database.on_commit(token),
+                    layout: index.layout,
+                    forecast: index.forecast,
+                })
+                .collect(),
+        }
+    }
+}
