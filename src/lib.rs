@@ -1,26 +1,32 @@
-// The README's links to the guide: the first definition of a link counts, so it is the one here.
+// The README's links to the guide: the first definition of a link counts, so these come first.
+//! [index of tasks]: guide::tasks
 //! [modelling]: guide::modelling
-//! [strategies and their costs]: guide::strategies
+//! [attributes]: guide::attributes
 //! [composite and multi-valued keys]: guide::keys
-//! [pagination]: guide::pagination
 //! [keys of your own]: guide::own_keys
+//! [strategies and their costs]: guide::strategies
+//! [the generated repository]: guide::repository
+//! [pagination]: guide::pagination
 //! [transactions]: guide::transactions
-//! [when indexes change]: guide::changing_indexes
-//! [group commit]: guide::group_commit
-//! [space ahead]: guide::space_ahead
-//! [row versions]: guide::versions
+//! [what not to index]: guide::what_not_to_index
 //! [many rows at once]: guide::bulk_loading
 //! [watching changes]: guide::watching
+//! [group commit]: guide::group_commit
+//! [space ahead]: guide::space_ahead
 //! [eventual indexes]: guide::eventual
+//! [when indexes change]: guide::changing_indexes
+//! [row versions]: guide::versions
 //! [when something is wrong]: guide::damage
-//! [what not to index]: guide::what_not_to_index
+//! [guarantees and limits]: guide::guarantees
+//! [what it is not for]: guide::not_for
+//! [releases]: guide::releases
 #![doc = include_str!("../README.md")]
 
 pub mod guide;
 
 /// Makes a newtype, an enum without fields or a struct of keys a key.
 pub use index_table_derive::IndexKey;
-/// Generates the repository of a struct; see the [attributes](crate#attributes).
+/// Generates the repository of a struct; see the [attributes](guide::attributes).
 pub use index_table_derive::IndexTable;
 /// Keeps the struct of an older version of a table's rows, so that they can be read.
 pub use index_table_derive::RowVersion;

@@ -41,17 +41,30 @@ fn the_readme_links_every_chapter() -> io::Result<()> {
     Ok(())
 }
 
+/// The fragments of the headings of a chapter, as in a link.
+fn headings(text: &str) -> Vec<String> {
+    let kept = |c: char| (c.is_alphanumeric() || "_- ".contains(c)).then_some(c);
+    let fragment = |line: &str| {
+        line.to_lowercase().chars().filter_map(kept).collect::<String>().replace(' ', "-")
+    };
+    text.lines().filter_map(|line| line.strip_prefix("## ")).map(fragment).collect()
+}
+
 #[test]
-fn chapters_link_each_other() -> io::Result<()> {
+fn links_between_chapters_lead_to_sections_that_exist() -> io::Result<()> {
     let of_module = definitions(include_str!("../src/guide.rs"));
     let chapters = chapters()?;
     let links: usize = chapters.iter().map(|(_, text)| definitions(text).len()).sum();
     assert!(links > 0, "the chapters have no links");
     for (name, text) in &chapters {
         for (label, target) in definitions(text) {
-            let linked = chapters.iter().find(|(name, _)| format!("{name}.md") == target);
-            let (module, _) = linked.unwrap_or_else(|| panic!("{name}.md links {target}"));
-            assert!(of_module.contains(&(label, module)), "{name}.md: {label}");
+            let (file, section) = target.split_once('#').unwrap_or((target, ""));
+            let linked = chapters.iter().find(|(name, _)| format!("{name}.md") == file);
+            let (module, linked) = linked.unwrap_or_else(|| panic!("{name}.md links {target}"));
+            let known = section.is_empty() || headings(linked).iter().any(|found| found == section);
+            assert!(known, "{name}.md links {target}");
+            let target = target.replacen(file, module, 1);
+            assert!(of_module.contains(&(label, target.as_str())), "{name}.md: {label}");
         }
         assert!(!text.contains(".md)"), "{name}.md has a link without a definition");
     }
