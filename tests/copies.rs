@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use index_table::{CopyProgress, Error, IndexTable, Store};
+use index_table::{Error, IndexTable, Progress, Store};
 use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
@@ -113,20 +113,20 @@ fn a_compact_copy_leaves_out_what_is_free() -> TestResult {
     store.transaction(|txn| {
         (ITEMS..ITEMS + 500).try_for_each(|id| items.delete(txn, id).map(drop))
     })?;
-    let mut told: Vec<CopyProgress> = Vec::new();
-    store.backup_to_with(path("backup"), |progress| told.push(progress))?;
+    let mut told: Vec<Progress> = Vec::new();
+    store.backup(path("backup")).progress(|at| told.push(at)).run()?;
     let last = told.last().ok_or("no progress")?;
     // What is reserved behind the end is not copied.
     let used = length(&path("backup"))?;
-    assert_eq!((last.copied, last.total), (used, used));
+    assert_eq!((last.done, last.total), (used, Some(used)));
     assert!(used < length(&path("store"))?);
-    assert!(told.is_sorted_by_key(|progress| progress.copied));
+    assert!(told.is_sorted_by_key(|progress| progress.done));
 
     told.clear();
-    store.compact_to_with(path("compact"), |progress| told.push(progress))?;
+    store.backup(path("compact")).compact().progress(|at| told.push(at)).run()?;
     let last = told.last().ok_or("no progress")?;
-    assert_eq!((last.copied, last.total), (length(&path("compact"))?, used));
-    assert!(last.copied * 4 < last.total, "{last:?}");
+    assert_eq!((last.done, last.total), (length(&path("compact"))?, Some(used)));
+    assert!(last.total.is_some_and(|total| last.done * 4 < total), "{last:?}");
 
     assert_eq!((whole(&path("backup"))?, whole(&path("compact"))?), (1, 1));
     Ok(())
@@ -164,9 +164,10 @@ fn a_copy_that_fails_leaves_nothing() -> TestResult {
     drop(txn);
     // Something comes there meanwhile.
     let path = dir.path().join("late");
-    let late = store.backup_to_with(&path, |_| {
+    let late = store.backup(&path).progress(|_| {
         fs::create_dir_all(path.join("inside")).unwrap_or_else(|error| panic!("{error}"));
     });
+    let late = late.run();
     assert!(matches!(late, Err(Error::Io { .. })), "{late:?}");
     fs::remove_dir_all(path)?;
 
@@ -202,10 +203,11 @@ fn a_backup_is_restored_to_where_nothing_is() -> TestResult {
     assert!(matches!(Store::restore(path("damaged"), path("new")), Err(Error::DamagedFile { .. })));
     assert!(!path("new").exists());
 
-    let mut told: Vec<CopyProgress> = Vec::new();
-    Store::restore_with(path("backup"), path("new"), |progress| told.push(progress))?;
+    let mut told: Vec<Progress> = Vec::new();
+    Store::restore(path("backup"), path("new"))?;
+    Store::open(path("backup"))?.backup(path("again")).progress(|at| told.push(at)).run()?;
     let last = told.last().ok_or("no progress")?;
-    assert_eq!((last.copied, last.total), (length(&path("new"))?, length(&path("backup"))?));
+    assert_eq!((last.done, last.total), (length(&path("new"))?, Some(length(&path("backup"))?)));
     assert_eq!((whole(&path("new"))?, whole(&path("backup"))?), (1, 1));
     // One that is in use.
     Store::restore(path("store"), path("another"))?;
@@ -258,13 +260,14 @@ fn a_copy_has_the_modes_of_the_store() -> TestResult {
         let path = |what: &str| path(what).join(name);
         // Writers and other users see nothing of a copy before it is complete.
         let mut seen = Vec::new();
-        store.backup_to_with(path("backup"), |_| {
+        let backup = store.backup(path("backup")).progress(|_| {
             let partial = fs::read_dir(dir.path().join("backup")).into_iter().flatten().flatten();
             let partial = partial
                 .map(|entry| entry.path())
                 .find(|path| path.extension().is_some_and(|extension| extension == "partial"));
             seen.extend(partial.map(|partial| modes(&partial).ok()));
-        })?;
+        });
+        backup.run()?;
         assert!(!seen.is_empty(), "there was no partial copy");
         assert!(seen.iter().all(|modes| *modes == Some((0o700, 0o600))), "{seen:?}");
         store.compact_to(path("compact"))?;

@@ -59,9 +59,10 @@ fn a_file_may_end_before_its_last_page() -> TestResult {
             store.check()?;
             assert_eq!(blobs.all(&store.read()?).count()?, 10);
             // In use, up to the last page that is counted.
-            store.backup_to_with(dir.path().join("copy"), |done| {
-                short += u32::from(done.total > length && done.copied > 0);
-            })?;
+            let backup = store.backup(dir.path().join("copy")).progress(|at| {
+                short += u32::from(at.total > Some(length) && at.done > 0);
+            });
+            backup.run()?;
         }
         let (copy, blobs) = open(&dir.path().join("copy"))?;
         copy.check()?;

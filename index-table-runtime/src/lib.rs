@@ -42,20 +42,19 @@ pub use store::watch::{
     Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Watch, Watcher,
 };
 pub use store::{
-    CopyProgress, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, Store, Submission,
-    Submitted, WriteTxn,
+    Backup, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, Store, Submission, Submitted,
+    WriteTxn,
 };
 pub use table::{IndexSize, Sizes, StoreReport, Table, TableSize};
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
-    bulk::{BulkLoad, LoadProgress, LoadReport, OnDuplicate},
+    bulk::{BulkLoad, LoadReport, OnDuplicate},
     catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex},
-    progress::RowProgress,
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
     upgrade::{Upgrade, Upgraded},
-    verify::{Finding, FindingKind, Repair, Verify, VerifyProgress, VerifyReport},
+    verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{Advice, IndexUsage, Stats, TableUsage, Usage};
+pub use usage::{Advice, IndexUsage, Progress, Stats, TableUsage, Usage};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

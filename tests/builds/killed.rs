@@ -20,7 +20,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
 fn build(path: &Path) -> index_table::Result<()> {
     let store = store(path)?;
     let items = after::ItemRepository::open_online(&store)?;
-    let told = |progress: index_table::RowProgress| println!("rows {}", progress.rows);
+    let told = |progress: index_table::Progress| println!("rows {}", progress.done);
     items.build(&store).batch_bytes(4000).progress(told).run().map(drop)
 }
 

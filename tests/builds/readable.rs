@@ -110,9 +110,9 @@ fn progress_and_report_say_how_far_it_is() -> TestResult {
         let report = items.build(store).batch_bytes(2000).progress(|it| told.push(it)).run()?;
         assert_eq!((report.rows, report.steps), (300, told.len() as u64));
         assert_eq!(report.indexes.len(), 11);
-        assert!(told.len() > 5 && told.is_sorted_by_key(|it| it.rows));
-        assert!(told.iter().all(|it| it.total == 300 && it.left.is_some()));
-        assert_eq!(told.last().map(|it| it.rows), Some(300));
+        assert!(told.len() > 5 && told.is_sorted_by_key(|it| it.done));
+        assert!(told.iter().all(|it| it.total == Some(300) && it.left.is_some()));
+        assert_eq!(told.last().map(|it| it.done), Some(300));
         assert!(report.to_string().contains("  index `town`: readable\n"), "{report}");
         Ok(())
     })

@@ -15,10 +15,10 @@ const ROWS: u32 = 600;
 fn upgrade(path: &Path) -> TestResult {
     let store = store(path)?;
     let customers = CustomerRepository::open(&store)?;
-    let told = |at: index_table::RowProgress| {
+    let told = |at: index_table::Progress| {
         let mut out = std::io::stdout().lock();
         // Nobody may be there to read it.
-        let _ = writeln!(out, "{}", at.rows).and_then(|()| out.flush());
+        let _ = writeln!(out, "{}", at.done).and_then(|()| out.flush());
         // So that it is killed before it is done.
         std::thread::sleep(Duration::from_millis(2));
     };

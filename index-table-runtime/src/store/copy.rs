@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fmt,
     fs::{self, File, Permissions},
     io, mem,
     path::{Path, PathBuf},
@@ -11,12 +12,13 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::Store;
 use crate::engine::{CopyKind, files};
 use crate::model::error::{Error, Result};
+use crate::usage::Progress;
 
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
@@ -24,14 +26,48 @@ const NAME: &str = "store-copy";
 /// How often progress is reported.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How far a copy has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CopyProgress {
-    /// The bytes that are written.
-    pub copied: u64,
-    /// The bytes of the store. A copy without what is free takes less, and is done sooner.
-    pub total: u64,
+/// Copies a store to a directory, with options. From [`Store::backup`]; it does nothing until [`run`](Backup::run).
+#[must_use = "a backup does nothing until `run`"]
+pub struct Backup<'a> {
+    store: &'a Store,
+    path: PathBuf,
+    kind: CopyKind,
+    progress: Option<Box<dyn FnMut(Progress) + 'a>>,
+}
+
+impl<'a> Backup<'a> {
+    /// Leaves out the free pages, as [`compact_to`](Store::compact_to) does.
+    pub const fn compact(mut self) -> Self {
+        self.kind = CopyKind::Compact;
+        self
+    }
+
+    /// Calls `progress` every 50 ms, with the bytes so far, and at the end. A copy without free pages ends before the
+    /// total is reached, which is that of the store.
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
+        self.progress = Some(Box::new(progress));
+        self
+    }
+
+    /// Copies the store.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::backup_to`].
+    pub fn run(self) -> Result<()> {
+        let Self { store, path, kind, mut progress } = self;
+        store.copy(&path, kind, &mut |at| {
+            if let Some(progress) = &mut progress {
+                progress(at);
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Backup<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backup").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Store {
@@ -89,17 +125,29 @@ impl Store {
         self.copy(path.as_ref(), CopyKind::Whole, &mut |_| ())
     }
 
-    /// As [`backup_to`](Store::backup_to), and tells `progress` now and then how far it has come.
+    /// As [`backup_to`](Store::backup_to), with options: progress, and whether free pages are left out.
     ///
-    /// # Errors
+    /// # Examples
     ///
-    /// As [`backup_to`](Store::backup_to).
-    pub fn backup_to_with(
-        &self,
-        path: impl AsRef<Path>,
-        mut progress: impl FnMut(CopyProgress),
-    ) -> Result<()> {
-        self.copy(path.as_ref(), CopyKind::Whole, &mut progress)
+    /// A backup, and a restore of it, with progress:
+    ///
+    /// ```
+    /// # use index_table::Store;
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// # let store = Store::open(&shop)?;
+    /// store.backup(&backup).compact().progress(|at| println!("{at}")).run()?;
+    /// # drop(store);
+    /// # std::fs::remove_dir_all(&shop).unwrap();
+    /// Store::options().create(false).open(&backup)?.backup(&shop).progress(|at| println!("{at}")).run()?;
+    /// let store = Store::open(&shop)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup(&self, path: impl AsRef<Path>) -> Backup<'_> {
+        let (path, kind) = (path.as_ref().to_owned(), CopyKind::Whole);
+        Backup { store: self, path, kind, progress: None }
     }
 
     /// As [`backup_to`](Store::backup_to), without the free pages: LMDB's file never gets smaller, and
@@ -112,61 +160,19 @@ impl Store {
         self.copy(path.as_ref(), CopyKind::Compact, &mut |_| ())
     }
 
-    /// As [`compact_to`](Store::compact_to), and tells `progress` now and then how far it has come.
-    ///
-    /// # Errors
-    ///
-    /// As [`backup_to`](Store::backup_to).
-    pub fn compact_to_with(
-        &self,
-        path: impl AsRef<Path>,
-        mut progress: impl FnMut(CopyProgress),
-    ) -> Result<()> {
-        self.copy(path.as_ref(), CopyKind::Compact, &mut progress)
-    }
-
     /// Copies the store in the directory `backup`, which [`backup_to`](Store::backup_to) or
     /// [`compact_to`](Store::compact_to) has made, to the directory `path`, which must not be there yet.
     ///
     /// Any store can be restored in this way, and in use: what is copied is a snapshot. `path` is
     /// written as by [`backup_to`](Store::backup_to), as a whole or not at all, and has the modes of the
-    /// backup. Nothing is changed in `backup`, but that LMDB puts its lock file there.
+    /// backup. Nothing is changed in `backup`, but that LMDB puts its lock file there. For progress, open
+    /// `backup` as a store and use its [`backup`](Store::backup).
     ///
     /// # Errors
     ///
     /// [`Error::Io`] with the kind `NotFound` when there is no store at `backup`, and what
     /// [`open`](Store::open) and [`backup_to`](Store::backup_to) fail with.
     pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
-        Self::restore_with(backup, path, |_| ())
-    }
-
-    /// As [`restore`](Store::restore), and tells `progress` now and then how far it has come.
-    ///
-    /// # Errors
-    ///
-    /// As [`restore`](Store::restore).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use index_table::Store;
-    /// # fn main() -> index_table::Result<()> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
-    /// # Store::open(&shop)?.backup_to(&backup)?;
-    /// # std::fs::remove_dir_all(&shop).unwrap();
-    /// Store::restore_with(&backup, &shop, |done| {
-    ///     println!("{} of {} bytes", done.copied, done.total);
-    /// })?;
-    /// let store = Store::open(&shop)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn restore_with(
-        backup: impl AsRef<Path>,
-        path: impl AsRef<Path>,
-        progress: impl FnMut(CopyProgress),
-    ) -> Result<()> {
         // Opening would create an empty store there.
         let file = backup.as_ref().join("data.mdb");
         if let Err(source) = fs::metadata(&file) {
@@ -177,15 +183,10 @@ impl Store {
             Err(Error::ReadOnly { .. }) => Self::options().read_only(true).open(&backup),
             opened => opened,
         };
-        store?.backup_to_with(path, progress)
+        store?.backup_to(path)
     }
 
-    fn copy(
-        &self,
-        path: &Path,
-        copy: CopyKind,
-        progress: &mut dyn FnMut(CopyProgress),
-    ) -> Result<()> {
+    fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         // It would wait for this thread's own write transaction.
         self.inner.refuse_nested_write()?;
         let size = self.inner.engine.on_disk()?.size()?;
@@ -209,11 +210,12 @@ impl Store {
         file: &File,
         copy: CopyKind,
         size: u64,
-        progress: &mut dyn FnMut(CopyProgress),
+        progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
+        let begun = Instant::now();
         let mut tell = || {
             let copied = file.metadata().map_or(0, |file| file.len());
-            progress(CopyProgress { copied, total: size.max(copied) });
+            progress(Progress::new("bytes", copied, Some(size), begun));
         };
         thread::scope(|scope| {
             let (done, outcome) = mpsc::channel();

@@ -12,7 +12,7 @@ mod txn;
 mod waiting;
 pub(crate) mod watch;
 
-pub use copy::CopyProgress;
+pub use copy::Backup;
 pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;

@@ -4,7 +4,6 @@ pub(crate) mod build;
 pub(crate) mod bulk;
 pub(crate) mod catalog;
 pub(crate) mod opening;
-pub(crate) mod progress;
 pub(crate) mod queue;
 mod read_only;
 pub(crate) mod upgrade;

@@ -15,8 +15,8 @@ use crate::{
         row_vtable::RowVtable, schema::Source,
     },
     store::{OpenTable, Store},
-    upkeep::{progress::RowProgress, versions},
-    usage::trace::span,
+    upkeep::versions,
+    usage::{Progress, trace::span},
     write::rows,
 };
 
@@ -79,7 +79,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// let people = PersonRepository::open(&store)?;
 /// assert_eq!(people.find_by_last_name(&store.read()?, "Byron").count()?, 1);
 ///
-/// let done = people.upgrade(&store).progress(|at| println!("{} of {}", at.rows, at.total)).run()?;
+/// let done = people.upgrade(&store).progress(|at| println!("{at}")).run()?;
 /// assert_eq!((done.rows, done.upgraded), (1, 1));
 /// # Ok(())
 /// # }
@@ -90,7 +90,7 @@ pub struct Upgrade<'a, R> {
     table: &'a OpenTable,
     rows: &'static RowVtable,
     batch_bytes: usize,
-    progress: Option<Box<dyn FnMut(RowProgress) + 'a>>,
+    progress: Option<Box<dyn FnMut(Progress) + 'a>>,
     row: PhantomData<fn() -> R>,
 }
 
@@ -121,8 +121,8 @@ impl<'a, R: Entity> Upgrade<'a, R> {
         self
     }
 
-    /// Tells `progress` after each transaction how far it has come.
-    pub fn progress(mut self, progress: impl FnMut(RowProgress) + 'a) -> Self {
+    /// Calls `progress` after each transaction, with the rows so far.
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
@@ -182,7 +182,7 @@ struct Batch {
 }
 
 impl Work<'_> {
-    fn run(self, mut progress: Option<Box<dyn FnMut(RowProgress) + '_>>) -> Result<Upgraded> {
+    fn run(self, mut progress: Option<Box<dyn FnMut(Progress) + '_>>) -> Result<Upgraded> {
         let (mut done, mut behind, begun) = (Upgraded::default(), None, Instant::now());
         if versions::recorded(self.store.read()?.reader(self.table)?)?.is_empty() {
             return Ok(done);
@@ -192,7 +192,7 @@ impl Work<'_> {
             done.rows += batch.rows;
             done.upgraded += batch.older.len() as u64;
             if let Some(progress) = &mut progress {
-                progress(RowProgress::new(done.rows, batch.total, begun));
+                progress(Progress::new("rows", done.rows, Some(batch.total), begun));
             }
             if batch.behind.is_none() {
                 return Ok(done);

@@ -2,6 +2,7 @@
 
 mod advice;
 mod counters;
+mod progress;
 mod session;
 mod show;
 mod stats;
@@ -10,6 +11,8 @@ mod tests;
 pub(crate) mod trace;
 
 pub(crate) use counters::{Counting, ReadCounters, RowWrite, TableCounters, Tally};
+pub use progress::Progress;
+pub(crate) use progress::ProgressReporter;
 pub(crate) use session::Session;
 pub(crate) use show::lines;
 pub use stats::Stats;

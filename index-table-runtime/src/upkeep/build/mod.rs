@@ -22,8 +22,7 @@ use crate::{
         schema::{IndexState, TableSchema},
     },
     store::{OpenTable, Store},
-    upkeep::progress::RowProgress,
-    usage::trace::span,
+    usage::{Progress, trace::span},
 };
 
 /// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages of
@@ -89,7 +88,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// let people = PersonRepository::open_online(&store)?;
 /// let refused = people.find_by_town(&store.read()?, "Rome").count();
 /// assert!(matches!(refused, Err(Error::IndexNotReadable { index: "town", .. })));
-/// let report = people.build(&store).progress(|progress| println!("{progress:?}")).run()?;
+/// let report = people.build(&store).progress(|progress| println!("{progress}")).run()?;
 /// assert_eq!((report.rows, &report.indexes[0].state), (100, &IndexState::Readable));
 /// assert_eq!(people.find_by_town(&store.read()?, "Rome").count()?, 100);
 /// # Ok(())
@@ -102,7 +101,7 @@ pub struct Build<'t> {
     rows: &'static RowVtable,
     options: BuildOptions,
     limit: Option<u64>,
-    progress: Option<Box<dyn FnMut(RowProgress) + 't>>,
+    progress: Option<Box<dyn FnMut(Progress) + 't>>,
 }
 
 /// What a build has come to. From [`Build::run`].
@@ -182,9 +181,9 @@ impl<'t> Build<'t> {
         self
     }
 
-    /// Called after each step with how far it is, if several indexes are built that of those that are
-    /// furthest behind.
-    pub fn progress(mut self, progress: impl FnMut(RowProgress) + 't) -> Self {
+    /// Calls `progress` after each step, with the rows so far. If several indexes are built, these are the rows of
+    /// the index that is furthest behind.
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 't) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
@@ -243,10 +242,9 @@ impl Pace {
         Self { begun: Instant::now(), before }
     }
 
-    fn progress(&self, batch: &BuildBatch) -> RowProgress {
-        let [rows, total] = [batch.done, batch.of].map(|rows| rows.saturating_sub(self.before));
-        let RowProgress { left, .. } = RowProgress::new(rows, total, self.begun);
-        RowProgress { rows: batch.done, total: batch.of.max(batch.done), left }
+    fn progress(&self, batch: &BuildBatch) -> Progress {
+        let progress = Progress::new("rows", batch.done, Some(batch.of), self.begun);
+        progress.since(self.before, self.begun)
     }
 }
 

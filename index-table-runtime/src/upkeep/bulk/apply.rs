@@ -30,7 +30,7 @@ pub(crate) fn apply(
     let plan = plan.as_ref();
     let decision = decide::decide(rows, writer.reader(), gathered, plan, old)?;
     let to_write = gathered.indexes.iter().fold(gathered.facts.len(), |sum, it| sum + it.len());
-    reporter.begin_writing(to_write);
+    reporter.begin("rows and entries written", to_write);
     *unfinished = true;
     let replaced = if decision.replaces {
         let sink = Sinks { tally, plan, watched };
@@ -126,7 +126,7 @@ fn note_new(
     decision: &Decision,
     watched: &mut Watched,
 ) -> Result<()> {
-    let mut nobody = ProgressReporter::new(None);
+    let mut nobody = ProgressReporter::new(None, "", None);
     let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut nobody);
     while watched.takes_notes()
         && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
@@ -206,7 +206,7 @@ impl Ascending for RemainingRecords<'_, '_, '_> {
     fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
         let Self { reading, left_out, reporter } = self;
         while reading.advance()? {
-            reporter.wrote(1);
+            reporter.add(1);
             if left_out.len() == 0 || !left_out.contains(reading.gist().number) {
                 return Ok(Some(reading.gist().entry));
             }

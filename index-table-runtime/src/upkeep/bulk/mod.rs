@@ -23,7 +23,7 @@ use crate::{
         maintain::Image,
     },
     store::{OpenTable, Store, WriteTxn},
-    usage::trace::span,
+    usage::{Progress, ProgressReporter, trace::span},
     write::Scratch,
 };
 use apply::apply;
@@ -31,9 +31,6 @@ use gather::Gatherer;
 
 /// See [`BulkLoad::memory`].
 const DEFAULT_MEMORY: usize = 256 << 20;
-
-/// How many rows or entries there are between two calls of [`BulkLoad::progress`].
-const TOLD: u64 = 4096;
 
 /// Loads many rows at once, in one transaction. From the `bulk_load` and `bulk_load_in` of a
 /// repository; it does nothing until [`run`](BulkLoad::run).
@@ -87,7 +84,7 @@ pub struct BulkLoad<'a, 's, R, I> {
     memory: usize,
     on_duplicate: OnDuplicate,
     temporary: Option<PathBuf>,
-    tell: Option<Box<dyn FnMut(LoadProgress) + 'a>>,
+    tell: Option<Box<dyn FnMut(Progress) + 'a>>,
     row: PhantomData<fn(&R)>,
 }
 
@@ -130,18 +127,6 @@ pub struct LoadReport {
     pub skipped: u64,
     /// How many of those that were written took the place of a row with other content in the table.
     pub replaced: u64,
-}
-
-/// How far a [`BulkLoad`] has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadProgress {
-    /// The rows that have been read and sorted.
-    pub read: u64,
-    /// The rows and entries that have been written. They begin anew if the map had to grow.
-    pub written: u64,
-    /// The rows and entries that are to be written; 0 while rows are read.
-    pub to_write: u64,
 }
 
 impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
@@ -190,8 +175,9 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         self
     }
 
-    /// Calls `tell` every few thousand rows.
-    pub fn progress(mut self, tell: impl FnMut(LoadProgress) + 'a) -> Self {
+    /// Calls `tell` every few thousand rows: with `"rows read"` and no total first, and then with `"rows and entries
+    /// written"`, which begin at 0 again if the map has to grow.
+    pub fn progress(mut self, tell: impl FnMut(Progress) + 'a) -> Self {
         self.tell = Some(Box::new(tell));
         self
     }
@@ -278,7 +264,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         })?;
         let gatherer = Gatherer::new(R::TABLE, &directory, memory, on_duplicate);
         let (new, tried) = Default::default();
-        let reporter = ProgressReporter::new(tell);
+        let reporter = ProgressReporter::new(tell, "rows read", None);
         let row = PhantomData;
         Ok((Loading { table, target, gatherer, new, tried, reporter, row }, rows))
     }
@@ -298,7 +284,7 @@ struct Loading<'a, 's, R> {
 impl<R: Entity> Loading<'_, '_, R> {
     fn add(&mut self, row: &R) -> Result<()> {
         self.table.load_new(row, &mut self.new, &mut self.tried)?;
-        self.reporter.read();
+        self.reporter.add(1);
         self.gatherer.add(&self.new)
     }
 
@@ -314,47 +300,6 @@ impl<R: Entity> Loading<'_, '_, R> {
         match target {
             Target::Store(store) => store.transaction(load),
             Target::Txn(txn) => load(txn),
-        }
-    }
-}
-
-/// Tells the progress every now and then.
-pub(crate) struct ProgressReporter<'a> {
-    tell: Option<Box<dyn FnMut(LoadProgress) + 'a>>,
-    progress: LoadProgress,
-}
-
-impl<'a> ProgressReporter<'a> {
-    const fn new(tell: Option<Box<dyn FnMut(LoadProgress) + 'a>>) -> Self {
-        Self { tell, progress: LoadProgress { read: 0, written: 0, to_write: 0 } }
-    }
-
-    fn read(&mut self) {
-        self.progress.read += 1;
-        if self.progress.read.is_multiple_of(TOLD) {
-            self.tell();
-        }
-    }
-
-    fn begin_writing(&mut self, to_write: u64) {
-        self.progress.written = 0;
-        self.progress.to_write = to_write;
-        self.tell();
-    }
-
-    /// So many have been written, or left out.
-    fn wrote(&mut self, count: u64) {
-        let before = self.progress.written / TOLD;
-        self.progress.written += count;
-        if self.progress.written / TOLD > before {
-            self.tell();
-        }
-    }
-
-    #[cold]
-    fn tell(&mut self) {
-        if let Some(tell) = &mut self.tell {
-            tell(self.progress);
         }
     }
 }

@@ -14,11 +14,7 @@ mod row;
 mod sums;
 mod walk;
 
-use std::{
-    fmt,
-    iter::FusedIterator,
-    time::{Duration, Instant},
-};
+use std::{fmt, iter::FusedIterator};
 
 pub use finding::{Finding, FindingKind, VerifyReport};
 pub use repair::Repair;
@@ -31,8 +27,7 @@ use crate::{
     },
     query::Cursor,
     store::Unreadable,
-    upkeep::progress::RowProgress,
-    usage::trace::span,
+    usage::{Progress, ProgressReporter, trace::span},
 };
 use resume_point::ResumePoint;
 use walk::TableCheck;
@@ -95,43 +90,6 @@ pub struct Verify<'txn, R> {
     reporter: Option<ProgressReporter<'txn>>,
 }
 
-/// How far a verification has come; for [`Verify::progress`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct VerifyProgress {
-    /// The steps that are done: a row, an entry or a block of entries is one, and so is the end of a part.
-    pub steps: u64,
-    /// The steps of a verification of the whole table.
-    pub total: u64,
-    /// How long the rest takes at the pace so far; `None`: there is none to go by.
-    pub left: Option<Duration>,
-}
-
-/// How many steps there are between two calls of [`Verify::progress`].
-const TOLD: u64 = 4096;
-
-struct ProgressReporter<'t> {
-    tell: Box<dyn FnMut(VerifyProgress) + 't>,
-    begun: Instant,
-    steps: u64,
-    total: u64,
-}
-
-impl ProgressReporter<'_> {
-    fn stepped(&mut self) {
-        self.steps += 1;
-        if self.steps.is_multiple_of(TOLD) {
-            self.tell();
-        }
-    }
-
-    fn tell(&mut self) {
-        let RowProgress { rows: steps, total, left } =
-            RowProgress::new(self.steps, self.total, self.begun);
-        (self.tell)(VerifyProgress { steps, total, left });
-    }
-}
-
 impl<'txn, R: Entity> Verify<'txn, R> {
     /// `reader`: with the indexes that are not readable.
     pub(crate) fn new(reader: Result<(Reader<'txn>, Unreadable)>) -> Self {
@@ -167,16 +125,17 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         self
     }
 
-    /// Tells `progress` every few thousand steps how far it has come, and at the end. Reading all rows
-    /// before the entries of an index are gone through is no step.
+    /// Calls `progress` every few thousand steps, and at the end. A row, an entry or a block of entries is a step,
+    /// and so is the end of a part. Reading all rows before the entries of an index are compared is none.
     ///
     /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
-    pub fn progress(mut self, progress: impl FnMut(VerifyProgress) + 'txn) -> Self {
+    pub fn progress(mut self, progress: impl FnMut(Progress) + 'txn) -> Self {
         if let Some(walk) = &self.walk {
             match walk.total() {
                 Ok(total) => {
-                    let (tell, begun) = (Box::new(progress), Instant::now());
-                    self.reporter = Some(ProgressReporter { tell, begun, steps: 0, total });
+                    let progress: Box<dyn FnMut(Progress) + 'txn> = Box::new(progress);
+                    self.reporter =
+                        Some(ProgressReporter::new(Some(progress), "steps", Some(total)));
                 }
                 Err(error) => (self.walk, self.failure) = (None, Some(error)),
             }
@@ -239,12 +198,12 @@ impl<R: Entity> Iterator for Verify<'_, R> {
                 Ok(true) => {
                     self.left = self.left.map(|left| left - 1);
                     if let Some(reporter) = &mut self.reporter {
-                        reporter.stepped();
+                        reporter.add(1);
                     }
                 }
                 Ok(false) => {
                     if let Some(mut reporter) = self.reporter.take() {
-                        reporter.tell();
+                        reporter.report();
                     }
                     return None;
                 }
