@@ -4,8 +4,8 @@ use std::{
 };
 
 use super::{
+    conditions::{Hashed, values_of},
     list::Values,
-    matches::{Hashed, values_of},
 };
 use crate::engine::{KeyList, Query};
 use crate::model::{

@@ -1,6 +1,10 @@
 use std::{fmt, marker::PhantomData, sync::Arc};
 
-use super::{entry_scan::EntryScan, matches::Hashed, request::ScanRequest};
+use super::{
+    conditions::{Conditions, Hashed},
+    entry_scan::EntryScan,
+    request::ScanRequest,
+};
 use crate::{
     engine::{Query, Reader},
     model::{
@@ -65,9 +69,9 @@ impl Detached {
         keys: &mut Vec<u8>,
         lengths: &mut Vec<usize>,
     ) -> Result<()> {
-        let query = self.query.clone();
+        let (query, conditions) = (self.query.clone(), Conditions::of(self.hashed.clone()));
         let mut entries =
-            EntryScan::cursor(Ok(reader), self.schema, ledger, query, self.hashed.as_ref());
+            EntryScan::cursor(Ok(reader), self.schema, ledger, query, conditions.as_ref());
         while lengths.len() < most.0 && keys.len() < most.1 {
             if !entries.advance()? {
                 self.query.limit = Some(0);

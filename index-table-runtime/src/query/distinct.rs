@@ -1,10 +1,11 @@
 //! The different values of the first fields of an index, by seeking from one to the next.
 
-use std::{fmt, iter::FusedIterator, marker::PhantomData, sync::Arc};
+use std::{fmt, iter::FusedIterator, marker::PhantomData, rc::Rc};
 
 use super::{
     Bounds,
-    matches::{self, Hashed, Matches},
+    conditions::Conditions,
+    matches::{self, Matches},
 };
 use crate::{
     engine::{Entries, Query, Reader},
@@ -35,7 +36,7 @@ pub struct Distinct<'txn, V> {
     schema: &'static TableSchema,
     ledger: Ledger<'txn>,
     query: Query,
-    hashed: Option<Arc<Hashed>>,
+    conditions: Option<Rc<Conditions<'txn>>>,
     value: PhantomData<fn() -> V>,
 }
 
@@ -48,7 +49,8 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         leading: Bounds,
     ) -> Self {
         let (query, hashed) = leading.into_query(source);
-        Self { reader, schema, ledger, query, hashed, value: PhantomData }
+        let conditions = Conditions::of(hashed);
+        Self { reader, schema, ledger, query, conditions, value: PhantomData }
     }
 
     /// From the last value in the index's order to the first: from the greatest to the smallest, but
@@ -89,7 +91,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     }
 
     fn into_cursor(self) -> DistinctCursor<'txn> {
-        let Self { reader, schema, ledger, query, hashed, .. } = self;
+        let Self { reader, schema, ledger, query, conditions, .. } = self;
         let meter = ledger.meter(query.source, None);
         let (reader, violated, failure) = match reader {
             Ok((reader, violated)) => (Some(reader), violated, None),
@@ -103,7 +105,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
             schema,
             meter,
             query,
-            hashed,
+            conditions,
             leading,
             once,
             entries: None,
@@ -131,8 +133,7 @@ struct DistinctCursor<'txn> {
     meter: Meter<'txn>,
     /// What is left, as soon as `entries` is `None`.
     query: Query,
-    /// The values of hashed fields.
-    hashed: Option<Arc<Hashed>>,
+    conditions: Option<Rc<Conditions<'txn>>>,
     /// The length of the fields before the value's, which are equal in all entries.
     leading: usize,
     /// A whole key, with the values of its hashed fields, is in one entry.
@@ -168,7 +169,7 @@ impl<'txn> DistinctCursor<'txn> {
                     reader,
                     self.schema,
                     self.query.clone(),
-                    self.hashed.as_ref(),
+                    self.conditions.as_ref(),
                 )?)
             }
         };
@@ -221,7 +222,7 @@ impl<'txn> DistinctCursor<'txn> {
             return Ok(1);
         }
         let query = Query::new(self.query.source, KeyRange::beginning_with(met.prefix));
-        matches::count(reader, self.schema, &mut self.meter, query, self.hashed.as_ref())
+        matches::count(reader, self.schema, &mut self.meter, query, self.conditions.as_ref())
     }
 }
 

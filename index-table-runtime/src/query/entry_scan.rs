@@ -3,7 +3,7 @@
 //! What is decoded to owned values (rows, keys, pages) reads entries that are lent until the next step; what
 //! borrows from the snapshot (entries, views) reads entries that live as long as the transaction.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use crate::{
     engine::{Entries, EntryResult, LentEntries, Query, Reader},
@@ -15,7 +15,7 @@ use crate::{
         row,
         schema::{Source, TableSchema},
     },
-    query::matches::{Hashed, Matches},
+    query::{conditions::Conditions, matches::Matches},
     usage::{Ledger, Meter, Stats},
 };
 
@@ -49,10 +49,10 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
         query: Query,
-        hashed: Option<&Arc<Hashed>>,
+        conditions: Option<&Rc<Conditions<'txn>>>,
     ) -> Self {
         Self::new(reader, schema, ledger, query, |reader, query| {
-            Matches::scan(reader, schema, query, hashed)
+            Matches::scan(reader, schema, query, conditions)
         })
     }
 }
@@ -64,10 +64,10 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
         query: Query,
-        hashed: Option<&Arc<Hashed>>,
+        conditions: Option<&Rc<Conditions<'txn>>>,
     ) -> Self {
         Self::new(reader, schema, ledger, query, |reader, query| {
-            Matches::cursor(reader, schema, query, hashed)
+            Matches::cursor(reader, schema, query, conditions)
         })
     }
 }

@@ -1,13 +1,16 @@
 //! Queries: their values ([`Bounds`], [`Query`]), and what runs them ([`Scan`]).
 
 mod bounds;
+mod check;
 mod combined;
+mod conditions;
 mod cursor;
 mod detached;
 mod distinct;
 mod entry_scan;
 mod eventual;
 mod fact_order;
+mod filter;
 mod get_many;
 mod iter;
 mod list;
@@ -46,6 +49,7 @@ use crate::{
     },
     usage::Ledger,
 };
+use conditions::Conditions;
 use entry_scan::EntryScan;
 use request::ScanRequest;
 
@@ -115,14 +119,16 @@ pub struct Scan<'txn, E> {
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
         let (query, hashed) = bounds.into_query(E::SOURCE);
-        let request =
-            ScanRequest { reader, schema: E::Row::TABLE, ledger, query, hashed, after: None };
+        let (schema, conditions) = (E::Row::TABLE, Conditions::of(hashed));
+        let request = ScanRequest { reader, schema, ledger, query, conditions, after: None };
         Self { request, entry: PhantomData }
     }
 
     /// Its table or index, and its bounds. An error: it can't be run.
-    pub(crate) fn into_bounds(self) -> Result<(Source, Bounds)> {
-        let ScanRequest { reader, query, hashed, .. } = self.request;
+    pub(crate) fn into_bounds(mut self) -> Result<(Source, Bounds)> {
+        self.request.refuse_tests("a watcher takes no `filter`; filter its events");
+        let ScanRequest { reader, query, conditions, .. } = self.request;
+        let hashed = conditions.and_then(|conditions| conditions.hashed.clone());
         reader.map(|_| (query.source, Bounds::of_query(query, hashed)))
     }
 
@@ -360,7 +366,8 @@ pub(crate) fn first_key<'txn>(
 ) -> Result<Option<Vec<u8>>> {
     let (query, hashed) = bounds.into_query(source);
     let query = Query { limit: Some(1), ..query };
-    let request = ScanRequest { reader, schema, ledger, query, hashed, after: None };
+    let conditions = Conditions::of(hashed);
+    let request = ScanRequest { reader, schema, ledger, query, conditions, after: None };
     let mut entries = request.cursor(None);
     Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
 }

@@ -1,16 +1,21 @@
 //! All of a [`Scan`](super::Scan) but the type of its entries: what is compiled once.
 
-use std::sync::Arc;
+use std::{rc::Rc, sync::Arc};
 
 use super::{
-    Cursor, cursor,
+    Cursor,
+    conditions::{Conditions, Hashed},
+    cursor,
     entry_scan::EntryScan,
     list::Ranges,
-    matches::{self, Hashed},
+    matches,
 };
 use crate::{
     engine::{Entries, LentEntries, Query, Read, Reader},
-    model::{error::Result, schema::TableSchema},
+    model::{
+        error::{Error, Result},
+        schema::TableSchema,
+    },
     usage::Ledger,
 };
 
@@ -20,8 +25,8 @@ pub(super) struct ScanRequest<'txn> {
     pub(super) schema: &'static TableSchema,
     pub(super) ledger: Ledger<'txn>,
     pub(super) query: Query,
-    /// The values of hashed fields.
-    pub(super) hashed: Option<Arc<Hashed>>,
+    /// `None`: its bounds are the only condition.
+    pub(super) conditions: Option<Rc<Conditions<'txn>>>,
     /// Where it begins, unless it begins at its beginning.
     pub(super) after: Option<Cursor>,
 }
@@ -36,16 +41,16 @@ impl<'txn> ScanRequest<'txn> {
     /// [`question`](ScanRequest::question), if that is known.
     pub(super) fn scan(mut self, question: Option<u64>) -> EntryScan<'txn, Entries<'txn>> {
         self.resolve(question);
-        let Self { reader, schema, ledger, query, hashed, .. } = self;
-        EntryScan::scan(reader, schema, ledger, query, hashed.as_ref())
+        let Self { reader, schema, ledger, query, conditions, .. } = self;
+        EntryScan::scan(reader, schema, ledger, query, conditions.as_ref())
     }
 
     /// Runs it, for entries that are lent until the next step; with its
     /// [`question`](ScanRequest::question), if that is known.
     pub(super) fn cursor(mut self, question: Option<u64>) -> EntryScan<'txn, LentEntries<'txn>> {
         self.resolve(question);
-        let Self { reader, schema, ledger, query, hashed, .. } = self;
-        EntryScan::cursor(reader, schema, ledger, query, hashed.as_ref())
+        let Self { reader, schema, ledger, query, conditions, .. } = self;
+        EntryScan::cursor(reader, schema, ledger, query, conditions.as_ref())
     }
 
     pub(super) fn count(mut self) -> Result<u64> {
@@ -57,14 +62,14 @@ impl<'txn> ScanRequest<'txn> {
         if self.query.limit == Some(0) {
             return Ok(0);
         }
-        if self.hashed.is_some() {
+        if self.conditions.is_some() {
             let mut meter = self.ledger.meter(source, None);
             return matches::count(
                 reader,
                 self.schema,
                 &mut meter,
                 self.query,
-                self.hashed.as_ref(),
+                self.conditions.as_ref(),
             );
         }
         let count = reader.count(&self.query)?;
@@ -75,7 +80,19 @@ impl<'txn> ScanRequest<'txn> {
     /// The query without its transaction, and the values of hashed fields.
     pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>) {
         self.resolve(None);
-        (self.reader.map(|_| self.query), self.hashed)
+        self.refuse_tests("its `filter` borrows from the transaction; delete the rows one by one");
+        let hashed = self.conditions.and_then(|conditions| conditions.hashed.clone());
+        (self.reader.map(|_| self.query), hashed)
+    }
+
+    /// A filtered scan can't be run: this is the reason.
+    pub(super) fn refuse_tests(&mut self, reason: &'static str) {
+        if self.reader.is_ok()
+            && self.conditions.as_ref().is_some_and(|conditions| !conditions.tests.is_empty())
+        {
+            let (table, index) = (self.schema.name, self.schema.index_name(self.query.source));
+            self.reader = Err(Error::NotCombinable { table, index, reason });
+        }
     }
 
     /// The count of a query with a list: range by range.
@@ -86,13 +103,14 @@ impl<'txn> ScanRequest<'txn> {
         let mut left = self.query.limit.unwrap_or(u64::MAX);
         let mut position = self.query.position.clone();
         let mut meter = self.ledger.meter(self.query.source, None);
-        let (limit, hashed) = (left, self.hashed.take());
+        let (limit, conditions) = (left, self.conditions.take());
         for query in Ranges::of(self.query) {
             if left == 0 {
                 break;
             }
             let query = Query { limit: Some(left), position: position.take(), ..query };
-            let found = matches::count(reader, self.schema, &mut meter, query, hashed.as_ref())?;
+            let found =
+                matches::count(reader, self.schema, &mut meter, query, conditions.as_ref())?;
             left = left.saturating_sub(found);
         }
         Ok(limit - left)

@@ -246,7 +246,8 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// A scan that can't be part of a [`Combined`](crate::Combined), or parts that don't go together.
+    /// A scan that can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or parts that
+    /// don't go together.
     #[error(
         "{} of table `{table}` can't be combined: {reason}",
         index.map_or("these scans".to_owned(), |index| format!("the scan of index `{index}`"))

@@ -1,6 +1,6 @@
 //! One scan of a combination, whose entries have ascending primary keys.
 
-use std::{cmp::Ordering, ops::Bound, sync::Arc};
+use std::{cmp::Ordering, ops::Bound, rc::Rc};
 
 use crate::{
     engine::{Entries, Query, Reader},
@@ -9,7 +9,7 @@ use crate::{
         error::Result,
         schema::{Source, TableSchema},
     },
-    query::matches::{Hashed, Matches},
+    query::{conditions::Conditions, matches::Matches},
     usage::Meter,
 };
 
@@ -17,16 +17,16 @@ use crate::{
 const STEPS: usize = 16;
 
 /// What one scan looks for.
-pub(super) struct Part {
+pub(super) struct Part<'txn> {
     pub(super) query: Query,
-    /// The values of hashed fields.
-    pub(super) hashed: Option<Arc<Hashed>>,
+    /// `None`: its bounds are the only condition.
+    pub(super) conditions: Option<Rc<Conditions<'txn>>>,
 }
 
 /// One scan, and how far it has been read.
 pub(super) struct Leaf<'txn> {
     schema: &'static TableSchema,
-    part: Box<Part>,
+    part: Box<Part<'txn>>,
     /// Kept when they have come to their end; [`Tree`](super::tree::Tree) drops them.
     entries: Option<Matches<'txn, Entries<'txn>>>,
     pub(super) meter: Meter<'txn>,
@@ -35,7 +35,7 @@ pub(super) struct Leaf<'txn> {
 impl<'txn> Leaf<'txn> {
     pub(super) const fn new(
         schema: &'static TableSchema,
-        part: Box<Part>,
+        part: Box<Part<'txn>>,
         meter: Meter<'txn>,
     ) -> Self {
         Self { schema, part, entries: None, meter }
@@ -53,8 +53,9 @@ impl<'txn> Leaf<'txn> {
         loop {
             if self.entries.is_none() || steps == STEPS {
                 self.meter.seek();
-                let (query, hashed) = (self.part.query_from(from), self.part.hashed.as_ref());
-                self.entries = Some(Matches::scan(reader, self.schema, query, hashed)?);
+                let query = self.part.query_from(from);
+                let conditions = self.part.conditions.as_ref();
+                self.entries = Some(Matches::scan(reader, self.schema, query, conditions)?);
                 steps = 0;
             }
             let Some(entries) = &mut self.entries else { return Ok(None) };
@@ -68,7 +69,7 @@ impl<'txn> Leaf<'txn> {
     }
 }
 
-impl Part {
+impl Part<'_> {
     fn query_from(&self, from: Bound<&[u8]>) -> Query {
         let query = self.query.clone();
         let (Bound::Included(primary_key) | Bound::Excluded(primary_key)) = from else {

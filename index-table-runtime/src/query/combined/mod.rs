@@ -11,9 +11,9 @@ mod tree;
 
 pub use iter::{CombinedKeys, CombinedRows, CombinedViews};
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, rc::Rc};
 
-use super::{Scan, list::Ranges, matches::Hashed, request::ScanRequest};
+use super::{Scan, conditions::Conditions, list::Ranges, request::ScanRequest};
 use crate::engine::Query;
 use crate::{
     engine::Reader,
@@ -70,7 +70,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
     ledger: Ledger<'txn>,
-    plan: Plan,
+    plan: Plan<'txn>,
     limit: Option<u64>,
     row: PhantomData<fn() -> R>,
 }
@@ -189,7 +189,7 @@ impl<'txn, R: Entity> IntoIterator for Combined<'txn, R> {
 
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
-        let ScanRequest { reader, schema, ledger, query, hashed, after } = scan.request;
+        let ScanRequest { reader, schema, ledger, query, conditions, after } = scan.request;
         let refusal = if query.reverse || query.limit.is_some() || after.is_some() {
             Some(LIMITED)
         } else if in_primary_key_order(schema, &query) {
@@ -209,8 +209,8 @@ impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
             }),
         });
         let plan = match query.list {
-            None => Plan::of(Part { query, hashed }),
-            Some(_) => any_of(query, hashed.as_ref()),
+            None => Plan::of(Part { query, conditions }),
+            Some(_) => any_of(query, conditions.as_ref()),
         };
         Self { reader, ledger, plan, limit: None, row: PhantomData }
     }
@@ -240,8 +240,8 @@ fn in_primary_key_order(schema: &TableSchema, query: &Query) -> bool {
 }
 
 /// The scans of a query with a list, one for each value.
-fn any_of(mut query: Query, hashed: Option<&Arc<Hashed>>) -> Plan {
-    let part = |query| Plan::of(Part { query, hashed: hashed.cloned() });
+fn any_of<'txn>(mut query: Query, conditions: Option<&Rc<Conditions<'txn>>>) -> Plan<'txn> {
+    let part = |query| Plan::of(Part { query, conditions: conditions.cloned() });
     let ranges = Ranges::of(query.clone()).map(part);
     let any = ranges.reduce(|any, range| any.combine(Operator::Any, range));
     any.unwrap_or_else(|| {

@@ -18,19 +18,19 @@ pub(super) enum Operator {
     Any,
 }
 
-pub(super) enum Token {
-    Scan(Box<Part>),
+pub(super) enum Token<'txn> {
+    Scan(Box<Part<'txn>>),
     /// Of so many operands, which are in front of it.
     Operator(Operator, usize),
 }
 
 /// A combination before it runs.
-pub(super) struct Plan {
-    tokens: VecDeque<Token>,
+pub(super) struct Plan<'txn> {
+    tokens: VecDeque<Token<'txn>>,
 }
 
-impl Plan {
-    pub(super) fn of(part: Part) -> Self {
+impl<'txn> Plan<'txn> {
+    pub(super) fn of(part: Part<'txn>) -> Self {
         Self { tokens: VecDeque::from([Token::Scan(Box::new(part))]) }
     }
 
@@ -49,14 +49,14 @@ impl Plan {
         Self { tokens }
     }
 
-    pub(super) fn into_tokens(self) -> impl Iterator<Item = Token> {
+    pub(super) fn into_tokens(self) -> impl Iterator<Item = Token<'txn>> {
         self.tokens.into_iter()
     }
 }
 
 /// How many operands a plan adds to an operator: its own ones if it is the same operator, which is
 /// taken off then, and otherwise the plan itself.
-fn take_operands(tokens: &mut VecDeque<Token>, operator: Operator) -> usize {
+fn take_operands(tokens: &mut VecDeque<Token<'_>>, operator: Operator) -> usize {
     match tokens.back() {
         Some(&Token::Operator(same, operands)) if same == operator => {
             tokens.pop_back();
@@ -75,12 +75,12 @@ mod tests {
     };
 
     /// The scan of an index at this position.
-    fn scan(position: usize) -> Plan {
+    fn scan(position: usize) -> Plan<'static> {
         let query = Query::new(Source::Index(position), KeyRange::beginning_with(&[]));
-        Plan::of(Part { query, hashed: None })
+        Plan::of(Part { query, conditions: None })
     }
 
-    fn text(plan: Plan) -> String {
+    fn text(plan: Plan<'_>) -> String {
         let text = |token| match token {
             Token::Scan(part) => match part.query.source {
                 Source::Index(position) => position.to_string(),
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn operands_of_one_operator_are_side_by_side() {
         use Operator::{All, Any};
-        let or = |a: Plan, b| a.combine(Any, b);
-        let and = |a: Plan, b| a.combine(All, b);
+        let or = |a: Plan<'static>, b| a.combine(Any, b);
+        let and = |a: Plan<'static>, b| a.combine(All, b);
         assert_eq!(text(scan(0)), "0");
         assert_eq!(text(or(or(scan(0), scan(1)), scan(2))), "0 1 2 any3");
         assert_eq!(text(or(scan(0), or(scan(1), scan(2)))), "0 1 2 any3");

@@ -34,7 +34,7 @@ impl<'txn> Run<'txn> {
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
-        plan: Plan,
+        plan: Plan<'txn>,
         limit: Option<u64>,
     ) -> Self {
         let tree = Tree::new(plan, schema, ledger);

@@ -111,7 +111,11 @@ impl<'txn> Search<'txn> {
 }
 
 impl<'txn> Tree<'txn> {
-    pub(super) fn new(plan: Plan, schema: &'static TableSchema, ledger: Ledger<'txn>) -> Self {
+    pub(super) fn new(
+        plan: Plan<'txn>,
+        schema: &'static TableSchema,
+        ledger: Ledger<'txn>,
+    ) -> Self {
         let (mut nodes, mut operands) = (Vec::new(), Vec::new());
         // Those that have no operator yet.
         let mut loose: Vec<usize> = Vec::new();

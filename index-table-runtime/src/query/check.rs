@@ -1,0 +1,189 @@
+//! Checks the entries of a query that has conditions.
+
+use std::rc::Rc;
+
+use super::{
+    DANGLING,
+    conditions::{Conditions, Hashed, ValueSource},
+};
+use crate::{
+    engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Reader},
+    model::{
+        entity::Form,
+        entry::RawEntry,
+        error::{Boxed, Result},
+        key::{DecodeError, KeyBuf},
+        schema::{IndexSchema, Source, TableSchema},
+    },
+    usage::Meter,
+};
+
+/// Checks the conditions of a query, entry by entry.
+pub(super) struct Check<'txn> {
+    reader: Reader<'txn>,
+    schema: &'static TableSchema,
+    source: Source,
+    form: Form,
+    conditions: Rc<Conditions<'txn>>,
+    /// The entries carry the values of hashed fields.
+    carried: bool,
+    /// The row of each entry is looked up.
+    pub(super) looks_up: bool,
+    /// The values of hashed fields of the last entry's row.
+    values: KeyBuf,
+    /// The row of the last entry, if it was looked up.
+    pub(super) fact: Option<&'txn [u8]>,
+}
+
+impl<'txn> Check<'txn> {
+    /// `None`: there is nothing to check.
+    #[inline]
+    pub(super) fn of(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        query: &mut Query,
+        conditions: Option<&Rc<Conditions<'txn>>>,
+    ) -> Option<Box<Self>> {
+        conditions.map(|conditions| Self::new(reader, schema, query, Rc::clone(conditions)))
+    }
+
+    #[inline(never)]
+    fn new(
+        reader: Reader<'txn>,
+        schema: &'static TableSchema,
+        query: &mut Query,
+        conditions: Rc<Conditions<'txn>>,
+    ) -> Box<Self> {
+        let source = query.source;
+        let carried = schema.index(source).is_some_and(IndexSchema::carries_hashed);
+        let form = Form::of(schema, source);
+        let compares = conditions.hashed.is_some() && !carried;
+        let looks_up = !form.carries_row() && (compares || !conditions.tests.is_empty());
+        query.rows |= looks_up;
+        Box::new(Self {
+            reader,
+            schema,
+            source,
+            form,
+            conditions,
+            carried,
+            looks_up,
+            values: KeyBuf::new(),
+            fact: None,
+        })
+    }
+
+    /// The next entry that meets the conditions.
+    ///
+    /// Not inlined: a scan without conditions pays a branch, and no copy of the entry.
+    #[inline(never)]
+    pub(super) fn next(
+        &mut self,
+        entries: &mut Entries<'txn>,
+        meter: &mut Meter<'txn>,
+    ) -> Option<EntryResult<'txn>> {
+        loop {
+            let entry = match entries.next()? {
+                Ok(entry) => entry,
+                Err(error) => return Some(Err(error)),
+            };
+            match self.is_met(entry, entries.row(), meter) {
+                Ok(true) => return Some(Ok(entry)),
+                Ok(false) => meter.pass(),
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    }
+
+    /// Goes to the next entry that meets the conditions; `false`: there is none.
+    #[inline(never)]
+    pub(super) fn advance(
+        &mut self,
+        entries: &mut LentEntries<'txn>,
+        meter: &mut Meter<'txn>,
+    ) -> Result<bool, Boxed> {
+        while entries.advance()? {
+            if self.is_met(entries.entry(), entries.row(), meter)? {
+                return Ok(true);
+            }
+            meter.pass();
+        }
+        Ok(false)
+    }
+
+    /// Whether an entry meets the conditions.
+    fn is_met(
+        &mut self,
+        entry: RawEntry<'_>,
+        joined: Option<&[u8]>,
+        meter: &mut Meter<'txn>,
+    ) -> Result<bool> {
+        let conditions = Rc::clone(&self.conditions);
+        let (hashed, carried) = (conditions.hashed.as_deref(), self.carried);
+        if let Some(hashed) = hashed
+            && carried
+            && !self.has_values(hashed, entry, ValueSource::Entry(entry, self.form))?
+        {
+            return Ok(false);
+        }
+        let row = if !self.looks_up {
+            entry.data
+        } else if let Some(row) = joined {
+            meter.joined(row);
+            row
+        } else {
+            self.fact = meter.look_up(self.reader, entry.primary_key)?;
+            let Some(fact) = self.fact else {
+                return if self.may_dangle() {
+                    Ok(false)
+                } else {
+                    Err(self.schema.corrupt(self.source, entry.key, DANGLING))
+                };
+            };
+            fact
+        };
+        if let Some(hashed) = hashed
+            && !carried
+            && !self.has_values(hashed, entry, ValueSource::Fact(row))?
+        {
+            return Ok(false);
+        }
+        for test in &conditions.tests {
+            if !self.looks_up {
+                meter.bytes(row.len());
+            }
+            if !test(row).map_err(|error| self.corrupt_row(entry, error))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn has_values(
+        &mut self,
+        hashed: &Hashed,
+        entry: RawEntry<'_>,
+        from: ValueSource<'_>,
+    ) -> Result<bool> {
+        let Source::Index(index) = self.source else { return Ok(true) };
+        self.values.clear();
+        let read = (hashed.of_row)(index, from, &mut self.values);
+        read.map_err(|error| self.schema.corrupt(self.source, entry.key, error))?;
+        Ok(hashed.are(self.values.as_bytes()))
+    }
+
+    /// Whether an entry without a row is no damage.
+    fn may_dangle(&self) -> bool {
+        matches!(self.source, Source::Index(index) if self.schema.is_eventual(index))
+    }
+
+    #[cold]
+    fn corrupt_row(&self, entry: RawEntry<'_>, error: DecodeError) -> crate::model::error::Error {
+        match self.source {
+            Source::Index(_) if !self.looks_up => {
+                self.schema.corrupt(self.source, entry.key, error)
+            }
+            _ => self.schema.corrupt(Source::Facts, entry.primary_key, error),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The conditions on an entry beside a key within the bounds.
+
+use std::{rc::Rc, sync::Arc};
+
+use crate::{
+    engine::KeyList,
+    model::{
+        entity::{Entity, EntryReader, Form},
+        entry::RawEntry,
+        key::{DecodeError, KeyBuf, Unescaped},
+        row,
+    },
+};
+
+/// The conditions on each entry of a query, beside its bounds.
+#[derive(Clone, Default)]
+pub(super) struct Conditions<'txn> {
+    /// The values of hashed fields.
+    pub(super) hashed: Option<Arc<Hashed>>,
+    /// Those of [`Scan::filter`](super::Scan::filter).
+    pub(super) tests: Vec<RowTest<'txn>>,
+}
+
+/// A test of the bytes of a row.
+pub(super) type RowTest<'txn> = Rc<dyn Fn(&[u8]) -> Result<bool, DecodeError> + 'txn>;
+
+/// A test of a row as a test of its bytes.
+pub(super) fn row_test<'txn, R: Entity>(test: impl Fn(&R) -> bool + 'txn) -> RowTest<'txn> {
+    Rc::new(move |bytes| Ok(test(&row::decode(bytes)?)))
+}
+
+impl<'txn> Conditions<'txn> {
+    /// `None`: there are no conditions.
+    #[inline]
+    pub(super) fn of(hashed: Option<Arc<Hashed>>) -> Option<Rc<Self>> {
+        hashed.map(|hashed| Rc::new(Self { hashed: Some(hashed), tests: Vec::new() }))
+    }
+
+    /// Adds to the conditions of a query.
+    pub(super) fn add(conditions: &mut Option<Rc<Self>>, tests: &[RowTest<'txn>]) {
+        if !tests.is_empty() {
+            let conditions = Rc::make_mut(conditions.get_or_insert_default());
+            conditions.tests.extend_from_slice(tests);
+        }
+    }
+}
+
+/// The values that a query gives for hashed fields.
+#[derive(Debug, Clone)]
+pub(super) struct Hashed {
+    /// Their encodings, in the order of the key. Each ends by itself, so a row has these values if
+    /// its own begin with these bytes, however many more of its fields are hashed.
+    pub(super) values: Vec<u8>,
+    /// The values that one more field may have, behind the others.
+    pub(super) list: Option<Arc<KeyList>>,
+    pub(super) of_row: ValuesOf,
+}
+
+impl Hashed {
+    /// Whether the row with these bytes has these values.
+    pub(super) fn are_of(&self, index: usize, row: &[u8]) -> bool {
+        let mut values = KeyBuf::new();
+        let read = (self.of_row)(index, ValueSource::Fact(row), &mut values);
+        read.is_ok() && self.are(values.as_bytes())
+    }
+
+    /// Whether a row has these values, of which all are given.
+    pub(super) fn are(&self, values: &[u8]) -> bool {
+        match (&self.list, values.strip_prefix(self.values.as_slice())) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(list), Some(rest)) => list.find(rest).is_some(),
+        }
+    }
+}
+
+/// [`values_of`] a type of row.
+pub(super) type ValuesOf = fn(usize, ValueSource<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
+
+/// Where the hashed values of a row are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ValueSource<'a> {
+    Fact(&'a [u8]),
+    /// An entry that carries them.
+    Entry(RawEntry<'a>, Form),
+}
+
+/// Appends the encodings of the fields that the index at this position has as hashes.
+pub(super) fn values_of<R: Entity>(
+    index: usize,
+    source: ValueSource<'_>,
+    values: &mut KeyBuf,
+) -> Result<(), DecodeError> {
+    match source {
+        ValueSource::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
+        ValueSource::Entry(entry, form) => {
+            let unescaped = Unescaped::default();
+            R::hashed_in_entry(index, EntryReader::new::<R>(entry, form, &unescaped)?, values)
+        }
+    }
+}

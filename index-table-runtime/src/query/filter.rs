@@ -1,0 +1,65 @@
+//! Filters: tests of rows that no index makes.
+
+use super::{
+    Scan,
+    conditions::{Conditions, row_test},
+};
+use crate::model::entity::IndexEntry;
+
+impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
+    /// Only the rows for which `test` is `true`. With several filters, all of them have to be.
+    ///
+    /// Everything that runs the scan finds these rows alone, in their order: a [`limit`](Scan::limit), a
+    /// [`page`](Scan::page) and a [`count`](Scan::count) are of rows that pass the test, whether they are
+    /// called before or after `filter`. A cursor does not depend on the filter.
+    ///
+    /// Cost: each entry that is stepped on costs its row, which is decoded for the test, and decoded again if it
+    /// is returned. On a normalized or partial index it is looked up in the fact table once, also for
+    /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count), which read no rows
+    /// otherwise. A test that few rows pass reads many rows for each that it finds: an index with a
+    /// `filter` of its own, or over the tested field, finds them without reading others.
+    ///
+    /// A watcher and a [deletion](crate::DetachedQuery::delete) refuse a scan with a filter, as
+    /// [`Error::NotCombinable`](crate::Error::NotCombinable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    ///     phone: String,
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     (0..100).try_for_each(|id| {
+    ///         people.insert(txn, &Person { id, town: "Oslo".into(), phone: format!("555-{id}") })
+    ///     })
+    /// })?;
+    ///
+    /// let txn = store.read()?;
+    /// let scan = || people.find_by_town(&txn, "Oslo").filter(|row| row.phone.ends_with('7'));
+    /// assert_eq!(scan().count()?, 10);
+    /// let page = scan().page(3)?;
+    /// assert_eq!(page.items.iter().map(|row| row.id).collect::<Vec<_>>(), [7, 17, 27]);
+    /// let cursor = page.next.ok_or("there are seven more")?;
+    /// assert_eq!(scan().after(&cursor).page(3)?.items[0].id, 37);
+    /// assert_eq!(scan().rev().limit(2).keys().collect::<Result<Vec<_>, _>>()?, [97, 87]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn filter(mut self, test: impl Fn(&E::Row) -> bool + 'txn) -> Self {
+        Conditions::add(&mut self.request.conditions, &[row_test(test)]);
+        self
+    }
+}
