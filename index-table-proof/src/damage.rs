@@ -43,20 +43,20 @@ enum Outcome {
     Reported,
     /// An answer is wrong, and nobody says so.
     Wrong,
-    /// LMDB does not come back.
+    /// LMDB does not return.
     Hung,
     /// LMDB has crashed.
     Crashed,
 }
 
 const OUTCOMES: [(Outcome, &str); 8] = [
-    (Outcome::Harmless, "no harm"),
+    (Outcome::Harmless, "no effect"),
     (Outcome::Refused, "refused when opened"),
     (Outcome::Checked, "found by `check`"),
     (Outcome::Failed, "an error later"),
     (Outcome::Reported, "found by `verify`"),
-    (Outcome::Wrong, "a wrong answer"),
-    (Outcome::Hung, "no answer"),
+    (Outcome::Wrong, "a wrong result"),
+    (Outcome::Hung, "no result"),
     (Outcome::Crashed, "a crash of LMDB"),
 ];
 
@@ -112,7 +112,7 @@ pub(crate) fn run(flips: u64, seed: u64) -> Result<(), Failure> {
 }
 
 fn show(counts: &Counts) {
-    print!("{:20} {:8}", "what is damaged", "checked");
+    print!("{:20} {:8}", "damage", "checked");
     for (_, name) in OUTCOMES {
         print!(" {name:>19}");
     }

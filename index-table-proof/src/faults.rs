@@ -79,7 +79,7 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
     println!("faults: one in {every} of {calls} calls, with a reserve of {reserve} bytes");
     println!(
         "{:10} {:>6} {:18} {:>6} {:>7} {:>9} {:>10}",
-        "call", "calls", "fails with", "runs", "errors", "reopened", "unnoticed"
+        "call", "calls", "fails with", "runs", "errors", "reopened", "no error"
     );
     for (call, calls) in &counts {
         for (mode, error, shown) in MODES {

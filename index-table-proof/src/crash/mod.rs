@@ -69,8 +69,8 @@ struct Known {
 pub(crate) fn run(rounds: u64, seed: u64, only: &str) -> Result<(), Failure> {
     println!("crash: {rounds} rounds of each scenario, from seed {seed}");
     println!(
-        "{:18} {:>7} {:>13} {:>22} {:>8}",
-        "killed in", "rounds", "acknowledged", "done and not yet said", "cut off"
+        "{:18} {:>7} {:>13} {:>30} {:>11}",
+        "killed during", "rounds", "acknowledged", "committed but not acknowledged", "incomplete"
     );
     let scenarios = SCENARIOS.iter().enumerate();
     for (number, scenario) in scenarios.filter(|(_, scenario)| scenario.name.contains(only)) {
@@ -92,7 +92,7 @@ pub(crate) fn run(rounds: u64, seed: u64, only: &str) -> Result<(), Failure> {
                 cut += known.cut;
             }
         }
-        println!("{:18} {rounds:>7} {acknowledged:>13} {found:>22} {cut:>8}", scenario.name);
+        println!("{:18} {rounds:>7} {acknowledged:>13} {found:>30} {cut:>11}", scenario.name);
         let is_idle = acknowledged == 0 && scenario.awaited > 0;
         if rounds >= ENOUGH && (is_idle || cut == 0 && scenario.is_cut_off) {
             return Err(format!("{}: no process was killed in it", scenario.name));
