@@ -33,15 +33,15 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Advice, Backup, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
+    Backup, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
     CatalogTable, Change, ChangeKind, ChangedRow, Combined, CombinedKeys, CombinedRows,
     CombinedViews, CommitNumber, Cursor, DeadLetter, DeadLetters, Desc, DetachedQuery, Distinct,
-    DistinctCounts, DistinctValues, Drained, DroppedIndex, Duplicate, Duplicates, Durability,
-    Entries, Error, Event, Events, EventualScan, FactOrderRows, Finding, FindingKind, FoundRows,
-    GetMany, GetManyViews, GroupOptions, GroupWriter, IndexEntry, IndexSize, IndexState,
-    IndexToken, IndexUsage, IndexWorker, IntoEvents, Keys, Lag, Lagged, LoadReport, MAX_KEY_LEN,
-    OnDuplicate, Options, Page, Progress, QueueFull, ReadTxn, Readers, Repair, Result, Rows, Scan,
-    Sizes, Stats, Store, StoreReport, Submission, Submitted, Table, TableSize, TableUsage,
-    Unverified, UnverifiedEntries, UnverifiedKeys, Upgrade, Upgraded, Usage, VerifiedRows,
-    VerifiedScan, Verify, VerifyReport, Views, Watch, Watcher, WhenFull, WriteTxn,
+    DistinctCounts, DistinctValues, Drained, Duplicate, Duplicates, Durability, Entries, Error,
+    Event, Events, EventualScan, FactOrderRows, Finding, FindingKind, FoundRows, GetMany,
+    GetManyViews, GroupOptions, GroupWriter, IndexEntry, IndexSize, IndexState, IndexToken,
+    IndexUsage, IndexWorker, Keys, Lag, Lagged, LoadReport, MAX_KEY_LEN, OnDuplicate, Options,
+    Page, Progress, QueueFull, ReadTxn, Readers, Repair, Result, Rows, Scan, Stats, Store,
+    StoreReport, Submission, Submitted, Table, TableSize, Unverified, UnverifiedEntries,
+    UnverifiedKeys, Upgrade, Upgraded, Usage, VerifiedRows, VerifiedScan, Verify, VerifyReport,
+    Views, Watch, Watcher, WhenFull, WriteTxn,
 };

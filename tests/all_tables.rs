@@ -62,11 +62,11 @@ fn verify_usage_sizes_and_upgrade_cover_all_tables_in_use() -> Result<()> {
         assert_eq!(tables, [("orders", 3, 3), ("person", 500, 2000)]);
 
         let usage = store.usage();
-        let inserts: Vec<_> = usage.iter().map(|it| (it.table, it.rows.inserts)).collect();
+        let inserts: Vec<_> = usage.iter().map(|it| (it.table, it.inserts)).collect();
         assert_eq!(inserts, [("orders", 0), ("person", 500)]);
 
         let sizes = store.sizes()?;
-        let [of_orders, of_people] = &sizes.tables[..] else { panic!("{sizes}") };
+        let [of_orders, of_people] = &sizes[..] else { panic!("{sizes:?}") };
         assert_eq!((of_orders.table, of_orders.rows), ("orders", 3));
         assert_eq!((of_people.table, of_people.rows), ("person", 500));
         let entries: Vec<_> = of_people.indexes.iter().map(|it| (it.name, it.entries)).collect();
@@ -74,7 +74,7 @@ fn verify_usage_sizes_and_upgrade_cover_all_tables_in_use() -> Result<()> {
         let bytes: Vec<u64> = of_people.indexes.iter().map(|it| it.bytes).collect();
         if on_disk {
             // The full index has every byte of the rows.
-            assert!(of_people.bytes > 500 * 20 && bytes[1] >= of_people.bytes, "{sizes}");
+            assert!(of_people.bytes > 500 * 20 && bytes[1] >= of_people.bytes, "{of_people}");
         } else {
             assert_eq!((of_people.bytes, bytes), (0, vec![0; 3]));
         }
@@ -83,7 +83,7 @@ fn verify_usage_sizes_and_upgrade_cover_all_tables_in_use() -> Result<()> {
         drop(people);
         assert_eq!(store.verify()?.tables.len(), 1);
         drop(orders);
-        assert!(store.sizes()?.tables.is_empty());
+        assert!(store.sizes()?.is_empty());
     }
     Ok(())
 }

@@ -70,7 +70,7 @@ fn a_store_without_tables_has_nothing_on_record() -> TestResult {
     on_both(|store| {
         assert_eq!(store.catalog()?.tables, []);
         assert_eq!(store.catalog()?.to_string(), "");
-        assert_eq!(store.drop_retired()?, []);
+        assert!(store.drop_retired()?.is_empty());
         Ok(())
     })
 }
@@ -112,11 +112,9 @@ fn an_index_that_is_gone_is_kept_and_dropped_when_told() -> TestResult {
         assert!(matches!(store.drop_retired(), Err(Error::WriteInProgress)));
         txn.commit()?;
         let dropped = store.drop_retired()?;
-        let names: Vec<_> =
-            dropped.iter().map(|it| (it.table.as_str(), it.index.as_str())).collect();
-        assert_eq!(names, [("people", "mood"), ("people", "odd"), ("people", "town")]);
+        assert_eq!(dropped, ["people.mood", "people.odd", "people.town"]);
         assert!(states(store)?.is_empty());
-        assert_eq!(store.drop_retired()?, []);
+        assert!(store.drop_retired()?.is_empty());
         assert_eq!(people.all(&store.read()?).count()?, 499);
         drop(people);
 
@@ -214,7 +212,7 @@ fn a_file_of_a_later_format_is_not_touched() -> TestResult {
             store.catalog()?.to_string(),
             "table `people`: the file has format 2, this release reads format 1\n"
         );
-        assert_eq!(store.drop_retired()?, []);
+        assert!(store.drop_retired()?.is_empty());
     }
     assert!(bytes()? == before, "the file has changed");
     Ok(())

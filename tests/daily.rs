@@ -324,7 +324,7 @@ fn events_and_counters_are_those_of_the_nested_transactions_that_were_kept() -> 
             seen.push(change.after().expect("a new row").key()?);
         }
         assert_eq!(seen, [1, 3]);
-        assert_eq!(members.usage().rows.inserts, 2);
+        assert_eq!(members.usage().inserts, 2);
     }
     Ok(())
 }

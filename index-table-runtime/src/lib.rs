@@ -38,23 +38,21 @@ pub use query::{
     Keys, Page, Rows, Scan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows,
     VerifiedScan, Views,
 };
-pub use store::watch::{
-    Change, ChangeKind, ChangedRow, Event, Events, FoundRows, IntoEvents, Watch, Watcher,
-};
+pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
     Backup, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, Store, Submission, Submitted,
     WriteTxn,
 };
-pub use table::{IndexSize, Sizes, StoreReport, Table, TableSize};
+pub use table::{IndexSize, StoreReport, Table, TableSize};
 pub use upkeep::{
     build::{Build, BuildReport, BuiltIndex},
     bulk::{BulkLoad, LoadReport, OnDuplicate},
-    catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable, DroppedIndex},
+    catalog::{Catalog, CatalogIndex, CatalogKey, CatalogTable},
     queue::{DeadLetter, DeadLetters, Drained, IndexWorker},
     upgrade::{Upgrade, Upgraded},
     verify::{Finding, FindingKind, Repair, Verify, VerifyReport},
 };
-pub use usage::{Advice, IndexUsage, Progress, Stats, TableUsage, Usage};
+pub use usage::{IndexUsage, Progress, Stats, Usage};
 pub use write::{
     queue::{IndexToken, Lag},
     watch::Lagged,

@@ -106,7 +106,7 @@ fn what_stays_is_not_written() -> TestResult {
     // One entry goes and one comes in `town` and `town_name`; `name` and `noted` carry the town,
     // which the row 7 has no note for.
     assert_eq!(written, [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!((before.rows.inserts, after.rows.inserts, after.rows.puts), (100, 100, 1));
+    assert_eq!((before.inserts, after.inserts, after.puts), (100, 100, 1));
     Ok(())
 }
 

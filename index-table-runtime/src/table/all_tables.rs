@@ -46,17 +46,9 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// How large the tables of a store are. From [`Store::sizes`].
+/// How large a table is. From [`Store::sizes`].
 ///
-/// Printed, it is a line for each table and each index.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Sizes {
-    /// The tables of which repositories are in use, by name.
-    pub tables: Vec<TableSize>,
-}
-
-/// How large a table is; see [`Sizes`].
+/// Printed, it is a line for the table and for each index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TableSize {
@@ -70,7 +62,7 @@ pub struct TableSize {
     pub indexes: Vec<IndexSize>,
 }
 
-/// How large an index is; see [`Sizes`].
+/// How large an index is; see [`TableSize`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct IndexSize {
@@ -133,9 +125,9 @@ impl Store {
     ///
     /// assert!(store.verify()?.is_clean());
     /// let sizes = store.sizes()?;
-    /// let person = &sizes.tables[0];
+    /// let [person] = sizes.as_slice() else { panic!("one table") };
     /// assert_eq!((person.rows, person.indexes[0].entries), (1, 1));
-    /// println!("{sizes}");
+    /// println!("{person}");
     /// # Ok(())
     /// # }
     /// ```
@@ -180,7 +172,8 @@ impl Store {
         Ok(sum)
     }
 
-    /// How many rows and entries all tables that are in use have, and how many bytes of the file they take.
+    /// How many rows and entries all tables that are in use have, and how many bytes of the file they take, by the
+    /// names of the tables.
     ///
     /// Bytes are those of whole pages, also where they are filled in part. Free pages of the file, the catalog, and
     /// the queues of eventual indexes belong to no table here.
@@ -190,7 +183,7 @@ impl Store {
     /// # Errors
     ///
     /// Those of [`read`](Store::read).
-    pub fn sizes(&self) -> Result<Sizes> {
+    pub fn sizes(&self) -> Result<Vec<TableSize>> {
         let (tables, txn) = (self.inner.tables_in_use(), self.read()?);
         let size = |table: &Arc<OpenTable>| {
             let reader = txn.reader(table)?;
@@ -210,7 +203,7 @@ impl Store {
             let indexes = indexes.collect::<Result<_>>()?;
             Ok(TableSize { table: table.schema.name, rows, bytes, indexes })
         };
-        Ok(Sizes { tables: tables.iter().map(size).collect::<Result<_>>()? })
+        tables.iter().map(size).collect()
     }
 }
 
@@ -218,15 +211,13 @@ fn operations(table: &OpenTable) -> Option<&'static Operations> {
     table.operations.get()?.downcast_ref()
 }
 
-impl fmt::Display for Sizes {
+impl fmt::Display for TableSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for TableSize { table, rows, bytes, indexes } in &self.tables {
-            writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
-            for IndexSize { name, entries, bytes } in indexes {
-                writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")?;
-            }
-        }
-        Ok(())
+        let Self { table, rows, bytes, indexes } = self;
+        writeln!(f, "table `{table}`: {rows} rows, {bytes} bytes")?;
+        indexes.iter().try_for_each(|IndexSize { name, entries, bytes }| {
+            writeln!(f, "  index `{name}`: {entries} entries, {bytes} bytes")
+        })
     }
 }
 

@@ -8,7 +8,7 @@ mod queries;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-pub use all_tables::{IndexSize, Sizes, StoreReport, TableSize};
+pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use keyed::KeyedTable;
 
 use crate::{

@@ -1,7 +1,7 @@
 //! What the figures of a table suggest.
 
-use super::{Advice, IndexUsage, TableUsage};
-use crate::model::schema::{IndexSchema, Strategy, TableSchema};
+use super::{IndexUsage, Usage};
+use crate::model::schema::{IndexSchema, Strategy};
 
 /// Of fewer entries nothing is concluded.
 const MINIMUM: u64 = 1000;
@@ -9,16 +9,11 @@ const MINIMUM: u64 = 1000;
 /// What is so many times the other is far more than it.
 const FAR_MORE: u64 = 10;
 
-/// What the derive found in the declarations, then what the figures say.
-pub(super) fn of(schema: &TableSchema, rows: &TableUsage, indexes: &[IndexUsage]) -> Vec<Advice> {
-    let mut advice = Vec::new();
-    for (declared, usage) in schema.indexes.iter().zip(indexes) {
-        let found = declared.findings.iter().map(|finding| (*finding).to_owned());
-        let reasons = found.chain(unasked(declared, usage)).chain(followed(declared, rows, usage));
-        let reasons = reasons.chain(carried(declared, usage));
-        advice.extend(reasons.map(|reason| Advice { index: usage.name, reason }));
-    }
-    advice
+/// What the derive found in the declaration, then what the figures say.
+pub(super) fn of(declared: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Vec<String> {
+    let found = declared.findings.iter().map(|finding| (*finding).to_owned());
+    let reasons = found.chain(unasked(declared, usage)).chain(followed(declared, rows, usage));
+    reasons.chain(carried(declared, usage)).collect()
 }
 
 /// An index that is paid for and not used. A unique one has its use in writes.
@@ -33,7 +28,7 @@ fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
 }
 
 /// An index that is only a way to the rows.
-fn followed(index: &IndexSchema, rows: &TableUsage, usage: &IndexUsage) -> Option<String> {
+fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { entries, facts, .. } = *usage;
     if facts < MINIMUM || facts.saturating_mul(10) < entries.saturating_mul(9) {
         return None;

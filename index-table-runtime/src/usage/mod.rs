@@ -74,19 +74,6 @@ use crate::model::schema::Strategy;
 pub struct Usage {
     /// The name of the table.
     pub table: &'static str,
-    /// What its rows were used for.
-    pub rows: TableUsage,
-    /// What its indexes were used for, in the order of their declaration.
-    pub indexes: Vec<IndexUsage>,
-    /// What the figures and the declaration suggest, each with its reason; nothing, if they suggest
-    /// nothing.
-    pub advice: Vec<Advice>,
-}
-
-/// What the rows of a table were used for; see [`Usage`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct TableUsage {
     /// Rows that were looked up by their primary key alone: by `get`, `get_many` and the rows of a
     /// [`Combined`](crate::Combined). Those that an index led to are with the index.
     pub gets: u64,
@@ -102,10 +89,12 @@ pub struct TableUsage {
     pub updates: u64,
     /// Rows that were deleted.
     pub deletes: u64,
+    /// What its indexes were used for, in the order of their declaration.
+    pub indexes: Vec<IndexUsage>,
 }
 
 /// What an index was used for; see [`Usage`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct IndexUsage {
     /// The name of the index.
@@ -121,16 +110,8 @@ pub struct IndexUsage {
     pub facts: u64,
     /// Entries that writes of rows have written or removed.
     pub written: u64,
-}
-
-/// A suggestion, and what it is based on; see [`Usage::advice`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Advice {
-    /// The name of the index.
-    pub index: &'static str,
-    /// What there is to say of it.
-    pub reason: String,
+    /// What these counts and the declaration suggest, each with its reason.
+    pub advice: Vec<String>,
 }
 
 impl Usage {
@@ -138,7 +119,8 @@ impl Usage {
     /// moment need not fit together exactly.
     pub(crate) fn of(counters: &TableCounters) -> Self {
         let [scans, scanned, gets] = counters.facts.get();
-        let rows = TableUsage {
+        let mut usage = Self {
+            table: counters.schema.name,
             gets,
             scans,
             scanned,
@@ -146,6 +128,7 @@ impl Usage {
             puts: counters.writes(RowWrite::Put),
             updates: counters.writes(RowWrite::Update),
             deletes: counters.writes(RowWrite::Delete),
+            indexes: Vec::new(),
         };
         let schema = counters.schema;
         let indexes = schema.indexes.iter().zip(&counters.indexes).enumerate();
@@ -157,10 +140,13 @@ impl Usage {
                 Strategy::Full => "full",
             };
             let written = counters.written(position);
-            IndexUsage { name: index.name, strategy, queries, entries, facts, written }
+            let advice = Vec::new();
+            let mut of_index =
+                IndexUsage { name: index.name, strategy, queries, entries, facts, written, advice };
+            of_index.advice = advice::of(index, &usage, &of_index);
+            of_index
         });
-        let indexes: Vec<_> = indexes.collect();
-        let advice = advice::of(schema, &rows, &indexes);
-        Self { table: schema.name, rows, indexes, advice }
+        usage.indexes = indexes.collect();
+        usage
     }
 }

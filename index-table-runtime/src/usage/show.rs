@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::{IndexUsage, TableUsage, Usage};
+use super::{IndexUsage, Usage};
 
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, rows, indexes, advice } = self;
+        let Self { table, indexes, .. } = self;
         writeln!(f, "table `{table}`")?;
-        let TableUsage { gets, scans, scanned, inserts, puts, updates, deletes } = *rows;
+        let Self { gets, scans, scanned, inserts, puts, updates, deletes, .. } = *self;
         let figures = [gets, scans, scanned, inserts, puts, updates, deletes];
         let names = ["gets", "scans", "scanned", "inserts", "puts", "updates", "deletes"];
         lines(f, 0, &[names.map(str::to_owned), figures.map(|figure| figure.to_string())])?;
@@ -17,18 +17,18 @@ impl fmt::Display for Usage {
             let names = ["index", "strategy", "queries", "entries", "facts", "written"];
             let mut table = vec![names.map(str::to_owned)];
             table.extend(indexes.iter().map(|index| {
-                let IndexUsage { name, strategy, queries, entries, facts, written } = index;
+                let IndexUsage { name, strategy, queries, entries, facts, written, .. } = index;
                 let [queries, entries, facts, written] =
                     [queries, entries, facts, written].map(ToString::to_string);
                 [(*name).to_owned(), (*strategy).to_owned(), queries, entries, facts, written]
             }));
             lines(f, 2, &table)?;
         }
-        if !advice.is_empty() {
+        if indexes.iter().any(|index| !index.advice.is_empty()) {
             writeln!(f)?;
-            advice.iter().try_for_each(|advice| {
-                writeln!(f, "  index `{}`: {}", advice.index, advice.reason)
-            })?;
+        }
+        for IndexUsage { name, advice, .. } in indexes {
+            advice.iter().try_for_each(|reason| writeln!(f, "  index `{name}`: {reason}"))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What is advised for which figures. What is counted is tested from outside, with real indexes.
 
-use super::{IndexUsage, TableUsage, advice};
-use crate::model::schema::{FieldSchema, IndexSchema, KeyField, Strategy, TableSchema};
+use super::{IndexUsage, Usage, advice};
+use crate::model::schema::{IndexSchema, KeyField, Strategy};
 
 const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
     let key = &const { [KeyField::new::<u16>("year")] };
@@ -19,21 +19,12 @@ const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
 /// The reasons for these figures: rows inserted; queries, entries, facts and written entries.
 fn reasons(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> {
     let [queries, entries, facts, written] = figures;
-    let usage = IndexUsage { name: "year", strategy: "", queries, entries, facts, written };
-    let rows =
-        TableUsage { gets: 0, scans: 0, scanned: 0, inserts, puts: 0, updates: 0, deletes: 0 };
-    let schema = TableSchema {
-        name: "films",
-        version: 1,
-        fields: const { &[FieldSchema::new::<u16>("id", "u16")] },
-        previous: None,
-        changed: &[],
-        primary_key: &[],
-        indexes: Box::leak(Box::new([index])),
-    };
-    let advice = advice::of(&schema, &rows, &[usage]);
-    assert!(advice.iter().all(|advice| advice.index == "year"));
-    advice.into_iter().map(|advice| advice.reason).collect()
+    let advice = Vec::new();
+    let usage = IndexUsage { name: "year", strategy: "", queries, entries, facts, written, advice };
+    let [gets, scans, scanned, puts, updates, deletes] = [0; 6];
+    let (table, indexes) = ("films", Vec::new());
+    let rows = Usage { table, gets, scans, scanned, inserts, puts, updates, deletes, indexes };
+    advice::of(&index, &rows, &usage)
 }
 
 fn is_advised(index: IndexSchema, inserts: u64, figures: [u64; 4]) -> bool {

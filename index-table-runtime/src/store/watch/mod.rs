@@ -10,7 +10,7 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 pub use self::{
     event::{Change, ChangeKind, ChangedRow, Event},
-    watcher::{Events, IntoEvents, Watcher},
+    watcher::{Events, Watcher},
 };
 use crate::{
     model::{

@@ -97,7 +97,7 @@ impl<R> Watcher<R> {
 
     /// The events, for each of which it waits, to the end of the store.
     #[must_use = "iterators are lazy"]
-    pub fn iter(&self) -> Events<'_, R> {
+    pub fn iter(&self) -> Events<&Self> {
         Events(self)
     }
 
@@ -161,11 +161,12 @@ impl<R> fmt::Debug for Watcher<R> {
     }
 }
 
-/// The events of a [`Watcher`]; from [`Watcher::iter`].
+/// The events of a [`Watcher`], which ends with it; from [`Watcher::iter`] and `into_iter`. `W` is the watcher or a
+/// reference to it.
 #[derive(Debug)]
-pub struct Events<'w, R>(&'w Watcher<R>);
+pub struct Events<W>(W);
 
-impl<R> Iterator for Events<'_, R> {
+impl<R> Iterator for Events<&Watcher<R>> {
     type Item = Event<R>;
 
     fn next(&mut self) -> Option<Event<R>> {
@@ -173,11 +174,7 @@ impl<R> Iterator for Events<'_, R> {
     }
 }
 
-/// The events of a [`Watcher`], which it owns.
-#[derive(Debug)]
-pub struct IntoEvents<R>(Watcher<R>);
-
-impl<R> Iterator for IntoEvents<R> {
+impl<R> Iterator for Events<Watcher<R>> {
     type Item = Event<R>;
 
     fn next(&mut self) -> Option<Event<R>> {
@@ -187,18 +184,18 @@ impl<R> Iterator for IntoEvents<R> {
 
 impl<'w, R> IntoIterator for &'w Watcher<R> {
     type Item = Event<R>;
-    type IntoIter = Events<'w, R>;
+    type IntoIter = Events<&'w Watcher<R>>;
 
-    fn into_iter(self) -> Events<'w, R> {
+    fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
 
 impl<R> IntoIterator for Watcher<R> {
     type Item = Event<R>;
-    type IntoIter = IntoEvents<R>;
+    type IntoIter = Events<Self>;
 
-    fn into_iter(self) -> IntoEvents<R> {
-        IntoEvents(self)
+    fn into_iter(self) -> Self::IntoIter {
+        Events(self)
     }
 }

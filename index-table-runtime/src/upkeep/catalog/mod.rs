@@ -84,16 +84,6 @@ pub struct CatalogIndex {
     pub state: IndexState,
 }
 
-/// An index that [`Store::drop_retired`] has dropped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct DroppedIndex {
-    /// The name of its table.
-    pub table: String,
-    /// Its name.
-    pub index: String,
-}
-
 impl Store {
     /// The tables and indexes that the store has on record, declared in this program or not, and
     /// the states of the indexes.
@@ -145,7 +135,7 @@ impl Store {
     }
 
     /// Drops the indexes that were declared once and are not any more, and gives their pages back
-    /// to the file; the answer says which.
+    /// to the file. Returns their names, each behind that of its table: `person.town`.
     ///
     /// An index that a repository of this process still has, since another process has opened the
     /// table without it, stays for the next time. Another process that has it and asks it after that
@@ -190,13 +180,13 @@ impl Store {
     /// drop(before::PersonRepository::open(&store)?); // an earlier release of the program
     /// let people = PersonRepository::open(&store)?;
     /// let dropped = store.drop_retired()?;
-    /// assert_eq!((dropped[0].table.as_str(), dropped[0].index.as_str()), ("person", "town"));
+    /// assert_eq!(dropped, ["person.town"]);
     /// assert!(store.drop_retired()?.is_empty());
     /// # Ok(())
     /// # }
     /// ```
-    pub fn drop_retired(&self) -> Result<Vec<DroppedIndex>> {
-        let dropped = self.inner.drop_indexes(|records, is_in_use| {
+    pub fn drop_retired(&self) -> Result<Vec<String>> {
+        self.inner.drop_indexes(|records, is_in_use| {
             let of = |name: &str| records.iter().find(|(other, _)| other == name);
             let mut retired = Vec::new();
             for (name, state) in records {
@@ -211,11 +201,7 @@ impl Store {
                 }
             }
             retired
-        })?;
-        let dropped = dropped.iter().filter_map(|name| name.split_once('.'));
-        Ok(dropped
-            .map(|(table, index)| DroppedIndex { table: table.into(), index: index.into() })
-            .collect())
+        })
     }
 }
 
