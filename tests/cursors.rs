@@ -86,7 +86,12 @@ fn read_from(position: &[u8], reverse: bool) -> Result<Option<Vec<Event>>> {
     let cursor = scan().page(1)?.next.expect("there is more");
     let mut text = cursor.to_string()[..18].to_owned();
     text.extend(position.iter().map(|byte| format!("{byte:02x}")));
-    match text.parse().and_then(|cursor| page_after(scan(), &cursor)) {
+    let pages = |cursor: Cursor| {
+        let before = scan().before(&cursor).page(100)?.items;
+        assert!(before.iter().all(is_inside), "{before:?}");
+        page_after(scan(), &cursor)
+    };
+    match text.parse().and_then(pages) {
         Ok(page) => Ok(Some(page.items)),
         Err(error) if is_refusal(&error) => Ok(None),
         Err(error) => Err(error),

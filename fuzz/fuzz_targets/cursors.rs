@@ -44,7 +44,12 @@ macro_rules! check {
             let Ok(cursor) = text.parse::<Cursor>() else { continue };
             assert_eq!(cursor.to_string(), text);
             match $scan.after(&cursor).keys().collect::<Result<Vec<_>, _>>() {
-                Ok(rest) => assert!(all.ends_with(&rest), "{text} {rest:?} {all:?}"),
+                Ok(rest) => {
+                    assert!(all.ends_with(&rest), "{text} {rest:?} {all:?}");
+                    let before = $scan.before(&cursor).keys().collect::<Result<Vec<_>, _>>();
+                    let before = before.expect("the cursor is valid");
+                    assert_eq!([before, rest].concat(), all, "{text}");
+                }
                 Err(Error::InvalidCursor { .. }) => {}
                 Err(error) => panic!("{text}: {error}"),
             }

@@ -59,6 +59,16 @@ fn an_index_that_is_behind() -> TestResult {
         let next = page.next.ok_or("a page")?;
         let page = rome().after(&next).verified().page(3)?;
         assert_eq!((ids(page.items), page.next), (vec![5], None));
+        let back = page.previous.ok_or("the first page")?;
+        let page = rome().before(&back).verified().page(2)?;
+        assert_eq!((ids(page.items), page.next.as_ref()), (vec![3, 4], Some(&back)));
+        let page = rome().before(&page.previous.ok_or("the row 2")?).verified().page(2)?;
+        assert_eq!((ids(page.items), page.previous), (vec![2], None));
+        let last: Vec<_> =
+            rome().before(&back).limit(2).verified().rows().collect::<Result<_, _>>()?;
+        assert_eq!(ids(last), [3, 4]);
+        assert_eq!(rome().before(&back).limit(9).verified().count()?, 3);
+        assert_eq!(rome().before(&back).limit(0).verified().count()?, 0);
         // A hashed field is compared with the row, which may be gone.
         assert_eq!(items.find_by_url(&txn, &roman(0).url).verified().count()?, 5);
         assert_eq!(items.find_by_url(&txn, &roman(0).url).entries().count(), 5);

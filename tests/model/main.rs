@@ -12,6 +12,7 @@ mod items;
 mod kinds;
 mod pairs;
 mod questions;
+mod turning;
 
 use index_table::{__private::Entity, Result, Store, Verify};
 use proptest::prelude::*;

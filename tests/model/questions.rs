@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 
-use index_table::{Cursor, IndexEntry, Result, Scan};
+use index_table::{IndexEntry, Result, Scan};
 use proptest::prelude::*;
 
-use crate::fail;
+use crate::{fail, turning::assert_pages};
 
 /// Compares all the ways to read a scan with the rows that it should find, in order.
 pub(crate) fn assert_scan<'txn, E, K>(
@@ -81,37 +81,5 @@ where
         assert_pages(scan, &rows, 2)?;
         assert_pages(|| scan().rev(), &reversed, 3)?;
     }
-    Ok(())
-}
-
-/// Reads page after page, each with a cursor that went through text, and what is left behind it.
-fn assert_pages<'txn, E>(
-    scan: impl Fn() -> Scan<'txn, E>,
-    rows: &[E::Row],
-    size: usize,
-) -> Result<(), TestCaseError>
-where
-    E: IndexEntry<'txn>,
-    E::Row: Debug + Clone + PartialEq,
-{
-    let mut read = Vec::new();
-    let mut cursor: Option<Cursor> = None;
-    loop {
-        let rest = || match &cursor {
-            None => scan(),
-            Some(cursor) => scan().after(cursor),
-        };
-        let left = rows.len() - read.len();
-        prop_assert_eq!(rest().count().map_err(fail)?, left as u64);
-        prop_assert_eq!(rest().limit(2).count().map_err(fail)?, left.min(2) as u64);
-        let page = rest().page(size).map_err(fail)?;
-        prop_assert!(page.items.len() <= size);
-        read.extend(page.items);
-        match page.next {
-            Some(next) => cursor = Some(next.to_string().parse().map_err(fail)?),
-            None => break,
-        }
-    }
-    prop_assert_eq!(read, rows);
     Ok(())
 }

@@ -33,6 +33,8 @@ pub(super) struct Check<'txn> {
     values: KeyBuf,
     /// The row of the last entry, if it was looked up.
     pub(super) fact: Option<&'txn [u8]>,
+    /// It has come to the [`Stop`](super::conditions::Stop) of the query.
+    pub(super) has_stopped: bool,
 }
 
 impl<'txn> Check<'txn> {
@@ -70,6 +72,7 @@ impl<'txn> Check<'txn> {
             looks_up,
             values: KeyBuf::new(),
             fact: None,
+            has_stopped: false,
         })
     }
 
@@ -87,6 +90,9 @@ impl<'txn> Check<'txn> {
                 Ok(entry) => entry,
                 Err(error) => return Some(Err(error)),
             };
+            if self.stops_before(entry, meter) {
+                return None;
+            }
             match self.is_met(entry, entries.row(), meter) {
                 Ok(true) => return Some(Ok(entry)),
                 Ok(false) => meter.pass(),
@@ -103,12 +109,24 @@ impl<'txn> Check<'txn> {
         meter: &mut Meter<'txn>,
     ) -> Result<bool, Boxed> {
         while entries.advance()? {
+            if self.stops_before(entries.entry(), meter) {
+                return Ok(false);
+            }
             if self.is_met(entries.entry(), entries.row(), meter)? {
                 return Ok(true);
             }
             meter.pass();
         }
         Ok(false)
+    }
+
+    fn stops_before(&mut self, entry: RawEntry<'_>, meter: &mut Meter<'txn>) -> bool {
+        let stop = self.conditions.stop.as_ref();
+        self.has_stopped = stop.is_some_and(|stop| stop.is_before(entry));
+        if self.has_stopped {
+            meter.pass();
+        }
+        self.has_stopped
     }
 
     /// Whether an entry meets the conditions.

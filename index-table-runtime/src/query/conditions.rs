@@ -1,12 +1,12 @@
 //! The conditions on an entry beside a key within the bounds.
 
-use std::{rc::Rc, sync::Arc};
+use std::{cmp::Ordering, rc::Rc, sync::Arc};
 
 use crate::{
     engine::KeyList,
     model::{
         entity::{Entity, EntryReader, Form},
-        entry::RawEntry,
+        entry::{Position, RawEntry},
         key::{DecodeError, KeyBuf, Unescaped},
         row,
     },
@@ -19,6 +19,37 @@ pub(super) struct Conditions<'txn> {
     pub(super) hashed: Option<Arc<Hashed>>,
     /// Those of [`Scan::filter`](super::Scan::filter).
     pub(super) tests: Vec<RowTest<'txn>>,
+    /// Where the query ends before the end of its bounds.
+    pub(super) stop: Option<Stop>,
+}
+
+/// The end of a query at the gap of a cursor. No engine knows it.
+#[derive(Clone)]
+pub(super) struct Stop {
+    /// That of the entry that the cursor was made from.
+    pub(super) position: Position,
+    /// The position is that of the key alone, because the index has one entry for each key.
+    pub(super) by_key: bool,
+    /// The entry at the position still belongs to the query.
+    pub(super) inclusive: bool,
+    /// The direction of the query.
+    pub(super) reverse: bool,
+}
+
+impl Stop {
+    /// Whether the query has ended when it comes to this entry.
+    pub(super) fn is_before(&self, entry: RawEntry<'_>) -> bool {
+        let Position { key, primary_key } = &self.position;
+        let mut order = entry.key.cmp(key);
+        if !self.by_key {
+            order = order.then_with(|| entry.primary_key.cmp(primary_key));
+        }
+        match if self.reverse { order.reverse() } else { order } {
+            Ordering::Less => false,
+            Ordering::Equal => !self.inclusive,
+            Ordering::Greater => true,
+        }
+    }
 }
 
 /// A test of the bytes of a row.
@@ -33,7 +64,7 @@ impl<'txn> Conditions<'txn> {
     /// `None`: there are no conditions.
     #[inline]
     pub(super) fn of(hashed: Option<Arc<Hashed>>) -> Option<Rc<Self>> {
-        hashed.map(|hashed| Rc::new(Self { hashed: Some(hashed), tests: Vec::new() }))
+        hashed.map(|hashed| Rc::new(Self { hashed: Some(hashed), ..Self::default() }))
     }
 
     /// Adds to the conditions of a query.
@@ -42,6 +73,11 @@ impl<'txn> Conditions<'txn> {
             let conditions = Rc::make_mut(conditions.get_or_insert_default());
             conditions.tests.extend_from_slice(tests);
         }
+    }
+
+    /// Ends a query sooner.
+    pub(super) fn stop(conditions: &mut Option<Rc<Self>>, stop: Stop) {
+        Rc::make_mut(conditions.get_or_insert_default()).stop = Some(stop);
     }
 }
 

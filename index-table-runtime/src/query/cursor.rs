@@ -1,12 +1,13 @@
-use std::{fmt, fmt::Write as _, str::FromStr};
+use std::{fmt, fmt::Write as _, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     engine::{KeyList, Query},
     model::{
-        entry::Position,
+        entry::{Position, RawEntry},
         error::{Error, Result},
+        key::KeyBuf,
         schema::TableSchema,
     },
 };
@@ -14,7 +15,10 @@ use crate::{
 /// The first byte of every cursor; another form would have another one.
 const FORMAT: u8 = 1;
 
-/// Where a page ended: hand it out, and continue with [`Scan::after`](crate::Scan::after).
+/// A place in a scan, from a [`Page`](crate::Page): [`Scan::after`](crate::Scan::after) has what follows it, and
+/// [`Scan::before`](crate::Scan::before) what precedes it.
+///
+/// It is the gap behind the row that it was made from, in the direction of the scan.
 ///
 /// Opaque text of the characters `0`–`9` and `a`–`f`, through `Display`, `FromStr` and serde: safe
 /// in a URL. It is a position and not an offset, so rows that come or go between two pages neither
@@ -29,17 +33,28 @@ const FORMAT: u8 = 1;
 #[serde(into = "String", try_from = "String")]
 pub struct Cursor {
     question: u64,
-    position: Position,
+    /// The index key, which has this length, and the primary key.
+    keys: Arc<[u8]>,
+    key_len: usize,
 }
 
 impl Cursor {
-    pub(crate) const fn new(question: u64, position: Position) -> Self {
-        Self { question, position }
+    /// The gap behind this entry.
+    pub(crate) fn new(question: u64, entry: RawEntry<'_>) -> Self {
+        let mut keys = KeyBuf::new();
+        keys.extend(entry.key);
+        keys.extend(entry.primary_key);
+        Self { question, keys: Arc::from(keys.as_bytes()), key_len: entry.key.len() }
     }
 
-    /// What it belongs to, and the place.
+    /// What it belongs to, and the position of the entry that it was made from.
     pub(crate) fn into_parts(self) -> (u64, Position) {
-        (self.question, self.position)
+        (self.question, self.position())
+    }
+
+    fn position(&self) -> Position {
+        let (key, primary_key) = self.keys.split_at_checked(self.key_len).unwrap_or_default();
+        Position { key: key.to_vec(), primary_key: primary_key.to_vec() }
     }
 
     /// The position, if this cursor belongs to the query, which is this [`question`].
@@ -48,7 +63,7 @@ impl Cursor {
     /// bounds would lead to entries outside of the query, and one that is no key to places
     /// that no entry has.
     pub(super) fn position_in(
-        self,
+        &self,
         schema: &TableSchema,
         query: &Query,
         question: u64,
@@ -58,12 +73,13 @@ impl Cursor {
                 reason: "it was made by another index, direction or arguments; start without a cursor",
             });
         }
-        let at = self.position.bytes();
-        let inside = at.as_slice() >= query.bounds.start() && query.bounds.ends_behind(&at);
+        let at = &*self.keys;
+        let inside = at >= query.bounds.start() && query.bounds.ends_behind(at);
         let listed = |list: &KeyList| list.find(at.get(query.bounds.start().len()..)?);
         let inside = inside && query.list.as_ref().is_none_or(|list| listed(list).is_some());
-        if inside && self.position.is_in(schema, query.source) {
-            return Ok(self.position);
+        let position = self.position();
+        if inside && position.is_in(schema, query.source) {
+            return Ok(position);
         }
         Err(Error::InvalidCursor { reason: "its text was changed; start without a cursor" })
     }
@@ -112,10 +128,9 @@ fn fnv(hash: u64, byte: u8) -> u64 {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Position { key, primary_key } = &self.position;
         // Keys are at most 511 bytes long.
-        write!(f, "{FORMAT:02x}{:016x}{:04x}", self.question, key.len())?;
-        key.iter().chain(primary_key).try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{FORMAT:02x}{:016x}{:04x}", self.question, self.key_len)?;
+        self.keys.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -149,11 +164,9 @@ fn parse(text: &str) -> Option<Cursor> {
     let (&[FORMAT], rest) = bytes.split_first_chunk::<1>()? else { return None };
     let (question, rest) = rest.split_first_chunk::<8>()?;
     let (len, rest) = rest.split_first_chunk::<2>()?;
-    let (key, primary_key) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
-    Some(Cursor {
-        question: u64::from_be_bytes(*question),
-        position: Position { key: key.to_vec(), primary_key: primary_key.to_vec() },
-    })
+    let key_len = usize::from(u16::from_be_bytes(*len));
+    let question = u64::from_be_bytes(*question);
+    (key_len <= rest.len()).then(|| Cursor { question, keys: Arc::from(rest), key_len })
 }
 
 impl From<Cursor> for String {

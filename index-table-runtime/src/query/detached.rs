@@ -1,7 +1,7 @@
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use super::{
-    conditions::{Conditions, Hashed},
+    conditions::{Conditions, Hashed, Stop},
     entry_scan::EntryScan,
     request::ScanRequest,
 };
@@ -24,6 +24,7 @@ pub struct DetachedQuery<R> {
     query: Result<Query>,
     schema: &'static TableSchema,
     hashed: Option<Arc<Hashed>>,
+    stop: Option<Stop>,
     /// Those of the repository that it is from, by which its table is known.
     usage: Arc<TableCounters>,
     row: PhantomData<fn() -> R>,
@@ -34,13 +35,14 @@ pub(crate) struct Detached {
     query: Query,
     schema: &'static TableSchema,
     hashed: Option<Arc<Hashed>>,
+    stop: Option<Stop>,
 }
 
 impl<R: Entity> DetachedQuery<R> {
     pub(super) fn new(request: ScanRequest<'_>) -> Self {
         let (schema, usage) = (request.schema, Arc::clone(request.ledger.usage));
-        let (query, hashed) = request.detach();
-        Self { query, schema, hashed, usage, row: PhantomData }
+        let (query, hashed, stop) = request.detach();
+        Self { query, schema, hashed, stop, usage, row: PhantomData }
     }
 
     /// The query, and the counters of its table.
@@ -49,8 +51,8 @@ impl<R: Entity> DetachedQuery<R> {
     ///
     /// Why the scan can't be run.
     pub(crate) fn into_parts(self) -> Result<(Detached, Arc<TableCounters>)> {
-        let Self { query, schema, hashed, usage, .. } = self;
-        Ok((Detached { query: query?, schema, hashed }, usage))
+        let Self { query, schema, hashed, stop, usage, .. } = self;
+        Ok((Detached { query: query?, schema, hashed, stop }, usage))
     }
 }
 
@@ -69,7 +71,10 @@ impl Detached {
         keys: &mut Vec<u8>,
         lengths: &mut Vec<usize>,
     ) -> Result<()> {
-        let (query, conditions) = (self.query.clone(), Conditions::of(self.hashed.clone()));
+        let (query, mut conditions) = (self.query.clone(), Conditions::of(self.hashed.clone()));
+        if let Some(stop) = &self.stop {
+            Conditions::stop(&mut conditions, stop.clone());
+        }
         let mut entries =
             EntryScan::cursor(Ok(reader), self.schema, ledger, query, conditions.as_ref());
         while lengths.len() < most.0 && keys.len() < most.1 {
@@ -82,6 +87,7 @@ impl Detached {
             lengths.push(primary_key.len());
         }
         self.query.position = Some(entries.entry().position());
+        self.query.inclusive = false;
         let read = lengths.len() as u64;
         self.query.limit = self.query.limit.map(|limit| limit.saturating_sub(read));
         Ok(())

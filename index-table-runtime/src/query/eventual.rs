@@ -2,7 +2,11 @@
 
 use std::{fmt, iter::FusedIterator, marker::PhantomData, ops::Deref};
 
-use super::{Cursor, Entries, Keys, Page, Scan, entry_scan::EntryScan, page::RESERVED};
+use super::{
+    Cursor, Entries, Keys, Page, Scan,
+    entry_scan::EntryScan,
+    page::{RESERVED, page_back},
+};
 use crate::{
     engine::LentEntries,
     model::{
@@ -110,6 +114,12 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
         self
     }
 
+    /// As [`Scan::before`], in front of a [`page`](VerifiedScan::page) of the same scan.
+    pub fn before(mut self, cursor: &Cursor) -> Self {
+        self.scan = self.scan.before(cursor);
+        self
+    }
+
     /// The entries, as the index has them; see [`Scan::entries`].
     pub fn entries(self) -> UnverifiedEntries<'txn, E> {
         UnverifiedEntries { entries: self.limited().entries() }
@@ -177,8 +187,32 @@ impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
     pub fn rows(mut self) -> VerifiedRows<'txn, E> {
         self.scan.request.query.rows = true;
         let limit = self.limit.unwrap_or(usize::MAX);
-        let (scan, image) = (self.scan.cursor(), Image::default());
-        VerifiedRows { scan, image, left: limit, entry: PhantomData }
+        if self.limit.is_some() && self.scan.request.before.is_some() {
+            self.begin_at_last(limit);
+        }
+        VerifiedRows::new(self.scan.cursor(), limit)
+    }
+
+    /// Begins at the first of the last rows before the cursor, as many as the limit.
+    #[cold]
+    fn begin_at_last(&mut self, limit: usize) {
+        let request = &mut self.scan.request;
+        let Some(mut back) = request.copy() else { return };
+        request.stop_at_gap(None);
+        (request.after, request.before) = (None, None);
+        back.turn_back(None);
+        let mut rows = VerifiedRows::<E>::new(back.cursor(None), usize::MAX);
+        for _ in 0..limit {
+            match rows.next() {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => request.reader = Err(error),
+                None => return,
+            }
+        }
+        if limit > 0 {
+            request.query.position = Some(rows.scan.entry().position());
+            request.query.inclusive = true;
+        }
     }
 
     /// How many rows there are.
@@ -210,26 +244,35 @@ impl<'txn, E: IndexEntry<'txn>> VerifiedScan<'txn, E> {
         self.rows().next().transpose()
     }
 
-    /// The first `size` rows, and where the next page starts; see [`Scan::page`]. A limit of the
-    /// scan is not regarded.
+    /// A page of `size` rows, see [`Scan::page`]. It ignores a limit of the scan.
     ///
     /// # Errors
     ///
     /// As [`Scan::page`].
-    pub fn page(self, size: usize) -> Result<Page<E::Row>> {
+    pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
         let question = self.scan.request.question();
+        if self.scan.request.before.is_some() {
+            let cursors = self.scan.request.turn_back(Some(question));
+            let more = |rows: &mut VerifiedRows<'txn, E>| {
+                let row = rows.next().transpose()?;
+                Ok(row.map(|_| Cursor::new(question, rows.scan.entry())))
+            };
+            let rows = Self { limit: None, ..self }.rows();
+            return page_back(rows, size, cursors, VerifiedRows::next, more);
+        }
+        let previous = self.scan.request.after.clone();
         let mut rows = Self { limit: None, ..self }.rows();
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {
-            let Some(row) = rows.next() else { return Ok(Page { items, next: None }) };
+            let Some(row) = rows.next() else { return Ok(Page { items, next: None, previous }) };
             items.push(row?);
         }
         if size == 0 {
-            return Ok(Page { items, next: None });
+            return Ok(Page { items, next: None, previous: None });
         }
-        let last = rows.scan.entry().position();
-        let next = rows.next().transpose()?.map(|_| Cursor::new(question, last));
-        Ok(Page { items, next })
+        let last = Cursor::new(question, rows.scan.entry());
+        let next = rows.next().transpose()?.map(|_| last);
+        Ok(Page { items, next, previous })
     }
 }
 
@@ -243,6 +286,10 @@ pub struct VerifiedRows<'txn, E> {
 }
 
 impl<'txn, E: IndexEntry<'txn>> VerifiedRows<'txn, E> {
+    fn new(scan: EntryScan<'txn, LentEntries<'txn>>, left: usize) -> Self {
+        Self { scan, image: Image::default(), left, entry: PhantomData }
+    }
+
     fn next_row(&mut self) -> Result<Option<E::Row>> {
         while self.left > 0 && self.scan.advance()? {
             let (entry, fact) = self.scan.entry_with_fact()?;

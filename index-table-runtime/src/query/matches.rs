@@ -32,6 +32,10 @@ impl<C> Matches<'_, C> {
     pub(super) fn looks_up(&self) -> bool {
         self.check.as_ref().is_some_and(|check| check.looks_up)
     }
+
+    fn has_stopped(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| check.has_stopped)
+    }
 }
 
 impl<'txn> Matches<'txn, Entries<'txn>> {
@@ -53,7 +57,9 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         reader: Reader<'txn>,
         meter: &mut Meter<'txn>,
     ) -> Option<EntryResult<'txn>> {
-        while let Some(query) = self.ranges.as_mut()?.next() {
+        while !self.has_stopped()
+            && let Some(query) = self.ranges.as_mut()?.next()
+        {
             meter.seek();
             match reader.scan(query) {
                 Ok(entries) => self.entries = entries,
@@ -101,7 +107,9 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         reader: Reader<'txn>,
         meter: &mut Meter<'txn>,
     ) -> Result<bool, Boxed> {
-        while let Some(query) = self.ranges.as_mut().and_then(Iterator::next) {
+        while !self.has_stopped()
+            && let Some(query) = self.ranges.as_mut().and_then(Iterator::next)
+        {
             meter.seek();
             self.entries = reader.cursor(query)?;
             if self.advance(meter)? {

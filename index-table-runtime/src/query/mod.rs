@@ -1,5 +1,6 @@
 //! Queries: their values ([`Bounds`], [`Query`]), and what runs them ([`Scan`]).
 
+mod before;
 mod bounds;
 mod check;
 mod combined;
@@ -120,7 +121,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
         let (query, hashed) = bounds.into_query(E::SOURCE);
         let (schema, conditions) = (E::Row::TABLE, Conditions::of(hashed));
-        let request = ScanRequest { reader, schema, ledger, query, conditions, after: None };
+        let request =
+            ScanRequest { reader, schema, ledger, query, conditions, after: None, before: None };
         Self { request, entry: PhantomData }
     }
 
@@ -146,7 +148,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self
     }
 
-    /// Only what comes behind the place where a [`page`](Scan::page) of the same scan ended.
+    /// Only what follows a cursor of the same scan, such as [`Page::next`].
     ///
     /// Cost: none beside the one seek, however deep the place is.
     ///
@@ -273,7 +275,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// [`Error`](crate::Error) when the store can't be read.
     pub fn first(self) -> Result<Option<E::Row>> {
-        self.limit(1).rows().next().transpose()
+        // Before a cursor, a limit is of the last rows.
+        let scan = if self.request.before.is_none() { self.limit(1) } else { self };
+        scan.rows().next().transpose()
     }
 
     /// The scan with a type that scans of all indexes of a table have in common: that of
@@ -367,7 +371,8 @@ pub(crate) fn first_key<'txn>(
     let (query, hashed) = bounds.into_query(source);
     let query = Query { limit: Some(1), ..query };
     let conditions = Conditions::of(hashed);
-    let request = ScanRequest { reader, schema, ledger, query, conditions, after: None };
+    let request =
+        ScanRequest { reader, schema, ledger, query, conditions, after: None, before: None };
     let mut entries = request.cursor(None);
     Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
 }

@@ -2,7 +2,7 @@
 
 use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
 use crate::{
-    engine::Entries,
+    engine::{Entries, LentEntries},
     model::{
         entity::{IndexEntry, Viewed},
         entry::RawEntry,
@@ -22,36 +22,73 @@ pub(super) const RESERVED: usize = 128;
 pub struct Page<T> {
     /// The rows, views or entries, in the order of the scan.
     pub items: Vec<T>,
-    /// Where to continue; `None` when there are no more.
+    /// Where the next page begins, for [`Scan::after`]; `None` if nothing follows.
     pub next: Option<Cursor>,
+    /// Where the previous page ends, for [`Scan::before`]; `None` if nothing precedes. Behind a cursor, it is that
+    /// cursor.
+    pub previous: Option<Cursor>,
+}
+
+/// A page of the last items before a gap, of which `next` reads one after another, backward, and `more` the entry in
+/// front of them. `cursors`: those between which the scan is.
+pub(super) fn page_back<S, T>(
+    mut scan: S,
+    size: usize,
+    cursors: [Option<Cursor>; 2],
+    mut next: impl FnMut(&mut S) -> Option<Result<T>>,
+    more: impl FnOnce(&mut S) -> Result<Option<Cursor>>,
+) -> Result<Page<T>> {
+    let mut items = Vec::with_capacity(size.min(RESERVED));
+    while items.len() < size
+        && let Some(item) = next(&mut scan)
+    {
+        items.push(item?);
+    }
+    items.reverse();
+    if size == 0 {
+        return Ok(Page { items, next: None, previous: None });
+    }
+    let [after, before] = cursors;
+    let in_front = if items.len() == size { more(&mut scan)? } else { None };
+    Ok(Page { items, next: before, previous: in_front.or(after) })
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// The first `size` rows, and where the next page starts. A page of 0 rows has no next one.
+    /// A page of `size` rows: the first ones, or the last ones of a scan with [`before`](Scan::before). With the
+    /// cursors to the next and the previous page, which a page of 0 rows does not have.
     ///
     /// Cost: as [`rows`](Scan::rows) for so many rows, and a step to see whether there are more.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) was
-    /// given the cursor of another scan; [`Error`](crate::Error) when the store can't be read.
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) or
+    /// [`before`](Scan::before) was given the cursor of another scan; [`Error`](crate::Error) when the store can't
+    /// be read.
     pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
         self.request.query.rows = true;
         let question = self.request.question();
+        if self.request.before.is_some() {
+            let cursors = self.request.turn_back(Some(question));
+            let more = |rows: &mut EntryScan<'txn, LentEntries<'txn>>| {
+                Ok(rows.advance()?.then(|| Cursor::new(question, rows.entry())))
+            };
+            return page_back(self.cursor(), size, cursors, EntryScan::next_row, more);
+        }
+        let previous = self.request.after.clone();
         let mut rows = self.request.cursor(Some(question));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {
             let Some(row) = rows.next_row::<E::Row>() else {
-                return Ok(Page { items, next: None });
+                return Ok(Page { items, next: None, previous });
             };
             items.push(row?);
         }
         if size == 0 {
-            return Ok(Page { items, next: None });
+            return Ok(Page { items, next: None, previous: None });
         }
-        let last = rows.entry().position();
-        let next = rows.advance()?.then(|| Cursor::new(question, last));
-        Ok(Page { items, next })
+        let last = Cursor::new(question, rows.entry());
+        let next = rows.advance()?.then_some(last);
+        Ok(Page { items, next, previous })
     }
 
     /// A [`page`](Scan::page) of [views](Scan::views), for rows with `#[table(view)]`. The cursors are those of
@@ -139,7 +176,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 impl<'txn> ScanRequest<'txn> {
     /// A page of items that borrow from the snapshot. `next` makes one of the next entry, and stores the entry.
     fn page<T>(
-        self,
+        mut self,
         size: usize,
         mut next: impl FnMut(
             &mut EntryScan<'txn, Entries<'txn>>,
@@ -147,20 +184,29 @@ impl<'txn> ScanRequest<'txn> {
         ) -> Option<Result<T>>,
     ) -> Result<Page<T>> {
         let question = self.question();
+        let mut last = RawEntry::NOWHERE;
+        if self.before.is_some() {
+            let cursors = self.turn_back(Some(question));
+            let more = |scan: &mut EntryScan<'txn, Entries<'txn>>| {
+                let entry = scan.next().transpose()?;
+                Ok(entry.map(|entry| Cursor::new(question, entry)))
+            };
+            return page_back(self.scan(None), size, cursors, |scan| next(scan, &mut last), more);
+        }
+        let previous = self.after.clone();
         let mut scan = self.scan(Some(question));
         let mut items = Vec::with_capacity(size.min(RESERVED));
-        let mut last = RawEntry::NOWHERE;
         while items.len() < size {
             let Some(item) = next(&mut scan, &mut last) else {
-                return Ok(Page { items, next: None });
+                return Ok(Page { items, next: None, previous });
             };
             items.push(item?);
         }
         if size == 0 {
-            return Ok(Page { items, next: None });
+            return Ok(Page { items, next: None, previous: None });
         }
         let more = scan.next().transpose()?.is_some();
-        let next = more.then(|| Cursor::new(question, last.position()));
-        Ok(Page { items, next })
+        let next = more.then(|| Cursor::new(question, last));
+        Ok(Page { items, next, previous })
     }
 }

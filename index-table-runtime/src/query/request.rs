@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{
     Cursor,
-    conditions::{Conditions, Hashed},
+    conditions::{Conditions, Hashed, Stop},
     cursor,
     entry_scan::EntryScan,
     list::Ranges,
@@ -27,11 +27,27 @@ pub(super) struct ScanRequest<'txn> {
     pub(super) query: Query,
     /// `None`: its bounds are the only condition.
     pub(super) conditions: Option<Rc<Conditions<'txn>>>,
-    /// Where it begins, unless it begins at its beginning.
+    /// Where it begins; `None`: where its bounds do.
     pub(super) after: Option<Cursor>,
+    /// Where it ends; `None`: where its bounds do.
+    pub(super) before: Option<Cursor>,
 }
 
 impl<'txn> ScanRequest<'txn> {
+    /// The same request once more; `None` if it can't be run.
+    pub(super) fn copy(&self) -> Option<Self> {
+        let Self { schema, ledger, ref query, ref conditions, ref after, ref before, .. } = *self;
+        Some(Self {
+            reader: Ok(*self.reader.as_ref().ok()?),
+            schema,
+            ledger,
+            query: query.clone(),
+            conditions: conditions.clone(),
+            after: after.clone(),
+            before: before.clone(),
+        })
+    }
+
     /// What a cursor belongs to, as a number.
     pub(super) fn question(&self) -> u64 {
         cursor::question(self.schema, &self.query)
@@ -54,7 +70,7 @@ impl<'txn> ScanRequest<'txn> {
     }
 
     pub(super) fn count(mut self) -> Result<u64> {
-        self.resolve(None);
+        self.resolve_in_any_order();
         if self.query.list.is_some() {
             return self.count_list();
         }
@@ -77,12 +93,13 @@ impl<'txn> ScanRequest<'txn> {
         Ok(count.found)
     }
 
-    /// The query without its transaction, and the values of hashed fields.
-    pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>) {
-        self.resolve(None);
+    /// The query without its transaction, the values of hashed fields, and where it ends.
+    pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>, Option<Stop>) {
+        self.resolve_in_any_order();
         self.refuse_tests("its `filter` borrows from the transaction; delete the rows one by one");
-        let hashed = self.conditions.and_then(|conditions| conditions.hashed.clone());
-        (self.reader.map(|_| self.query), hashed)
+        let Conditions { hashed, stop, .. } =
+            self.conditions.map_or_else(Conditions::default, |conditions| (*conditions).clone());
+        (self.reader.map(|_| self.query), hashed, stop)
     }
 
     /// A filtered scan can't be run: this is the reason.
@@ -116,9 +133,21 @@ impl<'txn> ScanRequest<'txn> {
         Ok(limit - left)
     }
 
+    /// Makes the cursors the ends of the query, which may turn it round.
+    fn resolve_in_any_order(&mut self) {
+        if self.before.is_some() {
+            self.turn_back(None);
+        } else {
+            self.resolve(None);
+        }
+    }
+
     /// Makes the cursor the position of the query.
     fn resolve(&mut self, question: Option<u64>) {
-        let Some(cursor) = self.after.take() else { return };
+        if self.before.is_some() {
+            return self.stop_at_gap(question);
+        }
+        let Some(cursor) = &self.after else { return };
         let question = question.unwrap_or_else(|| self.question());
         match cursor.position_in(self.schema, &self.query, question) {
             Ok(position) => self.query.position = Some(position),

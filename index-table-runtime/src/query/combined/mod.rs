@@ -189,8 +189,12 @@ impl<'txn, R: Entity> IntoIterator for Combined<'txn, R> {
 
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
-        let ScanRequest { reader, schema, ledger, query, conditions, after } = scan.request;
-        let refusal = if query.reverse || query.limit.is_some() || after.is_some() {
+        let ScanRequest { reader, schema, ledger, query, conditions, after, before } = scan.request;
+        let refusal = if query.reverse
+            || query.limit.is_some()
+            || after.is_some()
+            || before.is_some()
+        {
             Some(LIMITED)
         } else if in_primary_key_order(schema, &query) {
             None

@@ -3,7 +3,7 @@
 use crate::{
     model::{
         entity::Entity,
-        entry::Position,
+        entry::{Position, RawEntry},
         error::{Error, Result},
         schema::Source,
     },
@@ -61,7 +61,9 @@ impl ResumePoint {
     pub(super) fn cursor<R: Entity>(self) -> Cursor {
         let Self { stage, behind } = self;
         let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
-        Cursor::new(Self::question::<R>(stage), behind.unwrap_or_else(nowhere))
+        let Position { key, primary_key } = behind.unwrap_or_else(nowhere);
+        let entry = RawEntry { key: &key, primary_key: &primary_key, data: &[] };
+        Cursor::new(Self::question::<R>(stage), entry)
     }
 
     pub(super) fn of<R: Entity>(cursor: Cursor) -> Result<Self> {
