@@ -53,7 +53,7 @@ struct Counted {
 pub(crate) fn run(every: u64) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
-    let shim = compile(dir.path())?;
+    let shim = crate::compile(dir.path(), "faults", include_str!("../shim/faults.c"))?;
     fail_all(&Setup { shim: &shim, dir: dir.path(), reserve: 0 }, every)?;
     // Space that is written ahead may fail without a word, so here a fault has to be seen only if it
     // does harm.
@@ -126,23 +126,6 @@ struct Fault<'c> {
     at: u64,
     mode: &'c str,
     error: &'c str,
-}
-
-fn compile(dir: &Path) -> Result<PathBuf, Failure> {
-    let (source, shim) = (dir.join("faults.c"), dir.join("faults.so"));
-    fs::write(&source, include_str!("../shim/faults.c")).map_err(|error| error.to_string())?;
-    let cc = Command::new("cc")
-        .args(["-shared", "-fPIC", "-O1", "-o"])
-        .arg(&shim)
-        .arg(&source)
-        .arg("-ldl")
-        .output();
-    let cc = cc.map_err(|error| format!("cc: {error}"))?;
-    if cc.status.success() {
-        Ok(shim)
-    } else {
-        Err(String::from_utf8_lossy(&cc.stderr).into_owned())
-    }
 }
 
 fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, Failure> {

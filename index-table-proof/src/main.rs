@@ -6,19 +6,31 @@
 //! index-table-proof faults [ONE IN SO MANY]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
+//! index-table-proof power [IMAGES [SEED [SCENARIO]]]
+//! index-table-proof power-weakened IMAGES SEED SCENARIO FILE WITHOUT SYNCS
 //! ```
+//!
+//! `PROOF_DURABILITY` (`full`, `relaxed`, `none`) is the durability of `crash` and `power`; `full` without it.
 
 mod crash;
 mod damage;
 mod faults;
+mod power;
 mod random;
 mod shop;
 mod snapshots;
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use index_table::{Durability, Options, Store};
 
 const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN SO MANY], damage [BITS OF EACH \
-                     PAGE [SEED]] or snapshots [SECONDS]";
+                     PAGE [SEED]], snapshots [SECONDS], power [IMAGES [SEED [SCENARIO]]] or power-weakened \
+                     IMAGES SEED SCENARIO FILE";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +51,13 @@ fn main() -> ExitCode {
         ["damage", ..] => number(1, 8).and_then(|flips| damage::run(flips, number(2, 1)?)),
         ["snapshots-child", path, seconds] => snapshots::child(path, seconds),
         ["snapshots", ..] => number(1, 10).and_then(snapshots::run),
+        ["power-judge", scenario, path, numbers @ ..] => power::judge(scenario, path, numbers),
+        ["power", ..] => {
+            let only = arguments.get(3).copied().unwrap_or_default();
+            number(1, 1000).and_then(|images| power::run(images, number(2, 1)?, only))
+        }
+        ["power-weakened", _, _, only, ignored] => number(1, 1)
+            .and_then(|images| power::run_weakened(images, number(2, 1)?, only, ignored)),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {
@@ -54,4 +73,35 @@ fn main() -> ExitCode {
 fn scratch() -> std::io::Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }
+}
+
+/// How the stores of `crash` and `power` are opened.
+fn options() -> Options {
+    Store::options().durability(match durability_name().as_str() {
+        "relaxed" => Durability::Relaxed,
+        "none" => Durability::None,
+        _ => Durability::Full,
+    })
+}
+
+fn durability_name() -> String {
+    std::env::var("PROOF_DURABILITY").unwrap_or_else(|_| "full".to_owned())
+}
+
+/// Compiles a library that is preloaded.
+fn compile(dir: &Path, name: &str, code: &str) -> Result<PathBuf, String> {
+    let (source, shim) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.so")));
+    fs::write(&source, code).map_err(|error| error.to_string())?;
+    let cc = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&shim)
+        .arg(&source)
+        .arg("-ldl")
+        .output();
+    let cc = cc.map_err(|error| format!("cc: {error}"))?;
+    if cc.status.success() {
+        Ok(shim)
+    } else {
+        Err(String::from_utf8_lossy(&cc.stderr).into_owned())
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, thread, time::Duration};
 
-use index_table::{Durability, IndexState, IndexTable, OnDuplicate, Result, RowVersion, Store};
+use index_table::{IndexState, IndexTable, OnDuplicate, Result, RowVersion};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -36,7 +36,7 @@ mod indexed {
 
 /// Opens a table declared in two ways by turns, so that indexes are built each time.
 pub(super) fn build(path: &Path) -> Result<()> {
-    let store = Store::open(path.join("store"))?;
+    let store = crate::options().open(path.join("store"))?;
     say("open");
     loop {
         drop(indexed::ItemRepository::open(&store)?);
@@ -48,7 +48,7 @@ pub(super) fn build(path: &Path) -> Result<()> {
 /// Both declarations can be opened, and their indexes are what the rows say.
 pub(super) fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let proven = || -> Result<_> {
-        let store = Store::open(path.join("store"))?;
+        let store = crate::options().open(path.join("store"))?;
         store.check()?;
         let items = indexed::ItemRepository::open(&store)?;
         items.verify(&store.read()?).run()
@@ -89,14 +89,15 @@ pub(super) fn forget_indexes(path: &Path, known: &mut Known) -> Result<Option<Sh
         fill(path, known)?;
         known.filled = known.model.steps;
     }
-    let opened = Store::open(path.join("store"))
+    let opened = crate::options()
+        .open(path.join("store"))
         .and_then(|store| forgotten::ItemRepository::open(&store).map(drop));
     opened.map(|()| None).map_err(|error| error.to_string())
 }
 
 /// Writes, and builds indexes meanwhile.
 pub(super) fn build_online(path: &Path) -> Result<()> {
-    let shop = Shop::online(Store::open(path.join("store"))?)?;
+    let shop = Shop::online(crate::options().open(path.join("store"))?)?;
     thread::scope(|scope| {
         scope.spawn(|| {
             if let Err(error) = shop.items.build(&shop.store).batch_bytes(4000).run() {
@@ -109,7 +110,7 @@ pub(super) fn build_online(path: &Path) -> Result<()> {
 
 /// As after writes, and whether the build was cut off.
 pub(super) fn prove_built_online(path: &Path, known: &mut Known) -> Result<(), Failure> {
-    let catalog = Store::open(path.join("store")).and_then(|store| store.catalog());
+    let catalog = crate::options().open(path.join("store")).and_then(|store| store.catalog());
     let catalog = catalog.map_err(|error| error.to_string())?;
     let mut indexes = catalog.tables.iter().flat_map(|table| &table.indexes);
     let is_building = |state: &IndexState| matches!(state, IndexState::Building { rows: 1.., .. });
@@ -132,7 +133,7 @@ const LOADED: u32 = 400;
 
 /// Loads rows in no order, which replace half of those of the load before.
 pub(super) fn load(path: &Path) -> Result<()> {
-    let store = Store::open(path.join("store"))?;
+    let store = crate::options().open(path.join("store"))?;
     let rows = LoadedRepository::open(&store)?;
     say("open");
     let first = (rows.all(&store.read()?).count()? as u32 * 2 / LOADED).saturating_sub(1);
@@ -150,7 +151,7 @@ pub(super) fn load(path: &Path) -> Result<()> {
 /// Each load is there as a whole, or not at all.
 pub(super) fn prove_loaded(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let looked = || -> Result<_> {
-        let store = Store::open(path.join("store"))?;
+        let store = crate::options().open(path.join("store"))?;
         store.check()?;
         let rows = LoadedRepository::open(&store)?;
         let txn = store.read()?;
@@ -223,7 +224,7 @@ fn older(id: u32) -> older::Entry {
 /// Makes a table of rows that are of an older version.
 pub(super) fn fill_older(path: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
     let filled = || -> Result<()> {
-        let store = Store::options().durability(Durability::None).open(path.join("store"))?;
+        let store = crate::options().open(path.join("store"))?;
         let entries = older::EntryRepository::open(&store)?;
         store.transaction(|txn| (0..OLDER).try_for_each(|id| entries.insert(txn, &older(id))))
     };
@@ -231,7 +232,7 @@ pub(super) fn fill_older(path: &Path, _: &mut Known) -> Result<Option<Shop>, Fai
 }
 
 pub(super) fn upgrade(path: &Path) -> Result<()> {
-    let store = Store::open(path.join("store"))?;
+    let store = crate::options().open(path.join("store"))?;
     let entries = EntryRepository::open(&store)?;
     say("open");
     entries.upgrade(&store).batch_bytes(4000).progress(|_| say("done")).run()?;
@@ -242,7 +243,7 @@ pub(super) fn upgrade(path: &Path) -> Result<()> {
 /// Rows are what they were, each in one version or the other, and the upgrade can go on.
 pub(super) fn prove_upgraded(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let mut proven = || -> Result<Option<String>> {
-        let store = Store::open(path.join("store"))?;
+        let store = crate::options().open(path.join("store"))?;
         store.check()?;
         let entries = EntryRepository::open(&store)?;
         let look = || -> Result<Option<String>> {

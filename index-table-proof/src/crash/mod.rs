@@ -16,13 +16,13 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Result, Store};
+use index_table::Result;
 
 use crate::{
     random::Random,
     shop::{Model, Shop},
 };
-use scenarios::SCENARIOS;
+pub(crate) use scenarios::SCENARIOS;
 
 type Failure = String;
 
@@ -32,37 +32,39 @@ const SIGKILL: i32 = 9;
 const ENOUGH: u64 = 40;
 
 /// What is going on when the process is killed.
-struct Scenario {
-    name: &'static str,
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
     /// Rounds with the same files.
-    rounds: u64,
+    pub(crate) rounds: u64,
     /// Acknowledgements that are waited for at most, before the process is killed.
-    awaited: u64,
+    pub(crate) awaited: u64,
+    /// Whether it needs another process that has the store open.
+    pub(crate) is_beside: bool,
     /// Whether something can be found half done that is counted.
     is_cut_off: bool,
     /// What the child does until it is killed.
-    child: fn(&Path) -> Result<()>,
+    pub(crate) child: fn(&Path) -> Result<()>,
     /// What is done to the files before, and whether a store is kept open meanwhile.
-    before: fn(&Path, &mut Known) -> Result<Option<Shop>, Failure>,
+    pub(crate) before: fn(&Path, &mut Known) -> Result<Option<Shop>, Failure>,
     /// Whether the files are as they should be.
-    after: fn(&Path, &mut Known) -> Result<(), Failure>,
+    pub(crate) after: fn(&Path, &mut Known) -> Result<(), Failure>,
 }
 
 /// What the killed processes have said, and what follows from it.
 #[derive(Default)]
-struct Known {
-    model: Model,
+pub(crate) struct Known {
+    pub(crate) model: Model,
     /// The transactions before the first process.
-    filled: u64,
+    pub(crate) filled: u64,
     /// The transactions that were acknowledged.
-    acknowledged: u64,
+    pub(crate) acknowledged: u64,
     /// Those that were found and not acknowledged.
-    found: u64,
+    pub(crate) found: u64,
     /// Rounds in which something else was going on, such as a copy that was cut off.
-    cut: u64,
+    pub(crate) cut: u64,
     /// What the last process has acknowledged.
-    said: u64,
-    random: u64,
+    pub(crate) said: u64,
+    pub(crate) random: u64,
 }
 
 /// Kills processes so many times in each scenario that has `only` in its name, and shows what came of it.
@@ -164,8 +166,8 @@ fn say(what: &str) {
     }
 }
 
-fn open(path: &Path) -> Result<Shop, Failure> {
-    Store::open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
+pub(crate) fn open(path: &Path) -> Result<Shop, Failure> {
+    crate::options().open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
 }
 
 /// Takes over what has been committed: what was acknowledged, and at most one transaction more.

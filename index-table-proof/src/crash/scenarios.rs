@@ -8,7 +8,7 @@ use std::{
 };
 
 use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, types::Bytes};
-use index_table::{Result, Store};
+use index_table::Result;
 
 use super::{
     Failure, Known, Scenario, advance,
@@ -23,11 +23,12 @@ use crate::{
     shop::{INDEXES, Model, Shop},
 };
 
-pub(super) const SCENARIOS: [Scenario; 9] = [
+pub(crate) const SCENARIOS: [Scenario; 9] = [
     Scenario {
         name: "writes",
         rounds: 50,
         awaited: 2,
+        is_beside: false,
         is_cut_off: false,
         child: write,
         before: nothing,
@@ -37,6 +38,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "a growing map",
         rounds: 4,
         awaited: 2,
+        is_beside: false,
         is_cut_off: false,
         child: grow,
         before: nothing,
@@ -46,6 +48,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "beside a process",
         rounds: 50,
         awaited: 2,
+        is_beside: true,
         is_cut_off: false,
         child: write,
         before: keep_open,
@@ -55,6 +58,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "copies",
         rounds: 25,
         awaited: 2,
+        is_beside: false,
         is_cut_off: true,
         child: copy,
         before: nothing,
@@ -64,6 +68,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "a repair",
         rounds: 20,
         awaited: 0,
+        is_beside: false,
         is_cut_off: true,
         child: repair,
         before: damage,
@@ -73,6 +78,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "a build",
         rounds: 20,
         awaited: 2,
+        is_beside: false,
         is_cut_off: false,
         child: build,
         before: fill,
@@ -82,6 +88,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "an online build",
         rounds: 20,
         awaited: 2,
+        is_beside: false,
         is_cut_off: true,
         child: build_online,
         before: forget_indexes,
@@ -91,6 +98,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "a bulk load",
         rounds: 8,
         awaited: 2,
+        is_beside: false,
         is_cut_off: false,
         child: load,
         before: nothing,
@@ -100,6 +108,7 @@ pub(super) const SCENARIOS: [Scenario; 9] = [
         name: "an upgrade",
         rounds: 1,
         awaited: 2,
+        is_beside: false,
         is_cut_off: true,
         child: upgrade,
         before: fill_older,
@@ -127,11 +136,11 @@ pub(super) fn step(shop: &Shop) -> Result<()> {
 }
 
 fn write(path: &Path) -> Result<()> {
-    write_with(&Store::options(), path)
+    write_with(&crate::options(), path)
 }
 
 fn grow(path: &Path) -> Result<()> {
-    write_with(&Store::options().map_size(1 << 16), path)
+    write_with(&crate::options().map_size(1 << 16), path)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "others fail")]
@@ -151,7 +160,7 @@ pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
 
 /// Writes, and copies the store all the time.
 fn copy(path: &Path) -> Result<()> {
-    let store = Store::open(path.join("store"))?;
+    let store = crate::options().open(path.join("store"))?;
     thread::scope(|scope| {
         scope.spawn(|| {
             for number in 0.. {
@@ -178,7 +187,10 @@ fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
         if copy.extension().is_some_and(|extension| extension == "partial") {
             known.cut += 1;
         } else {
-            let shop = Store::open(&copy).and_then(Shop::new).map_err(|error| error.to_string())?;
+            let shop = crate::options()
+                .open(&copy)
+                .and_then(Shop::new)
+                .map_err(|error| error.to_string())?;
             let steps = shop.steps().map_err(|error| error.to_string())?;
             if steps > known.model.steps {
                 return Err(format!("a copy has {steps} transactions"));
@@ -251,7 +263,7 @@ fn damage_index(path: &Path, name: &str, random: &mut Random) -> heed::Result<()
 }
 
 fn repair(path: &Path) -> Result<()> {
-    let shop = Shop::new(Store::open(path.join("store"))?)?;
+    let shop = Shop::new(crate::options().open(path.join("store"))?)?;
     say("open");
     shop.store.transaction(|txn| shop.items.repair(txn).run())?;
     say("done");

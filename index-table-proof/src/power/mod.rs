@@ -1,0 +1,318 @@
+//! Power failures, simulated.
+//!
+//! A killed process leaves its writes in the system's cache, so it proves nothing about the disk. Here a
+//! child writes under a library that records every write, length, name and sync of its files. From the
+//! record, this process makes images of the disk as a power failure could leave it at any moment
+//! ([`disk`]), opens each, and compares it with the acknowledgements recorded before that moment: every
+//! acknowledged commit is there, at most the next one as well, each as a whole; `check` and `verify` find
+//! nothing; the next commit succeeds. Some images are the files of the next child, so that power fails
+//! again during recovery.
+//!
+//! To show that it can fail, [`run_weakened`] leaves out syncs, and expects images that fail.
+
+mod disk;
+mod record;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    crash::{Known, SCENARIOS, Scenario},
+    random::Random,
+    shop::Model,
+};
+use disk::Disk;
+use record::Event;
+
+type Failure = String;
+
+/// Images of one record.
+const OF_A_RECORD: u64 = 50;
+
+/// How long a child may take to its last acknowledgement.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What became of the images of a scenario.
+#[derive(Default)]
+struct Counted {
+    images: u64,
+    records: u64,
+    failed: u64,
+    /// Images with a commit that was not acknowledged.
+    ahead: u64,
+    first_failure: Option<String>,
+}
+
+/// Makes so many images in each scenario that has `only` in its name.
+pub(crate) fn run(images: u64, seed: u64, only: &str) -> Result<(), Failure> {
+    println!(
+        "power: {images} images of each scenario, {}, from seed {seed}",
+        crate::durability_name()
+    );
+    let failed = run_all(images, seed, only, "")?;
+    if failed == 0 { Ok(()) } else { Err(format!("{failed} images failed")) }
+}
+
+/// The same while the syncs of files with `ignored` in their name do nothing; an error if no image fails.
+pub(crate) fn run_weakened(
+    images: u64,
+    seed: u64,
+    only: &str,
+    ignored: &str,
+) -> Result<(), Failure> {
+    let durability = crate::durability_name();
+    let without = if ignored.is_empty() {
+        "as it is".to_owned()
+    } else {
+        format!("without syncs of `{ignored}`")
+    };
+    println!(
+        "power: {images} images, {durability}, {without}, of which some have to fail, from seed {seed}"
+    );
+    match run_all(images, seed, only, ignored)? {
+        0 => Err("no image failed".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn run_all(images: u64, seed: u64, only: &str, ignored: &str) -> Result<u64, Failure> {
+    let dir = crate::scratch().map_err(|error| error.to_string())?;
+    let shim = crate::compile(dir.path(), "record", include_str!("../../shim/record.c"))?;
+    println!("{:18} {:>7} {:>7} {:>7} {:>7}", "during", "records", "images", "ahead", "failed");
+    let mut failed = 0;
+    for (number, scenario) in SCENARIOS.iter().enumerate() {
+        if !scenario.name.contains(only) || scenario.is_beside {
+            continue;
+        }
+        let files = dir.path().join("files");
+        let setup = Setup { number, scenario, shim: &shim, dir: &files, ignored };
+        let counted = setup
+            .run(images, &mut Random(seed ^ (number as u64) << 32))
+            .map_err(|error| format!("{}: {error}", scenario.name))?;
+        let Counted { images, records, failed: bad, ahead, first_failure } = counted;
+        println!("{:18} {records:>7} {images:>7} {ahead:>7} {bad:>7}", scenario.name);
+        if let Some(first) = first_failure {
+            println!("  {first}");
+        }
+        failed += bad;
+    }
+    Ok(failed)
+}
+
+struct Setup<'s> {
+    number: usize,
+    scenario: &'s Scenario,
+    shim: &'s Path,
+    dir: &'s Path,
+    ignored: &'s str,
+}
+
+impl Setup<'_> {
+    fn run(&self, images: u64, random: &mut Random) -> Result<Counted, Failure> {
+        let mut counted = Counted::default();
+        let mut known = Known::default();
+        while counted.images < images {
+            if counted.records % self.scenario.rounds.min(8) == 0 {
+                known = Known::default();
+                empty(self.dir)?;
+                empty(&self.work())?;
+            }
+            counted.records += 1;
+            known.random = random.draw();
+            known.said = 0;
+            (self.scenario.before)(&self.work(), &mut known)?;
+            let mut disk = Disk::load(&self.work())?;
+            let events = self.record(random)?;
+            let share = OF_A_RECORD.min(images - counted.images);
+            self.judge_all(&mut disk, &events, share, &mut known, random, &mut counted)?;
+        }
+        Ok(counted)
+    }
+
+    fn work(&self) -> PathBuf {
+        self.dir.join("work")
+    }
+
+    /// Runs the child until it has acknowledged a few commits.
+    fn record(&self, random: &mut Random) -> Result<Vec<Event>, Failure> {
+        let log = self.dir.join("record");
+        let _ = fs::remove_file(&log);
+        let mut child = self.spawn(&log)?;
+        let awaited = random.below(6 + self.scenario.awaited * 8) + 1;
+        let ended = wait(&mut child, awaited);
+        let _ = child.kill();
+        let _ = child.wait();
+        ended?;
+        record::read(&log)
+    }
+
+    fn spawn(&self, log: &Path) -> Result<Child, Failure> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg("crash-child").arg(self.number.to_string()).arg(self.work());
+        command.env("LD_PRELOAD", self.shim).env("RECORD_LOG", log).env("RECORD_DIR", self.work());
+        command.stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())
+    }
+
+    fn judge_all(
+        &self,
+        disk: &mut Disk,
+        events: &[Event],
+        images: u64,
+        known: &mut Known,
+        random: &mut Random,
+        counted: &mut Counted,
+    ) -> Result<(), Failure> {
+        let (image, next) = (self.dir.join("image"), self.dir.join("next"));
+        let ignored = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            !self.ignored.is_empty() && name.contains(self.ignored)
+        };
+        let mut moments: Vec<u64> =
+            (0..images).map(|_| random.below(events.len() as u64 + 1)).collect();
+        moments.sort_unstable();
+        let chosen = random.below(images);
+        let (mut taken, mut said) = (0, 0);
+        let mut follower = None;
+        for (number, moment) in moments.into_iter().enumerate() {
+            for event in events.get(taken..moment as usize).unwrap_or_default() {
+                disk.take(event, &ignored)?;
+                if let Event::Output(text) = event {
+                    said += text.lines().filter(|line| *line == "done").count() as u64;
+                    if let Some(error) = text.lines().find_map(|line| line.strip_prefix("error: "))
+                    {
+                        return Err(format!("the child met {error}"));
+                    }
+                }
+            }
+            taken = moment as usize;
+            let seed = random.draw();
+            empty(&image)?;
+            disk.image(&mut Random(seed), &image).map_err(|error| error.to_string())?;
+            let is_chosen = number as u64 == chosen;
+            if is_chosen {
+                empty(&next)?;
+                disk.image(&mut Random(seed), &next).map_err(|error| error.to_string())?;
+            }
+            counted.images += 1;
+            match self.judge(&image, known, said) {
+                Ok(found) => {
+                    counted.ahead += u64::from(found.found > known.found);
+                    if is_chosen {
+                        follower = Some(found);
+                    }
+                }
+                Err(wrong) => {
+                    counted.failed += 1;
+                    let of = events.len();
+                    counted.first_failure.get_or_insert_with(|| {
+                        format!(
+                            "record {}, event {moment} of {of}, {said} acknowledged: {wrong}",
+                            counted.records
+                        )
+                    });
+                    if let Some(kept) = std::env::var_os("POWER_KEEP") {
+                        let _ = fs::remove_dir_all(&kept);
+                        empty(Path::new(&kept))?;
+                        disk.image(&mut Random(seed), Path::new(&kept))
+                            .map_err(|error| error.to_string())?;
+                        return Err(wrong);
+                    }
+                }
+            }
+        }
+        fs::remove_dir_all(self.work()).map_err(|error| error.to_string())?;
+        if let Some(found) = follower {
+            *known = found;
+            fs::rename(&next, self.work()).map_err(|error| error.to_string())
+        } else {
+            // An image that failed is not continued.
+            *known = Known::default();
+            empty(&self.work())
+        }
+    }
+
+    /// Judges an image in a process of its own, which LMDB may end.
+    fn judge(&self, image: &Path, known: &Known, said: u64) -> Result<Known, Failure> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        command.arg("power-judge").arg(self.number.to_string()).arg(image);
+        let numbers = [known.filled, known.acknowledged, known.found, known.model.steps, said];
+        command.args(numbers.map(|number| number.to_string()));
+        let output = command.output().map_err(|error| error.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            return Err(format!("{} {}", output.status, text.trim()));
+        }
+        let numbers: Vec<u64> =
+            text.split_whitespace().filter_map(|text| text.parse().ok()).collect();
+        known_from(&numbers).ok_or_else(|| format!("the judge wrote {text}"))
+    }
+}
+
+/// The child that judges an image.
+pub(crate) fn judge(scenario: &str, path: &str, numbers: &[&str]) -> Result<(), Failure> {
+    let scenario = scenario.parse().ok().and_then(|number: usize| SCENARIOS.get(number));
+    let scenario = scenario.ok_or("no such scenario")?;
+    let numbers: Vec<u64> = numbers.iter().filter_map(|text| text.parse().ok()).collect();
+    let mut known = known_from(&numbers).ok_or("a number is missing")?;
+    known.said = numbers.get(4).copied().ok_or("a number is missing")?;
+    known.acknowledged += known.said;
+    (scenario.after)(Path::new(path), &mut known)?;
+    go_on(Path::new(path))?;
+    let Known { filled, acknowledged, found, model, .. } = known;
+    println!("{filled} {acknowledged} {found} {}", model.steps);
+    Ok(())
+}
+
+fn known_from(numbers: &[u64]) -> Option<Known> {
+    let [filled, acknowledged, found, steps, ..] = *numbers else { return None };
+    let mut model = Model::default();
+    model.advance(steps);
+    Some(Known { model, filled, acknowledged, found, ..Known::default() })
+}
+
+/// Commits once more, and looks at everything again.
+fn go_on(path: &Path) -> Result<(), Failure> {
+    let shop = crate::crash::open(path)?;
+    let mut model = Model::default();
+    model.advance(shop.steps().map_err(|error| error.to_string())?);
+    shop.step(&mut model)?.map_err(|error| format!("the next commit: {error}"))?;
+    shop.prove(&model).map_err(|error| format!("after the next commit: {error}"))
+}
+
+/// Waits for so many acknowledgements; the end of the child by itself is an error.
+fn wait(child: &mut Child, awaited: u64) -> Result<(), Failure> {
+    let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    for _ in 0..awaited {
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(_) => {}
+            // A child that has nothing more to do sleeps.
+            Err(mpsc::RecvTimeoutError::Timeout) => return Ok(()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err("the child has ended".to_owned());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn empty(dir: &Path) -> Result<(), Failure> {
+    let _ = fs::remove_dir_all(dir);
+    fs::create_dir_all(dir).map_err(|error| error.to_string())
+}
