@@ -5,6 +5,7 @@
 //! order. The next child goes on with the same files.
 
 mod evolution;
+mod groups;
 mod scenarios;
 
 use std::{

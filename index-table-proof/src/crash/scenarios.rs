@@ -16,6 +16,7 @@ use super::{
         build, build_online, fill_older, forget_indexes, load, prove_built, prove_built_online,
         prove_loaded, prove_upgraded, upgrade,
     },
+    groups::{prove_queued, prove_submitted, queue, submit},
     open, say,
 };
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
     shop::{INDEXES, Model, Shop},
 };
 
-pub(crate) const SCENARIOS: [Scenario; 9] = [
+pub(crate) const SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -114,6 +115,26 @@ pub(crate) const SCENARIOS: [Scenario; 9] = [
         before: fill_older,
         after: prove_upgraded,
     },
+    Scenario {
+        name: "group commits",
+        rounds: 50,
+        awaited: 2,
+        is_beside: false,
+        is_cut_off: false,
+        child: submit,
+        before: nothing,
+        after: prove_submitted,
+    },
+    Scenario {
+        name: "an index worker",
+        rounds: 50,
+        awaited: 2,
+        is_beside: false,
+        is_cut_off: false,
+        child: queue,
+        before: nothing,
+        after: prove_queued,
+    },
 ];
 
 fn write_with(options: &index_table::Options, path: &Path) -> Result<()> {
@@ -188,6 +209,7 @@ fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
             known.cut += 1;
         } else {
             let shop = crate::options()
+                .create(false)
                 .open(&copy)
                 .and_then(Shop::new)
                 .map_err(|error| error.to_string())?;

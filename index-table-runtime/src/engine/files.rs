@@ -12,9 +12,41 @@ use std::{
 
 use crate::model::error::is_full;
 
-/// Creates the directory and its missing parents. On Unix, only their owner has access.
+/// Creates the directory and its missing parents, and syncs their names. On Unix, only their owner has access.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
-    private().recursive(true).create(path)
+    if path.is_dir() {
+        return Ok(());
+    }
+    let missing =
+        path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
+    let missing = missing.count();
+    private().recursive(true).create(path)?;
+    path.ancestors().take(missing).try_for_each(|path| sync_directory(parent(path)))
+}
+
+/// The directory that has the name `path`.
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes the names in a directory durable. A directory that can't be opened, or not be synced on its file system,
+/// is no error.
+#[cfg(unix)]
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.or_else(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::Unsupported
+        | io::ErrorKind::InvalidInput => Ok(()),
+        _ => Err(error),
+    })
+}
+
+/// Where directories can't be opened.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
+pub(crate) fn sync_directory(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Creates the directory, which must not exist. On Unix, only its owner has access.

@@ -259,18 +259,19 @@ impl Partial {
         partial.push(name);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         partial.push(format!(".{}-{number}.partial", process::id()));
-        files::create_directories(parent(path))?;
+        files::create_directories(files::parent(path))?;
         let partial = path.with_file_name(partial);
         files::create_directory(&partial)?;
         Ok(Self(partial))
     }
 
     fn finish(mut self, path: &Path) -> io::Result<()> {
+        files::sync_directory(&self.0)?;
         // Fails if something has come there since, other than an empty directory.
         fs::rename(&self.0, path)?;
         // Until its name is on disk it may be gone any moment, and is removed with the error.
         path.clone_into(&mut self.0);
-        sync_directory(parent(path))?;
+        files::sync_directory(files::parent(path))?;
         mem::forget(self);
         Ok(())
     }
@@ -306,20 +307,4 @@ fn already_exists() -> io::Error {
         io::ErrorKind::AlreadyExists,
         "there is something already; a copy is made where nothing is",
     )
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// So that the new name is on disk too.
-#[cfg(unix)]
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// Where directories can't be opened.
-#[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
-    Ok(())
 }

@@ -24,7 +24,7 @@ use super::{
     size,
 };
 use crate::{
-    engine::{Durability, Options},
+    engine::{Durability, Options, files},
     model::error::{Error, Result},
 };
 
@@ -93,6 +93,12 @@ impl Engine {
         // `Store::open` passes it on in its documentation.
         let env = unsafe { open.flags(flags).open(path) };
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
+        if options.creates()
+            && databases.unwrap_or(0) == 0
+            && options.durability != Durability::None
+        {
+            sync_created(&env, path)?;
+        }
         let max_readers = env.max_readers();
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let engine = Self {
@@ -187,6 +193,17 @@ impl Drop for Opening {
             let _ = file.unlock();
         }
     }
+}
+
+/// Syncs the first two pages, and the names of the files and of their directory, before the first commit.
+fn sync_created(env: &Env, path: &Path) -> Result<()> {
+    env.force_sync().map_err(|error| match error {
+        heed::Error::Io(source) => Error::io(path, source),
+        error => failed(path, error),
+    })?;
+    let synced =
+        files::sync_directory(path).and_then(|()| files::sync_directory(files::parent(path)));
+    synced.map_err(|source| Error::io(path, source))
 }
 
 fn missing(path: &Path) -> Error {
@@ -294,6 +311,41 @@ mod tests {
         assert_eq!(handles(2, 1000), 1003);
         assert_eq!(handles(64, u64::MAX), (1 << 14) + 34);
         assert_eq!(handles(u32::MAX, 3), u32::MAX);
+    }
+
+    #[test]
+    fn a_file_whose_creation_was_cut_off_is_created_again() -> Result<()> {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (file, size) = (dir.path().join(FILE), process::page_size());
+        let open = || {
+            let opened = Engine::open(&Options::default(), dir.path()).map(drop);
+            Engine::wait_until_closed(dir.path());
+            opened
+        };
+        open()?;
+        let whole = fs::read(&file).expect("the file");
+        assert_eq!(whole.len(), 2 * size);
+        for lost in [0..size, size..2 * size, 0..2 * size, 0..0] {
+            for length in [512, size, size + 512, 2 * size] {
+                let mut content = whole.clone();
+                content[lost.clone()].fill(0);
+                content.truncate(length);
+                fs::write(&file, &content).expect("the file");
+                open()?;
+                let made = fs::read(&file).expect("the file");
+                assert!(made == whole || made == content, "{lost:?} of {length}");
+            }
+        }
+        // A power failure leaves none of these of a new file.
+        let mut damaged = whole.clone();
+        damaged[..size].fill(0);
+        damaged[size + 2000] = 1;
+        for content in [&damaged[..], &[0][..], &vec![0; 3 * size][..]] {
+            fs::write(&file, content).expect("the file");
+            let opened = open();
+            assert!(matches!(opened, Err(Error::DamagedFile { .. })), "{opened:?}");
+        }
+        Ok(())
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod walk;
 use std::{
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom},
+    ops::RangeInclusive,
     path::Path,
     thread,
     time::Duration,
@@ -18,6 +19,8 @@ use std::{
 
 use layout::{META, Meta};
 use walk::PageCheck;
+
+use super::process;
 
 /// Why a file was not found to be in order.
 pub(super) enum Fault {
@@ -49,7 +52,7 @@ pub(super) enum Depth {
 }
 
 /// Sizes of pages that LMDB can have.
-const PAGE_SIZES: std::ops::RangeInclusive<u64> = 256..=1 << 16;
+const PAGE_SIZES: RangeInclusive<u64> = 256..=1 << 16;
 
 /// No address is longer.
 const LARGEST_MAP: u64 = 1 << 56;
@@ -93,14 +96,36 @@ pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault
     }
 }
 
-/// Whether the file was being made when the disk was full or the process ended. LMDB would refuse it
-/// for ever, and nothing was ever committed to it.
+/// Whether the creation of the file was cut off: the disk was full, the process ended, or the power failed. LMDB
+/// would refuse it for ever, and nothing was ever committed to it.
+///
+/// LMDB writes two pages at once, each with a meta record and zeros, and they are synced before anything else is
+/// written. A disk writes each sector or not, and a record is less than a sector, so each of the two records is
+/// there or is zeros.
 fn is_unfinished(file: &mut File) -> Result<bool, Fault> {
-    let length = file.metadata()?.len();
-    Ok(match meta(file, 0) {
-        Ok(first) => length < 2 * first.page_size() && first.is_new(),
-        Err(Fault::Damaged(_)) => false,
-        Err(error) => return Err(error),
+    let size = process::page_size();
+    if file.metadata()?.len() > 2 * size as u64 {
+        return Ok(false);
+    }
+    let mut content = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut content)?;
+    Ok(is_new(&content, size))
+}
+
+/// What a disk writes as a whole or not at all.
+const SECTOR: usize = 512;
+
+/// Whether these are pages of this size, of which each is new or zeros.
+fn is_new(content: &[u8], size: usize) -> bool {
+    content.chunks(size).all(|page| {
+        let (record, rest) = page.split_at(META.min(page.len()));
+        let is_zeros = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let is_new = || {
+            Meta::read(record).is_ok_and(|meta| meta.is_new() && meta.page_size() == size as u64)
+        };
+        let is_lost = || page.len().is_multiple_of(SECTOR) && is_zeros(record);
+        is_zeros(rest) && (is_lost() || is_new())
     })
 }
 
