@@ -59,6 +59,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `version = N` | the version of the struct, from 1 on | 1 |
 /// | `previous = Type` | the struct of the version before, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`, for which this one has a `From` | none |
 /// | `changed = [a, b]` | the fields to which that `From` gives another value; indexes over other fields of the same name and type stay as they are when the version changes | none |
+/// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the table is whole in one shard |
+/// | `shard_map = "…"` | the shard map that says which shard has a shard key | the table's name |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | a field of the primary key is meant to be an `Option` | none |
 /// | `view`, `view = Ident` | the struct's borrowed twin, and its name | none; the struct's name and `View` |

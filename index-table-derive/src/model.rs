@@ -32,10 +32,22 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Rc<Index>>,
     /// About the primary key.
     pub(crate) findings: Vec<Finding>,
+    /// If it has a shard key.
+    pub(crate) sharding: Option<Sharding>,
     /// If there is to be one.
     pub(crate) view: Option<View>,
     /// The methods that ask, in the order in which they are generated.
     pub(crate) queries: Vec<Query>,
+}
+
+/// The shard key of a table: the first fields of the primary key.
+pub(crate) struct Sharding {
+    /// How many fields it has; at least one.
+    pub(crate) fields: usize,
+    /// Whether rows are distributed by a hash of it.
+    pub(crate) hashed: bool,
+    /// The name of the shard map.
+    pub(crate) map: String,
 }
 
 /// A struct that rows of a table had in an older version.

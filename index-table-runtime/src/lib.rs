@@ -31,6 +31,7 @@ pub use model::{
     error::{Error, Result},
     key::{Desc, MAX_KEY_LEN},
     schema::{Duplicate, Duplicates, IndexState},
+    shard::{ListMap, RangeMap, ShardKeyValue, ShardMap},
 };
 pub use query::{
     Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, DetachedQuery, Distinct,

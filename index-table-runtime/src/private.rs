@@ -25,6 +25,7 @@ pub use crate::{
             TableSchema,
         },
         serialize::StructFields,
+        shard::{Distribution, ShardKey},
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
     store::{ReadTxn, Shareable, Store, WriteTxn, watch::Watch},

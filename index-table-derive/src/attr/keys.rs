@@ -11,6 +11,8 @@ pub(crate) enum TableKey {
     Changed,
     Repository,
     View,
+    ShardBy,
+    ShardMap,
     Allow,
     Crate,
 }
@@ -86,6 +88,8 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::Changed, "changed", Form::Value, "changed = [field]"),
     key(TableKey::Repository, "repository", Form::Value, "repository = Customers"),
     key(TableKey::View, "view", Form::Flag, "view = CustomerView"),
+    key(TableKey::ShardBy, "shard_by", Form::Value, "shard_by = field"),
+    key(TableKey::ShardMap, "shard_map", Form::Value, "shard_map = \"customers\""),
     key(TableKey::Allow, "allow", Form::List, "allow(optional_key)"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];

@@ -1,13 +1,13 @@
 //! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
-//! view = Ident, allow(LINTS), crate = path)]`
+//! view = Ident, shard_by = FIELDS, shard_map = "…", allow(LINTS), crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
-use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, token};
+use syn::{Attribute, Ident, LitInt, LitStr, Path, Token, parenthesized, token};
 
 use super::index::lints;
 use super::keys::{self, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
-use super::{Setting, equals, fields, for_each_item, set, string, value, word};
+use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
 /// What `#[table(…)]` says. Several of them on one struct add up.
@@ -20,10 +20,18 @@ pub(crate) struct TableAttr {
     pub(crate) repository: Option<Setting<Ident>>,
     /// With its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
+    pub(crate) shard_by: Option<Setting<ShardBy>>,
+    pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) krate: Option<Setting<Path>>,
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
     /// The primary key is named here, which has been reported.
     pub(crate) primary_key: bool,
+}
+
+/// `shard_by = tenant`, `shard_by = [tenant, region]` or `shard_by = hash(id)`
+pub(crate) struct ShardBy {
+    pub(crate) fields: Vec<Ident>,
+    pub(crate) hashed: bool,
 }
 
 /// What a name is written as.
@@ -69,6 +77,13 @@ impl TableAttr {
                 set(&mut self.repository, &word, repository)
             }
             TableKey::View => self.view(input, &word, key.usage),
+            TableKey::ShardBy => {
+                let shard_by = shard_by(input, key.usage)?;
+                set(&mut self.shard_by, &word, shard_by)
+            }
+            TableKey::ShardMap => {
+                set(&mut self.shard_map, &word, string(input, &word, key.usage)?)
+            }
             TableKey::Allow if input.peek(token::Paren) => {
                 set(&mut self.allow, &word, lints(input, TABLE_LINTS, errors)?)
             }
@@ -104,4 +119,41 @@ fn path(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Result<Path> {
     let at = input.span();
     Path::parse_mod_style(input)
         .map_err(|_| syn::Error::new(at, format!("expected {what} without quotes: `{usage}`")))
+}
+
+/// Reads a shard key.
+fn shard_by(input: ParseStream<'_>, usage: &str) -> syn::Result<ShardBy> {
+    if input.peek(token::Bracket) {
+        let fields = fields(input, "shard_by = [field, field]", "a part of a shard key")?;
+        return Ok(ShardBy { fields, hashed: false });
+    }
+    if input.peek(LitStr) {
+        return Err(input.error(format!("expected a field without quotes: `{usage}`")));
+    }
+    let first = word(input, "a field of the primary key")?;
+    if !input.peek(token::Paren) {
+        return Ok(ShardBy { fields: vec![first], hashed: false });
+    }
+    if first != "hash" {
+        let message = format!(
+            "a shard key has no `{first}(…)`; write the field alone, or `shard_by = hash(field)`"
+        );
+        return Err(syn::Error::new(first.span(), message));
+    }
+    let inner;
+    parenthesized!(inner in input);
+    complete(&inner, |inner| {
+        let mut fields = Vec::new();
+        while !inner.is_empty() {
+            fields.push(word(inner, "a field of the primary key")?);
+            if !inner.is_empty() {
+                inner.parse::<Token![,]>()?;
+            }
+        }
+        if fields.is_empty() {
+            let message = "expected a field of the primary key: `shard_by = hash(field)`";
+            return Err(syn::Error::new(first.span(), message));
+        }
+        Ok(ShardBy { fields, hashed: true })
+    })
 }

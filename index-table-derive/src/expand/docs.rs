@@ -159,6 +159,15 @@ pub(super) mod fixed {
         ))
     }
 
+    pub(in super::super) fn shard_of(table: &Table) -> TokenStream {
+        let name = &table.name;
+        doc(&format!(
+            "The shard that has the rows of the table `{name}` with this shard key.\n\n\
+             Cost: a binary search in the shard map; nothing is read.\n\n\
+             # Errors\n\nIf no shard has this shard key, or if the store is not a sharded one."
+        ))
+    }
+
     pub(in super::super) fn insert(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(

@@ -5,7 +5,7 @@ use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
 use super::{Context, at, collections, hashed, methods, requirements, version};
-use crate::model::{Field, Index, KeyPart, Strategy};
+use crate::model::{Field, Index, KeyPart, Sharding, Strategy};
 use crate::names;
 
 /// Expands to:
@@ -27,6 +27,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
     let schema = schema(cx);
+    let distribution = distribution(cx);
     let collections = collections::list(cx.table);
     let encode = collections::encode(cx.table);
     let primary_key = primary_key(cx);
@@ -44,6 +45,8 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             type Key = #key;
 
             const TABLE: &'static _index_table::TableSchema = &#schema;
+
+            #distribution
 
             #collections
 
@@ -66,6 +69,29 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
             #older
         }
     }
+}
+
+/// Expands to, for a table with a shard key:
+///
+/// ```text
+/// const DISTRIBUTION: _index_table::Distribution =
+///     _index_table::Distribution::ByKey(_index_table::ShardKey {
+///         fields: 1,
+///         hashed: false,
+///         map: "customers",
+///     });
+/// ```
+fn distribution(cx: &Context<'_>) -> Option<TokenStream> {
+    let Sharding { fields, hashed, map } = cx.table.sharding.as_ref()?;
+    let fields = Literal::usize_unsuffixed(*fields);
+    Some(mixed! {
+        const DISTRIBUTION: _index_table::Distribution =
+            _index_table::Distribution::ByKey(_index_table::ShardKey {
+                fields: #fields,
+                hashed: #hashed,
+                map: #map,
+            });
+    })
 }
 
 /// Expands to `__key.push(&self.id);`.

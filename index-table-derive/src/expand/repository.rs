@@ -6,6 +6,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
+use crate::model::Sharding;
+
 use super::{Context, allow_on_struct, at, docs, primary_key, queries, requirements, view};
 
 /// Expands to:
@@ -40,6 +42,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
     let (dereferenced, opening, fixed) = (dereferenced(cx), opening(cx), fixed(cx));
+    let shard_of = shard_of(cx);
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
@@ -53,6 +56,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
         impl #repository #conditions {
             #opening
             #fixed
+            #shard_of
             #get_view
             #(#queries)*
         }
@@ -205,6 +209,38 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
             self.table.all(txn)
         }
     }
+}
+
+/// Expands to, for a table with a shard key:
+///
+/// ```text
+/// fn shard_of(&self, store: &_index_table::Store, tenant: u32) -> _index_table::Result<_index_table::ShardId> {
+///     self.table.shard_of(store, _index_table::Bounds::new().equal::<u32>(tenant))
+/// }
+/// ```
+fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
+    let Sharding { fields, .. } = cx.table.sharding.as_ref()?;
+    let v = &cx.table.visibility;
+    let fields = || cx.table.primary_key.iter().take(*fields);
+    let parameters = fields().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.argument(&cx.short, &cx.elided));
+        mixed!(#ident: #ty)
+    });
+    let key = fields().map(|field| {
+        let (ident, ty) = (&field.ident, field.ty.tokens(&cx.short));
+        mixed!(.equal::<#ty>(#ident))
+    });
+    let doc = docs::fixed::shard_of(cx.table);
+    Some(mixed! {
+        #doc
+        #v fn shard_of(
+            &self,
+            store: &_index_table::Store,
+            #(#parameters,)*
+        ) -> _index_table::Result<_index_table::ShardId> {
+            self.table.shard_of(store, _index_table::Bounds::new() #(#key)*)
+        }
+    })
 }
 
 /// A name for a parameter that is not one of the user's types.

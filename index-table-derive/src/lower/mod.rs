@@ -10,6 +10,7 @@ pub(crate) mod key;
 mod lint;
 mod owned;
 mod serde;
+mod sharding;
 pub(crate) mod version;
 mod view;
 
@@ -119,6 +120,10 @@ fn table(
     let allowed = attributes.table.allow.as_ref().map_or(&[][..], |allow| &allow.value);
     let findings = lint::primary_key(&primary_key, allowed, errors);
     let indexes = entry::finish(&mut scope, indexes);
+    let sharding = sharding::lower(&attributes.table, &name, &scope);
+    if let Some(sharding) = &sharding {
+        sharding::check_unique(sharding, &primary_key, &indexes, errors);
+    }
     let view = view::lower(&mut scope, attributes);
 
     let marked = fields.iter().find_map(|declared| declared.primary_key);
@@ -142,6 +147,7 @@ fn table(
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
         findings,
+        sharding,
         view,
         queries,
     })
@@ -234,10 +240,7 @@ fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
         None => (default.clone(), row.span()),
     };
     let given = table.name.is_some();
-    let mut letters = name.chars();
-    let valid = letters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
-        && letters.all(|letter| matches!(letter, '_' | '-') || letter.is_ascii_alphanumeric());
-    if !valid {
+    if !is_name(&name) {
         let advice = if given { "" } else { "; choose one with `#[table(name = \"…\")]`" };
         errors.error(
             span,
@@ -252,6 +255,13 @@ fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
         return name;
     }
     default
+}
+
+/// Whether it can be the name of a table.
+fn is_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
+        && letters.all(|letter| matches!(letter, '_' | '-') || letter.is_ascii_alphanumeric())
 }
 
 fn too_long(what: &str, name: &str) -> String {

@@ -128,6 +128,9 @@ pub trait Entity: Sized + 'static {
     /// The table as it is declared.
     const TABLE: &'static TableSchema;
 
+    /// In which shards the rows are.
+    const DISTRIBUTION: Distribution = Distribution::Whole;
+
     /// The fields with collections that are stored in a canonical order.
     const COLLECTIONS: &'static [CollectionField] = &[];
 

@@ -12,5 +12,6 @@ pub(crate) mod row;
 pub(crate) mod row_vtable;
 pub(crate) mod schema;
 pub(crate) mod serialize;
+pub(crate) mod shard;
 
 pub(crate) use range::{End, KeyRange};

@@ -9,6 +9,7 @@ use crate::model::{
     maintain::Image,
     row,
     schema::{Source, TableSchema},
+    shard::Distribution,
 };
 
 type Comparison = fn(&[u8], &[u8]) -> bool;
@@ -19,6 +20,7 @@ pub(crate) struct RowVtable {
     id: TypeId,
     name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
+    pub(crate) distribution: Distribution,
     /// Takes the image of the row with these bytes. The outer error: they are no such row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
     /// Appends the encodings of the fields that an index has as hashes, of the row with these bytes.
@@ -33,6 +35,7 @@ impl RowVtable {
             id: TypeId::of::<R>(),
             name: any::type_name::<R>,
             schema: R::TABLE,
+            distribution: R::DISTRIBUTION,
             load: |image, bytes| {
                 let row: R = row::decode(bytes)?;
                 Ok(image.load_stored(&row, bytes))

@@ -1,0 +1,63 @@
+use crate::model::{
+    key::{KeyReader, KeyShape, Unescaped, hash},
+    schema::KeyField,
+};
+
+use super::{HASHED, SLOTS};
+
+/// In which shards the rows of a table are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distribution {
+    /// In one shard: the table has no shard key.
+    Whole,
+    /// By a shard key.
+    ByKey(ShardKey),
+}
+
+/// The shard key of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShardKey {
+    /// So many fields from the beginning of the primary key.
+    pub fields: usize,
+    /// Whether rows are distributed by a hash of these fields.
+    pub hashed: bool,
+    /// The name of the shard map.
+    pub map: &'static str,
+}
+
+impl ShardKey {
+    /// The fields of the shard key.
+    pub(crate) fn of(self, primary_key: &'static [KeyField]) -> &'static [KeyField] {
+        primary_key.get(..self.fields).unwrap_or(primary_key)
+    }
+
+    /// The name of the type of key that its map has.
+    pub(crate) fn type_name(self, primary_key: &'static [KeyField]) -> String {
+        if self.hashed {
+            return HASHED.to_owned();
+        }
+        let fields = self.of(primary_key);
+        match fields {
+            [one] => one.shape.to_string(),
+            several => {
+                let shapes: Vec<_> = several.iter().map(|field| field.shape.to_string()).collect();
+                format!("({})", shapes.join(","))
+            }
+        }
+    }
+}
+
+/// How many bytes of `key` these shapes take; `None`: it ends before them, or is no such key.
+pub(super) fn len_of<'s>(shapes: impl IntoIterator<Item = &'s KeyShape>, key: &[u8]) -> Option<usize> {
+    let unescaped = Unescaped::default();
+    let mut reader = KeyReader::new(key, &unescaped);
+    shapes.into_iter().try_for_each(|shape| shape.skip(&mut reader)).ok()?;
+    key.len().checked_sub(reader.rest().len())
+}
+
+/// The slot of a shard key, as hash maps have it in the place of the key.
+pub(super) fn slot(encoding: &[u8]) -> [u8; 2] {
+    let [first, second, ..] = hash(encoding);
+    let slot = u16::from_be_bytes([first, second]) / (u16::MAX / SLOTS + 1);
+    slot.to_be_bytes()
+}

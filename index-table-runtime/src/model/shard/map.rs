@@ -1,0 +1,259 @@
+//! Shard maps as applications declare them.
+
+use std::ops::{Bound, RangeBounds};
+
+use super::{Boundaries, HASHED, SLOTS, ShardNumber};
+use crate::model::key::{Key, KeyBuf, KeyShape, show_key, successor};
+
+/// Which shard has which keys; for [`ShardedOptions::map`](crate::ShardedOptions::map).
+///
+/// Of the three kinds, [`ranges`](ShardMap::ranges) keeps neighbouring keys together, [`list`](ShardMap::list)
+/// names each key, and [`hashed`](ShardMap::hashed) spreads keys evenly, for tables that are declared
+/// `shard_by = hash(…)`.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::ShardMap;
+///
+/// let by_tenant: ShardMap = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..).into();
+/// let by_name: ShardMap = ShardMap::ranges().to("north", .."M").to("south", "M"..).into();
+/// let by_country: ShardMap = ShardMap::list().to("north", ["NO", "SE"]).otherwise("south").into();
+/// let by_hash = ShardMap::hashed(["north", "south"]);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a map does nothing until a store is opened with it"]
+pub struct ShardMap {
+    kind: MapKind,
+    /// The name of the type of its keys, and its shape; `None`: no key was given.
+    key: Option<(String, KeyShape)>,
+    /// The first key, the first key behind, and the shard of each part.
+    parts: Vec<(Vec<u8>, Option<Vec<u8>>, String)>,
+    otherwise: Option<String>,
+    /// What is wrong with it.
+    fault: Option<String>,
+}
+
+/// The three kinds of map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) enum MapKind {
+    Ranges,
+    List,
+    Hashed,
+}
+
+/// A [`ShardMap`] of ranges; from [`ShardMap::ranges`].
+#[derive(Debug, Clone)]
+#[must_use = "a map does nothing until a store is opened with it"]
+pub struct RangeMap(ShardMap);
+
+/// A [`ShardMap`] of single keys; from [`ShardMap::list`].
+#[derive(Debug, Clone)]
+#[must_use = "a map does nothing until a store is opened with it"]
+pub struct ListMap(ShardMap);
+
+/// A value that a shard map can have: any type of key, and `&str` for strings. A shard key of several fields is a
+/// tuple of them.
+pub trait ShardKeyValue {
+    /// What the encoding looks like.
+    #[doc(hidden)]
+    const SHAPE: KeyShape;
+
+    /// Appends the encoding.
+    #[doc(hidden)]
+    fn encode(&self, out: &mut KeyBuf);
+}
+
+impl<T: Key> ShardKeyValue for T {
+    const SHAPE: KeyShape = T::SHAPE;
+
+    fn encode(&self, out: &mut KeyBuf) {
+        T::encode(self.arg(), out);
+    }
+}
+
+impl ShardKeyValue for &str {
+    const SHAPE: KeyShape = KeyShape::Text;
+
+    fn encode(&self, out: &mut KeyBuf) {
+        <String as Key>::encode(self, out);
+    }
+}
+
+fn encoded(value: &impl ShardKeyValue) -> Vec<u8> {
+    let mut key = KeyBuf::new();
+    value.encode(&mut key);
+    key.as_bytes().to_vec()
+}
+
+/// The first bytes behind all keys that begin with this one; `None`: there are none.
+fn behind(mut key: Vec<u8>) -> Option<Vec<u8>> {
+    successor(&mut key).then_some(key)
+}
+
+impl ShardMap {
+    const fn new(kind: MapKind) -> Self {
+        Self { kind, key: None, parts: Vec::new(), otherwise: None, fault: None }
+    }
+
+    /// A map of ranges, of which each belongs to one shard. Keys outside of all ranges belong to no shard, and
+    /// writing a row with such a key fails with [`Error::NoShard`](crate::Error::NoShard).
+    pub const fn ranges() -> RangeMap {
+        RangeMap(Self::new(MapKind::Ranges))
+    }
+
+    /// A map of single keys, and of a shard for all [others](ListMap::otherwise).
+    pub const fn list() -> ListMap {
+        ListMap(Self::new(MapKind::List))
+    }
+
+    /// A map of 4,096 slots, of which each shard has the same number, give or take one. For tables that are
+    /// declared `shard_by = hash(…)`.
+    pub fn hashed<S: Into<String>>(shards: impl IntoIterator<Item = S>) -> Self {
+        let shards: Vec<String> = shards.into_iter().map(Into::into).collect();
+        let mut map = Self::new(MapKind::Hashed);
+        let count = shards.len();
+        if count == 0 || count > usize::from(SLOTS) {
+            map.fault = Some(format!("a hash map has from 1 to {SLOTS} shards, and this one {count}"));
+            return map;
+        }
+        let slot = |shard: usize| {
+            let slot = shard * usize::from(SLOTS) / count;
+            u16::try_from(slot).unwrap_or(SLOTS).to_be_bytes().to_vec()
+        };
+        let parts = shards.into_iter().enumerate();
+        map.parts = parts.map(|(at, shard)| (slot(at), Some(slot(at + 1)), shard)).collect();
+        map
+    }
+
+    fn expect<K: ShardKeyValue>(&mut self) {
+        let name = K::SHAPE.to_string();
+        match &self.key {
+            Some((other, _)) if *other != name => {
+                self.fault = Some(format!("it has keys of type `{other}` and of type `{name}`"));
+            }
+            _ => self.key = Some((name, K::SHAPE)),
+        }
+    }
+
+    fn add(&mut self, start: Vec<u8>, end: Option<Vec<u8>>, shard: String) {
+        let overlaps = self.parts.iter().find(|(other, other_end, _)| {
+            end.as_ref().is_none_or(|end| other < end)
+                && other_end.as_ref().is_none_or(|other_end| *other_end > start)
+        });
+        if let Some((other, ..)) = overlaps {
+            let key = self.show(start.as_slice().max(other));
+            self.fault.get_or_insert(format!("it has the key {key} twice"));
+        }
+        self.parts.push((start, end, shard));
+    }
+
+    fn show(&self, key: &[u8]) -> String {
+        match &self.key {
+            Some((_, shape)) => show_key(std::iter::once(shape), key),
+            None => format!("{key:?}"),
+        }
+    }
+
+    /// The map as it is stored, with the number of each shard that it names.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn declare(
+        &self,
+        number: impl Fn(&str) -> Option<ShardNumber>,
+    ) -> Result<Declared, String> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let number = |shard: &str| number(shard).ok_or(format!("there is no shard `{shard}`"));
+        let otherwise = self.otherwise.as_deref().map(number).transpose()?;
+        let mut boundaries = Boundaries::all_in(otherwise);
+        for (start, end, shard) in &self.parts {
+            boundaries.assign(start, end.as_deref(), Some(number(shard)?));
+        }
+        let key_type = match (self.kind, &self.key) {
+            (MapKind::Hashed, _) => HASHED.to_owned(),
+            (_, Some((name, _))) => name.clone(),
+            (_, None) => return Err("it has no keys".to_owned()),
+        };
+        Ok(Declared { kind: self.kind, key_type, boundaries })
+    }
+}
+
+/// A map as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Declared {
+    pub(crate) kind: MapKind,
+    /// The name of the type of its keys.
+    pub(crate) key_type: String,
+    pub(crate) boundaries: Boundaries,
+}
+
+impl RangeMap {
+    /// Gives a range of keys to a shard. A shard can have several ranges.
+    pub fn to<K: ShardKeyValue>(
+        mut self,
+        shard: impl Into<String>,
+        range: impl RangeBounds<K>,
+    ) -> Self {
+        self.0.expect::<K>();
+        let start = match range.start_bound() {
+            Bound::Unbounded => Some(Vec::new()),
+            Bound::Included(key) => Some(encoded(key)),
+            Bound::Excluded(key) => behind(encoded(key)),
+        };
+        let end = match range.end_bound() {
+            Bound::Unbounded => None,
+            Bound::Included(key) => behind(encoded(key)),
+            Bound::Excluded(key) => Some(encoded(key)),
+        };
+        match start {
+            Some(start) if end.as_ref().is_none_or(|end| *end > start) => {
+                self.0.add(start, end, shard.into());
+            }
+            _ => {
+                let shard = shard.into();
+                self.0.fault.get_or_insert(format!("a range of shard `{shard}` has no keys"));
+            }
+        }
+        self
+    }
+}
+
+impl ListMap {
+    /// Gives keys to a shard.
+    pub fn to<K: ShardKeyValue>(
+        mut self,
+        shard: impl Into<String>,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Self {
+        self.0.expect::<K>();
+        let shard = shard.into();
+        for key in keys {
+            let key = encoded(&key);
+            self.0.add(key.clone(), behind(key), shard.clone());
+        }
+        self
+    }
+
+    /// Gives all other keys to a shard. Without it, they belong to no shard, and writing a row with such a key
+    /// fails with [`Error::NoShard`](crate::Error::NoShard).
+    pub fn otherwise(mut self, shard: impl Into<String>) -> Self {
+        self.0.otherwise = Some(shard.into());
+        self
+    }
+}
+
+impl From<RangeMap> for ShardMap {
+    fn from(map: RangeMap) -> Self {
+        map.0
+    }
+}
+
+impl From<ListMap> for ShardMap {
+    fn from(map: ListMap) -> Self {
+        map.0
+    }
+}

@@ -1,0 +1,186 @@
+//! The shard of a row, and the shards of a query.
+
+use std::sync::Arc;
+
+use super::{
+    Boundaries, ShardKey, ShardNumber,
+    key::{len_of, slot},
+};
+use crate::model::{
+    KeyRange,
+    schema::{KeyField, KeyForm, Source, TableSchema},
+};
+
+/// Where the rows of one table are.
+#[derive(Debug, Clone)]
+pub(crate) struct Routing {
+    schema: &'static TableSchema,
+    target: Target,
+    /// The shards that can have rows, each once and in order.
+    shards: Vec<ShardNumber>,
+}
+
+#[derive(Debug, Clone)]
+enum Target {
+    /// All rows are in one shard.
+    Whole(ShardNumber),
+    ByKey {
+        key: ShardKey,
+        /// The length of the shard key, where it is the same for every row.
+        len: Option<usize>,
+        boundaries: Arc<Boundaries>,
+    },
+}
+
+/// The keys that a query may have, from `start` on and before `end`, as far as all of them begin with `common`.
+struct Span<'q> {
+    start: &'q [u8],
+    end: Option<Vec<u8>>,
+    common: usize,
+}
+
+impl<'q> Span<'q> {
+    fn of(bounds: &'q KeyRange) -> Self {
+        let start = bounds.start();
+        if let Some(prefix) = bounds.as_prefix() {
+            return Self { start, end: bounds.end(), common: prefix.len() };
+        }
+        let end = bounds.end();
+        let common = end.as_deref().map_or(0, |end| common_prefix(start, end));
+        Self { start, end, common }
+    }
+}
+
+/// How many bytes all keys from `start` on and before `end` have in common.
+fn common_prefix(start: &[u8], end: &[u8]) -> usize {
+    let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
+    // The keys before `… 08` from `… 07 …` on begin with `… 07`.
+    match (start.get(common), end.get(common..)) {
+        (Some(first), Some([last])) if first.checked_add(1) == Some(*last) => common + 1,
+        _ => common,
+    }
+}
+
+impl Routing {
+    /// Of a table that is whole in one shard.
+    pub(crate) fn whole(schema: &'static TableSchema, shard: ShardNumber) -> Self {
+        Self { schema, target: Target::Whole(shard), shards: vec![shard] }
+    }
+
+    /// Of a table with a shard key.
+    pub(crate) fn by_key(
+        schema: &'static TableSchema,
+        key: ShardKey,
+        boundaries: Arc<Boundaries>,
+    ) -> Self {
+        let len = key.of(schema.primary_key).iter().map(|field| field.shape.fixed_len()).sum();
+        let shards = boundaries.shards();
+        Self { schema, target: Target::ByKey { key, len, boundaries }, shards }
+    }
+
+    /// The table.
+    pub(crate) const fn schema(&self) -> &'static TableSchema {
+        self.schema
+    }
+
+    /// The shards that can have rows, each once and in order.
+    pub(crate) fn shards(&self) -> &[ShardNumber] {
+        &self.shards
+    }
+
+    /// The shard of the row with this primary key; `None`: there is none for it.
+    #[inline]
+    pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<ShardNumber> {
+        match &self.target {
+            Target::Whole(shard) => Some(*shard),
+            Target::ByKey { key, len, boundaries } => {
+                let len = len.or_else(|| {
+                    len_of(key.of(self.schema.primary_key).iter().map(|it| &it.shape), primary_key)
+                });
+                // Bytes that are no primary key select a shard as well, and no row in it.
+                let shard_key = len.and_then(|len| primary_key.get(..len)).unwrap_or(primary_key);
+                if key.hashed {
+                    boundaries.shard_of(&slot(shard_key))
+                } else {
+                    boundaries.shard_of(shard_key)
+                }
+            }
+        }
+    }
+
+    /// The shards that can have entries of `source` within bounds, each once and in order.
+    pub(crate) fn shards_of(&self, source: Source, bounds: &KeyRange) -> Vec<ShardNumber> {
+        let Target::ByKey { key, boundaries, .. } = &self.target else {
+            return self.shards.clone();
+        };
+        let fields = self.schema.index(source).map_or(self.schema.primary_key, |index| index.key);
+        let shard_fields = key.of(self.schema.primary_key);
+        let span = Span::of(bounds);
+        if let Some(shard_key) = given(fields, shard_fields, &span) {
+            let shard = if key.hashed {
+                boundaries.shard_of(&slot(&shard_key))
+            } else {
+                boundaries.shard_of(&shard_key)
+            };
+            return shard.into_iter().collect();
+        }
+        match range(fields, shard_fields, &span) {
+            Some((start, end)) if !key.hashed => boundaries.shards_within(start, end.as_deref()),
+            _ => self.shards.clone(),
+        }
+    }
+
+    /// The shard that has the entries with this key of an index; `None`: the key does not have the whole shard
+    /// key.
+    pub(crate) fn shard_of_key(&self, source: Source, key: &[u8]) -> Option<Vec<ShardNumber>> {
+        let shards = self.shards_of(source, &KeyRange::beginning_with(key));
+        (shards.len() <= 1).then_some(shards)
+    }
+}
+
+/// The shard key, if all keys of the span have the same one.
+fn given(fields: &[KeyField], shard_fields: &[KeyField], span: &Span<'_>) -> Option<Vec<u8>> {
+    let mut rest = span.start.get(..span.common)?;
+    let mut values: Vec<(&str, &[u8])> = Vec::new();
+    for field in fields {
+        let Some(len) = len_of([&field.shape], rest) else { break };
+        let (value, behind) = rest.split_at_checked(len)?;
+        if field.form == KeyForm::Field {
+            values.push((field.name, value));
+        }
+        rest = behind;
+    }
+    let mut shard_key = Vec::new();
+    for field in shard_fields {
+        let (_, value) = values.iter().find(|(name, _)| *name == field.name)?;
+        shard_key.extend_from_slice(value);
+    }
+    Some(shard_key)
+}
+
+/// The range of shard keys that keys of the span have, if the shard key comes behind fields that are equal in all
+/// of them.
+fn range<'q>(
+    fields: &[KeyField],
+    shard_fields: &[KeyField],
+    span: &Span<'q>,
+) -> Option<(&'q [u8], Option<Vec<u8>>)> {
+    let common = span.start.get(..span.common)?;
+    let mut before = 0;
+    for at in 0..fields.len() {
+        let own = fields.get(at..at + shard_fields.len())?;
+        let is_shard_key = own
+            .iter()
+            .zip(shard_fields)
+            .all(|(own, field)| own.form == KeyForm::Field && own.name == field.name);
+        if is_shard_key {
+            let start = span.start.get(before..)?;
+            let leading = span.start.get(..before)?;
+            // An end behind all keys with the same fields before is no end within them.
+            let end = span.end.as_deref().and_then(|end| end.strip_prefix(leading));
+            return Some((start, end.map(<[u8]>::to_vec)));
+        }
+        before += len_of([&fields.get(at)?.shape], common.get(before..)?)?;
+    }
+    None
+}
