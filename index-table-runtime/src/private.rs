@@ -28,7 +28,7 @@ pub use crate::{
         shard::{Distribution, ShardKey},
     },
     query::{Bounds, Distinct, EventualScan, GetMany, Scan, Values},
-    store::{ReadTxn, Shareable, Store, WriteTxn, watch::Watch},
+    store::{ReadTxn, ShardId, Shareable, Store, WriteTxn, watch::Watch},
     table::{KeyedTable, Table, assert_repository},
     upkeep::{
         build::Build,

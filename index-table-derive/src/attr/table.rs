@@ -81,9 +81,7 @@ impl TableAttr {
                 let shard_by = shard_by(input, key.usage)?;
                 set(&mut self.shard_by, &word, shard_by)
             }
-            TableKey::ShardMap => {
-                set(&mut self.shard_map, &word, string(input, &word, key.usage)?)
-            }
+            TableKey::ShardMap => set(&mut self.shard_map, &word, string(input, &word, key.usage)?),
             TableKey::Allow if input.peek(token::Paren) => {
                 set(&mut self.allow, &word, lints(input, TABLE_LINTS, errors)?)
             }

@@ -89,7 +89,10 @@ pub(super) fn check_unique(
     let shard_key = || primary_key.iter().take(sharding.fields);
     for (index, span) in indexes.iter().filter(|(index, _)| index.unique) {
         let has = |name: &str| {
-            index.parts.iter().any(|part| matches!(part, KeyPart::Plain(field) if field.name == name))
+            index
+                .parts
+                .iter()
+                .any(|part| matches!(part, KeyPart::Plain(field) if field.name == name))
         };
         if shard_key().all(|field| has(&field.name)) {
             continue;

@@ -6,25 +6,23 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "memory")]
 use super::memory;
 use super::{
-    Ascending, CommitFailure, Count, Cursor, EntryResult, LongLived, Options, Query, Read, Records,
-    Retry, Space, Stamp, Write,
+    Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, Options, Query,
+    Read, Records, Retry, Space, Stamp, Write,
     forward::{forward, of_each_engine, on_engine},
-    lmdb,
+    lmdb, shards,
 };
 use crate::model::{
     entry::RawEntry,
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
     schema::{IndexSchema, Source, TableSchema},
+    shard::Routing,
 };
 
 of_each_engine! {
     /// An open store.
-    #[cfg_attr(
-        feature = "memory",
-        expect(clippy::large_enum_variant, reason = "there is one of a store")
-    )]
-    enum Engine { lmdb::Engine, memory::Engine }
+    #[expect(clippy::large_enum_variant, reason = "there is one of a store")]
+    enum Engine { lmdb::Engine, Box<shards::Engine>, memory::Engine }
 }
 
 impl Engine {
@@ -38,21 +36,29 @@ impl Engine {
     }
 
     /// The administration of LMDB, which no other engine has.
-    #[cfg_attr(
-        not(feature = "memory"),
-        expect(clippy::unnecessary_wraps, reason = "there may be others")
-    )]
     pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Some(engine),
+            Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }
     }
 
+    /// Each environment of LMDB: that of the store, or those of its available shards.
+    pub(crate) fn each_lmdb(&self) -> impl Iterator<Item = &lmdb::Engine> {
+        let shards = self.sharded().into_iter().flat_map(shards::Engine::engines);
+        self.lmdb().into_iter().chain(shards.filter_map(Self::lmdb))
+    }
+
     /// [`lmdb`](Engine::lmdb), or an error that says that there is no file.
     pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
-        self.lmdb().ok_or(Error::InMemory)
+        match self {
+            Self::Lmdb(engine) => Ok(engine),
+            Self::Sharded(_) => Err(Error::NotOffered { what: "copying a sharded store" }),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Err(Error::InMemory),
+        }
     }
 
     forward! {
@@ -67,24 +73,52 @@ impl Engine {
         pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
     }
 
+    /// The shards of a sharded store.
+    pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
+        match self {
+            Self::Sharded(engine) => Some(&**engine),
+            _ => None,
+        }
+    }
+
     /// Where temporary files go by default.
     pub(crate) fn directory(&self) -> PathBuf {
-        self.lmdb().map_or_else(std::env::temp_dir, |engine| engine.directory().to_owned())
+        match self {
+            Self::Lmdb(engine) => engine.directory().to_owned(),
+            Self::Sharded(engine) => engine.directory(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => std::env::temp_dir(),
+        }
     }
 
     /// Refuses a store that this process has inherited from the one it was forked from.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
-        self.lmdb().map_or(Ok(()), lmdb::Engine::refuse_forked)
+        match self {
+            Self::Lmdb(engine) => engine.refuse_forked(),
+            Self::Sharded(engine) => engine.refuse_forked(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+        }
     }
 
     /// Whether it was opened for reading alone.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.lmdb().is_some_and(lmdb::Engine::is_read_only)
+        match self {
+            Self::Lmdb(engine) => engine.is_read_only(),
+            Self::Sharded(engine) => engine.is_read_only(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => false,
+        }
     }
 
     /// Refuses a store that was opened for reading alone.
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
-        self.lmdb().map_or(Ok(()), lmdb::Engine::refuse_read_only)
+        match self {
+            Self::Lmdb(engine) => engine.refuse_read_only(),
+            Self::Sharded(engine) => engine.refuse_read_only(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => Ok(()),
+        }
     }
 
     forward! {
@@ -123,6 +157,7 @@ impl Engine {
             Self::Lmdb(engine) => engine
                 .open_table(schema, |writer| prepare(&mut Writer::Lmdb(writer)))
                 .map(Tables::Lmdb),
+            Self::Sharded(_) => Err((Error::internal("a table is opened in its shards"), None)),
             #[cfg(feature = "memory")]
             Self::Memory(engine) => engine
                 .open_table(schema, |writer| prepare(&mut Writer::Memory(writer)))
@@ -140,6 +175,7 @@ impl Engine {
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         match self {
             Self::Lmdb(_) => lmdb::layout(schema, index),
+            Self::Sharded(engine) => engine.layout(schema, index),
             #[cfg(feature = "memory")]
             Self::Memory(_) => memory::LAYOUT,
         }
@@ -148,24 +184,33 @@ impl Engine {
 
 of_each_engine! {
     /// The databases of one table.
-    enum Tables { lmdb::Tables<'static>, memory::Tables }
+    enum Tables { lmdb::Tables<'static>, shards::Tables, memory::Tables }
 }
 
 impl Tables {
     /// Whether snapshots from before can be asked for the table, because it was in the file when the store
     /// was opened, or has been open since.
-    pub(crate) const fn were_known(&self) -> bool {
+    pub(crate) fn were_known(&self) -> bool {
         match self {
             Self::Lmdb(tables) => tables.were_known(),
+            Self::Sharded(tables) => tables.were_known(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => false,
+        }
+    }
+
+    /// Where the rows are; `None`: the store has no shards.
+    pub(crate) const fn routing(&self) -> Option<&Routing> {
+        match self {
+            Self::Sharded(tables) => Some(tables.routing()),
+            _ => None,
         }
     }
 }
 
 of_each_engine! {
     /// A transaction, read or write.
-    enum Txn<'s> { lmdb::Txn<'s>, memory::Txn<'s> }
+    enum Txn<'s> { lmdb::Txn<'s>, shards::Txn<'s>, memory::Txn<'s> }
 }
 
 impl<'s> Txn<'s> {
@@ -173,6 +218,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(txn) => txn.engine().directory().to_owned(),
+            Self::Sharded(txn) => txn.directory(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => std::env::temp_dir(),
         }
@@ -184,6 +230,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn found(&self) -> Stamp {
         match self {
             Self::Lmdb(txn) => txn.found(),
+            Self::Sharded(txn) => txn.found(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => Stamp::default(),
         }
@@ -194,13 +241,39 @@ impl<'s> Txn<'s> {
         pub(crate) fn stamp(&self) -> Stamp;
     }
 
+    /// Of a sharded store.
+    pub(crate) const fn sharded(&self) -> Option<&shards::Txn<'s>> {
+        match self {
+            Self::Sharded(txn) => Some(txn),
+            _ => None,
+        }
+    }
+
+    /// Of a sharded store.
+    pub(crate) const fn sharded_mut(&mut self) -> Option<&mut shards::Txn<'s>> {
+        match self {
+            Self::Sharded(txn) => Some(txn),
+            _ => None,
+        }
+    }
+
+    /// The numbers of the last commits in its snapshot, of all shards.
+    pub(crate) fn commit_number(&self) -> CommitNumber {
+        match self {
+            Self::Sharded(txn) => CommitNumber::of_shards(txn.stamps()),
+            _ => self.stamp().commit_number(),
+        }
+    }
+
     /// `None`: the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
+            (Self::Sharded(txn), Tables::Sharded(tables)) => {
+                Some(Reader::Sharded(txn.reader(tables)))
+            }
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => Some(Reader::Memory(txn.reader(tables))),
-            #[cfg(feature = "memory")]
             _ => None,
         }
     }
@@ -209,9 +282,11 @@ impl<'s> Txn<'s> {
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t, 's>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.writer(tables).map(Writer::Lmdb),
+            (Self::Sharded(txn), Tables::Sharded(tables)) => {
+                txn.writer(tables).map(Writer::Sharded)
+            }
             #[cfg(feature = "memory")]
             (Self::Memory(txn), Tables::Memory(tables)) => txn.writer(tables).map(Writer::Memory),
-            #[cfg(feature = "memory")]
             _ => None,
         }
     }
@@ -220,6 +295,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         match self {
             Self::Lmdb(txn) => txn.nested().map(|txn| txn.map(Txn::Lmdb)),
+            Self::Sharded(txn) => txn.nested().map(|txn| txn.map(Txn::Sharded)),
             #[cfg(feature = "memory")]
             Self::Memory(txn) => txn.nested().map(|txn| Ok(Txn::Memory(txn))),
         }
@@ -229,6 +305,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             Self::Lmdb(txn) => txn.retry(),
+            Self::Sharded(txn) => txn.retry(),
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }
@@ -243,18 +320,15 @@ impl<'s> Txn<'s> {
 of_each_engine! {
     /// [`Read`] of whichever engine.
     #[derive(Clone, Copy)]
-    enum Reader<'t> { lmdb::Reader<'t>, memory::Reader<'t> }
+    enum Reader<'t> { lmdb::Reader<'t>, shards::Reader<'t>, memory::Reader<'t> }
 }
 
 impl<'t> Reader<'t> {
     /// The physical entries of LMDB, which no other engine has.
-    #[cfg_attr(
-        not(feature = "memory"),
-        expect(clippy::unnecessary_wraps, reason = "there may be others")
-    )]
     pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
         match self {
             Self::Lmdb(reader) => Some(reader),
+            Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }
@@ -278,8 +352,6 @@ impl<'t> Read<'t> for Reader<'t> {
         fn facts_at_once(self) -> usize;
         fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
         fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
-        fn scan(self, query: Query) -> Result<Entries<'t>> as Entries;
-        fn cursor(self, query: Query) -> Result<LentEntries<'t>> as LentEntries;
         fn count(self, query: &Query) -> Result<Count>;
         fn stored(self, source: Source) -> Result<Option<u64>>;
         fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;
@@ -287,11 +359,30 @@ impl<'t> Read<'t> for Reader<'t> {
         fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
         fn len(self, space: Space) -> Result<u64>;
     }
+
+    // A sharded store gives the entries of one shard as that shard does.
+    fn scan(self, query: Query) -> Result<Entries<'t>> {
+        match self {
+            Self::Lmdb(reader) => reader.scan(query).map(Entries::Lmdb),
+            Self::Sharded(reader) => reader.scan(query),
+            #[cfg(feature = "memory")]
+            Self::Memory(reader) => reader.scan(query).map(Entries::Memory),
+        }
+    }
+
+    fn cursor(self, query: Query) -> Result<LentEntries<'t>> {
+        match self {
+            Self::Lmdb(reader) => reader.cursor(query).map(LentEntries::Lmdb),
+            Self::Sharded(reader) => reader.cursor(query),
+            #[cfg(feature = "memory")]
+            Self::Memory(reader) => reader.cursor(query).map(LentEntries::Memory),
+        }
+    }
 }
 
 of_each_engine! {
     /// [`Read::Entries`] of whichever engine.
-    enum Entries<'t> { lmdb::Entries<'t>, memory::Entries<'t> }
+    enum Entries<'t> { lmdb::Entries<'t>, shards::Entries<'t>, memory::Entries<'t> }
 }
 
 impl<'t> Iterator for Entries<'t> {
@@ -312,7 +403,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
 
 of_each_engine! {
     /// [`Read::Cursor`] of whichever engine.
-    enum LentEntries<'t> { lmdb::LentEntries<'t>, memory::LentEntries<'t> }
+    enum LentEntries<'t> { lmdb::LentEntries<'t>, shards::LentEntries<'t>, memory::LentEntries<'t> }
 }
 
 impl Cursor for LentEntries<'_> {
@@ -329,7 +420,7 @@ impl Cursor for LentEntries<'_> {
 
 of_each_engine! {
     /// [`Write`] of whichever engine.
-    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, memory::Writer<'t> }
+    enum Writer<'t, 's> { lmdb::Writer<'t, 's>, shards::Writer<'t>, memory::Writer<'t> }
 }
 
 impl<'t, 's> Writer<'t, 's> {
@@ -337,19 +428,17 @@ impl<'t, 's> Writer<'t, 's> {
     pub(crate) fn reader(&self) -> Reader<'_> {
         match self {
             Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),
+            Self::Sharded(writer) => Reader::Sharded(writer.reader()),
             #[cfg(feature = "memory")]
             Self::Memory(writer) => Reader::Memory(writer.reader()),
         }
     }
 
     /// The physical entries of LMDB, which no other engine has.
-    #[cfg_attr(
-        not(feature = "memory"),
-        expect(clippy::unnecessary_wraps, reason = "there may be others")
-    )]
     pub(crate) const fn lmdb(&mut self) -> Option<&mut lmdb::Writer<'t, 's>> {
         match self {
             Self::Lmdb(writer) => Some(writer),
+            Self::Sharded(_) => None,
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }

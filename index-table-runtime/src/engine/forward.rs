@@ -6,6 +6,7 @@ macro_rules! on_engine {
     ($value:expr, $engine:ident => $call:expr) => {
         match $value {
             Self::Lmdb($engine) => $call,
+            Self::Sharded($engine) => $call,
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call,
         }
@@ -13,6 +14,7 @@ macro_rules! on_engine {
     ($value:expr, $engine:ident => $call:expr, $to:ident) => {
         match $value {
             Self::Lmdb($engine) => $call.map($to::Lmdb),
+            Self::Sharded($engine) => $call.map($to::Sharded),
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call.map($to::Memory),
         }
@@ -53,11 +55,12 @@ macro_rules! forward {
 macro_rules! of_each_engine {
     (
         $(#[$attribute:meta])*
-        enum $name:ident $(<$($lifetime:lifetime),+>)? { $lmdb:ty, $memory:ty }
+        enum $name:ident $(<$($lifetime:lifetime),+>)? { $lmdb:ty, $sharded:ty, $memory:ty }
     ) => {
         $(#[$attribute])*
         pub(crate) enum $name $(<$($lifetime),+>)? {
             Lmdb($lmdb),
+            Sharded($sharded),
             #[cfg(feature = "memory")]
             Memory($memory),
         }

@@ -76,6 +76,7 @@ mod outcome;
 mod query;
 mod read;
 mod records;
+pub(crate) mod shards;
 mod stamp;
 #[cfg(test)]
 mod tests;

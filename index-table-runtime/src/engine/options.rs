@@ -217,6 +217,54 @@ impl Options {
         self.create && !self.read_only
     }
 
+    /// Those options that a shard keeps, by their names and as numbers.
+    pub(crate) fn numbers(&self) -> [(&'static str, u64); 8] {
+        let (when_full, wait) = match self.index_queue.when_full {
+            WhenFull::ApplyInLine => (0, 0),
+            WhenFull::Wait(wait) => (1, u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+            WhenFull::Disable => (2, 0),
+        };
+        [
+            ("map_size", self.map_size as u64),
+            ("max_map_size", self.max_map_size as u64),
+            ("durability", self.durability as u64),
+            ("max_databases", u64::from(self.max_databases)),
+            ("max_readers", u64::from(self.max_readers)),
+            ("reserve", self.reserve as u64),
+            ("index_queue", self.index_queue.messages),
+            ("index_queue_when_full", when_full | wait << 2),
+        ]
+    }
+
+    /// The options with one of these [`numbers`](Options::numbers).
+    pub(crate) fn with_number(mut self, name: &str, number: u64) -> Self {
+        let (size, count) = (usize::try_from(number), u32::try_from(number));
+        match name {
+            "map_size" => self.map_size = size.unwrap_or(usize::MAX),
+            "max_map_size" => self.max_map_size = size.unwrap_or(usize::MAX),
+            "durability" => {
+                self.durability = match number {
+                    1 => Durability::Relaxed,
+                    2 => Durability::None,
+                    _ => Durability::Full,
+                };
+            }
+            "max_databases" => self.max_databases = count.unwrap_or(MOST),
+            "max_readers" => self.max_readers = count.unwrap_or(MOST),
+            "reserve" => self.reserve = size.unwrap_or(usize::MAX),
+            "index_queue" => self.index_queue.messages = number,
+            "index_queue_when_full" => {
+                self.index_queue.when_full = match number & 3 {
+                    1 => WhenFull::Wait(Duration::from_millis(number >> 2)),
+                    2 => WhenFull::Disable,
+                    _ => WhenFull::ApplyInLine,
+                };
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// Refuses what can't work.
     pub(crate) fn check(&self) -> io::Result<()> {
         let numbers =

@@ -1,6 +1,9 @@
 //! How transactions end.
 
-use crate::model::error::{Error, StoreError};
+use crate::model::{
+    error::{Error, StoreError},
+    shard::ShardNumber,
+};
 
 /// Why the closure of a transaction has to be run again, in a new transaction and once
 /// [`Engine::prepare`](super::Engine::prepare) has succeeded.
@@ -8,6 +11,8 @@ use crate::model::error::{Error, StoreError};
 pub(crate) enum Retry {
     /// The map was full, with this size in bytes.
     Map { map_size: usize },
+    /// The same of a shard.
+    ShardMap { shard: ShardNumber, map_size: usize },
     /// The transaction, of which a nested one is a part, could change no more pages. Alone, a closure may
     /// have room.
     Pages,

@@ -1,6 +1,6 @@
 //! The place of a commit in the order of commits.
 
-use std::{cmp::Ordering, fmt};
+use std::{cmp::Ordering, fmt, iter};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -21,7 +21,7 @@ impl Stamp {
 
     /// For applications.
     pub(crate) const fn commit_number(self) -> CommitNumber {
-        CommitNumber(self)
+        CommitNumber { first: self, others: Vec::new() }
     }
 }
 
@@ -29,8 +29,8 @@ impl Stamp {
 /// [`Event`](crate::Event) the commit that it is about.
 ///
 /// It is opaque; the default is before every commit. `a <= b` says that the snapshot of `b` has the commit `a`. Serialized, it can be kept or sent
-/// to another process that has the same store open; its form leaves room for stores in several places, so
-/// two numbers of such a store may be neither less nor greater.
+/// to another process that has the same store open. That of a sharded store has a number for each shard, so
+/// two of them may be neither less nor greater.
 ///
 /// # Examples
 ///
@@ -58,33 +58,65 @@ impl Stamp {
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct CommitNumber(Stamp);
+pub struct CommitNumber {
+    first: Stamp,
+    /// Those of the other shards of a sharded store.
+    others: Vec<Stamp>,
+}
 
+impl CommitNumber {
+    /// Of a sharded store, with a number for each shard.
+    pub(crate) fn of_shards(stamps: impl IntoIterator<Item = Stamp>) -> Self {
+        let mut stamps = stamps.into_iter();
+        Self { first: stamps.next().unwrap_or_default(), others: stamps.collect() }
+    }
+
+    /// The number of each shard, of which the last ones may be missing.
+    fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        iter::once(self.first).chain(self.others.iter().copied())
+    }
+}
+
+/// A number is less than another one if it is so in a shard, and greater in none.
 impl PartialOrd for CommitNumber {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.0.cmp(&other.0))
+        let len = self.others.len().max(other.others.len()) + 1;
+        let stamps = |number: &Self| -> Vec<Stamp> {
+            number.stamps().chain(iter::repeat(Stamp::default())).take(len).collect()
+        };
+        let mut order = Ordering::Equal;
+        for (own, other) in stamps(self).iter().zip(&stamps(other)) {
+            match (order, own.cmp(other)) {
+                (_, Ordering::Equal) => {}
+                (Ordering::Equal, differs) => order = differs,
+                (before, differs) if before != differs => return None,
+                _ => {}
+            }
+        }
+        Some(order)
     }
 }
 
 impl fmt::Display for CommitNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0.0, f)
+        fmt::Display::fmt(&self.first.0, f)?;
+        self.others.iter().try_for_each(|Stamp(number)| write!(f, ".{number}"))
     }
 }
 
-// A sequence with a number for each place, of which there is one.
+// A sequence with a number for each shard, of which a plain store is one.
 impl Serialize for CommitNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        [self.0.0].as_slice().serialize(serializer)
+        serializer.collect_seq(self.stamps().map(Stamp::number))
     }
 }
 
 impl<'de> Deserialize<'de> for CommitNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let numbers = Vec::<u64>::deserialize(deserializer)?;
-        match numbers.as_slice() {
-            [number] => Ok(Self(Stamp(*number))),
-            _ => Err(D::Error::custom("the commit number of a store in several places")),
+        if numbers.is_empty() {
+            return Err(D::Error::custom("a commit number has at least one number"));
         }
+        Ok(Self::of_shards(numbers.into_iter().map(Stamp)))
     }
 }

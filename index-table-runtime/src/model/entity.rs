@@ -11,6 +11,7 @@ use crate::model::{
     maintain::EntryBuffer,
     row::{self, CollectionField},
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
+    shard::Distribution,
 };
 
 /// What serde can write and read: for the one error of a struct without serde's traits. [`RowFormat`]

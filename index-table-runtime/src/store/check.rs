@@ -34,6 +34,6 @@ impl Store {
     /// # }
     /// ```
     pub fn check(&self) -> Result<()> {
-        self.inner.engine.lmdb().map_or(Ok(()), crate::engine::lmdb::Engine::check)
+        self.inner.engine.each_lmdb().try_for_each(crate::engine::lmdb::Engine::check)
     }
 }

@@ -61,11 +61,13 @@ pub(crate) struct Declared {
     pub(crate) readable: Vec<bool>,
 }
 
-/// What is kept of the write transaction, of which there is one at a time.
+/// What is kept of the write transaction, of which there is one at a time. A sharded store has one for each shard.
 #[derive(Default)]
 struct WriterState {
     /// The thread that holds it.
     thread: Option<ThreadId>,
+    /// The threads that hold those of other shards.
+    others: Vec<ThreadId>,
     /// The buffers of the last one, for the next one.
     scratch: Option<Box<Scratch>>,
 }
@@ -199,10 +201,20 @@ impl Inner {
 
     /// LMDB would let the thread wait for itself.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
-        if self.writer().thread == Some(thread::current().id()) {
+        let own = thread::current().id();
+        let writer = self.writer();
+        if writer.thread == Some(own) || writer.others.contains(&own) {
             return Err(Error::WriteInProgress);
         }
         Ok(())
+    }
+
+    /// Refuses a sharded store, which does not offer this yet.
+    pub(crate) fn refuse_sharded(&self, what: &'static str) -> Result<()> {
+        match self.engine.sharded() {
+            Some(_) => Err(Error::NotOffered { what }),
+            None => Ok(()),
+        }
     }
 
     fn writer(&self) -> MutexGuard<'_, WriterState> {
@@ -227,14 +239,21 @@ impl Drop for Inner {
 pub(crate) struct WriterGuard<'s> {
     inner: &'s Inner,
     scratch: Option<Box<Scratch>>,
+    /// Whether another thread was the first.
+    is_other: bool,
 }
 
 impl<'s> WriterGuard<'s> {
     pub(super) fn new(inner: &'s Inner) -> Self {
-        let mut writer = inner.writer();
-        writer.thread = Some(thread::current().id());
+        let (mut writer, own) = (inner.writer(), thread::current().id());
+        let is_other = writer.thread.is_some();
+        if is_other {
+            writer.others.push(own);
+        } else {
+            writer.thread = Some(own);
+        }
         let scratch = writer.scratch.take();
-        Self { inner, scratch }
+        Self { inner, scratch, is_other }
     }
 
     pub(crate) const fn store(&self) -> &'s Inner {
@@ -249,6 +268,13 @@ impl<'s> WriterGuard<'s> {
 impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         let scratch = self.scratch.take().filter(|scratch| !scratch.is_large());
-        *self.inner.writer() = WriterState { thread: None, scratch };
+        let mut writer = self.inner.writer();
+        writer.scratch = scratch;
+        if self.is_other {
+            let own = thread::current().id();
+            writer.others.retain(|other| *other != own);
+        } else {
+            writer.thread = None;
+        }
     }
 }

@@ -7,6 +7,7 @@ mod inner;
 mod open_table;
 mod readers;
 pub(crate) mod rerun;
+mod sharded;
 mod shared;
 mod txn;
 mod waiting;
@@ -17,6 +18,8 @@ pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use readers::Readers;
+pub use sharded::{ShardId, ShardedOptions, ShardedStore};
+pub(crate) use sharded::{engine_of, shard_id, store_of};
 pub(crate) use txn::Unreadable;
 pub use txn::{ReadTxn, Shareable, WriteTxn};
 use waiting::Waiting;
@@ -29,7 +32,6 @@ use crate::{
     model::error::{Error, Result},
 };
 use inner::ALL_OPENED;
-use rerun::{Attempts, Rerun};
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
@@ -189,21 +191,9 @@ impl Store {
     /// As [`transaction`](Store::transaction).
     pub fn try_transaction<T, E: From<Error>>(
         &self,
-        mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+        body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let attempt = || {
-            let mut txn = self.write().map_err(|error| (error.into(), None))?;
-            let outcome = body(&mut txn);
-            let rerun = txn.rerun();
-            let value = outcome.map_err(|error| (error, rerun))?;
-            txn.try_commit().map_err(|failure| {
-                let rerun = rerun.or_else(|| failure.retry().map(Rerun::Engine));
-                (Error::from(failure).into(), rerun)
-            })?;
-            Ok(value)
-        };
-        let mut attempts = Attempts::default();
-        rerun::run(attempt, |rerun| attempts.prepare(self, rerun))
+        self.run_transaction(|| self.write(), body)
     }
 }
 

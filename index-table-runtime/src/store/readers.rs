@@ -43,9 +43,14 @@ impl Store {
     /// ```
     #[must_use]
     pub fn readers(&self) -> Readers {
-        let (count, oldest) =
-            self.inner.engine.lmdb().map_or((0, None), crate::engine::lmdb::Engine::readers);
-        Readers { count, oldest }
+        let mut readers = Readers::default();
+        for (count, oldest) in
+            self.inner.engine.each_lmdb().map(crate::engine::lmdb::Engine::readers)
+        {
+            readers.count += count;
+            readers.oldest = readers.oldest.max(oldest);
+        }
+        readers
     }
 
     /// Gives back what read transactions of processes that have died held; how many there were.
@@ -57,6 +62,7 @@ impl Store {
     ///
     /// [`Error::Forked`](crate::Error::Forked), [`Error::Engine`](crate::Error::Engine).
     pub fn clear_stale_readers(&self) -> Result<usize> {
-        self.inner.engine.lmdb().map_or(Ok(0), crate::engine::lmdb::Engine::clear_stale_readers)
+        let engines = self.inner.engine.each_lmdb();
+        engines.map(crate::engine::lmdb::Engine::clear_stale_readers).sum()
     }
 }

@@ -8,7 +8,9 @@ use std::{
 };
 
 use crate::{
-    engine::{CommitFailure, CommitNumber, ReadRecords as _, Reader, Retry, Stamp, Txn, Writer},
+    engine::{
+        CommitFailure, CommitNumber, ReadRecords as _, Reader, Retry, Stamp, Txn, Writer, shards,
+    },
     model::{
         error::{Error, Result},
         schema::Source,
@@ -85,7 +87,8 @@ impl<'s> ReadTxn<'s> {
     /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.session.total.get()
+        let shards = self.engine.sharded().map_or(0, shards::Txn::shards_read);
+        Stats { shards, ..self.session.total.get() }
     }
 
     /// The number of the last commit that is in this snapshot; in a write transaction, the one that
@@ -127,7 +130,7 @@ impl<'s> ReadTxn<'s> {
     /// ```
     #[must_use]
     pub fn commit_number(&self) -> CommitNumber {
-        self.engine.stamp().commit_number()
+        self.engine.commit_number()
     }
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
@@ -358,6 +361,9 @@ impl<'s> WriteTxn<'s> {
     ///
     /// Those of the transaction inside; this one goes on without it.
     pub(crate) fn nested_if(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
+        if self.read.engine.sharded().is_some_and(shards::Txn::is_unbound) {
+            return self.nested_before_a_shard(body);
+        }
         let Self { guard, read, written, .. } = self;
         written.iter().try_for_each(Written::refuse_unfinished)?;
         let (store, opened, inner) = (read.store, read.opened, guard.store());
@@ -387,6 +393,25 @@ impl<'s> WriteTxn<'s> {
             }
         }
         Ok(())
+    }
+
+    /// [`nested_if`](WriteTxn::nested_if) in a transaction that belongs to no shard yet: as it has read and written
+    /// nothing, it can be as before once more.
+    fn nested_before_a_shard(
+        &mut self,
+        body: impl FnOnce(&mut WriteTxn<'_>) -> bool,
+    ) -> Result<()> {
+        let before = self.written.len();
+        let kept = body(self);
+        let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
+        if kept && unfinished.is_ok() {
+            return Ok(());
+        }
+        self.written.truncate(before);
+        if let Some(txn) = self.read.engine.sharded_mut() {
+            txn.reset();
+        }
+        if kept { unfinished } else { Ok(()) }
     }
 
     /// Makes everything that the transaction has written visible, all at once, and durable as the
@@ -539,6 +564,10 @@ impl<'s> WriteTxn<'s> {
 /// Another process may have opened the table with another declaration meanwhile, and maintain
 /// indexes that this one doesn't know.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
+    // One process writes a sharded store.
+    if table.tables.routing().is_some() {
+        return Ok(());
+    }
     if writer.reader().record("")?.is_some_and(|record| record == table.record) {
         return Ok(());
     }

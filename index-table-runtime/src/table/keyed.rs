@@ -13,7 +13,7 @@ use crate::{
         schema::Source,
     },
     query::{self, Bounds, Distinct, EventualScan, Scan},
-    store::{ReadTxn, Store, WriteTxn},
+    store::{ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
     upkeep::opening,
     usage::{RowWrite, trace::span},
     write::{Scratch, rows},
@@ -66,6 +66,26 @@ impl<R: Entity> KeyedTable<R> {
     /// [`Error::SchemaMismatch`] and errors of the engine; nothing has changed then.
     pub fn open_online(store: &Store) -> Result<Self> {
         Ok(Self { table: Table::of(opening::open_online(store, Table::<R>::ROWS)?) })
+    }
+
+    /// The shard that has the rows with the shard key that these bounds begin with.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoShard`]; [`Error::WrongStore`], [`Error::NotOffered`] if the store is not a sharded one.
+    pub fn shard_of(&self, store: &Store, shard_key: Bounds) -> Result<ShardId> {
+        let open = &self.table.open;
+        engine_of(store)?;
+        open.check_store(store.inner.id)?;
+        let wrong_store = || Error::WrongStore { table: R::TABLE.name };
+        let routing = open.tables.routing().ok_or_else(wrong_store)?;
+        let shard_key = shard_key.range.start();
+        let shard = routing.shard_of_shard_key(shard_key).ok_or_else(|| Error::NoShard {
+            table: R::TABLE.name,
+            key: R::TABLE.show_primary_key(shard_key),
+            map: routing.map().to_owned(),
+        })?;
+        shard_id(store, shard)
     }
 
     /// The row with this primary key.

@@ -6,6 +6,7 @@ pub(crate) mod catalog;
 pub(crate) mod opening;
 pub(crate) mod queue;
 mod read_only;
+mod shards;
 pub(crate) mod upgrade;
 pub(crate) mod verify;
 mod versions;

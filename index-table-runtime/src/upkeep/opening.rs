@@ -16,7 +16,7 @@ use crate::{
     store::{Declared, OpenTable, Store, rerun},
     upkeep::{
         build::{self, Build},
-        read_only, versions,
+        read_only, shards, versions,
     },
     usage::trace::span,
     write::queue,
@@ -29,6 +29,9 @@ const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
 pub(crate) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    if let Some(shards) = store.inner.engine.sharded() {
+        return shards::open(store, shards, rows);
+    }
     if store.inner.engine.is_read_only() {
         return read_only::open(store, rows);
     }
@@ -52,6 +55,7 @@ fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
 
 /// Opens a table whose indexes may have to be built yet.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
+    store.inner.refuse_sharded("`open_online`; `open` builds the indexes of each shard")?;
     if store.inner.engine.is_read_only() {
         return read_only::find(store, rows);
     }

@@ -30,6 +30,9 @@ pub struct Stats {
     /// [`Distinct`](crate::Distinct) those of the index key. What was stepped over or counted, and
     /// the reference that was followed to a row, is not among them.
     pub bytes: u64,
+    /// The different shards that were read, of a transaction on a [`ShardedStore`](crate::ShardedStore); 0 in a store
+    /// without shards.
+    pub shards: u64,
 }
 
 impl AddAssign for Stats {
@@ -141,7 +144,7 @@ impl<'txn> Meter<'txn> {
     #[inline]
     pub(crate) const fn stats(&self) -> Stats {
         let Self { seeks, facts, bytes, limit, left, passed, .. } = *self;
-        Stats { seeks, entries: limit - left + passed, facts, bytes }
+        Stats { seeks, entries: limit - left + passed, facts, bytes, shards: 0 }
     }
 
     #[inline]

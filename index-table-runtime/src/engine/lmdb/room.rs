@@ -66,7 +66,7 @@ impl Engine {
     /// Makes it possible that a closure is run again; `false`: it would end as before.
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
         match retry {
-            Retry::Map { map_size } => self.grow(map_size),
+            Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => self.grow(map_size),
             // Run again, it would meet the same end.
             Retry::Pages => Ok(false),
             // The lock of the writers rules conflicts out.

@@ -105,6 +105,11 @@ impl Error {
             TransactionFailed { reason }
             ReopenNeeded { path, reason }
             Engine { path, source }
+            NoShard { table, key, map }
+            OtherShard { table, key, shard, own }
+            ShardUnavailable { shard, reason }
+            ShardRefused { what, reason }
+            NotOffered { what }
             Internal { reason }
         }
     }

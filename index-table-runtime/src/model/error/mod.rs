@@ -545,6 +545,58 @@ pub enum Error {
         source: Arc<dyn error::Error + Send + Sync>,
     },
 
+    /// No shard has the shard key of a row.
+    #[error("no shard has the key {key} of table `{table}`: shard map `{map}` has no shard for it")]
+    NoShard {
+        /// The table.
+        table: &'static str,
+        /// The primary key, or the shard key.
+        key: String,
+        /// The shard map.
+        map: String,
+    },
+
+    /// A transaction of one shard needs another one.
+    #[error(
+        "{} of table `{table}` is in shard `{shard}`, and the transaction is of shard `{own}`",
+        key.as_ref().map_or("a part".to_owned(), |key| format!("the row with primary key {key}"))
+    )]
+    OtherShard {
+        /// The table.
+        table: &'static str,
+        /// The primary key, if it is about one row.
+        key: Option<String>,
+        /// The shard that it needs.
+        shard: String,
+        /// The shard of the transaction.
+        own: String,
+    },
+
+    /// A shard is not available: it was left out, or it could not be opened.
+    #[error("shard `{shard}` is not available: {reason}")]
+    ShardUnavailable {
+        /// The shard.
+        shard: String,
+        /// Why it is not.
+        reason: String,
+    },
+
+    /// A shard map, or a shard, can't be as it is declared.
+    #[error("{what} is refused: {reason}")]
+    ShardRefused {
+        /// The shard or the shard map.
+        what: String,
+        /// Why it is refused.
+        reason: String,
+    },
+
+    /// The engine of the store does not have this function.
+    #[error("this store does not offer {what}")]
+    NotOffered {
+        /// The function.
+        what: &'static str,
+    },
+
     /// A defect of this crate.
     #[error("a defect in index-table: {reason}")]
     Internal {

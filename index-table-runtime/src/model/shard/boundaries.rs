@@ -70,6 +70,11 @@ impl Boundaries {
         own.map(|(start, end, _)| (start.to_vec(), end.map(<[u8]>::to_vec))).collect()
     }
 
+    /// Whether one segment has all keys.
+    pub(crate) fn is_one_segment(&self) -> bool {
+        self.0.len() == 1
+    }
+
     /// Whether the boundaries ascend from the empty key on.
     pub(crate) fn is_sound(&self) -> bool {
         self.0.first().is_some_and(|first| first.start.is_empty())

@@ -48,7 +48,10 @@ impl ShardKey {
 }
 
 /// How many bytes of `key` these shapes take; `None`: it ends before them, or is no such key.
-pub(super) fn len_of<'s>(shapes: impl IntoIterator<Item = &'s KeyShape>, key: &[u8]) -> Option<usize> {
+pub(super) fn len_of<'s>(
+    shapes: impl IntoIterator<Item = &'s KeyShape>,
+    key: &[u8],
+) -> Option<usize> {
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(key, &unescaped);
     shapes.into_iter().try_for_each(|shape| shape.skip(&mut reader)).ok()?;

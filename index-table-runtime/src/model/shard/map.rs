@@ -114,7 +114,8 @@ impl ShardMap {
         let mut map = Self::new(MapKind::Hashed);
         let count = shards.len();
         if count == 0 || count > usize::from(SLOTS) {
-            map.fault = Some(format!("a hash map has from 1 to {SLOTS} shards, and this one {count}"));
+            map.fault =
+                Some(format!("a hash map has from 1 to {SLOTS} shards, and this one {count}"));
             return map;
         }
         let slot = |shard: usize| {

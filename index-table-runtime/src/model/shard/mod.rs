@@ -24,8 +24,8 @@ mod tests;
 
 pub(crate) use boundaries::Boundaries;
 pub use key::{Distribution, ShardKey};
-pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
 pub(crate) use map::{Declared, MapKind};
+pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
 pub(crate) use routing::Routing;
 
 /// The number of a shard in its manager. It stays the same for as long as the shard is there.

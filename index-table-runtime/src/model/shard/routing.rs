@@ -108,33 +108,52 @@ impl Routing {
         }
     }
 
+    /// The name of the shard map.
+    pub(crate) const fn map(&self) -> &'static str {
+        match &self.target {
+            Target::Whole(_) => "",
+            Target::ByKey { key, .. } => key.map,
+        }
+    }
+
+    /// The shard with this shard key, whose fields are encoded one after another; `None`: there is none for it.
+    pub(crate) fn shard_of_shard_key(&self, shard_key: &[u8]) -> Option<ShardNumber> {
+        match &self.target {
+            Target::Whole(shard) => Some(*shard),
+            Target::ByKey { key, boundaries, .. } if key.hashed => {
+                boundaries.shard_of(&slot(shard_key))
+            }
+            Target::ByKey { boundaries, .. } => boundaries.shard_of(shard_key),
+        }
+    }
+
     /// The shards that can have entries of `source` within bounds, each once and in order.
-    pub(crate) fn shards_of(&self, source: Source, bounds: &KeyRange) -> Vec<ShardNumber> {
+    ///
+    /// # Errors
+    ///
+    /// All of these entries have this shard key, and there is no shard for it.
+    pub(crate) fn shards_of(
+        &self,
+        source: Source,
+        bounds: &KeyRange,
+    ) -> Result<Vec<ShardNumber>, Vec<u8>> {
         let Target::ByKey { key, boundaries, .. } = &self.target else {
-            return self.shards.clone();
+            return Ok(self.shards.clone());
         };
+        if self.shards.len() <= 1 && boundaries.is_one_segment() {
+            return Ok(self.shards.clone());
+        }
         let fields = self.schema.index(source).map_or(self.schema.primary_key, |index| index.key);
         let shard_fields = key.of(self.schema.primary_key);
         let span = Span::of(bounds);
         if let Some(shard_key) = given(fields, shard_fields, &span) {
-            let shard = if key.hashed {
-                boundaries.shard_of(&slot(&shard_key))
-            } else {
-                boundaries.shard_of(&shard_key)
-            };
-            return shard.into_iter().collect();
+            let shard = self.shard_of_shard_key(&shard_key);
+            return shard.map(|shard| vec![shard]).ok_or(shard_key);
         }
-        match range(fields, shard_fields, &span) {
+        Ok(match range(fields, shard_fields, &span) {
             Some((start, end)) if !key.hashed => boundaries.shards_within(start, end.as_deref()),
             _ => self.shards.clone(),
-        }
-    }
-
-    /// The shard that has the entries with this key of an index; `None`: the key does not have the whole shard
-    /// key.
-    pub(crate) fn shard_of_key(&self, source: Source, key: &[u8]) -> Option<Vec<ShardNumber>> {
-        let shards = self.shards_of(source, &KeyRange::beginning_with(key));
-        (shards.len() <= 1).then_some(shards)
+        })
     }
 }
 

@@ -123,6 +123,7 @@ impl Store {
     pub fn writer_with(&self, options: &GroupOptions) -> Result<GroupWriter> {
         self.inner.engine.refuse_forked()?;
         self.inner.engine.refuse_read_only()?;
+        self.inner.refuse_sharded("a group writer for all shards")?;
         let queue = Arc::new(Queue::new(options.queue));
         thread::start(&queue, options.most, self.inner.id)?;
         Ok(GroupWriter { handle: Arc::new(Handle { queue, store: Arc::clone(&self.inner) }) })

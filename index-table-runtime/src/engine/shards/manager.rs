@@ -1,0 +1,342 @@
+//! The shard map manager: an environment with the shards, the shard maps and the places of tables. And what each
+//! shard keeps about itself, so that a foreign shard is recognized and a lost manager can be made again.
+//!
+//! Both are small tables of records, which are read and written through the seam; `docs/FORMAT.md` fixes their
+//! bytes. A record is a byte with its version, and the postcard encoding of its struct.
+
+use std::{
+    collections::{BTreeMap, hash_map::RandomState},
+    fs::File,
+    hash::BuildHasher as _,
+    path::{Path, PathBuf},
+    process,
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    engine::{Engine, Options, Query, Read as _, Tables},
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        key::DecodeError,
+        maintain::{Change, Sink as _},
+        schema::{KeyField, Source, TableSchema},
+        shard::{Boundaries, Declared, MapKind, ShardNumber},
+    },
+};
+
+/// The version of all records.
+const VERSION: u8 = 1;
+
+/// The table of the manager. Names of other tables have no dot.
+static MANAGER: TableSchema = table(".shards");
+
+/// The table of a shard.
+static SHARD: TableSchema = table(".shard");
+
+const fn table(name: &'static str) -> TableSchema {
+    const KEY: &[KeyField] = &[KeyField::new::<String>("record")];
+    TableSchema {
+        name,
+        version: 1,
+        fields: &[],
+        previous: None,
+        changed: &[],
+        primary_key: KEY,
+        indexes: &[],
+    }
+}
+
+/// The record of the manager itself, and of a shard about itself.
+const OWN: &[u8] = b"own";
+const SHARDS: &[u8] = b"shard.";
+const MAPS: &[u8] = b"map.";
+const PLACES: &[u8] = b"place.";
+
+/// The number of a manager, which its shards keep.
+pub(crate) type ManagerId = [u8; 16];
+
+/// The environment of the manager, which is open for as long as the store is.
+pub(crate) struct Manager {
+    engine: Engine,
+    /// Held by the process that writes the store.
+    _lock: Option<File>,
+}
+
+/// What a manager has.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ManagerRecords {
+    pub(crate) own: ManagerRecord,
+    /// By their numbers.
+    pub(crate) shards: Vec<ShardRecord>,
+    pub(crate) maps: BTreeMap<String, Declared>,
+    pub(crate) places: BTreeMap<String, ShardNumber>,
+}
+
+/// The manager itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ManagerRecord {
+    pub(crate) id: ManagerId,
+    /// How often it has been changed.
+    pub(crate) version: u64,
+}
+
+/// A shard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ShardRecord {
+    pub(crate) name: String,
+    /// Its directory; a relative one is in the directory of the manager.
+    pub(crate) place: String,
+    pub(crate) state: ShardState,
+    /// Those options of its store that are not the default, by their names.
+    pub(crate) options: Vec<(String, u64)>,
+}
+
+/// How far a shard is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ShardState {
+    /// Its directory may not be there yet.
+    New,
+    /// The same of a store that was there before.
+    Adopted,
+    /// It has a record about itself.
+    Open,
+}
+
+/// A shard map.
+#[derive(Serialize, Deserialize)]
+struct MapRecord {
+    kind: MapKind,
+    key_type: String,
+    boundaries: Boundaries,
+}
+
+/// What a shard keeps about itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub(crate) manager: ManagerId,
+    pub(crate) number: ShardNumber,
+    pub(crate) name: String,
+    /// The directory of the manager, and its own, when they were last opened together.
+    pub(crate) manager_directory: String,
+    pub(crate) directory: String,
+    /// What it has of each shard map.
+    pub(crate) maps: Vec<OwnRanges>,
+    /// The tables without a shard key that are placed in it.
+    pub(crate) places: Vec<String>,
+    /// It was a plain store. Its tables of which all rows were found to belong to it; `None`: it was none.
+    pub(crate) adopted: Option<Vec<String>>,
+}
+
+/// The ranges of a shard in a shard map.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OwnRanges {
+    pub(crate) map: String,
+    pub(crate) kind: MapKind,
+    pub(crate) key_type: String,
+    pub(crate) ranges: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Manager {
+    pub(crate) const fn new(engine: Engine, lock: Option<File>) -> Self {
+        Self { engine, _lock: lock }
+    }
+
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What it has; `None`: nothing yet.
+    pub(crate) fn read(&self) -> Result<Option<ManagerRecords>> {
+        let records = read(&self.engine, &MANAGER)?;
+        let Some((_, own)) = records.iter().find(|(key, _)| key == OWN) else { return Ok(None) };
+        let mut found = ManagerRecords {
+            own: decode(&MANAGER, OWN, own)?,
+            shards: Vec::new(),
+            maps: BTreeMap::new(),
+            places: BTreeMap::new(),
+        };
+        for (key, bytes) in &records {
+            let name = |prefix| {
+                let name = key.strip_prefix(prefix)?;
+                Some(String::from_utf8_lossy(name).into_owned())
+            };
+            if key.starts_with(SHARDS) {
+                found.shards.push(decode(&MANAGER, key, bytes)?);
+            } else if let Some(name) = name(MAPS) {
+                let MapRecord { kind, key_type, boundaries } = decode(&MANAGER, key, bytes)?;
+                if !boundaries.is_sound() {
+                    return Err(damaged(&MANAGER, key));
+                }
+                found.maps.insert(name, Declared { kind, key_type, boundaries });
+            } else if let Some(name) = name(PLACES) {
+                found.places.insert(name, decode(&MANAGER, key, bytes)?);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Writes what is to be there, all at once.
+    pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
+        let ManagerRecords { own, shards, maps, places } = records;
+        let mut all = vec![(OWN.to_vec(), encode(&MANAGER, own)?)];
+        for (number, shard) in shards.iter().enumerate() {
+            let number = ShardNumber::try_from(number).unwrap_or(ShardNumber::MAX);
+            all.push(([SHARDS, &number.to_be_bytes()].concat(), encode(&MANAGER, shard)?));
+        }
+        for (name, Declared { kind, key_type, boundaries }) in maps {
+            let (kind, key_type, boundaries) = (*kind, key_type.clone(), boundaries.clone());
+            let map = MapRecord { kind, key_type, boundaries };
+            all.push(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &map)?));
+        }
+        for (table, shard) in places {
+            all.push(([PLACES, table.as_bytes()].concat(), encode(&MANAGER, shard)?));
+        }
+        replace(&self.engine, &MANAGER, &all)
+    }
+}
+
+impl ManagerRecords {
+    /// Those of a new manager.
+    pub(crate) fn new() -> Self {
+        let own = ManagerRecord { id: new_id(), version: 0 };
+        Self { own, shards: Vec::new(), maps: BTreeMap::new(), places: BTreeMap::new() }
+    }
+
+    /// The number of the shard with this name.
+    pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
+        let at = self.shards.iter().position(|shard| shard.name == name)?;
+        ShardNumber::try_from(at).ok()
+    }
+
+    /// What a shard keeps about itself.
+    pub(crate) fn identity(
+        &self,
+        number: ShardNumber,
+        name: &str,
+        manager_directory: &Path,
+        directory: &Path,
+        adopted: Option<Vec<String>>,
+    ) -> Identity {
+        let maps = self.maps.iter().map(|(map, declared)| OwnRanges {
+            map: map.clone(),
+            kind: declared.kind,
+            key_type: declared.key_type.clone(),
+            ranges: declared.boundaries.of_shard(number),
+        });
+        let places = self.places.iter().filter(|(_, shard)| **shard == number);
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Identity {
+            manager: self.own.id,
+            number,
+            name: name.to_owned(),
+            manager_directory: text(manager_directory),
+            directory: text(directory),
+            maps: maps.collect(),
+            places: places.map(|(table, _)| table.clone()).collect(),
+            adopted,
+        }
+    }
+}
+
+impl Identity {
+    /// What a shard keeps about itself; `None`: it is no shard yet.
+    pub(crate) fn read(engine: &Engine) -> Result<Option<Self>> {
+        let records = read(engine, &SHARD)?;
+        let own = records.iter().find(|(key, _)| key == OWN);
+        own.map(|(_, bytes)| decode(&SHARD, OWN, bytes)).transpose()
+    }
+
+    pub(crate) fn write(&self, engine: &Engine) -> Result<()> {
+        replace(engine, &SHARD, &[(OWN.to_vec(), encode(&SHARD, self)?)])
+    }
+}
+
+/// The number of a new manager. No two managers have the same one.
+fn new_id() -> ManagerId {
+    let mut hasher = blake3::Hasher::new();
+    // Its keys are random.
+    let random = RandomState::new();
+    for salt in 0..4_u8 {
+        hasher.update(&random.hash_one(salt).to_be_bytes());
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    hasher.update(&now.as_nanos().to_be_bytes()).update(&process::id().to_be_bytes());
+    let mut id = ManagerId::default();
+    hasher.finalize_xof().fill(&mut id);
+    id
+}
+
+fn encode(schema: &TableSchema, record: &impl Serialize) -> Result<Vec<u8>> {
+    let bytes = postcard::to_extend(record, vec![VERSION]);
+    bytes.map_err(|error| Error::Codec { table: schema.name, reason: error.to_string() })
+}
+
+fn decode<T: DeserializeOwned>(
+    schema: &'static TableSchema,
+    key: &[u8],
+    bytes: &[u8],
+) -> Result<T> {
+    let record = bytes.strip_prefix(&[VERSION]).and_then(|bytes| postcard::from_bytes(bytes).ok());
+    record.ok_or_else(|| damaged(schema, key))
+}
+
+fn damaged(schema: &'static TableSchema, key: &[u8]) -> Error {
+    schema.corrupt(Source::Facts, key, DecodeError::Value("no record that this release can read"))
+}
+
+/// All records of a table.
+fn read(engine: &Engine, schema: &'static TableSchema) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let Some(tables) = engine.find_table(schema)? else { return Ok(Vec::new()) };
+    let txn = engine.read()?;
+    let reader = txn.reader(&tables).ok_or_else(|| Error::internal("another kind of engine"))?;
+    let records = reader.scan(Query::new(Source::Facts, KeyRange::ALL))?;
+    let records = records.map(|record| {
+        let record = record?;
+        Ok((record.primary_key.to_vec(), record.data.to_vec()))
+    });
+    records.collect()
+}
+
+/// Writes the records of a table, and removes all others.
+fn replace(
+    engine: &Engine,
+    schema: &'static TableSchema,
+    records: &[(Vec<u8>, Vec<u8>)],
+) -> Result<()> {
+    let before = read(engine, schema)?;
+    let opened: Result<Tables, _> = engine.open_table(schema, &mut |writer| {
+        for (primary_key, _) in
+            before.iter().filter(|(key, _)| records.iter().all(|it| it.0 != *key))
+        {
+            writer.change(Change::DeleteFact { primary_key })?;
+        }
+        for (primary_key, row) in records {
+            writer.change(Change::PutFact { primary_key, row })?;
+        }
+        Ok(())
+    });
+    opened.map(drop).map_err(|(error, _)| error)
+}
+
+/// The directory of a shard.
+pub(crate) fn place_of(manager: &Path, place: &str) -> PathBuf {
+    manager.join(place)
+}
+
+/// The options of a shard as its record has them.
+pub(crate) fn recorded(options: &Options) -> Vec<(String, u64)> {
+    let default = Options::default().numbers();
+    let own = options.numbers().into_iter().zip(default);
+    let other = own.filter(|(own, default)| own != default);
+    other.map(|((name, number), _)| (name.to_owned(), number)).collect()
+}
+
+/// The options of the record of a shard. Those that this release does not know have no effect.
+pub(crate) fn options_of(recorded: &[(String, u64)]) -> Options {
+    recorded
+        .iter()
+        .fold(Options::default(), |options, (name, number)| options.with_number(name, *number))
+}

@@ -1,0 +1,415 @@
+//! Shards: an engine over engines. Each shard is an engine of its own, and the tables of a sharded store are the
+//! tables of its shards, with the [`Routing`] that says which shard has a row.
+//!
+//! The code above the seam is the same as for one engine. A [`Reader`] runs a query in the shards that can have
+//! entries for it, and merges their cursors by index key and primary key, which is the order that one engine has.
+//! A query that one shard can answer gets the cursor of that shard, so that each of its entries costs what it costs
+//! in a plain store. Facts are looked up in the shard of their primary key, which is the shard of the entry that
+//! refers to them. A [`Writer`] sends each change to the shard of its primary key.
+//!
+//! # One instant
+//!
+//! A read transaction has a snapshot of each shard. No commit is missing in one of them that had returned before
+//! a commit that is in another one. Each shard counts the commits that have returned. The counters are read
+//! before the snapshots are taken and once more behind them. Where a counter has changed, the snapshot of that
+//! shard is taken again. If all counters are the same, then no commit has returned between the first snapshot and
+//! the last one. So a commit that is missing returned after every commit that is in a snapshot had become
+//! visible. After [`TRIES`] rounds, commits wait until the snapshots are taken.
+//!
+//! # Writing
+//!
+//! A write transaction belongs to one shard: the one that it was begun on, or the one that it reads or writes
+//! first. It begins in that shard at that moment. Every other shard is refused with
+//! [`Error::OtherShard`]. So any number of threads write at the same time, one in each shard.
+
+mod manager;
+mod merge;
+mod read;
+mod txn;
+mod write;
+
+pub(crate) use manager::{
+    Identity, Manager, ManagerRecords, ShardRecord, ShardState, options_of, place_of, recorded,
+};
+pub(crate) use merge::{Entries, LentEntries};
+pub(crate) use read::Reader;
+pub(crate) use txn::Txn;
+pub(crate) use write::Writer;
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering, fence},
+    },
+};
+
+use super::{Records, Retry, Stamp};
+use crate::model::{
+    error::{Error, Result},
+    schema::{IndexSchema, TableSchema},
+    shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
+};
+
+/// How often snapshots are taken beside commits, before commits have to wait.
+const TRIES: usize = 32;
+
+/// What keeps the engine of a shard open.
+pub(crate) trait HasEngine: Any + Send + Sync {
+    /// The engine of the shard.
+    fn engine(&self) -> &super::Engine;
+}
+
+/// What keeps a table of a shard open.
+pub(crate) trait HasTables: Any + Send + Sync {
+    /// The databases in the shard.
+    fn tables(&self) -> &super::Tables;
+
+    /// The record in the catalog of the shard.
+    fn record(&self) -> &[u8];
+}
+
+/// A shard of an open store.
+pub(crate) struct Shard {
+    name: Arc<str>,
+    /// Empty while the shard is not available.
+    open: OnceLock<Arc<dyn HasEngine>>,
+    /// Why it is not.
+    reason: String,
+    /// How many commits have returned.
+    commits: AtomicU64,
+}
+
+impl Shard {
+    /// A shard that is open.
+    pub(crate) fn open(name: Arc<str>, engine: Arc<dyn HasEngine>) -> Self {
+        let (open, reason, commits) = (OnceLock::from(engine), String::new(), AtomicU64::new(0));
+        Self { name, open, reason, commits }
+    }
+
+    /// A shard that is not available, and why.
+    pub(crate) const fn unavailable(name: Arc<str>, reason: String) -> Self {
+        Self { name, open: OnceLock::new(), reason, commits: AtomicU64::new(0) }
+    }
+
+    /// Its name.
+    pub(crate) const fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// What keeps it open.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`]
+    pub(crate) fn opened(&self) -> Result<&Arc<dyn HasEngine>> {
+        self.open.get().ok_or_else(|| Error::ShardUnavailable {
+            shard: self.name.to_string(),
+            reason: self.reason.clone(),
+        })
+    }
+
+    fn engine(&self) -> Result<&super::Engine> {
+        self.opened().map(|open| open.engine())
+    }
+}
+
+/// An open sharded store.
+pub(crate) struct Engine {
+    /// By their numbers.
+    shards: Box<[Shard]>,
+    maps: BTreeMap<String, Map>,
+    /// The shards of tables without a shard key. Other such tables are in the first shard.
+    places: BTreeMap<String, ShardNumber>,
+    directory: Option<PathBuf>,
+    /// The shard map manager, which is open for as long as the store is. `None`: the store is in memory.
+    manager: Option<Manager>,
+    read_only: bool,
+    /// A table without a shard map is distributed by a hash of its shard key.
+    any_map: bool,
+    /// Commits hold it shared.
+    gate: RwLock<()>,
+}
+
+/// A shard map.
+struct Map {
+    key_type: String,
+    boundaries: Arc<Boundaries>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        shards: Vec<Shard>,
+        maps: impl IntoIterator<Item = (String, Declared)>,
+        places: BTreeMap<String, ShardNumber>,
+        directory: Option<PathBuf>,
+        manager: Option<Manager>,
+        read_only: bool,
+    ) -> Self {
+        let map = |declared: Declared| Map {
+            key_type: declared.key_type,
+            boundaries: Arc::new(declared.boundaries),
+        };
+        let maps = maps.into_iter().map(|(name, declared)| (name, map(declared))).collect();
+        let (shards, gate) = (shards.into(), RwLock::default());
+        Self { shards, maps, places, directory, manager, read_only, any_map: false, gate }
+    }
+
+    /// Distributes tables without a shard map by a hash of their shard keys.
+    #[cfg(feature = "memory")]
+    pub(crate) fn with_any_map(self) -> Self {
+        Self { any_map: true, ..self }
+    }
+
+    /// All shards, by their numbers.
+    pub(crate) fn shards(&self) -> &[Shard] {
+        &self.shards
+    }
+
+    /// The engines of the available shards.
+    pub(crate) fn engines(&self) -> impl Iterator<Item = &super::Engine> {
+        self.shards.iter().filter_map(|shard| Some(shard.open.get()?.engine()))
+    }
+
+    /// The number of the shard with this name.
+    pub(crate) fn number(&self, name: &str) -> Option<ShardNumber> {
+        let at = self.shards.iter().position(|shard| &*shard.name == name)?;
+        ShardNumber::try_from(at).ok()
+    }
+
+    pub(crate) fn shard(&self, shard: ShardNumber) -> Result<&Shard> {
+        let found = self.shards.get(shard as usize);
+        found.ok_or_else(|| Error::internal(format!("there is no shard of number {shard}")))
+    }
+
+    /// The name of a shard, for errors.
+    fn name(&self, shard: ShardNumber) -> String {
+        self.shard(shard).map_or_else(|_| shard.to_string(), |shard| shard.name.to_string())
+    }
+
+    /// Where the rows of a table are.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SchemaMismatch`]: it has no shard map, or a map of another type of key. [`Error::NotOffered`]
+    pub(crate) fn routing(
+        &self,
+        schema: &'static TableSchema,
+        distribution: Distribution,
+    ) -> Result<Routing> {
+        let key = match distribution {
+            Distribution::ByKey(key) => key,
+            Distribution::Whole => {
+                let shard = self.places.get(schema.name).copied().unwrap_or(0);
+                return Ok(Routing::whole(schema, shard));
+            }
+        };
+        let mismatch = |difference: String, way_out| {
+            Err(Error::SchemaMismatch { table: schema.name, difference, way_out })
+        };
+        if let Some(shard) = self.places.get(schema.name) {
+            return mismatch(
+                format!("it has a shard key, and is placed in shard `{}`", self.name(*shard)),
+                "place only tables without a shard key",
+            );
+        }
+        if schema.has_eventual() {
+            return Err(Error::NotOffered {
+                what: "an eventual index of a table with a shard key",
+            });
+        }
+        let Some(map) = self.maps.get(key.map) else {
+            let even = ShardMap::hashed(self.shards.iter().map(|shard| &*shard.name));
+            if self.any_map
+                && let Ok(even) = even.declare(|name| self.number(name))
+            {
+                let (key, boundaries) = (ShardKey { hashed: true, ..key }, even.boundaries);
+                return Ok(Routing::by_key(schema, key, Arc::new(boundaries)));
+            }
+            return mismatch(
+                format!("the store has no shard map `{}`", key.map),
+                "open the store with `ShardedStore::options().map(…)`, or name another map with \
+                 `#[table(shard_map = \"…\")]`",
+            );
+        };
+        let declared = key.type_name(schema.primary_key);
+        if map.key_type != declared {
+            return mismatch(
+                format!(
+                    "its shard key is `{declared}`, and shard map `{}` has keys of type `{}`",
+                    key.map, map.key_type
+                ),
+                "declare a shard map for each type of shard key",
+            );
+        }
+        Ok(Routing::by_key(schema, key, Arc::clone(&map.boundaries)))
+    }
+
+    /// Begins a read transaction: a snapshot of each shard, all of one instant.
+    pub(crate) fn read(&self) -> Result<Txn<'_>> {
+        let mut snapshots: Vec<Option<(u64, super::Txn<'_>)>> = Vec::new();
+        snapshots.resize_with(self.shards.len(), || None);
+        let mut round = 0;
+        let mut gate = None;
+        loop {
+            if round == TRIES {
+                gate = Some(self.gate.write().unwrap_or_else(PoisonError::into_inner));
+            }
+            round += 1;
+            for (shard, snapshot) in self.shards.iter().zip(&mut snapshots) {
+                let Some(open) = shard.open.get() else { continue };
+                let commits = shard.commits.load(Ordering::SeqCst);
+                if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
+                    // The slot of the reader is free before another one is taken.
+                    *snapshot = None;
+                    *snapshot = Some((commits, open.engine().read()?));
+                }
+            }
+            fence(Ordering::SeqCst);
+            let is_same = |(shard, snapshot): (&Shard, &Option<(u64, _)>)| {
+                let commits = || shard.commits.load(Ordering::SeqCst);
+                snapshot.as_ref().is_none_or(|(before, _)| *before == commits())
+            };
+            if self.shards.iter().zip(&snapshots).all(is_same) {
+                break;
+            }
+        }
+        drop(gate);
+        let snapshots = snapshots.into_iter().map(|it| it.map(|(_, txn)| txn));
+        Ok(Txn::reading(self, snapshots))
+    }
+
+    /// Begins a read transaction of one shard.
+    pub(crate) fn read_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
+        let txn = self.shard(shard)?.engine()?.read()?;
+        let mut txn = Some(txn);
+        let snapshots = (0..self.shards.len()).map(|at| txn.take_if(|_| at == shard as usize));
+        Ok(Txn::reading_one(self, snapshots, shard))
+    }
+
+    /// Begins a write transaction, in the shard that it reads or writes first.
+    pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
+        self.refuse_read_only()?;
+        Ok(Txn::writing(self))
+    }
+
+    /// Begins a write transaction of one shard.
+    pub(crate) fn write_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
+        self.refuse_forked()?;
+        self.refuse_read_only()?;
+        Txn::writing_on(self, shard)
+    }
+
+    pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
+        if let Retry::ShardMap { shard, map_size } = retry {
+            return self.shard(shard)?.engine()?.prepare(Retry::Map { map_size });
+        }
+        let mut prepared = false;
+        for open in self.shards.iter().filter_map(|shard| shard.open.get()) {
+            prepared |= open.engine().prepare(retry)?;
+        }
+        Ok(prepared)
+    }
+
+    /// The directory of the store.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.directory.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    pub(crate) fn refuse_forked(&self) -> Result<()> {
+        self.manager.as_ref().map_or(Ok(()), |manager| manager.engine().refuse_forked())
+    }
+
+    pub(crate) const fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    pub(crate) fn refuse_read_only(&self) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly { path: self.directory(), source: None });
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn has_catalog(&self) -> bool {
+        true
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) fn catalog(&self) -> Result<Records> {
+        Err(Error::NotOffered { what: "the catalog of a sharded store" })
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) fn drop_indexes(
+        &self,
+        _: &mut dyn FnMut(&Records) -> Vec<String>,
+    ) -> Result<Vec<String>, (Error, Option<Retry>)> {
+        Err((Error::NotOffered { what: "dropping indexes of a sharded store" }, None))
+    }
+
+    /// How the shards lay out an index.
+    pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
+        let open = self.shards.iter().find_map(|shard| shard.open.get());
+        open.map_or("", |open| open.engine().layout(schema, index))
+    }
+}
+
+/// The databases of one table in all shards that have it.
+pub(crate) struct Tables {
+    routing: Routing,
+    /// By the numbers of shards.
+    shards: Box<[Option<Arc<dyn HasTables>>]>,
+}
+
+impl Tables {
+    /// The databases in each shard, of which `None` has none that could be opened.
+    pub(crate) fn new(routing: Routing, shards: Vec<Option<Arc<dyn HasTables>>>) -> Self {
+        Self { routing, shards: shards.into() }
+    }
+
+    pub(crate) const fn routing(&self) -> &Routing {
+        &self.routing
+    }
+
+    pub(crate) fn were_known(&self) -> bool {
+        self.shards.iter().flatten().all(|tables| tables.tables().were_known())
+    }
+
+    fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
+        let found = self.shards.get(shard as usize).and_then(Option::as_deref);
+        found.ok_or_else(|| Error::ShardUnavailable {
+            shard: engine.name(shard),
+            reason: format!(
+                "table `{}` was opened without it; open the repository again",
+                self.routing.schema().name
+            ),
+        })
+    }
+
+    fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&super::Tables> {
+        self.opened(engine, shard).map(HasTables::tables)
+    }
+
+    /// The shard of the row with this primary key.
+    #[inline]
+    fn shard_of(&self, primary_key: &[u8]) -> Result<ShardNumber> {
+        self.routing.shard_of(primary_key).ok_or_else(|| self.no_shard(primary_key))
+    }
+
+    #[cold]
+    fn no_shard(&self, primary_key: &[u8]) -> Error {
+        let schema = self.routing.schema();
+        let key = schema.show_primary_key(primary_key);
+        Error::NoShard { table: schema.name, key, map: self.routing.map().to_owned() }
+    }
+}
+
+/// The stamps of some shards.
+fn sum(stamps: impl Iterator<Item = Stamp>) -> Stamp {
+    Stamp::new(stamps.fold(0, |sum, stamp| sum.wrapping_add(stamp.number())))
+}

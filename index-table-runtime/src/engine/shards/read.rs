@@ -1,0 +1,211 @@
+//! Reading a table in its shards.
+
+use super::{Engine, Entries, HasTables, LentEntries, Tables, txn::Reads};
+use crate::{
+    engine::{self, Count, Query, Read, Space},
+    model::{
+        KeyRange,
+        entry::RawEntry,
+        error::Result,
+        schema::{Source, TableSchema},
+        shard::ShardNumber,
+    },
+};
+
+/// Reads one table in one transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'t> {
+    txn: &'t dyn Reads,
+    engine: &'t Engine,
+    tables: &'t Tables,
+}
+
+impl<'t> Reader<'t> {
+    pub(super) const fn new(txn: &'t dyn Reads, engine: &'t Engine, tables: &'t Tables) -> Self {
+        Self { txn, engine, tables }
+    }
+
+    /// Reads the shard of a row.
+    #[inline]
+    fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {
+        let shard = self.tables.shard_of(primary_key)?;
+        self.txn.reader(self.tables, shard, Some(primary_key))
+    }
+
+    fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
+        self.txn.reader(self.tables, shard, None)
+    }
+
+    /// The shards that can have entries of a query.
+    fn shards_of(self, source: Source, bounds: &KeyRange) -> Result<Vec<ShardNumber>> {
+        let shards = self.tables.routing.shards_of(source, bounds);
+        shards.map_err(|shard_key| self.tables.no_shard(&shard_key))
+    }
+
+    /// All shards of the table.
+    fn all(self) -> impl Iterator<Item = Result<engine::Reader<'t>>> {
+        self.tables.routing.shards().iter().map(move |shard| self.of_shard(*shard))
+    }
+
+    pub(crate) fn scan(self, query: Query) -> Result<engine::Entries<'t>> {
+        let shards = self.shards_of(query.source, &query.bounds)?;
+        if let [shard] = *shards.as_slice() {
+            return self.of_shard(shard)?.scan(query);
+        }
+        let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
+        for shard in shards {
+            streams.push(self.of_shard(shard)?.scan(query.clone())?);
+        }
+        Ok(engine::Entries::Sharded(Entries::new(streams, reverse)))
+    }
+
+    pub(crate) fn cursor(self, query: Query) -> Result<engine::LentEntries<'t>> {
+        let shards = self.shards_of(query.source, &query.bounds)?;
+        if let [shard] = *shards.as_slice() {
+            return self.of_shard(shard)?.cursor(query);
+        }
+        let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
+        for shard in shards {
+            streams.push(self.of_shard(shard)?.cursor(query.clone())?);
+        }
+        Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse)))
+    }
+
+    pub(crate) fn table(self) -> &'static TableSchema {
+        self.tables.routing.schema()
+    }
+
+    pub(crate) fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>> {
+        self.of_row(primary_key)?.fact(primary_key)
+    }
+
+    pub(crate) fn facts<'k>(
+        self,
+        primary_keys: impl Iterator<Item = &'k [u8]>,
+        mut each: impl FnMut(Option<&'t [u8]>),
+    ) -> Result<()> {
+        for primary_key in primary_keys {
+            each(self.fact(primary_key)?);
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::unused_self, reason = "as with other engines")]
+    pub(crate) const fn facts_at_once(self) -> usize {
+        1
+    }
+
+    pub(crate) fn entry(
+        self,
+        index: usize,
+        key: &[u8],
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        self.of_row(primary_key)?.entry(index, key, primary_key)
+    }
+
+    pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
+        // A unique index has the shard key, so that this is one shard.
+        let shards = self.shards_of(Source::Index(index), &KeyRange::beginning_with(key))?;
+        let mut first: Option<RawEntry<'t>> = None;
+        for shard in shards {
+            let found = self.of_shard(shard)?.unique(index, key)?;
+            let is_before = |found: &RawEntry<'_>| {
+                first.is_none_or(|first| found.primary_key < first.primary_key)
+            };
+            first = found.filter(is_before).or(first);
+        }
+        Ok(first)
+    }
+
+    pub(crate) fn count(self, query: &Query) -> Result<Count> {
+        let shards = self.shards_of(query.source, &query.bounds)?;
+        if let [shard] = *shards.as_slice() {
+            return self.of_shard(shard)?.count(query);
+        }
+        let mut total = Count::default();
+        for shard in shards {
+            let limit = query.limit.map(|limit| limit.saturating_sub(total.found));
+            if limit == Some(0) {
+                break;
+            }
+            let Count { found, seeks, steps } =
+                self.of_shard(shard)?.count(&Query { limit, ..query.clone() })?;
+            total.found += found;
+            total.seeks += seeks;
+            total.steps += steps;
+        }
+        Ok(total)
+    }
+
+    pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
+        let mut total = Some(0);
+        for reader in self.all() {
+            let stored = reader?.stored(source)?;
+            total = total.zip(stored).map(|(total, stored)| total + stored);
+        }
+        Ok(total)
+    }
+
+    /// The only shard of a table that is whole in one; the small records of other tables are those of all
+    /// shards.
+    fn only(self) -> Option<ShardNumber> {
+        match self.tables.routing.shards() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
+        if let Some(only) = self.only() {
+            return self.of_shard(only)?.get(space, key);
+        }
+        let mut first = None;
+        for shard in self.tables.routing.shards() {
+            // What is not available has nothing to say.
+            let Ok(declared) = self.tables.opened(self.engine, *shard).map(HasTables::record)
+            else {
+                continue;
+            };
+            let found = self.of_shard(*shard)?.get(space, key)?;
+            if space == Space::Catalog && key.is_empty() && found != Some(declared) {
+                // Another process has declared the table otherwise.
+                return Ok(found);
+            }
+            first = first.or(found);
+        }
+        Ok(first)
+    }
+
+    pub(crate) fn at_or_above(
+        self,
+        space: Space,
+        key: &[u8],
+    ) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let mut least: Option<(&'t [u8], &'t [u8])> = None;
+        for reader in self.all() {
+            let found = reader?.at_or_above(space, key)?;
+            least = match (least, found) {
+                (Some(least), Some(found)) if found.0 < least.0 => Some(found),
+                (least, found) => least.or(found),
+            };
+        }
+        Ok(least)
+    }
+
+    pub(crate) fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
+        let mut greatest: Option<(&'t [u8], &'t [u8])> = None;
+        for reader in self.all() {
+            let found = reader?.below(space, key)?;
+            greatest = match (greatest, found) {
+                (Some(greatest), Some(found)) if found.0 > greatest.0 => Some(found),
+                (greatest, found) => greatest.or(found),
+            };
+        }
+        Ok(greatest)
+    }
+
+    pub(crate) fn len(self, space: Space) -> Result<u64> {
+        self.all().try_fold(0, |total, reader| Ok(total + reader?.len(space)?))
+    }
+}

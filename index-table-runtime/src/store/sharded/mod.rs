@@ -1,0 +1,310 @@
+//! Sharded stores: what applications hold of several engines that are one logical store.
+
+mod open;
+mod options;
+
+use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
+
+pub use options::ShardedOptions;
+
+use super::{
+    Inner, OpenTable, ReadTxn, Store, WriteTxn, WriterGuard,
+    inner::ALL_OPENED,
+    rerun::{self, Attempts},
+};
+use crate::{
+    engine::{
+        Tables,
+        shards::{Engine, HasEngine, HasTables},
+    },
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+};
+
+/// Several stores, the shards, as one logical store.
+///
+/// A table that is declared with `shard_by` has its rows in several shards: its shard map says which shard has a
+/// shard key. The same repositories, transactions and queries work on a `ShardedStore` as on a
+/// [`Store`], to which it dereferences. Queries that give the whole shard key read one shard; others read all
+/// shards and merge the results in the order that one store would give.
+///
+/// A write transaction belongs to one shard: the shard that it reads or writes first. Others write at the same
+/// time, one in each shard. A row of another shard is refused with [`Error::OtherShard`].
+///
+/// One process at a time writes a sharded store. Others may open it with
+/// [`read_only`](ShardedOptions::read_only); they find each shard consistent by itself.
+///
+/// Cloning is cheap and gives the same store, which is closed when the last clone is dropped.
+///
+/// # Examples
+///
+/// ```
+/// use index_table::{Durability, IndexTable, Options, ShardMap, ShardedStore};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+/// #[table(name = "customers", shard_by = tenant)]
+/// #[index(town)]
+/// struct Customer {
+///     #[primary_key]
+///     tenant: u32,
+///     #[primary_key]
+///     id: u64,
+///     town: String,
+/// }
+///
+/// # fn main() -> index_table::Result<()> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// let store = ShardedStore::options()
+///     .shard("north", "north")
+///     .shard("south", "south")
+///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+///     .open(dir.path().join("shop"))?;
+/// let customers = CustomerRepository::open(&store)?;
+/// for (tenant, id) in [(7, 1), (107, 1), (107, 2)] {
+///     let town = "Redmond".to_owned();
+///     store.transaction(|txn| customers.insert(txn, &Customer { tenant, id, town: town.clone() }))?;
+/// }
+///
+/// let txn = store.read()?;
+/// assert_eq!(customers.find_by_town(&txn, "Redmond").count()?, 3); // both shards
+/// assert_eq!(customers.find_by_tenant(&txn, 107).count()?, 2); // one of them
+/// assert_eq!(customers.shard_of(&store, 107)?.name(), "south");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ShardedStore {
+    store: Store,
+}
+
+/// A shard of a [`ShardedStore`]. From the `shard_of` of a repository, and from [`ShardedStore::shard`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ShardId {
+    number: ShardNumber,
+    name: Arc<str>,
+    /// The [`Inner::id`] of its store.
+    store: u64,
+}
+
+impl ShardId {
+    /// The name of the shard.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl Deref for ShardedStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl fmt::Debug for ShardedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardedStore").field("id", &self.store.inner.id).finish_non_exhaustive()
+    }
+}
+
+impl ShardedStore {
+    /// Opens the sharded store in the directory `path`, with the shards and shard maps that it was created with.
+    ///
+    /// A shard that can't be opened is no error; see [`unavailable_shards`](ShardedStore::unavailable_shards).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StoreNotFound`]: there is no sharded store. [`Error::AlreadyOpen`]: another process writes it.
+    /// [`Error::ShardRefused`]: a shard belongs to another store. And what [`Store::open`] does for the directory
+    /// of the shard map manager.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::options().open(path)
+    }
+
+    /// Options to create or open a sharded store with.
+    pub fn options() -> ShardedOptions {
+        ShardedOptions::default()
+    }
+
+    /// A sharded store in memory, for tests: three shards, and a hash of the shard key as the shard map of every
+    /// table. [`ShardedOptions::in_memory`] has other shards and maps.
+    #[cfg(feature = "memory")]
+    #[must_use]
+    pub fn in_memory() -> Self {
+        open::in_memory_with_any_map()
+    }
+
+    fn engine(&self) -> Result<&Engine> {
+        engine_of(&self.store)
+    }
+
+    /// The shard with this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: there is none.
+    pub fn shard(&self, name: &str) -> Result<ShardId> {
+        let number = self.engine()?.number(name).ok_or_else(|| Error::ShardRefused {
+            what: format!("shard `{name}`"),
+            reason: "the store has no such shard".to_owned(),
+        })?;
+        shard_id(&self.store, number)
+    }
+
+    /// All shards, in the order in which they were declared.
+    #[must_use]
+    pub fn shard_ids(&self) -> Vec<ShardId> {
+        let Ok(engine) = self.engine() else { return Vec::new() };
+        let numbers = (0..).take(engine.shards().len());
+        numbers.filter_map(|number| shard_id(&self.store, number).ok()).collect()
+    }
+
+    /// The shards that are not available, each with the reason: those that were left out by
+    /// [`only`](ShardedOptions::only), and those that could not be opened.
+    #[must_use]
+    pub fn unavailable_shards(&self) -> Vec<(ShardId, String)> {
+        let Ok(engine) = self.engine() else { return Vec::new() };
+        let shards = (0..).zip(engine.shards());
+        let missing = shards.filter_map(|(number, shard)| {
+            let Err(Error::ShardUnavailable { reason, .. }) = shard.opened() else { return None };
+            Some((shard_id(&self.store, number).ok()?, reason))
+        });
+        missing.collect()
+    }
+
+    fn number(&self, shard: &ShardId) -> Result<ShardNumber> {
+        if shard.store != self.store.inner.id {
+            return Err(Error::ShardRefused {
+                what: format!("shard `{shard}`"),
+                reason: "it is a shard of another store".to_owned(),
+            });
+        }
+        Ok(shard.number)
+    }
+
+    /// Begins a read transaction of one shard.
+    ///
+    /// A query that needs another shard fails with [`Error::OtherShard`].
+    ///
+    /// Cost: that of [`Store::read`] of a plain store.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`], and those of [`Store::read`].
+    pub fn read_on(&self, shard: &ShardId) -> Result<ReadTxn<'_>> {
+        let inner = &self.store.inner;
+        let opened = inner.opened();
+        let txn = self.engine()?.read_on(self.number(shard)?)?;
+        Ok(ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, opened))
+    }
+
+    /// Begins the write transaction of one shard. Others write at the same time, one in each shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`], and those of [`Store::write`].
+    pub fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
+        let inner = &self.store.inner;
+        inner.refuse_nested_write()?;
+        let txn = self.engine()?.write_on(self.number(shard)?)?;
+        let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
+        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
+    }
+
+    /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Others write at the same
+    /// time, one in each shard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OtherShard`]: a row or a query needs another shard. [`Error::ShardUnavailable`], and those of
+    /// [`Store::transaction`].
+    pub fn transaction_on<T>(
+        &self,
+        shard: &ShardId,
+        body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.try_transaction_on(shard, body)
+    }
+
+    /// As [`transaction_on`](ShardedStore::transaction_on), with an error of your own.
+    ///
+    /// # Errors
+    ///
+    /// As [`transaction_on`](ShardedStore::transaction_on).
+    pub fn try_transaction_on<T, E: From<Error>>(
+        &self,
+        shard: &ShardId,
+        body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.store.run_transaction(|| self.write_on(shard), body)
+    }
+}
+
+impl Store {
+    /// Runs `body` in transactions that `begin` begins, until one is committed or there is no reason for
+    /// another attempt.
+    pub(super) fn run_transaction<'s, T, E: From<Error>>(
+        &self,
+        begin: impl Fn() -> Result<WriteTxn<'s>>,
+        mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let attempt = || {
+            let mut txn = begin().map_err(|error| (error.into(), None))?;
+            let outcome = body(&mut txn);
+            let rerun = txn.rerun();
+            let value = outcome.map_err(|error| (error, rerun))?;
+            txn.try_commit().map_err(|failure| {
+                let rerun = rerun.or_else(|| failure.retry().map(rerun::Rerun::Engine));
+                (Error::from(failure).into(), rerun)
+            })?;
+            Ok(value)
+        };
+        let mut attempts = Attempts::default();
+        rerun::run(attempt, |rerun| attempts.prepare(self, rerun))
+    }
+}
+
+/// The shards of a store.
+pub(crate) fn engine_of(store: &Store) -> Result<&Engine> {
+    let not_sharded = Error::NotOffered { what: "shards, because it is not a sharded store" };
+    store.inner.engine.sharded().ok_or(not_sharded)
+}
+
+/// The shard of this number.
+pub(crate) fn shard_id(store: &Store, number: ShardNumber) -> Result<ShardId> {
+    let name = Arc::clone(engine_of(store)?.shard(number)?.name());
+    Ok(ShardId { number, name, store: store.inner.id })
+}
+
+/// A shard as a store of its own.
+pub(crate) fn store_of(shard: &crate::engine::shards::Shard) -> Result<Store> {
+    let open: Arc<dyn Any + Send + Sync> = Arc::clone(shard.opened()?) as _;
+    let inner = open.downcast::<Inner>().map_err(|_| Error::internal("a shard is no store"))?;
+    Ok(Store { inner })
+}
+
+impl HasEngine for Inner {
+    fn engine(&self) -> &crate::engine::Engine {
+        &self.engine
+    }
+}
+
+impl HasTables for OpenTable {
+    fn tables(&self) -> &Tables {
+        &self.tables
+    }
+
+    fn record(&self) -> &[u8] {
+        &self.record
+    }
+}

@@ -1,0 +1,340 @@
+//! Opening a sharded store: the shard map manager, then each shard, with a look at what it says about itself.
+
+use std::{
+    collections::BTreeMap,
+    fs::{File, TryLockError},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use super::{ShardedOptions, ShardedStore, Store, options::Declared};
+use crate::{
+    engine::{
+        self, Durability, Options, files, lmdb,
+        shards::{
+            Engine, Identity, Manager, ManagerRecords, Shard, ShardRecord, ShardState, options_of,
+            place_of, recorded,
+        },
+    },
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+    store::{Inner, shared},
+};
+
+/// Held by the process that writes the store.
+const LOCK: &str = "writer.lock";
+
+/// How much of the manager is mapped. It has some hundred bytes for each shard and each boundary of a map.
+const MANAGER_MAP: usize = 1 << 26;
+
+/// By the directory's path without links.
+static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new());
+
+pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    options.options.check().map_err(io)?;
+    let creates = options.options.creates() && !options.shards.is_empty();
+    if creates {
+        files::create_directories(path).map_err(|source| Error::opening(path, source))?;
+    }
+    let path = path.canonicalize().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => Error::StoreNotFound { path: path.to_owned() },
+        _ => Error::opening(path, source),
+    })?;
+    let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
+        inner.engine.refuse_forked()?;
+        let ShardedOptions { shards, maps, places, only, options: given } = options;
+        let is_open = shards.is_empty() && maps.is_empty() && places.is_empty() && only.is_none();
+        if !is_open || given.read_only != inner.engine.is_read_only() {
+            let reason = "by this process; clone the `ShardedStore`, or open it without options";
+            return Err(Error::AlreadyOpen { path, reason: reason.to_owned() });
+        }
+        return Ok(ShardedStore { store: Store { inner } });
+    }
+    lmdb::Engine::wait_until_closed(&path);
+    stores.retain(|_, open| open.strong_count() > 0);
+    let engine = open_engine(options, &path, creates)?;
+    let engine = engine::Engine::Sharded(Box::new(engine));
+    let inner = Arc::new(Inner::new(engine, options.options.index_queue));
+    stores.insert(path, Arc::downgrade(&inner));
+    Ok(ShardedStore { store: Store { inner } })
+}
+
+fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<Engine> {
+    let read_only = options.options.read_only;
+    // A directory without a manager is left as it is.
+    if !creates && !path.join("data.mdb").exists() {
+        return Err(Error::StoreNotFound { path: path.to_owned() });
+    }
+    let lock = (!read_only).then(|| lock(path)).transpose()?;
+    let manager = Options { create: creates, read_only, ..manager_options() };
+    let manager = Manager::new(engine::Engine::open(&manager, path)?, lock);
+    let before = manager.read()?;
+    let is_new = before.is_none();
+    let mut records = match before {
+        Some(records) => records,
+        None if !creates || read_only => {
+            return Err(Error::StoreNotFound { path: path.to_owned() });
+        }
+        None => {
+            if !manager.engine().catalog()?.is_empty() {
+                let reason = "it is a plain store; create a sharded store in another directory, and \
+                              `adopt` this one";
+                return Err(refused(&path.display().to_string(), reason));
+            }
+            ManagerRecords::new()
+        }
+    };
+    let known = records.clone();
+    declare(options, &mut records, is_new)?;
+    if let Some(unknown) = unknown(options, &records) {
+        return Err(refused(&format!("shard `{unknown}`"), "the store has no such shard"));
+    }
+    if records != known || is_new {
+        if read_only {
+            return Err(Error::ReadOnly { path: path.to_owned(), source: None });
+        }
+        records.own.version += 1;
+        manager.write(&records)?;
+    }
+    let mut shards = Vec::new();
+    for (number, record) in (0..).zip(records.shards.clone()) {
+        let name: Arc<str> = Arc::from(record.name.as_str());
+        let is_wanted = |only: &Vec<String>| only.contains(&record.name);
+        if !options.only.as_ref().is_none_or(is_wanted) {
+            let reason = "it was left out by `only` when the store was opened".to_owned();
+            shards.push(Shard::unavailable(name, reason));
+            continue;
+        }
+        match open_shard(options, &records, number, &record, path) {
+            Ok(inner) => shards.push(Shard::open(name, inner)),
+            // A foreign shard is no lost one, and a new one has nothing to lose.
+            Err(error) if matches!(error, Error::ShardRefused { .. }) => return Err(error),
+            Err(error) if record.state != ShardState::Open => return Err(error),
+            Err(error) => shards.push(Shard::unavailable(name, error.to_string())),
+        }
+    }
+    let opened = |(record, shard): (&ShardRecord, &Shard)| {
+        record.state != ShardState::Open && shard.opened().is_ok()
+    };
+    if !read_only && records.shards.iter().zip(&shards).any(opened) {
+        for (record, shard) in records.shards.iter_mut().zip(&shards) {
+            if shard.opened().is_ok() {
+                record.state = ShardState::Open;
+            }
+        }
+        records.own.version += 1;
+        manager.write(&records)?;
+    }
+    let ManagerRecords { maps, places, .. } = records;
+    let directory = Some(path.to_owned());
+    Ok(Engine::new(shards, maps, places, directory, Some(manager), read_only))
+}
+
+/// The options of the environment of the manager.
+fn manager_options() -> Options {
+    Options::default().map_size(MANAGER_MAP).max_databases(8)
+}
+
+/// Refuses a second process that writes the store.
+fn lock(path: &Path) -> Result<File> {
+    let file = path.join(LOCK);
+    let io = |source| Error::Io { path: file.clone(), source };
+    let mut open = File::options();
+    open.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    let lock = open.open(&file).map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::AlreadyOpen {
+            path: path.to_owned(),
+            reason: "by a process that writes it; open it with `read_only(true)`".to_owned(),
+        }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+/// Brings the records in line with what is declared, as far as it is new.
+fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool) -> Result<()> {
+    for declared in &options.shards {
+        declare_shard(declared, &options.options, records, is_new)?;
+    }
+    for (name, map) in &options.maps {
+        let what = || format!("shard map `{name}`");
+        let map = map.declare(|shard| records.number(shard));
+        let map = map.map_err(|reason| refused(&what(), &reason))?;
+        match records.maps.get(name) {
+            None => {
+                records.maps.insert(name.clone(), map);
+            }
+            Some(own) if own.kind == map.kind && own.key_type == map.key_type => {}
+            Some(own) => {
+                let reason = format!(
+                    "the store has it with keys of type `{}`, and it is declared with `{}`",
+                    own.key_type, map.key_type
+                );
+                return Err(refused(&what(), &reason));
+            }
+        }
+    }
+    for (table, shard) in &options.places {
+        let what = || format!("the place of table `{table}`");
+        let Some(number) = records.number(shard) else {
+            return Err(refused(&what(), &format!("the store has no shard `{shard}`")));
+        };
+        match records.places.get(table) {
+            Some(own) if *own != number => {
+                return Err(refused(&what(), "the store has placed it in another shard"));
+            }
+            _ => {
+                records.places.insert(table.clone(), number);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn declare_shard(
+    declared: &Declared,
+    common: &Options,
+    records: &mut ManagerRecords,
+    is_new: bool,
+) -> Result<()> {
+    let what = format!("shard `{}`", declared.name);
+    let Some(place) = declared.place.to_str() else {
+        return Err(refused(&what, "its directory is not UTF-8"));
+    };
+    let own = records.number(&declared.name);
+    match own.and_then(|number| records.shards.get(number as usize)) {
+        Some(_) if is_new => Err(refused(&what, "it is declared twice")),
+        Some(own) if own.place != place => {
+            let reason =
+                format!("the store has it in `{}`, and it is declared in `{place}`", own.place);
+            Err(refused(&what, &reason))
+        }
+        Some(_) => Ok(()),
+        None if !is_new => Err(refused(&what, "the store was created without it")),
+        None => {
+            let options = recorded(declared.options.as_ref().unwrap_or(common));
+            let state = if declared.adopted { ShardState::Adopted } else { ShardState::New };
+            let (name, place) = (declared.name.clone(), place.to_owned());
+            records.shards.push(ShardRecord { name, place, state, options });
+            Ok(())
+        }
+    }
+}
+
+/// A shard of `only` that is not there.
+fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<&'o String> {
+    options.only.iter().flatten().find(|name| records.number(name).is_none())
+}
+
+fn open_shard(
+    options: &ShardedOptions,
+    records: &ManagerRecords,
+    number: ShardNumber,
+    record: &ShardRecord,
+    manager: &Path,
+) -> Result<Arc<Inner>> {
+    let read_only = options.options.read_only;
+    let own = durable(options_of(&record.options));
+    let own = Options { create: record.state == ShardState::New && !read_only, read_only, ..own };
+    own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;
+    let inner = shared::open(&own, &place_of(manager, &record.place))?;
+    let directory = inner.engine.directory();
+    let what = format!("shard `{}` in `{}`", record.name, directory.display());
+    let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);
+    let Some(identity) = Identity::read(&inner.engine)? else {
+        match record.state {
+            ShardState::New if !inner.engine.catalog()?.is_empty() => {
+                return Err(refused(&what, "it is a plain store with tables; `adopt` it"));
+            }
+            ShardState::Open => {
+                return Err(unavailable(record, "its directory has another store".to_owned()));
+            }
+            ShardState::New | ShardState::Adopted if read_only => {
+                return Err(Error::ReadOnly { path: directory, source: None });
+            }
+            ShardState::New => expected(None).write(&inner.engine)?,
+            ShardState::Adopted => expected(Some(Vec::new())).write(&inner.engine)?,
+        }
+        return Ok(inner);
+    };
+    if identity.manager != records.own.id {
+        return Err(refused(&what, "it is a shard of another store"));
+    }
+    if identity.number != number {
+        let reason = format!("it is shard `{}` of this store", identity.name);
+        return Err(refused(&what, &reason));
+    }
+    let expected = expected(identity.adopted.clone());
+    let is_moved = identity.manager_directory != expected.manager_directory;
+    if is_moved && identity.directory == expected.directory {
+        // Either the manager was moved, or it is a copy of one that is still there.
+        let other = Path::new(&identity.manager_directory);
+        if other.join("data.mdb").exists() {
+            let reason = format!(
+                "it belongs to the store in `{}`, of which this shard map manager is a copy",
+                other.display()
+            );
+            return Err(refused(&what, &reason));
+        }
+    }
+    if identity != expected && !read_only {
+        expected.write(&inner.engine)?;
+    }
+    Ok(inner)
+}
+
+/// The options of a shard with the durability that it is opened with: this is the place where one journal for all
+/// shards takes over from syncs of each shard.
+const fn durable(options: Options) -> Options {
+    let durability = match options.durability {
+        Durability::Relaxed => Durability::Relaxed,
+        Durability::None => Durability::None,
+        Durability::Full => Durability::Full,
+    };
+    Options { durability, ..options }
+}
+
+fn unavailable(record: &ShardRecord, reason: String) -> Error {
+    Error::ShardUnavailable { shard: record.name.clone(), reason }
+}
+
+fn refused(what: &str, reason: &str) -> Error {
+    Error::ShardRefused { what: what.to_owned(), reason: reason.to_owned() }
+}
+
+#[cfg(feature = "memory")]
+pub(super) fn in_memory(options: &ShardedOptions) -> Result<ShardedStore> {
+    let mut records = ManagerRecords::new();
+    declare(options, &mut records, true)?;
+    if records.shards.is_empty() {
+        return Err(refused("the store", "it has no shards"));
+    }
+    let shards = records.shards.iter().map(|record| memory_shard(&record.name)).collect();
+    Ok(sharded(Engine::new(shards, records.maps, records.places, None, None, false)))
+}
+
+#[cfg(feature = "memory")]
+pub(super) fn in_memory_with_any_map() -> ShardedStore {
+    let shards = ["a", "b", "c"].map(memory_shard).into();
+    sharded(Engine::new(shards, [], BTreeMap::new(), None, None, false).with_any_map())
+}
+
+#[cfg(feature = "memory")]
+fn memory_shard(name: &str) -> Shard {
+    let engine = engine::Engine::in_memory();
+    Shard::open(Arc::from(name), Arc::new(Inner::new(engine, Options::default().index_queue)))
+}
+
+#[cfg(feature = "memory")]
+fn sharded(engine: Engine) -> ShardedStore {
+    let engine = engine::Engine::Sharded(Box::new(engine));
+    let inner = Arc::new(Inner::new(engine, Options::default().index_queue));
+    ShardedStore { store: Store { inner } }
+}

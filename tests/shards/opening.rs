@@ -1,0 +1,342 @@
+//! Creating, opening and closing; foreign, lost, adopted and left-out shards.
+
+use std::{fs, path::Path};
+
+use index_table::{
+    Error, IndexTable, Options, Result, ShardMap, ShardedOptions, ShardedStore, Store,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::tables::{
+    Kind, by_hash,
+    by_value::{Order, OrderRepository},
+    options,
+};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "invoices")]
+#[index(amount)]
+struct Invoice {
+    #[primary_key]
+    number: u32,
+    amount: u32,
+}
+
+fn order(tenant: u8, number: u16) -> Order {
+    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
+    Order { tenant, number, town, size: 0, code: number, note, tags }
+}
+
+fn two() -> ShardedOptions {
+    options(Kind::Ranges, 2)
+}
+
+/// One row in each of two shards.
+fn fill(store: &ShardedStore) -> Result<()> {
+    let orders = OrderRepository::open(store)?;
+    store.transaction(|txn| orders.insert(txn, &order(0, 1)))?;
+    store.transaction(|txn| orders.insert(txn, &order(16, 1)))
+}
+
+fn count(store: &ShardedStore) -> Result<u64> {
+    OrderRepository::open(store)?.all(&store.read()?).count()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for entry in fs::read_dir(from).expect("entries") {
+        let entry = entry.expect("an entry");
+        if entry.file_type().expect("a type").is_dir() {
+            copy(&entry.path(), &to.join(entry.file_name()));
+        } else {
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+        }
+    }
+}
+
+fn reason(outcome: Result<ShardedStore>) -> String {
+    match outcome {
+        Err(Error::ShardRefused { what, reason }) => format!("{what}: {reason}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_store_knows_its_shards_and_maps() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    assert!(matches!(ShardedStore::open(dir.path()), Err(Error::StoreNotFound { .. })));
+    fill(&two().open(dir.path())?)?;
+    assert!(dir.path().join("s0/data.mdb").exists() && dir.path().join("s1/data.mdb").exists());
+
+    let store = ShardedStore::open(dir.path())?;
+    assert_eq!(count(&store)?, 2);
+    assert!(store.unavailable_shards().is_empty());
+    // Another handle to the same store.
+    let again = ShardedStore::open(dir.path())?;
+    assert_eq!(again.shard("s0")?, store.shard("s0")?);
+    assert!(matches!(two().open(dir.path()), Err(Error::AlreadyOpen { .. })));
+    drop((store, again));
+    // The same declarations are accepted, others are not.
+    assert_eq!(count(&two().open(dir.path())?)?, 2);
+    assert!(reason(options(Kind::Ranges, 4).open(dir.path())).contains("created without it"));
+    let other = two().map("tenants", ShardMap::ranges().to("s0", ..5_u32).to("s1", 5_u32..));
+    assert!(
+        reason(other.open(dir.path())).contains("keys of type `u8`, and it is declared with `u32`")
+    );
+    assert_eq!(count(&ShardedStore::open(dir.path())?)?, 2);
+    Ok(())
+}
+
+#[test]
+fn a_map_of_another_type_of_key_is_refused() -> Result<()> {
+    let store = two().in_memory()?;
+    let Err(Error::SchemaMismatch { difference, .. }) = by_hash::OrderRepository::open(&store)
+    else {
+        panic!("a map of ranges has no hashes")
+    };
+    assert_eq!(
+        difference,
+        "its shard key is `hash`, and shard map `tenants` has keys of type `u8`"
+    );
+    let wide = ShardMap::ranges().to("s0", ..5_u32).to("s1", 5_u32..);
+    let store =
+        ShardedStore::options().shard("s0", "").shard("s1", "").map("tenants", wide).in_memory()?;
+    let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
+        panic!("a map of another type")
+    };
+    assert_eq!(difference, "its shard key is `u8`, and shard map `tenants` has keys of type `u32`");
+    let store = ShardedStore::options().shard("s0", "").in_memory()?;
+    let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
+        panic!("no map")
+    };
+    assert_eq!(difference, "the store has no shard map `tenants`");
+    Ok(())
+}
+
+#[test]
+fn a_copied_manager_does_not_get_the_shards_of_the_original() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, disk) = (dir.path().join("shop"), dir.path().join("disk"));
+    let elsewhere = || {
+        ShardedStore::options()
+            .shard("s0", "s0")
+            .shard("s1", &disk)
+            .map("tenants", crate::tables::map(Kind::Ranges, 2))
+    };
+    fill(&elsewhere().open(&shop)?)?;
+    let copied = dir.path().join("copied");
+    copy(&shop, &copied);
+    assert!(reason(ShardedStore::open(&copied)).contains("this shard map manager is a copy"));
+    // A manager that was moved has its shards.
+    let moved = dir.path().join("moved");
+    fs::rename(&shop, &moved).expect("another name");
+    assert_eq!(count(&ShardedStore::open(&moved)?)?, 2);
+    // A store that was copied with all its shards is a store.
+    let whole = dir.path().join("whole");
+    fill(&two().open(&whole)?)?;
+    copy(&whole, &dir.path().join("second"));
+    assert_eq!(count(&ShardedStore::open(dir.path().join("second"))?)?, 2);
+    // A shard of another store is refused.
+    fs::remove_dir_all(whole.join("s1")).expect("removed");
+    copy(&disk, &whole.join("s1"));
+    assert!(reason(ShardedStore::open(&whole)).contains("it is a shard of another store"));
+    Ok(())
+}
+
+#[test]
+fn a_lost_shard_leaves_the_others() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill(&two().open(dir.path())?)?;
+    fs::remove_dir_all(dir.path().join("s1")).expect("removed");
+    let store = ShardedStore::open(dir.path())?;
+    let [(shard, _)] = &store.unavailable_shards()[..] else { panic!("one shard is lost") };
+    assert_eq!(shard.name(), "s1");
+    assert!(!dir.path().join("s1").exists(), "a lost shard is not made again");
+    let orders = OrderRepository::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(orders.find_by_tenant(&txn, 0).count()?, 1);
+    assert!(matches!(orders.find_by_tenant(&txn, 16).count(), Err(Error::ShardUnavailable { .. })));
+    assert!(matches!(orders.all(&txn).count(), Err(Error::ShardUnavailable { .. })));
+    assert!(matches!(orders.get(&txn, 16, 1), Err(Error::ShardUnavailable { .. })));
+    drop(txn);
+    store.transaction(|txn| orders.insert(txn, &order(1, 1)))?;
+    let lost = store.transaction(|txn| orders.insert(txn, &order(17, 1)));
+    assert!(matches!(lost, Err(Error::ShardUnavailable { .. })));
+    assert!(matches!(store.transaction_on(shard, |_| Ok(())), Err(Error::ShardUnavailable { .. })));
+    Ok(())
+}
+
+#[test]
+fn some_shards_can_be_opened_alone() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill(&two().open(dir.path())?)?;
+    let store = ShardedStore::options().only(["s1"]).open(dir.path())?;
+    let orders = OrderRepository::open(&store)?;
+    let txn = store.read()?;
+    assert_eq!(orders.find_by_tenant(&txn, 16).count()?, 1);
+    let Err(Error::ShardUnavailable { shard, reason }) = orders.all(&txn).count() else {
+        panic!("a shard was left out")
+    };
+    assert_eq!(shard, "s0");
+    assert!(reason.contains("left out"), "{reason}");
+    drop(txn);
+    drop((store, orders));
+    assert!(reason_of_only(dir.path()).contains("no such shard"));
+    Ok(())
+}
+
+fn reason_of_only(path: &Path) -> String {
+    reason(ShardedStore::options().only(["s7"]).open(path))
+}
+
+#[test]
+fn a_table_without_a_shard_key_is_whole_in_one_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let placed = two().place("invoices", "s1");
+    for options in [placed, ShardedStore::options()] {
+        let store = options.open(dir.path())?;
+        let invoices = InvoiceRepository::open(&store)?;
+        let number = store
+            .transaction(|txn| invoices.insert_with(txn, |number| Invoice { number, amount: 7 }))?;
+        let txn = store.read()?;
+        assert_eq!(invoices.find_by_amount(&txn, 7).count()?, u64::from(number));
+        assert_eq!(txn.stats().shards, 1);
+    }
+    let shard = Store::open(dir.path().join("s1"))?;
+    assert_eq!(InvoiceRepository::open(&shard)?.all(&shard.read()?).count()?, 2);
+    drop(shard);
+    assert!(
+        reason(ShardedStore::options().place("invoices", "s0").open(dir.path()))
+            .contains("another shard")
+    );
+    Ok(())
+}
+
+#[test]
+fn an_existing_store_becomes_the_first_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
+    {
+        let store = Store::open(&old)?;
+        let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
+        store.transaction(|txn| {
+            (0..20).try_for_each(|number| orders.insert(txn, &order(3, number)))?;
+            invoices.insert(txn, &Invoice { number: 1, amount: 1 })
+        })?;
+    }
+    let adopting = |north| {
+        ShardedStore::options()
+            .adopt("north", &old)
+            .shard("south", "south")
+            .map("tenants", ShardMap::ranges().to("north", ..north).to("south", north..))
+    };
+    let plain = ShardedStore::options()
+        .shard("north", &old)
+        .map("tenants", ShardMap::ranges().to("north", ..9_u8));
+    assert!(reason(plain.open(dir.path().join("not"))).contains("`adopt` it"));
+    {
+        // The map would give the rows to the other shard.
+        let store = adopting(2_u8).open(dir.path().join("wrong"))?;
+        let Err(Error::SchemaMismatch { difference, .. }) = OrderRepository::open(&store) else {
+            panic!("rows that would not be found")
+        };
+        assert!(difference.contains("(3, 0)") && difference.contains("`south`"), "{difference}");
+    }
+    // That one has become a shard of the first.
+    assert!(reason(adopting(10_u8).open(&shop)).contains("another store"));
+    Ok(())
+}
+
+#[test]
+fn an_adopted_store_keeps_its_rows() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
+    {
+        let store = Store::open(&old)?;
+        let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
+        store.transaction(|txn| {
+            (0..20).try_for_each(|number| orders.insert(txn, &order(3, number)))?;
+            invoices.insert(txn, &Invoice { number: 1, amount: 1 })
+        })?;
+    }
+    let map = ShardMap::ranges().to("north", ..10_u8).to("south", 10_u8..);
+    let adopting =
+        ShardedStore::options().adopt("north", &old).shard("south", "south").map("tenants", map);
+    for options in [adopting, ShardedStore::options()] {
+        let store = options.open(&shop)?;
+        let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
+        store.transaction(|txn| orders.put(txn, &order(12, 1)))?;
+        let txn = store.read()?;
+        assert_eq!(orders.all(&txn).count()?, 21);
+        assert_eq!(invoices.all(&txn).count()?, 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn shards_have_options_of_their_own() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let small = Store::options().map_size(1 << 20).max_map_size(1 << 20);
+    let make = |small: Options| {
+        ShardedStore::options()
+            .shard("s0", "s0")
+            .shard("s1", "s1")
+            .options(small)
+            .map("tenants", crate::tables::map(Kind::Ranges, 2))
+    };
+    drop(make(small).open(dir.path())?);
+    let store = ShardedStore::open(dir.path())?;
+    let orders = OrderRepository::open(&store)?;
+    let large = |tenant| Order { note: "x".repeat(1 << 21), ..order(tenant, 1) };
+    assert!(matches!(
+        store.transaction(|txn| orders.insert(txn, &large(16))),
+        Err(Error::MapFull { .. })
+    ));
+    store.transaction(|txn| orders.insert(txn, &large(0)))?;
+    assert_eq!(count(&store)?, 1);
+    Ok(())
+}
+
+#[test]
+fn the_map_of_a_shard_grows() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let small = Store::options().map_size(1 << 18);
+    let store = ShardedStore::options()
+        .options(small)
+        .shard("s0", "s0")
+        .shard("s1", "s1")
+        .map("tenants", crate::tables::map(Kind::Ranges, 2))
+        .open(dir.path())?;
+    let orders = OrderRepository::open(&store)?;
+    for tenant in [0, 16] {
+        for number in 0..20 {
+            let row = Order { note: "x".repeat(1 << 15), ..order(tenant, number) };
+            store.transaction(|txn| orders.insert(txn, &row))?;
+        }
+    }
+    assert_eq!(count(&store)?, 40);
+    store.check()
+}
+
+#[test]
+fn another_handle_reads_only() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill(&two().open(dir.path())?)?;
+    let store = ShardedStore::options().read_only(true).open(dir.path())?;
+    assert_eq!(count(&store)?, 2);
+    assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
+    assert!(matches!(store.write_on(&store.shard("s0")?), Err(Error::ReadOnly { .. })));
+    Ok(())
+}
+
+#[test]
+fn what_is_not_offered_yet_is_an_error() -> Result<()> {
+    let store = two().in_memory()?;
+    let orders = OrderRepository::open(&store)?;
+    assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));
+    assert!(matches!(orders.watch(&store).start(), Err(Error::NotOffered { .. })));
+    assert!(matches!(store.writer(), Err(Error::NotOffered { .. })));
+    assert!(matches!(store.catalog(), Err(Error::NotOffered { .. })));
+    assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The same table three times: whole in one store, and by the two kinds of shard key.
+
+use index_table::{IndexTable, ShardMap, ShardedOptions, ShardedStore};
+use serde::{Deserialize, Serialize};
+
+/// Tenants are below this number.
+pub(crate) const TENANTS: u8 = 32;
+
+macro_rules! order {
+    ($module:ident, $($shard_by:tt)*) => {
+        pub(crate) mod $module {
+            use super::*;
+
+            #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+            #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+            #[table(name = "orders", view, shard_map = "tenants", $($shard_by)*)]
+            #[index(town, allow(redundant))]
+            #[index(tenant, town, include = [size], allow(redundant))]
+            #[index(size, town, include = [note])]
+            #[index(desc(size), strategy = "full")]
+            #[index(tenant, code, unique)]
+            #[index(each(tags))]
+            #[index(hash(note))]
+            #[index(town, tenant, name = "placed")]
+            pub(crate) struct Order {
+                #[primary_key]
+                pub(crate) tenant: u8,
+                #[primary_key]
+                pub(crate) number: u16,
+                pub(crate) town: String,
+                pub(crate) size: i8,
+                pub(crate) code: u16,
+                pub(crate) note: String,
+                pub(crate) tags: Vec<String>,
+            }
+        }
+    };
+}
+
+order!(by_value, shard_by = tenant);
+order!(by_hash, shard_by = hash(tenant));
+
+/// The names of so many shards.
+pub(crate) fn names(shards: u8) -> Vec<String> {
+    (0..shards).map(|shard| format!("s{shard}")).collect()
+}
+
+/// The three kinds of map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ranges,
+    List,
+    Hashed,
+}
+
+/// A map of all tenants.
+pub(crate) fn map(kind: Kind, shards: u8) -> ShardMap {
+    let names = names(shards);
+    let name = |shard: u8| names[usize::from(shard)].as_str();
+    match kind {
+        Kind::Ranges => {
+            let at =
+                |shard: u8| u8::try_from(u16::from(shard) * u16::from(TENANTS) / u16::from(shards));
+            let at = |shard| at(shard).expect("a tenant");
+            let first = ShardMap::ranges();
+            let map = (0..shards - 1)
+                .fold(first, |map, shard| map.to(name(shard), at(shard)..at(shard + 1)));
+            map.to(name(shards - 1), at(shards - 1)..).into()
+        }
+        Kind::List => {
+            let own = |shard| (0..TENANTS).filter(move |tenant| tenant % shards == shard);
+            let named = (0..shards - 1).fold(ShardMap::list().to("s0", [u8::MAX]), |map, shard| {
+                map.to(name(shard), own(shard))
+            });
+            named.otherwise(name(shards - 1)).into()
+        }
+        Kind::Hashed => ShardMap::hashed(&names),
+    }
+}
+
+/// Options with so many shards and a map.
+pub(crate) fn options(kind: Kind, shards: u8) -> ShardedOptions {
+    let all = names(shards).into_iter();
+    let options = all.fold(ShardedStore::options(), |options, name| options.shard(&name, &name));
+    options.map("tenants", map(kind, shards))
+}
