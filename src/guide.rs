@@ -114,6 +114,10 @@ pub mod bulk_loading {}
 #[doc = include_str!("guide/watching.md")]
 pub mod watching {}
 
+/// One logical store over several environments: shard keys, shard maps, queries and transactions.
+#[doc = include_str!("guide/sharding.md")]
+pub mod sharding {}
+
 /// [eventual indexes]: eventual
 ///
 /// Many threads and tasks that share one commit.

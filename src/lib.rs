@@ -10,6 +10,7 @@
 //! [transactions]: guide::transactions
 //! [what not to index]: guide::what_not_to_index
 //! [many rows at once]: guide::bulk_loading
+//! [shards]: guide::sharding
 //! [watching changes]: guide::watching
 //! [group commit]: guide::group_commit
 //! [space ahead]: guide::space_ahead

@@ -4,7 +4,7 @@
 //! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 14] = [
+const TOPICS: [&str; 15] = [
     "attributes",
     "calls",
     "forms",
@@ -17,6 +17,7 @@ const TOPICS: [&str; 14] = [
     "primary_key",
     "serde",
     "shapes",
+    "shards",
     "version",
     "view",
 ];

@@ -215,7 +215,7 @@ fn fixed(cx: &Context<'_>) -> TokenStream {
 ///
 /// ```text
 /// fn shard_of(&self, store: &_index_table::Store, tenant: u32) -> _index_table::Result<_index_table::ShardId> {
-///     self.table.shard_of(store, _index_table::Bounds::new().equal::<u32>(tenant))
+///     self.table.shard_of(store, &_index_table::Bounds::new().equal::<u32>(tenant))
 /// }
 /// ```
 fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
@@ -238,7 +238,7 @@ fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
             store: &_index_table::Store,
             #(#parameters,)*
         ) -> _index_table::Result<_index_table::ShardId> {
-            self.table.shard_of(store, _index_table::Bounds::new() #(#key)*)
+            self.table.shard_of(store, &_index_table::Bounds::new() #(#key)*)
         }
     })
 }

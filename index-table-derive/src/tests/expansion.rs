@@ -314,6 +314,26 @@ pub(crate) struct Customer {
 }
 "#;
 
+    sharded: "
+#[table(shard_by = [tenant, region], shard_map = \"tenants\")]
+struct Order {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    region: String,
+    #[primary_key]
+    number: u64,
+}
+";
+
+    sharded_by_a_hash: "
+#[table(shard_by = hash(id))]
+struct Event {
+    #[primary_key]
+    id: u64,
+}
+";
+
     /// Types that only their traits know, and types that are spelled in full.
     types: "
 #[index(kind, tag, photo, optional_kind)]

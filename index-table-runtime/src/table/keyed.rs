@@ -73,7 +73,7 @@ impl<R: Entity> KeyedTable<R> {
     /// # Errors
     ///
     /// [`Error::NoShard`]; [`Error::WrongStore`], [`Error::NotOffered`] if the store is not a sharded one.
-    pub fn shard_of(&self, store: &Store, shard_key: Bounds) -> Result<ShardId> {
+    pub fn shard_of(&self, store: &Store, shard_key: &Bounds) -> Result<ShardId> {
         let open = &self.table.open;
         engine_of(store)?;
         open.check_store(store.inner.id)?;

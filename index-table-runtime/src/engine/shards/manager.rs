@@ -180,22 +180,32 @@ impl Manager {
 
     /// Writes what is to be there, all at once.
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
-        let ManagerRecords { own, shards, maps, places } = records;
-        let mut all = vec![(OWN.to_vec(), encode(&MANAGER, own)?)];
-        for (number, shard) in shards.iter().enumerate() {
-            let number = ShardNumber::try_from(number).unwrap_or(ShardNumber::MAX);
-            all.push(([SHARDS, &number.to_be_bytes()].concat(), encode(&MANAGER, shard)?));
-        }
-        for (name, Declared { kind, key_type, boundaries }) in maps {
-            let (kind, key_type, boundaries) = (*kind, key_type.clone(), boundaries.clone());
-            let map = MapRecord { kind, key_type, boundaries };
-            all.push(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &map)?));
-        }
-        for (table, shard) in places {
-            all.push(([PLACES, table.as_bytes()].concat(), encode(&MANAGER, shard)?));
-        }
-        replace(&self.engine, &MANAGER, &all)
+        replace(&self.engine, &MANAGER, &encoded(records)?)
     }
+}
+
+/// The records of a manager, with their keys.
+pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let ManagerRecords { own, shards, maps, places } = records;
+    let mut all = vec![(OWN.to_vec(), encode(&MANAGER, own)?)];
+    for (number, shard) in shards.iter().enumerate() {
+        let number = ShardNumber::try_from(number).unwrap_or(ShardNumber::MAX);
+        all.push(([SHARDS, &number.to_be_bytes()].concat(), encode(&MANAGER, shard)?));
+    }
+    for (name, Declared { kind, key_type, boundaries }) in maps {
+        let (kind, key_type, boundaries) = (*kind, key_type.clone(), boundaries.clone());
+        let map = MapRecord { kind, key_type, boundaries };
+        all.push(([MAPS, name.as_bytes()].concat(), encode(&MANAGER, &map)?));
+    }
+    for (table, shard) in places {
+        all.push(([PLACES, table.as_bytes()].concat(), encode(&MANAGER, shard)?));
+    }
+    Ok(all)
+}
+
+/// The record of a shard about itself.
+pub(super) fn encode_identity(identity: &Identity) -> Result<Vec<u8>> {
+    encode(&SHARD, identity)
 }
 
 impl ManagerRecords {
@@ -250,7 +260,7 @@ impl Identity {
     }
 
     pub(crate) fn write(&self, engine: &Engine) -> Result<()> {
-        replace(engine, &SHARD, &[(OWN.to_vec(), encode(&SHARD, self)?)])
+        replace(engine, &SHARD, &[(OWN.to_vec(), encode_identity(self)?)])
     }
 }
 

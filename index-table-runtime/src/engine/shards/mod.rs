@@ -25,6 +25,8 @@
 mod manager;
 mod merge;
 mod read;
+#[cfg(test)]
+mod tests;
 mod txn;
 mod write;
 

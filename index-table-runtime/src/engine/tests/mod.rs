@@ -12,9 +12,16 @@ mod transactions;
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "memory")]
+use std::sync::Arc;
+
+#[cfg(feature = "memory")]
+use super::shards::{self, HasEngine, HasTables, Shard};
 use super::{
     Cursor as _, Engine, Options, Query, Read as _, Reader, Tables, Txn, Write as _, Writer,
 };
+#[cfg(feature = "memory")]
+use crate::model::shard::Distribution;
 use crate::model::{
     KeyRange,
     entry::RawEntry,
@@ -29,6 +36,8 @@ struct Harness {
     engine: Option<Engine>,
     /// Whether it joins the rows of entries.
     joins: bool,
+    /// Whether it has several shards: their catalogs and their stamps are not one.
+    is_sharded: bool,
     /// Where it keeps its files.
     directory: Option<(tempfile::TempDir, PathBuf)>,
 }
@@ -60,13 +69,68 @@ fn engines() -> Vec<Harness> {
         name: "LMDB",
         engine: Some(on_disk(&path)),
         joins: false,
+        is_sharded: false,
         directory: Some((directory, path)),
     };
     vec![
         lmdb,
         #[cfg(feature = "memory")]
-        Harness { name: "memory", engine: Some(Engine::in_memory()), joins: true, directory: None },
+        Harness {
+            name: "memory",
+            engine: Some(Engine::in_memory()),
+            joins: true,
+            is_sharded: false,
+            directory: None,
+        },
+        #[cfg(feature = "memory")]
+        Harness {
+            name: "shards",
+            engine: Some(sharded()),
+            joins: true,
+            is_sharded: true,
+            directory: None,
+        },
     ]
+}
+
+/// A shard, and a table in one.
+#[cfg(feature = "memory")]
+struct Alone<T>(T);
+
+#[cfg(feature = "memory")]
+impl HasEngine for Alone<Engine> {
+    fn engine(&self) -> &Engine {
+        &self.0
+    }
+}
+
+#[cfg(feature = "memory")]
+impl HasTables for Alone<Tables> {
+    fn tables(&self) -> &Tables {
+        &self.0
+    }
+
+    fn record(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// Two shards, of which the second has all tables.
+#[cfg(feature = "memory")]
+fn sharded() -> Engine {
+    let shard = |name: &str| Shard::open(Arc::from(name), Arc::new(Alone(Engine::in_memory())));
+    let places = [TABLE.name, OTHER.name].map(|name| (name.to_owned(), 1)).into();
+    let shards = vec![shard("a"), shard("b")];
+    Engine::Sharded(Box::new(shards::Engine::new(shards, [], places, None, None, false)))
+}
+
+#[cfg(feature = "memory")]
+fn open_in_shards(engine: &shards::Engine, schema: &'static TableSchema) -> Tables {
+    let routing = engine.routing(schema, Distribution::Whole).expect("a place");
+    let tables = engine.engines().map(|engine| -> Option<Arc<dyn HasTables>> {
+        Some(Arc::new(Alone(open(engine, schema))))
+    });
+    Tables::Sharded(shards::Tables::new(routing, tables.collect()))
 }
 
 /// Runs a test on each engine.
@@ -121,6 +185,10 @@ const fn carries_data(source: Source) -> bool {
 }
 
 fn open(engine: &Engine, schema: &'static TableSchema) -> Tables {
+    #[cfg(feature = "memory")]
+    if let Some(engine) = engine.sharded() {
+        return open_in_shards(engine, schema);
+    }
     let opened = engine.open_table(schema, &mut |_| Ok(()));
     opened.unwrap_or_else(|(error, _)| panic!("a table: {error}"))
 }

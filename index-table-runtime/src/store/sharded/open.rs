@@ -10,7 +10,7 @@ use std::{
 use super::{ShardedOptions, ShardedStore, Store, options::Declared};
 use crate::{
     engine::{
-        self, Durability, Options, files, lmdb,
+        self, Options, files, lmdb,
         shards::{
             Engine, Identity, Manager, ManagerRecords, Shard, ShardRecord, ShardState, options_of,
             place_of, recorded,
@@ -290,15 +290,10 @@ fn open_shard(
     Ok(inner)
 }
 
-/// The options of a shard with the durability that it is opened with: this is the place where one journal for all
-/// shards takes over from syncs of each shard.
+/// The options of a shard as it is opened. This is the place where one journal for all shards takes over from the
+/// syncs of each shard.
 const fn durable(options: Options) -> Options {
-    let durability = match options.durability {
-        Durability::Relaxed => Durability::Relaxed,
-        Durability::None => Durability::None,
-        Durability::Full => Durability::Full,
-    };
-    Options { durability, ..options }
+    options
 }
 
 fn unavailable(record: &ShardRecord, reason: String) -> Error {

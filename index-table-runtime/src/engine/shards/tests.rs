@@ -1,0 +1,89 @@
+//! The bytes of the records of a manager and of a shard; see docs/FORMAT.md.
+
+use std::path::Path;
+
+use super::{
+    ManagerRecords, ShardRecord, ShardState,
+    manager::{self, ManagerRecord},
+    recorded,
+};
+use crate::{
+    engine::{Durability, Options},
+    model::shard::{Boundaries, Declared, MapKind},
+};
+
+fn records() -> ManagerRecords {
+    let mut boundaries = Boundaries::all_in(Some(0));
+    boundaries.assign(&[100], None, Some(1));
+    let map = Declared { kind: MapKind::Ranges, key_type: "u8".to_owned(), boundaries };
+    let shard = |name: &str, place: &str, options: Options| ShardRecord {
+        name: name.to_owned(),
+        place: place.to_owned(),
+        state: ShardState::Open,
+        options: recorded(&options),
+    };
+    let relaxed = Options::default().durability(Durability::Relaxed);
+    ManagerRecords {
+        own: ManagerRecord { id: [7; 16], version: 2 },
+        shards: vec![shard("n", "n", Options::default()), shard("s", "/s", relaxed)],
+        maps: [("t".to_owned(), map)].into(),
+        places: [("i".to_owned(), 1)].into(),
+    }
+}
+
+#[test]
+fn records_of_a_manager_have_these_bytes() {
+    let encoded = manager::encoded(&records()).expect("bytes");
+    let shown: Vec<_> = encoded
+        .iter()
+        .map(|(key, record)| format!("{} {}", key.escape_ascii(), record.escape_ascii()))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            r"own \x01\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x02",
+            r"shard.\x00\x00\x00\x00 \x01\x01n\x01n\x02\x00",
+            r"shard.\x00\x00\x00\x01 \x01\x01s\x02/s\x02\x01\ndurability\x01",
+            r"map.t \x01\x00\x02u8\x02\x00\x01\x00\x01d\x01\x01",
+            r"place.i \x01\x01",
+        ]
+    );
+}
+
+#[test]
+fn the_record_of_a_shard_has_these_bytes() {
+    let identity = records().identity(1, "s", Path::new("/m"), Path::new("/s"), None);
+    let bytes = manager::encode_identity(&identity).expect("bytes");
+    assert_eq!(
+        bytes.escape_ascii().to_string(),
+        r"\x01\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x01\x01s\x02/m\x02/s\x01\x01t\x00\x02u8\x01\x01d\x00\x01\x01i\x00"
+    );
+}
+
+#[test]
+fn options_of_a_shard_come_back() {
+    let options = Options::default()
+        .durability(Durability::None)
+        .map_size(1 << 20)
+        .max_map_size(1 << 22)
+        .max_databases(7)
+        .max_readers(9)
+        .reserve(0)
+        .index_queue(5, crate::WhenFull::Wait(std::time::Duration::from_millis(1500)));
+    assert_eq!(super::options_of(&recorded(&options)), options);
+    assert_eq!(recorded(&Options::default()), []);
+}
+
+#[test]
+fn records_are_written_and_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = crate::engine::Engine::open(&Options::default().map_size(1 << 24), dir.path());
+    let manager = super::Manager::new(engine.expect("an engine"), None);
+    assert_eq!(manager.read().expect("nothing"), None);
+    let mut written = records();
+    manager.write(&written).expect("written");
+    assert_eq!(manager.read().expect("records").as_ref(), Some(&written));
+    written.places.clear();
+    manager.write(&written).expect("written");
+    assert_eq!(manager.read().expect("records"), Some(written));
+}
