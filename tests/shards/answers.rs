@@ -41,7 +41,7 @@ where
     for _ in 0..200 {
         match next {
             Ok(Page { items, next: Some(cursor), .. }) => {
-                pages += &format!("{items:?} {cursor}\n");
+                pages.extend([format!("{items:?} {cursor}\n")]);
                 next = page(after(scan(), &cursor), size);
             }
             Ok(Page { items, next: None, .. }) => return pages + &format!("{items:?}"),

@@ -69,10 +69,10 @@ pub(crate) fn map(kind: Kind, shards: u8) -> ShardMap {
         }
         Kind::List => {
             let own = |shard| (0..TENANTS).filter(move |tenant| tenant % shards == shard);
-            let named = (0..shards - 1).fold(ShardMap::list().to("s0", [u8::MAX]), |map, shard| {
+            let map = (0..shards - 1).fold(ShardMap::list().to("s0", [u8::MAX]), |map, shard| {
                 map.to(name(shard), own(shard))
             });
-            named.otherwise(name(shards - 1)).into()
+            map.otherwise(name(shards - 1)).into()
         }
         Kind::Hashed => ShardMap::hashed(&names),
     }
