@@ -148,7 +148,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `doubled_full` | each full index is the table once more | it isn't the first one that is full and has all rows |
 ///
 /// A redundant index can be meant: only an index without further fields has rows in the order of the
-/// primary key, which `and` and `or` need.
+/// primary key, which `and` and `or` read without sorting.
 ///
 /// # What isn't noticed
 ///

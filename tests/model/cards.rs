@@ -18,6 +18,13 @@ enum Question {
     Rank(i8),
     Tag(String),
     Code(u32),
+    /// In another order than that of the primary key.
+    BySuit,
+    SuitsFrom(String),
+    Suits(Vec<String>),
+    Ranks(i8, i8),
+    Tags(String),
+    Codes(u32, u32),
     And(Box<Question>, Box<Question>),
     Or(Box<Question>, Box<Question>),
 }
@@ -35,6 +42,12 @@ fn question() -> impl Strategy<Value = Question> {
         4 => (-1..2_i8).prop_map(Question::Rank),
         4 => text().prop_map(Question::Tag),
         1 => (0..400_u32).prop_map(Question::Code),
+        1 => Just(Question::BySuit),
+        1 => suit().prop_map(Question::SuitsFrom),
+        1 => prop::collection::vec(suit(), 0..3).prop_map(Question::Suits),
+        1 => (-1..2_i8, -1..3_i8).prop_map(|(from, to)| Question::Ranks(from, to)),
+        1 => text().prop_map(Question::Tags),
+        1 => (0..400_u32, 0..400_u32).prop_map(|(from, to)| Question::Codes(from, to)),
     ];
     one.prop_recursive(3, 6, 2, |inner| {
         prop_oneof![
@@ -98,7 +111,7 @@ macro_rules! cards {
             use serde::{Deserialize, Serialize};
 
             use super::{Question, Seed, assert_distinct};
-            use crate::{assert_clean, fail, pairs};
+            use crate::{assert_clean, combinations::assert_combination, fail, pairs};
 
             #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
             #[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
@@ -135,6 +148,12 @@ macro_rules! cards {
                     Question::Rank(rank) => card.rank == *rank,
                     Question::Tag(tag) => card.tags.contains(tag),
                     Question::Code(code) => card.code == *code,
+                    Question::BySuit => true,
+                    Question::SuitsFrom(suit) => card.suit >= *suit,
+                    Question::Suits(suits) => suits.contains(&card.suit),
+                    Question::Ranks(from, to) => (*from..*to).contains(&card.rank),
+                    Question::Tags(tag) => card.tags.iter().any(|it| it.starts_with(tag)),
+                    Question::Codes(from, to) => (*from..*to).contains(&card.code),
                     Question::And(a, b) => holds(a, card) && holds(b, card),
                     Question::Or(a, b) => holds(a, card) || holds(b, card),
                 }
@@ -158,6 +177,16 @@ macro_rules! cards {
                     Question::Rank(rank) => cards.find_by_rank(txn, *rank).into(),
                     Question::Tag(tag) => cards.find_by_tags(txn, tag).into(),
                     Question::Code(code) => cards.find_by_code(txn, *code).into(),
+                    Question::BySuit => cards.by_suit_rank(txn).into(),
+                    Question::SuitsFrom(suit) => {
+                        cards.find_by_suit_range(txn, suit.as_str()..).into()
+                    }
+                    Question::Suits(suits) => cards.find_by_suit_in(txn, suits).into(),
+                    Question::Ranks(from, to) => {
+                        cards.find_by_ranked_rank_range(txn, *from..*to).into()
+                    }
+                    Question::Tags(tag) => cards.find_by_tags_starting_with(txn, tag).into(),
+                    Question::Codes(from, to) => cards.find_by_code_range(txn, *from..*to).into(),
                     Question::And(a, b) => ask(cards, txn, a).and(ask(cards, txn, b)),
                     Question::Or(a, b) => ask(cards, txn, a).or(ask(cards, txn, b)),
                 }
@@ -182,7 +211,7 @@ macro_rules! cards {
                 prop_assert_eq!(ask().first().map_err(fail)?, rows.first().cloned());
                 let some: Result<Vec<_>> = ask().limit(9).limit(3).rows().collect();
                 prop_assert_eq!(some.map_err(fail)?, &rows[..rows.len().min(3)]);
-                Ok(())
+                assert_combination(ask, &rows)
             }
 
             fn distinct(

@@ -6,6 +6,7 @@
 //! `verify`, which has another way to the same end, finds nothing.
 
 mod cards;
+mod combinations;
 mod documents;
 mod forms;
 mod items;

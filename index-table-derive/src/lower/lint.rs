@@ -101,7 +101,7 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
     let query = if longer.named { format!("{}_{fields}", longer.name) } else { fields };
     Some(format!(
         "the index `{}` begins with the same fields, so it answers `find_by_{query}` too; what \
-         this one adds is rows in the order of the primary key, as `and` and `or` need them; keep \
+         this one adds is rows in the order of the primary key, which `and` and `or` read without sorting; keep \
          it for that with `allow(redundant)`",
         longer.name
     ))

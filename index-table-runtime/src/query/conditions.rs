@@ -75,6 +75,14 @@ impl<'txn> Conditions<'txn> {
         }
     }
 
+    /// The conditions without the tests, and the tests.
+    pub(super) fn without_tests(
+        conditions: Option<Rc<Self>>,
+    ) -> (Option<Rc<Self>>, Vec<RowTest<'txn>>) {
+        let Some(conditions) = conditions else { return (None, Vec::new()) };
+        (Self::of(conditions.hashed.clone()), conditions.tests.clone())
+    }
+
     /// Ends a query sooner.
     pub(super) fn stop(conditions: &mut Option<Rc<Self>>, stop: Stop) {
         Rc::make_mut(conditions.get_or_insert_default()).stop = Some(stop);

@@ -8,12 +8,15 @@ use crate::{
         entry::{Position, RawEntry},
         error::{Error, Result},
         key::KeyBuf,
-        schema::TableSchema,
+        schema::{Source, TableSchema},
     },
 };
 
 /// The first byte of every cursor; another form would have another one.
 const FORMAT: u8 = 1;
+
+const OTHER: &str = "it was made by another index, direction or arguments; start without a cursor";
+const CHANGED: &str = "its text was changed; start without a cursor";
 
 /// A place in a scan, from a [`Page`](crate::Page): [`Scan::after`](crate::Scan::after) has what follows it, and
 /// [`Scan::before`](crate::Scan::before) what precedes it.
@@ -52,6 +55,17 @@ impl Cursor {
         (self.question, self.position())
     }
 
+    /// The primary key, if this cursor belongs to the combination of scans that is this question.
+    pub(super) fn primary_key_in(&self, schema: &TableSchema, question: u64) -> Result<&[u8]> {
+        if self.question != question {
+            return Err(Error::InvalidCursor { reason: OTHER });
+        }
+        if self.position().is_in(schema, Source::Facts) {
+            return Ok(&self.keys);
+        }
+        Err(Error::InvalidCursor { reason: CHANGED })
+    }
+
     fn position(&self) -> Position {
         let (key, primary_key) = self.keys.split_at_checked(self.key_len).unwrap_or_default();
         Position { key: key.to_vec(), primary_key: primary_key.to_vec() }
@@ -69,9 +83,7 @@ impl Cursor {
         question: u64,
     ) -> Result<Position> {
         if self.question != question {
-            return Err(Error::InvalidCursor {
-                reason: "it was made by another index, direction or arguments; start without a cursor",
-            });
+            return Err(Error::InvalidCursor { reason: OTHER });
         }
         let at = &*self.keys;
         let inside = at >= query.bounds.start() && query.bounds.ends_behind(at);
@@ -81,11 +93,11 @@ impl Cursor {
         if inside && position.is_in(schema, query.source) {
             return Ok(position);
         }
-        Err(Error::InvalidCursor { reason: "its text was changed; start without a cursor" })
+        Err(Error::InvalidCursor { reason: CHANGED })
     }
 }
 
-/// What a cursor belongs to, as a number: table, index with its fields and their forms, direction
+/// What a cursor of a scan belongs to, as a number: table, index with its fields and their forms, direction
 /// bounds and list.
 pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
     let end = query.bounds.end();

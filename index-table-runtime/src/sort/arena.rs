@@ -6,6 +6,8 @@
 //! slot, then among those that share them by the next eight, and so on. So a comparison is one of
 //! two numbers, and records are looked at once for each eight bytes that they share with others.
 
+use std::sync::Arc;
+
 use super::record::{self, Lengths};
 
 /// So few slots are sorted by comparing the rest of the keys.
@@ -209,8 +211,8 @@ impl Arena {
     }
 
     /// The records, in order if they are sorted.
-    pub(super) fn records(&self) -> Records<'_> {
-        Records { arena: self, given: 0, behind: 0 }
+    pub(super) fn records(self: &Arc<Self>) -> Records {
+        Records { arena: Arc::clone(self), given: 0, behind: 0, at: 0, len: 0 }
     }
 }
 
@@ -230,31 +232,39 @@ fn eight(key: &[u8], from: usize) -> u64 {
 
 /// The records of an arena, one after another.
 #[derive(Debug)]
-pub(super) struct Records<'a> {
-    arena: &'a Arena,
+pub(super) struct Records {
+    arena: Arc<Arena>,
     given: usize,
     /// Where the next one is, if they came in ascending order.
     behind: u64,
+    /// Where the record is on which it stands, and its length.
+    at: u64,
+    len: usize,
 }
 
-impl<'a> Records<'a> {
-    /// The next record.
+impl Records {
+    /// Steps to the next record; `false`: there is none.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<&'a [u8]> {
-        let arena = self.arena;
-        if self.given == arena.len {
-            return None;
-        }
+    pub(super) fn advance(&mut self) -> bool {
+        let arena = &*self.arena;
         let at = match arena.order {
-            Order::Any => arena.slots.get(self.given)?.at,
+            _ if self.given == arena.len => None,
+            Order::Any => arena.slots.get(self.given).map(|slot| slot.at),
             Order::Ascending | Order::NotDescending => {
                 let at = self.behind;
                 self.behind = arena.behind(at);
-                at
+                Some(at)
             }
         };
-        self.given += 1;
-        let bytes = arena.at(at);
-        bytes.get(..Lengths::read(bytes)?.record())
+        let record = at.and_then(|at| Some((at, Lengths::read(arena.at(at))?.record())));
+        (self.at, self.len) = record.unwrap_or_default();
+        self.given += usize::from(record.is_some());
+        record.is_some()
+    }
+
+    /// The record on which it stands.
+    #[inline]
+    pub(super) fn record(&self) -> &[u8] {
+        self.arena.at(self.at).get(..self.len).unwrap_or_default()
     }
 }

@@ -1,5 +1,7 @@
 //! Merging sorted records: the least of those that each source stands on is next.
 
+use std::sync::Arc;
+
 use super::{
     Reader, Runs,
     arena::{Arena, Records},
@@ -12,17 +14,17 @@ use crate::{
 
 /// Where sorted records come from.
 #[derive(Debug)]
-pub(super) enum Source<'a> {
-    Run(Reader<'a>),
-    Memory { records: Records<'a>, record: &'a [u8] },
+pub(super) enum Source {
+    Run(Reader),
+    Memory(Records),
 }
 
-impl Source<'_> {
+impl Source {
     #[inline]
     fn record(&self) -> &[u8] {
         match self {
             Self::Run(reader) => reader.record(),
-            Self::Memory { record, .. } => record,
+            Self::Memory(records) => records.record(),
         }
     }
 
@@ -30,40 +32,36 @@ impl Source<'_> {
     fn advance(&mut self) -> Result<bool> {
         match self {
             Self::Run(reader) => reader.advance(),
-            Self::Memory { records, record } => {
-                let next = records.next();
-                *record = next.unwrap_or_default();
-                Ok(next.is_some())
-            }
+            Self::Memory(records) => Ok(records.advance()),
         }
     }
 }
 
 /// These runs, and what is in memory, in the order in which they came.
-pub(super) fn sources<'a>(
-    runs: Option<&'a Runs>,
+pub(super) fn sources(
+    runs: Option<&Arc<Runs>>,
     first: usize,
     end: usize,
     buffer: usize,
-    memory: Option<&'a Arena>,
-) -> Vec<Source<'a>> {
+    memory: Option<&Arc<Arena>>,
+) -> Vec<Source> {
     let runs = runs.into_iter().flat_map(|runs| (first..end).map(|run| runs.read(run, buffer)));
-    let memory = memory.map(|arena| Source::Memory { records: arena.records(), record: &[] });
+    let memory = memory.map(|arena| Source::Memory(arena.records()));
     runs.map(Source::Run).chain(memory).collect()
 }
 
-/// The records of several sources in order.
+/// The records of several sources in order. It keeps what it reads.
 #[derive(Debug)]
-pub(crate) struct Merge<'a> {
-    sources: Vec<Source<'a>>,
+pub(crate) struct Merge {
+    sources: Vec<Source>,
     /// The sources that are not at their end: a heap with the least record at its top.
     heap: Vec<usize>,
     begun: bool,
 }
 
-impl<'a> Merge<'a> {
+impl Merge {
     /// Of records with the same keys, those of earlier sources come first.
-    pub(super) const fn new(sources: Vec<Source<'a>>) -> Self {
+    pub(super) const fn new(sources: Vec<Source>) -> Self {
         Self { sources, heap: Vec::new(), begun: false }
     }
 
@@ -147,7 +145,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-impl Ascending for Merge<'_> {
+impl Ascending for Merge {
     #[inline]
     fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
         Ok(if Self::advance(self)? { Some(self.entry()) } else { None })

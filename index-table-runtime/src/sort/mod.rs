@@ -93,6 +93,16 @@ impl Sorters {
     pub(crate) fn finish(self) -> Result<Vec<Sorted>> {
         self.each.into_iter().map(|sorter| sorter.finish(self.merging)).collect()
     }
+
+    /// The same for entries that are read at the same time, which share the memory for merging them.
+    ///
+    /// # Errors
+    ///
+    /// As [`finish`](Sorters::finish).
+    pub(crate) fn finish_together(self) -> Result<Vec<Sorted>> {
+        let merging = self.merging / self.each.len().max(1);
+        self.each.into_iter().map(|sorter| sorter.finish(merging)).collect()
+    }
 }
 
 /// Sorts the entries of one database.
@@ -145,9 +155,9 @@ impl Sorter {
             None => self.runs.insert(Runs::new(Arc::clone(&self.directory))?),
         };
         let mut writer = runs.begin(buffer)?;
-        let mut records = arena.records();
-        while let Some(record) = records.next() {
-            writer.add(record)?;
+        let mut records = Arc::new(arena).records();
+        while records.advance() {
+            writer.add(records.record())?;
         }
         writer.finish()
     }
@@ -169,6 +179,7 @@ impl Sorter {
         self.follow(&tail);
         tail.sort();
         let Self { runs, ascending, len, .. } = self;
+        let (runs, tail) = (runs.map(Arc::new), Arc::new(tail));
         let mut sorted = Sorted { runs, tail, ascending, len, memory };
         sorted.reduce()?;
         Ok(sorted)
@@ -184,9 +195,9 @@ fn too_long(directory: &Path) -> Error {
 /// Entries in order, which can be read any number of times.
 #[derive(Debug)]
 pub(crate) struct Sorted {
-    runs: Option<Runs>,
+    runs: Option<Arc<Runs>>,
     /// What is in memory, and came after what is in the runs.
-    tail: Arena,
+    tail: Arc<Arena>,
     ascending: bool,
     len: u64,
     /// The bytes for the buffers of a merge.
@@ -205,8 +216,8 @@ impl Sorted {
     }
 
     /// Reads the entries from the first one on.
-    pub(crate) fn read(&self) -> Merge<'_> {
-        let runs = self.runs.as_ref().map_or(0, Runs::len);
+    pub(crate) fn read(&self) -> Merge {
+        let runs = self.runs.as_ref().map_or(0, |runs| runs.len());
         Merge::new(sources(self.runs.as_ref(), 0, runs, self.buffer(runs), Some(&self.tail)))
     }
 
@@ -216,7 +227,7 @@ impl Sorted {
 
     /// How many runs the memory has buffers for, each of which takes a whole record.
     fn most_runs(&self) -> usize {
-        let largest = self.runs.as_ref().map_or(0, Runs::largest);
+        let largest = self.runs.as_ref().map_or(0, |runs| runs.largest());
         (self.memory / LEAST_BUFFER.max(largest)).saturating_sub(1).clamp(2, 256)
     }
 
@@ -237,7 +248,7 @@ impl Sorted {
                 }
                 writer.finish()?;
             }
-            self.runs = Some(merged);
+            self.runs = Some(Arc::new(merged));
         }
         Ok(())
     }

@@ -57,9 +57,9 @@ impl Runs {
     }
 
     /// Reads a run; `buffer`: the bytes that are read at a time.
-    pub(super) fn read(&self, run: usize, buffer: usize) -> Reader<'_> {
+    pub(super) fn read(self: &Arc<Self>, run: usize, buffer: usize) -> Reader {
         let left = self.places.get(run).cloned().unwrap_or_default();
-        Reader { runs: self, left, buffer, bytes: Vec::new(), at: 0, record: 0 }
+        Reader { runs: Arc::clone(self), left, buffer, bytes: Vec::new(), at: 0, record: 0 }
     }
 }
 
@@ -94,8 +94,8 @@ impl Writer<'_> {
 
 /// Reads a run, record by record.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
-    runs: &'a Runs,
+pub(super) struct Reader {
+    runs: Arc<Runs>,
     /// What has not been read.
     left: Range<u64>,
     /// The bytes to read at a time.
@@ -106,7 +106,7 @@ pub(super) struct Reader<'a> {
     record: usize,
 }
 
-impl Reader<'_> {
+impl Reader {
     /// The record that it stands on, and what is behind it.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {

@@ -19,7 +19,7 @@ macro_rules! iterator {
         $(#[$docs])*
         #[must_use = "iterators are lazy"]
         pub struct $name<'txn, R> {
-            run: Run<'txn>,
+            pub(super) run: Run<'txn>,
             row: PhantomData<fn() -> R>,
         }
 

@@ -1,19 +1,28 @@
 //! Several scans of one table as one, in the order of the primary key.
 //!
 //! A [`plan`] is a list of scans and operators. [`run`] makes a [`tree`] of it, whose [leaves](leaf) read
-//! the scans, and finds one primary key after another; [`iter`] yields the row, view or key of each.
+//! the scans, or their [sorted] primary keys, and finds one primary key after another; [`iter`] yields the row,
+//! view or key of each, and [`page`] ends the combination at cursors.
 
 mod iter;
 mod leaf;
+mod page;
 mod plan;
+mod primary_key;
 mod run;
+mod sorted;
 mod tree;
 
 pub use iter::{CombinedKeys, CombinedRows, CombinedViews};
 
 use std::{fmt, marker::PhantomData, rc::Rc};
 
-use super::{Scan, conditions::Conditions, list::Ranges, request::ScanRequest};
+use super::{
+    Cursor, Scan,
+    conditions::{Conditions, RowTest, row_test},
+    list::Ranges,
+    request::ScanRequest,
+};
 use crate::engine::Query;
 use crate::{
     engine::Reader,
@@ -26,17 +35,17 @@ use crate::{
 };
 use leaf::Part;
 use plan::{Operator, Plan};
-use run::Run;
 
-/// What is said of a part that is not all of its rows in ascending order.
-const LIMITED: &str = "no part may have a `rev`, `limit` or `after`; limit the whole instead";
+/// The reason why a part must have all of its rows in ascending order.
+const LIMITED: &str =
+    "no part may have a `rev`, `limit`, `after` or `before`; the whole can have them instead";
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// The rows that are in both.
     ///
-    /// Both scans have to yield their rows in the order of the primary key: all fields of an
-    /// index given with their values, or any scan of the fact table; and without `rev`, `limit`
-    /// and `after`. [`Error::NotCombinable`] says so when the combination is run.
+    /// Both scans must be without `rev`, `limit`, `after` and `before`, which the combination can have instead;
+    /// otherwise running it fails with [`Error::NotCombinable`]. A [`filter`](Scan::filter) of a scan is one of the
+    /// combination.
     ///
     /// Cost: see [`Combined`].
     pub fn and(self, other: impl Into<Combined<'txn, E::Row>>) -> Combined<'txn, E::Row> {
@@ -45,7 +54,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// The rows that are in one of them or in both, each once.
     ///
-    /// The same scans as for [`and`](Scan::and) can be combined.
+    /// The same scans as for [`and`](Scan::and) can be combined. A [`filter`](Scan::filter) of a scan is one of
+    /// this scan alone, and reads the row of each of its entries.
     ///
     /// Cost: see [`Combined`].
     pub fn or(self, other: impl Into<Combined<'txn, E::Row>>) -> Combined<'txn, E::Row> {
@@ -56,22 +66,31 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// Scans of one table combined by [`and`](Scan::and) and [`or`](Scan::or): the rows in the order of
 /// the primary key, each once.
 ///
-/// A combination can be combined again. Nothing is read before it is asked for, nothing is
-/// collected, and memory does not grow with the answer.
+/// A combination can be combined again. Nothing is read before it is asked for, and memory does not grow with
+/// the answer.
+///
+/// The entries of a scan are in the order of the primary key if all fields of its index are given with their values, or
+/// if it is a scan of the fact table; they are read as they are needed. All entries of any other scan, such as a range or
+/// a prefix, are read and their primary keys sorted before the first row comes: in 4 MiB for all such scans of a
+/// combination, beyond that in temporary files.
 ///
 /// Cost: `or` steps through all of its scans. `and` goes from each primary key in one scan to the
 /// same place in the other, over a few entries by stepping and over more by a seek: about as
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
 /// index over all the fields of both needs one seek; this needs no index more. Each entry that is
 /// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
-/// carry. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
+/// carry. A scan that is sorted costs all of its entries, for each page anew. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
 /// and combinations can be nested to any depth.
 #[must_use = "it does nothing until it is asked for rows, views, keys or a count"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
     ledger: Ledger<'txn>,
     plan: Plan<'txn>,
+    reverse: bool,
     limit: Option<u64>,
+    after: Option<Cursor>,
+    before: Option<Cursor>,
+    tests: Vec<RowTest<'txn>>,
     row: PhantomData<fn() -> R>,
 }
 
@@ -86,8 +105,8 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         self.with(Operator::Any, other.into())
     }
 
-    fn with(self, operator: Operator, other: Self) -> Self {
-        let refusal = if self.limit.is_some() || other.limit.is_some() {
+    fn with(mut self, operator: Operator, mut other: Self) -> Self {
+        let refusal = if self.is_limited() || other.is_limited() {
             Some(LIMITED)
         } else if !std::ptr::eq(self.ledger.session, other.ledger.session) {
             Some("they are from different transactions")
@@ -99,7 +118,35 @@ impl<'txn, R: Entity> Combined<'txn, R> {
             None => Ok(reader),
             Some(reason) => Err(Error::NotCombinable { table: R::TABLE.name, index: None, reason }),
         });
-        Self { reader, plan: self.plan.combine(operator, other.plan), limit: None, ..self }
+        match operator {
+            // The rows that are in both have passed all tests.
+            Operator::All => self.tests.append(&mut other.tests),
+            Operator::Any => {
+                self.plan.add_tests(&self.tests);
+                self.tests.clear();
+                other.plan.add_tests(&other.tests);
+            }
+        }
+        Self { reader, plan: self.plan.combine(operator, other.plan), ..self }
+    }
+
+    const fn is_limited(&self) -> bool {
+        self.reverse || self.limit.is_some() || self.after.is_some() || self.before.is_some()
+    }
+
+    /// From the last primary key to the first; a second `rev` turns it round again.
+    pub fn rev(mut self) -> Self {
+        self.reverse = !self.reverse;
+        self
+    }
+
+    /// Only the rows for which `test` is `true`; see [`Scan::filter`].
+    ///
+    /// Cost: a look-up of each row of the combination, which [`rows`](Combined::rows) takes. The row is decoded for the
+    /// test, and decoded again if it is returned.
+    pub fn filter(mut self, test: impl Fn(&R) -> bool + 'txn) -> Self {
+        self.tests.push(row_test(test));
+        self
     }
 
     /// At most `limit` rows; of two limits, the smaller one holds.
@@ -142,7 +189,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// [`Error::NotCombinable`]; [`Error`] when the store can't be read.
     pub fn count(self) -> Result<u64> {
-        let mut run = self.run();
+        let mut run = self.run_in_any_order();
         let mut count = 0;
         while run.next()?.is_some() {
             count += 1;
@@ -169,11 +216,9 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// As [`count`](Combined::count).
     pub fn first(self) -> Result<Option<R>> {
-        self.limit(1).rows().next().transpose()
-    }
-
-    fn run(self) -> Run<'txn> {
-        Run::new(self.reader, R::TABLE, self.ledger, self.plan, self.limit)
+        // Before a cursor, a limit is of the last rows.
+        let first = if self.before.is_none() { self.limit(1) } else { self };
+        first.rows().next().transpose()
     }
 }
 
@@ -190,33 +235,20 @@ impl<'txn, R: Entity> IntoIterator for Combined<'txn, R> {
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
     fn from(scan: Scan<'txn, E>) -> Self {
         let ScanRequest { reader, schema, ledger, query, conditions, after, before } = scan.request;
-        let refusal = if query.reverse
-            || query.limit.is_some()
-            || after.is_some()
-            || before.is_some()
-        {
-            Some(LIMITED)
-        } else if in_primary_key_order(schema, &query) {
-            None
+        let is_limited =
+            query.reverse || query.limit.is_some() || after.is_some() || before.is_some();
+        let (table, index) = (schema.name, schema.index_name(query.source));
+        let limited = || Error::NotCombinable { table, index, reason: LIMITED };
+        let reader = reader.and_then(|reader| if is_limited { Err(limited()) } else { Ok(reader) });
+        let (conditions, tests) = Conditions::without_tests(conditions);
+        let is_ordered = in_primary_key_order(schema, &query);
+        let plan = if is_ordered && query.list.is_some() {
+            any_of(query, conditions.as_ref())
         } else {
-            Some(
-                "its rows are not in the order of the primary key; give each field of the index \
-                 with its value",
-            )
+            Plan::of(Part { query, conditions, is_ordered })
         };
-        let reader = reader.and_then(|reader| match refusal {
-            None => Ok(reader),
-            Some(reason) => Err(Error::NotCombinable {
-                table: schema.name,
-                index: schema.index_name(query.source),
-                reason,
-            }),
-        });
-        let plan = match query.list {
-            None => Plan::of(Part { query, conditions }),
-            Some(_) => any_of(query, conditions.as_ref()),
-        };
-        Self { reader, ledger, plan, limit: None, row: PhantomData }
+        let (after, before, row) = (None, None, PhantomData);
+        Self { reader, ledger, plan, reverse: false, limit: None, after, before, tests, row }
     }
 }
 
@@ -245,7 +277,7 @@ fn in_primary_key_order(schema: &TableSchema, query: &Query) -> bool {
 
 /// The scans of a query with a list, one for each value.
 fn any_of<'txn>(mut query: Query, conditions: Option<&Rc<Conditions<'txn>>>) -> Plan<'txn> {
-    let part = |query| Plan::of(Part { query, conditions: conditions.cloned() });
+    let part = |query| Plan::of(Part { query, conditions: conditions.cloned(), is_ordered: true });
     let ranges = Ranges::of(query.clone()).map(part);
     let any = ranges.reduce(|any, range| any.combine(Operator::Any, range));
     any.unwrap_or_else(|| {

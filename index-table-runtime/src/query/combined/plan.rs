@@ -9,6 +9,13 @@
 use std::collections::VecDeque;
 
 use super::leaf::Part;
+use crate::{
+    model::schema::TableSchema,
+    query::{
+        conditions::{Conditions, RowTest},
+        cursor::{self, hash_of},
+    },
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operator {
@@ -18,6 +25,7 @@ pub(super) enum Operator {
     Any,
 }
 
+#[derive(Clone)]
 pub(super) enum Token<'txn> {
     Scan(Box<Part<'txn>>),
     /// Of so many operands, which are in front of it.
@@ -25,6 +33,7 @@ pub(super) enum Token<'txn> {
 }
 
 /// A combination before it runs.
+#[derive(Clone)]
 pub(super) struct Plan<'txn> {
     tokens: VecDeque<Token<'txn>>,
 }
@@ -47,6 +56,33 @@ impl<'txn> Plan<'txn> {
         };
         tokens.push_back(Token::Operator(operator, operands));
         Self { tokens }
+    }
+
+    /// Adds tests to all scans: a row of a combination is in at least one of them.
+    pub(super) fn add_tests(&mut self, tests: &[RowTest<'txn>]) {
+        if tests.is_empty() {
+            return;
+        }
+        for token in &mut self.tokens {
+            if let Token::Scan(part) = token {
+                Conditions::add(&mut part.conditions, tests);
+            }
+        }
+    }
+
+    /// What a cursor of the combination belongs to, as a number.
+    pub(super) fn question(&self, schema: &TableSchema, reverse: bool) -> u64 {
+        let mut bytes = vec![u8::from(reverse)];
+        for token in &self.tokens {
+            let (kind, number) = match token {
+                Token::Scan(part) => (0, cursor::question(schema, &part.query)),
+                Token::Operator(Operator::All, operands) => (1, *operands as u64),
+                Token::Operator(Operator::Any, operands) => (2, *operands as u64),
+            };
+            bytes.push(kind);
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        hash_of(&[b"combination", schema.name.as_bytes(), &bytes])
     }
 
     pub(super) fn into_tokens(self) -> impl Iterator<Item = Token<'txn>> {
@@ -77,7 +113,7 @@ mod tests {
     /// The scan of an index at this position.
     fn scan(position: usize) -> Plan<'static> {
         let query = Query::new(Source::Index(position), KeyRange::beginning_with(&[]));
-        Plan::of(Part { query, conditions: None })
+        Plan::of(Part { query, conditions: None, is_ordered: true })
     }
 
     fn text(plan: Plan<'_>) -> String {

@@ -2,18 +2,56 @@
 
 use std::ops::Bound;
 
-use super::{plan::Plan, tree::Tree};
+use super::{
+    plan::Plan,
+    primary_key::{Place, PrimaryKey, is_at},
+    tree::Tree,
+};
 use crate::{
     engine::Reader,
     model::{
         entity::Entity,
+        entry::RawEntry,
         error::{Error, Result},
         key::DecodeError,
         schema::{Source, TableSchema},
     },
-    query::DANGLING,
+    query::{Cursor, DANGLING, conditions::RowTest},
     usage::{Ledger, Meter, Stats, trace::Trace},
 };
+
+/// What a combination that runs finds, beside its plan.
+#[derive(Clone)]
+pub(super) struct Extent<'txn> {
+    pub(super) reverse: bool,
+    pub(super) limit: Option<u64>,
+    /// Where it begins.
+    pub(super) from: Place<'txn>,
+    /// Where it ends.
+    pub(super) to: Place<'txn>,
+    /// Those of [`Combined::filter`](super::Combined::filter).
+    pub(super) tests: Vec<RowTest<'txn>>,
+}
+
+impl Extent<'_> {
+    pub(super) const ALL: Self = Self {
+        reverse: false,
+        limit: None,
+        from: Bound::Unbounded,
+        to: Bound::Unbounded,
+        tests: Vec::new(),
+    };
+
+    /// Whether it ends before this primary key.
+    fn ends_before(&self, primary_key: &[u8]) -> bool {
+        let behind = match &self.to {
+            Bound::Included(last) => Bound::Excluded(&**last),
+            Bound::Excluded(end) => Bound::Included(&**end),
+            Bound::Unbounded => return false,
+        };
+        is_at(primary_key, behind, self.reverse)
+    }
+}
 
 /// A combination that runs. Ends at the limit, and at the first error.
 pub(super) struct Run<'txn> {
@@ -21,10 +59,17 @@ pub(super) struct Run<'txn> {
     reader: Option<Reader<'txn>>,
     /// Why it could not be run: what the first answer is, instead.
     failure: Option<Error>,
+    schema: &'static TableSchema,
     /// What is not counted by a scan: the rows.
     pub(super) meter: Meter<'txn>,
     tree: Tree<'txn>,
-    last: Option<&'txn [u8]>,
+    /// What needs sorting has been sorted.
+    is_sorted: bool,
+    /// Where it begins, or the last primary key.
+    place: Place<'txn>,
+    extent: Extent<'txn>,
+    /// The fact of the last primary key, if it was looked up for a test.
+    fact: Option<&'txn [u8]>,
     /// How many more may come.
     left: u64,
 }
@@ -35,15 +80,17 @@ impl<'txn> Run<'txn> {
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
         plan: Plan<'txn>,
-        limit: Option<u64>,
+        extent: Extent<'txn>,
     ) -> Self {
-        let tree = Tree::new(plan, schema, ledger);
+        let tree = Tree::new(plan, schema, ledger, extent.reverse);
         let meter = ledger.look_ups(Trace::none());
         let (reader, failure) = match reader {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        Self { reader, failure, meter, tree, last: None, left: limit.unwrap_or(u64::MAX) }
+        let (place, left) = (extent.from.clone(), extent.limit.unwrap_or(u64::MAX));
+        let (is_sorted, fact) = (false, None);
+        Self { reader, failure, schema, meter, tree, is_sorted, place, extent, fact, left }
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -53,32 +100,70 @@ impl<'txn> Run<'txn> {
     }
 
     /// The next primary key.
-    pub(super) fn next(&mut self) -> Result<Option<&'txn [u8]>> {
+    pub(super) fn next(&mut self) -> Result<Option<PrimaryKey<'txn>>> {
         let Some(reader) = self.reader else { return self.failure.take().map_or(Ok(None), Err) };
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
-        self.left = left;
-        let from = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let next = self.tree.first(reader, from);
+        let next = self.search(reader);
         match next {
-            Ok(Some(_)) => {}
+            Ok(Some(_)) => self.left = left,
             Ok(None) | Err(_) => self.reader = None,
         }
-        self.last = next.as_ref().ok().copied().flatten();
         next
+    }
+
+    fn search(&mut self, reader: Reader<'txn>) -> Result<Option<PrimaryKey<'txn>>> {
+        if !self.is_sorted {
+            self.is_sorted = true;
+            self.tree.sort(reader, &self.place)?;
+        }
+        loop {
+            let Some(key) = self.tree.first(reader, self.place.clone())? else { return Ok(None) };
+            if self.extent.ends_before(&key) {
+                return Ok(None);
+            }
+            self.place = Bound::Excluded(key.clone());
+            if self.passes(reader, &key)? {
+                return Ok(Some(key));
+            }
+        }
+    }
+
+    /// Whether the row with this primary key passes the tests.
+    fn passes(&mut self, reader: Reader<'txn>, primary_key: &[u8]) -> Result<bool> {
+        if self.extent.tests.is_empty() {
+            return Ok(true);
+        }
+        let corrupt = |error| self.schema.corrupt(Source::Facts, primary_key, error);
+        self.fact = self.meter.look_up(reader, primary_key)?;
+        let fact = self.fact.ok_or_else(|| corrupt(DANGLING))?;
+        for test in &self.extent.tests {
+            if !test(fact).map_err(corrupt)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The gap behind the last primary key.
+    pub(super) fn cursor(&self, question: u64) -> Option<Cursor> {
+        let (Bound::Excluded(primary_key) | Bound::Included(primary_key)) = &self.place else {
+            return None;
+        };
+        Some(Cursor::new(question, RawEntry { key: &[], primary_key, data: &[] }))
     }
 
     /// The next primary key, and what `decode` makes of it.
     pub(super) fn decode_next<R: Entity, T>(
         &mut self,
-        decode: impl FnOnce(&mut Self, Reader<'txn>, &'txn [u8]) -> Result<Result<T, DecodeError>>,
+        decode: impl FnOnce(&mut Self, Reader<'txn>, &[u8]) -> Result<Result<T, DecodeError>>,
     ) -> Option<Result<T>> {
         let reader = self.reader;
         let primary_key = match self.next().transpose()? {
             Ok(primary_key) => primary_key,
             Err(error) => return Some(Err(error)),
         };
-        let decoded = decode(self, reader?, primary_key).and_then(|decoded| {
-            decoded.map_err(|error| R::TABLE.corrupt(Source::Facts, primary_key, error))
+        let decoded = decode(self, reader?, &primary_key).and_then(|decoded| {
+            decoded.map_err(|error| R::TABLE.corrupt(Source::Facts, &primary_key, error))
         });
         if decoded.is_err() {
             self.reader = None;
@@ -86,14 +171,17 @@ impl<'txn> Run<'txn> {
         Some(decoded)
     }
 
-    /// What `decode` makes of the row with this primary key.
+    /// What `decode` makes of the row with this primary key, the last one.
     pub(super) fn look_up<T>(
         &mut self,
         reader: Reader<'txn>,
         primary_key: &[u8],
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Result<T, DecodeError>> {
-        let fact = self.meter.look_up(reader, primary_key)?;
+        let fact = match self.fact.take() {
+            Some(fact) => Some(fact),
+            None => self.meter.look_up(reader, primary_key)?,
+        };
         Ok(fact.ok_or(DANGLING).and_then(decode))
     }
 }

@@ -19,14 +19,15 @@
 //! Nodes are in a list, and so are searches that wait for other ones. Nothing recurses on the depth.
 
 use std::{
-    cmp::Reverse,
     collections::BinaryHeap,
     ops::{Bound, Range},
 };
 
 use super::{
-    leaf::{Leaf, is_at},
+    leaf::Leaf,
     plan::{Operator, Plan, Token},
+    primary_key::{Head, Place, PrimaryKey, as_bytes, is_at},
+    sorted,
 };
 use crate::{
     engine::Reader,
@@ -41,6 +42,7 @@ pub(super) struct Tree<'txn> {
     operands: Vec<usize>,
     /// Each waits for the one behind it. Empty between two calls of [`first`](Tree::first).
     searches: Vec<Search<'txn>>,
+    reverse: bool,
 }
 
 struct Node<'txn> {
@@ -60,7 +62,7 @@ struct Heads<'txn> {
     /// How many operands have been read: the first ones.
     started: usize,
     /// The answer of each of them with its position, unless it has ended.
-    answers: BinaryHeap<Reverse<(&'txn [u8], usize)>>,
+    answers: BinaryHeap<Head<'txn>>,
 }
 
 impl Heads<'_> {
@@ -71,22 +73,22 @@ impl Heads<'_> {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Answer<'txn> {
     /// It has not been read.
     None,
     /// The first primary key at the last place or behind it.
-    Key(&'txn [u8]),
+    Key(PrimaryKey<'txn>),
     /// There is no further primary key.
     End,
 }
 
 impl Answer<'_> {
     /// Whether it is the answer for this place as well.
-    fn holds_at(self, place: Bound<&[u8]>) -> bool {
+    fn holds_at(&self, place: Bound<&[u8]>, reverse: bool) -> bool {
         match self {
             Self::None => false,
-            Self::Key(key) => is_at(key, place),
+            Self::Key(key) => is_at(key, place, reverse),
             Self::End => true,
         }
     }
@@ -95,7 +97,7 @@ impl Answer<'_> {
 /// A search at a node, and how far it has come.
 struct Search<'txn> {
     node: usize,
-    place: Bound<&'txn [u8]>,
+    place: Place<'txn>,
     /// `All`: whose turn it is, among the operands.
     turn: usize,
     /// `All`: how many operands in succession have the place as their answer.
@@ -105,7 +107,7 @@ struct Search<'txn> {
 }
 
 impl<'txn> Search<'txn> {
-    const fn new(node: usize, place: Bound<&'txn [u8]>) -> Self {
+    const fn new(node: usize, place: Place<'txn>) -> Self {
         Self { node, place, turn: 0, agreed: 0, waits_for: None }
     }
 }
@@ -115,6 +117,7 @@ impl<'txn> Tree<'txn> {
         plan: Plan<'txn>,
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
+        reverse: bool,
     ) -> Self {
         let (mut nodes, mut operands) = (Vec::new(), Vec::new());
         // Those that have no operator yet.
@@ -123,7 +126,7 @@ impl<'txn> Tree<'txn> {
             let kind = match token {
                 Token::Scan(part) => {
                     let meter = ledger.meter(part.query.source, None);
-                    Kind::Scan(Box::new(Leaf::new(schema, part, meter)))
+                    Kind::Scan(Box::new(Leaf::new(schema, part, reverse, meter)))
                 }
                 Token::Operator(operator, count) => {
                     let start = operands.len();
@@ -138,15 +141,26 @@ impl<'txn> Tree<'txn> {
             loose.push(nodes.len());
             nodes.push(Node { kind, answer: Answer::None });
         }
-        Self { nodes, operands, searches: Vec::new() }
+        Self { nodes, operands, searches: Vec::new(), reverse }
     }
 
-    /// The first primary key there. The place of the first call is not an excluded one.
+    /// Sorts the scans whose entries are not in the order of the primary key, from a place on. To be called before
+    /// the first search.
+    pub(super) fn sort(&mut self, reader: Reader<'txn>, from: &Place<'txn>) -> Result<()> {
+        let leaves = self.nodes.iter_mut().filter_map(|node| match &mut node.kind {
+            Kind::Scan(leaf) if !leaf.is_ordered() => Some(&mut **leaf),
+            _ => None,
+        });
+        let mut leaves: Vec<_> = leaves.collect();
+        sorted::sort(&mut leaves, reader, as_bytes(from), self.reverse)
+    }
+
+    /// The first primary key at the place or behind it.
     pub(super) fn first(
         &mut self,
         reader: Reader<'txn>,
-        place: Bound<&'txn [u8]>,
-    ) -> Result<Option<&'txn [u8]>> {
+        place: Place<'txn>,
+    ) -> Result<Option<PrimaryKey<'txn>>> {
         let Some(root) = self.nodes.len().checked_sub(1) else { return Ok(None) };
         let mut next = Some(Search::new(root, place));
         while let Some(mut search) = next {
@@ -158,8 +172,8 @@ impl<'txn> Tree<'txn> {
                 self.searches.pop()
             };
         }
-        match self.nodes.last().map(|root| root.answer) {
-            Some(Answer::Key(key)) => Ok(Some(key)),
+        match self.nodes.last().map(|root| &root.answer) {
+            Some(Answer::Key(key)) => Ok(Some(key.clone())),
             _ => Ok(None),
         }
     }
@@ -171,22 +185,27 @@ impl<'txn> Tree<'txn> {
         reader: Reader<'txn>,
         search: &mut Search<'txn>,
     ) -> Result<Option<Search<'txn>>> {
-        let Self { nodes, operands, .. } = self;
+        let Self { nodes, operands, reverse, .. } = self;
+        let reverse = *reverse;
         let of = |range: &Range<usize>| operands.get(range.clone()).unwrap_or_default();
         let outcome = match nodes.get(search.node).map(|node| &node.kind) {
             Some(Kind::All(range)) => {
                 let operands = of(range);
-                all(nodes, operands, reader, search)?
+                all(nodes, operands, reader, search, reverse)?
             }
             Some(Kind::Any(range, _)) => {
                 let operands = of(range);
-                any(nodes, operands, reader, search)?
+                any(nodes, operands, reader, search, reverse)?
             }
-            Some(Kind::Scan(_)) | None => search_node(nodes, reader, search.node, search.place)?,
+            Some(Kind::Scan(_)) | None => {
+                search_node(nodes, reader, search.node, as_bytes(&search.place), reverse)?
+            }
         };
         match (outcome, nodes.get_mut(search.node)) {
             (Outcome::Answer(answer), Some(node)) => node.answer = answer,
-            (Outcome::Needs(operand), _) => return Ok(Some(Search::new(operand, search.place))),
+            (Outcome::Needs(operand), _) => {
+                return Ok(Some(Search::new(operand, search.place.clone())));
+            }
             (Outcome::Answer(_), None) => {}
         }
         Ok(None)
@@ -225,13 +244,14 @@ fn search_node<'txn>(
     reader: Reader<'txn>,
     at: usize,
     place: Bound<&[u8]>,
+    reverse: bool,
 ) -> Result<Outcome<'txn>> {
     let Some(node) = nodes.get_mut(at) else { return Ok(Outcome::Answer(Answer::End)) };
-    if !node.answer.holds_at(place) {
+    if !node.answer.holds_at(place, reverse) {
         let Kind::Scan(leaf) = &mut node.kind else { return Ok(Outcome::Needs(at)) };
         node.answer = leaf.first(reader, place)?.map_or(Answer::End, Answer::Key);
     }
-    Ok(Outcome::Answer(node.answer))
+    Ok(Outcome::Answer(node.answer.clone()))
 }
 
 /// The first primary key that all operands have.
@@ -240,14 +260,15 @@ fn all<'txn>(
     operands: &[usize],
     reader: Reader<'txn>,
     search: &mut Search<'txn>,
+    reverse: bool,
 ) -> Result<Outcome<'txn>> {
     while let Some(&operand) = operands.get(search.turn) {
-        let key = match search_node(nodes, reader, operand, search.place)? {
+        let key = match search_node(nodes, reader, operand, as_bytes(&search.place), reverse)? {
             Outcome::Answer(Answer::Key(key)) => key,
             outcome => return Ok(outcome),
         };
-        if search.place != Bound::Included(key) {
-            (search.place, search.agreed) = (Bound::Included(key), 0);
+        if as_bytes(&search.place) != Bound::Included(&*key) {
+            (search.place, search.agreed) = (Bound::Included(key.clone()), 0);
         }
         search.agreed += 1;
         if search.agreed == operands.len() {
@@ -264,25 +285,27 @@ fn any<'txn>(
     operands: &[usize],
     reader: Reader<'txn>,
     search: &mut Search<'txn>,
+    reverse: bool,
 ) -> Result<Outcome<'txn>> {
     while let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(search.node) {
         let operand = match search.waits_for.take().or_else(|| heads.next_unread(operands)) {
             Some(operand) => operand,
             None => match heads.answers.peek() {
                 None => break,
-                Some(&Reverse((key, operand))) => {
-                    if is_at(key, search.place) {
-                        return Ok(Outcome::Answer(Answer::Key(key)));
+                Some(Head { key, operand, .. }) => {
+                    if is_at(key, as_bytes(&search.place), reverse) {
+                        return Ok(Outcome::Answer(Answer::Key(key.clone())));
                     }
+                    let operand = *operand;
                     heads.answers.pop();
                     operand
                 }
             },
         };
-        match search_node(nodes, reader, operand, search.place)? {
+        match search_node(nodes, reader, operand, as_bytes(&search.place), reverse)? {
             Outcome::Answer(Answer::Key(key)) => {
                 if let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(search.node) {
-                    heads.answers.push(Reverse((key, operand)));
+                    heads.answers.push(Head { key, operand, reverse });
                 }
             }
             Outcome::Answer(_) => {}

@@ -131,7 +131,7 @@ fn gather(
 }
 
 /// Adds all entries but the first with each key to an index that has the first ones.
-fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge<'_>) -> Result<()> {
+fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge) -> Result<()> {
     let mut last: Option<Vec<u8>> = None;
     while let Some(RawEntry { key, primary_key, data }) = entries.next()? {
         if last.as_deref() == Some(key) {
@@ -201,7 +201,7 @@ fn image(rows: &RowVtable, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Resul
 
 /// Of entries in order, the first one with each key.
 struct FirstOfEach<'a> {
-    entries: Merge<'a>,
+    entries: Merge,
     duplicates: &'a mut Vec<Duplicate>,
     key: Vec<u8>,
     primary_key: Vec<u8>,
@@ -219,7 +219,7 @@ struct Duplicate {
 }
 
 impl<'a> FirstOfEach<'a> {
-    fn new(entries: Merge<'a>, duplicates: &'a mut Vec<Duplicate>) -> Self {
+    fn new(entries: Merge, duplicates: &'a mut Vec<Duplicate>) -> Self {
         let (key, primary_key, data) = (Vec::new(), Vec::new(), Vec::new());
         Self { entries, duplicates, key, primary_key, data, begun: false }
     }

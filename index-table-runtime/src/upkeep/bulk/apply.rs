@@ -186,7 +186,7 @@ fn put_filtered(
 
 /// The facts, or the entries, of the rows that are not left out.
 struct RemainingRecords<'a, 'n, 't> {
-    reading: Reading<'a>,
+    reading: Reading,
     left_out: &'a Numbers,
     reporter: &'n mut ProgressReporter<'t>,
 }

@@ -158,18 +158,18 @@ impl Records {
         self.sorted.came_ascending()
     }
 
-    pub(super) fn read(&self) -> Reading<'_> {
+    pub(super) fn read(&self) -> Reading {
         Reading { merge: self.sorted.read(), tail: self.tail }
     }
 }
 
 /// Reads records from the first one on.
-pub(super) struct Reading<'a> {
-    merge: Merge<'a>,
+pub(super) struct Reading {
+    merge: Merge,
     tail: Tail,
 }
 
-impl Reading<'_> {
+impl Reading {
     #[inline]
     pub(super) fn next(&mut self) -> Result<Option<Gist<'_>>> {
         Ok(if self.advance()? { Some(self.gist()) } else { None })

@@ -1,0 +1,203 @@
+//! Combinations between the gaps of cursors, and their pages.
+
+use std::{ops::Bound, rc::Rc};
+
+use super::{
+    Combined, CombinedRows, CombinedViews,
+    primary_key::PrimaryKey,
+    run::{Extent, Run},
+};
+use crate::{
+    model::{
+        entity::{Entity, Viewed},
+        error::Result,
+    },
+    query::{
+        Cursor, Page,
+        page::{RESERVED, page_back},
+    },
+};
+
+impl<'txn, R: Entity> Combined<'txn, R> {
+    /// Only what follows a cursor of the same combination, such as [`Page::next`].
+    ///
+    /// Cost: scans in the order of the primary key seek to the cursor. The others are read and sorted again for
+    /// each page.
+    ///
+    /// Any other cursor gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when the combination is run.
+    pub fn after(mut self, cursor: &Cursor) -> Self {
+        self.after = Some(cursor.clone());
+        self
+    }
+
+    /// Only what precedes a cursor of the same combination, such as [`Page::previous`]; a [`page`](Combined::page)
+    /// and a [`limit`](Combined::limit) are of the last rows. See [`Scan::before`](crate::Scan::before).
+    pub fn before(mut self, cursor: &Cursor) -> Self {
+        self.before = Some(cursor.clone());
+        self
+    }
+
+    /// A page of `size` rows: the first ones, or the last ones before a cursor. With the cursors to the next and
+    /// the previous page, which a page of 0 rows does not have.
+    ///
+    /// Cost: as [`rows`](Combined::rows) for so many rows, and one more primary key.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor); otherwise as [`count`](Combined::count).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+    /// #[index(town)]
+    /// #[index(age)]
+    /// struct Person {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     town: String,
+    ///     age: u8,
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = Store::open(dir.path())?;
+    /// let people = PersonRepository::open(&store)?;
+    /// store.transaction(|txn| {
+    ///     (0..100).try_for_each(|id| {
+    ///         people.insert(txn, &Person { id: id.into(), town: "Oslo".into(), age: 99 - id })
+    ///     })
+    /// })?;
+    ///
+    /// let txn = store.read()?;
+    /// let adults = || people.find_by_town(&txn, "Oslo").and(people.find_by_age_range(&txn, 18..));
+    /// let page = adults().rev().page(2)?; // in the order of the primary key, from the last one
+    /// assert_eq!(page.items.iter().map(|row| row.id).collect::<Vec<_>>(), [81, 80]);
+    /// let cursor = page.next.clone().ok_or("there are more")?;
+    /// let second = adults().rev().after(&cursor).page(2)?;
+    /// assert_eq!(second.items.iter().map(|row| row.id).collect::<Vec<_>>(), [79, 78]);
+    /// let back = second.previous.ok_or("the first page")?;
+    /// assert_eq!(adults().rev().before(&back).page(2)?, page);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn page(self, size: usize) -> Result<Page<R>> {
+        self.page_of(size, CombinedRows::<R>::new, |rows| &mut rows.run)
+    }
+
+    /// A [`page`](Combined::page) of [views](Combined::views), for rows with `#[table(view)]`. The cursors are those
+    /// of `page`.
+    ///
+    /// # Errors
+    ///
+    /// As [`page`](Combined::page).
+    pub fn page_views(self, size: usize) -> Result<Page<R::View<'txn>>>
+    where
+        R: Viewed,
+    {
+        self.page_of(size, CombinedViews::<R>::new, |views| &mut views.run)
+    }
+
+    fn page_of<I, T>(
+        self,
+        size: usize,
+        items_of: impl FnOnce(Run<'txn>) -> I,
+        run_of: impl Fn(&mut I) -> &mut Run<'txn>,
+    ) -> Result<Page<T>>
+    where
+        I: Iterator<Item = Result<T>>,
+    {
+        let question = self.plan.question(R::TABLE, self.reverse);
+        let cursors = [self.after.clone(), self.before.clone()];
+        let more = |items: &mut I| {
+            let run = run_of(items);
+            Ok(if run.next()?.is_some() { run.cursor(question) } else { None })
+        };
+        if self.before.is_some() {
+            return page_back(items_of(self.run_back()), size, cursors, I::next, more);
+        }
+        let [previous, _] = cursors;
+        let mut run = items_of(self.run());
+        let mut items = Vec::with_capacity(size.min(RESERVED));
+        while items.len() < size {
+            let Some(item) = run.next() else { return Ok(Page { items, next: None, previous }) };
+            items.push(item?);
+        }
+        if size == 0 {
+            return Ok(Page { items, next: None, previous: None });
+        }
+        let last = run_of(&mut run).cursor(question);
+        let next = more(&mut run)?.and(last);
+        Ok(Page { items, next, previous })
+    }
+
+    /// Runs it in its order.
+    pub(super) fn run(self) -> Run<'txn> {
+        let extent = self.extent().and_then(|extent| self.begin_at_last(extent));
+        self.run_in(extent)
+    }
+
+    /// Runs it against its order, from the gap of the cursor that it is before.
+    pub(super) fn run_back(self) -> Run<'txn> {
+        let extent = self.extent().map(back);
+        self.run_in(extent)
+    }
+
+    /// Runs it in the order that costs least, for what does not depend on it.
+    pub(super) fn run_in_any_order(self) -> Run<'txn> {
+        if self.before.is_some() { self.run_back() } else { self.run() }
+    }
+
+    fn run_in(self, extent: Result<Extent<'txn>>) -> Run<'txn> {
+        let Self { reader, ledger, plan, .. } = self;
+        let (reader, extent) = match extent {
+            Ok(extent) => (reader, extent),
+            Err(error) => (reader.and(Err(error)), Extent::ALL),
+        };
+        Run::new(reader, R::TABLE, ledger, plan, extent)
+    }
+
+    /// From the start or the cursor `after`, to the end or the cursor `before`.
+    fn extent(&self) -> Result<Extent<'txn>> {
+        let question = (self.after.is_some() || self.before.is_some())
+            .then(|| self.plan.question(R::TABLE, self.reverse));
+        let primary_key = |cursor: &Option<Cursor>| -> Result<Option<PrimaryKey<'txn>>> {
+            let Some((cursor, question)) = cursor.as_ref().zip(question) else { return Ok(None) };
+            let primary_key = cursor.primary_key_in(R::TABLE, question)?;
+            Ok(Some(PrimaryKey::Sorted(Rc::from(primary_key))))
+        };
+        Ok(Extent {
+            reverse: self.reverse,
+            limit: self.limit,
+            from: primary_key(&self.after)?.map_or(Bound::Unbounded, Bound::Excluded),
+            to: primary_key(&self.before)?.map_or(Bound::Unbounded, Bound::Included),
+            tests: self.tests.clone(),
+        })
+    }
+
+    /// Of the rows before a cursor, a limit has the last ones: begins at the first of them.
+    fn begin_at_last(&self, extent: Extent<'txn>) -> Result<Extent<'txn>> {
+        let (Bound::Included(_), Some(limit @ 1..)) = (&extent.to, extent.limit) else {
+            return Ok(extent);
+        };
+        let Ok(reader) = &self.reader else { return Ok(extent) };
+        let back = back(extent.clone());
+        let mut run = Run::new(Ok(*reader), R::TABLE, self.ledger, self.plan.clone(), back);
+        let mut first = None;
+        for _ in 0..limit {
+            match run.next()? {
+                Some(key) => first = Some(key),
+                None => return Ok(extent),
+            }
+        }
+        Ok(Extent { from: first.map_or(extent.from, Bound::Included), ..extent })
+    }
+}
+
+/// The same the other way round.
+fn back(extent: Extent<'_>) -> Extent<'_> {
+    Extent { reverse: !extent.reverse, from: extent.to, to: extent.from, ..extent }
+}

@@ -1,0 +1,74 @@
+//! The primary keys of a combination, and their order.
+
+use std::{
+    cmp::Ordering,
+    ops::{Bound, Deref},
+    rc::Rc,
+};
+
+/// A primary key that a scan has found.
+#[derive(Debug, Clone)]
+pub(super) enum PrimaryKey<'txn> {
+    /// Of an entry that lives as long as the transaction.
+    Lent(&'txn [u8]),
+    /// Of one that was sorted.
+    Sorted(Rc<[u8]>),
+}
+
+impl Deref for PrimaryKey<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Lent(key) => key,
+            Self::Sorted(key) => key,
+        }
+    }
+}
+
+/// A place in the order of the primary keys.
+pub(super) type Place<'txn> = Bound<PrimaryKey<'txn>>;
+
+pub(super) fn as_bytes<'a>(place: &'a Place<'_>) -> Bound<&'a [u8]> {
+    place.as_ref().map(|key| &**key)
+}
+
+/// Whether this primary key is not before the place, in this direction.
+pub(super) fn is_at(primary_key: &[u8], from: Bound<&[u8]>, reverse: bool) -> bool {
+    let before = if reverse { Ordering::Greater } else { Ordering::Less };
+    match from {
+        Bound::Included(place) => primary_key.cmp(place) != before,
+        Bound::Excluded(place) => primary_key.cmp(place) == before.reverse(),
+        Bound::Unbounded => true,
+    }
+}
+
+/// The primary key of an operand, in a heap whose greatest element is the first primary key.
+#[derive(Debug)]
+pub(super) struct Head<'txn> {
+    pub(super) key: PrimaryKey<'txn>,
+    pub(super) operand: usize,
+    pub(super) reverse: bool,
+}
+
+impl Ord for Head<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = self.key.cmp(&other.key);
+        let order = if self.reverse { order } else { order.reverse() };
+        order.then_with(|| other.operand.cmp(&self.operand))
+    }
+}
+
+impl PartialOrd for Head<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Head<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Head<'_> {}

@@ -1,0 +1,77 @@
+//! Scans whose entries have another order than the primary key: their primary keys are sorted, in memory up to a
+//! bound and in temporary files beyond it.
+
+use std::{env, ops::Bound, rc::Rc};
+
+use super::{
+    leaf::Leaf,
+    primary_key::{PrimaryKey, is_at},
+};
+use crate::{
+    engine::Reader,
+    model::error::Result,
+    sort::{Merge, Sorters},
+};
+
+/// The bytes for the primary keys of all such scans of a combination.
+const MEMORY: usize = 4 << 20;
+
+/// Primary keys in the direction of the combination; some may be there more than once.
+pub(super) struct SortedKeys {
+    merge: Merge,
+    /// The bytes are complements: their ascending order is the descending order of the keys, because no
+    /// encoded key is a prefix of another one.
+    reverse: bool,
+    key: Vec<u8>,
+}
+
+impl SortedKeys {
+    /// The first primary key at the place or behind it, which is behind the last one that was read.
+    pub(super) fn first<'txn>(&mut self, from: Bound<&[u8]>) -> Result<Option<PrimaryKey<'txn>>> {
+        while self.merge.advance()? {
+            self.key.clear();
+            self.key.extend_from_slice(self.merge.entry().primary_key);
+            if self.reverse {
+                complement(&mut self.key);
+            }
+            if is_at(&self.key, from, self.reverse) {
+                return Ok(Some(PrimaryKey::Sorted(Rc::from(self.key.as_slice()))));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads these scans from a place on, and sorts them.
+pub(super) fn sort<'txn>(
+    leaves: &mut [&mut Leaf<'txn>],
+    reader: Reader<'txn>,
+    from: Bound<&[u8]>,
+    reverse: bool,
+) -> Result<()> {
+    if leaves.is_empty() {
+        return Ok(());
+    }
+    let mut sorters = Sorters::new(leaves.len(), &env::temp_dir(), MEMORY);
+    let mut key = Vec::new();
+    for (at, leaf) in leaves.iter_mut().enumerate() {
+        leaf.read(reader, from, |primary_key| {
+            key.clear();
+            key.extend_from_slice(primary_key);
+            if reverse {
+                complement(&mut key);
+            }
+            sorters.push(at, &[], &key, &[], &[])
+        })?;
+    }
+    for (leaf, sorted) in leaves.iter_mut().zip(sorters.finish_together()?) {
+        leaf.read_sorted(SortedKeys { merge: sorted.read(), reverse, key: Vec::new() });
+    }
+    Ok(())
+}
+
+fn complement(key: &mut [u8]) {
+    for byte in key {
+        *byte = !*byte;
+    }
+}

@@ -1,0 +1,93 @@
+//! Combinations in both directions, page by page, before and behind cursors, and filtered.
+
+use std::fmt::Debug;
+
+use index_table::{__private::Entity, Combined, Cursor, Page, Result};
+use proptest::prelude::*;
+
+use crate::fail;
+
+/// Compares all the ways to read a combination with the rows that it should find, in order.
+pub(crate) fn assert_combination<'txn, R>(
+    ask: impl Fn() -> Combined<'txn, R>,
+    rows: &[R],
+) -> Result<(), TestCaseError>
+where
+    R: Entity + Debug + Clone + PartialEq,
+{
+    let reversed: Vec<R> = rows.iter().rev().cloned().collect();
+    assert_direction(&ask, rows)?;
+    assert_direction(&|| ask().rev(), &reversed)?;
+    let omitted: Vec<R> = rows.iter().step_by(3).cloned().collect();
+    let passes = move |row: &R| !omitted.contains(row);
+    let left: Vec<R> = rows.iter().filter(|row| passes(row)).cloned().collect();
+    assert_direction(&|| ask().filter(passes.clone()), &left)
+}
+
+fn assert_direction<'txn, R>(
+    ask: &impl Fn() -> Combined<'txn, R>,
+    rows: &[R],
+) -> Result<(), TestCaseError>
+where
+    R: Entity + Debug + Clone + PartialEq,
+{
+    let collect = |rows: Combined<'txn, R>| rows.rows().collect::<Result<Vec<_>>>().map_err(fail);
+    prop_assert_eq!(&collect(ask())?, &rows);
+    prop_assert_eq!(ask().count().map_err(fail)?, rows.len() as u64);
+    prop_assert_eq!(ask().first().map_err(fail)?, rows.first().cloned());
+    prop_assert_eq!(&collect(ask().rev().rev().limit(2))?, &rows[..rows.len().min(2)]);
+    let size = rows.len() / 3 + 1;
+    let mut pages: Vec<Page<R>> = Vec::new();
+    let (mut cursor, mut read): (Option<Cursor>, usize) = (None, 0);
+    loop {
+        let rest = || match &cursor {
+            None => ask(),
+            Some(cursor) => ask().after(cursor),
+        };
+        let page = rest().page(size).map_err(fail)?;
+        prop_assert_eq!(&page.items, &rows[read..rows.len().min(read + size)]);
+        prop_assert_eq!(&page.previous, &cursor);
+        prop_assert_eq!(rest().count().map_err(fail)?, (rows.len() - read) as u64);
+        if let Some(cursor) = &cursor {
+            let before = || ask().before(cursor);
+            prop_assert_eq!(&collect(before())?, &rows[..read]);
+            prop_assert_eq!(before().count().map_err(fail)?, read as u64);
+            prop_assert_eq!(&collect(before().limit(2))?, &rows[read.saturating_sub(2)..read]);
+            prop_assert_eq!(before().limit(2).count().map_err(fail)?, read.min(2) as u64);
+            prop_assert_eq!(before().first().map_err(fail)?, rows.first().cloned());
+        }
+        read += page.items.len();
+        cursor = through_text(page.next.as_ref())?;
+        pages.push(page);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    prop_assert_eq!(read, rows.len());
+    turn_back(ask, &pages, size)
+}
+
+/// From the last page to the first, page by page.
+fn turn_back<'txn, R>(
+    ask: &impl Fn() -> Combined<'txn, R>,
+    pages: &[Page<R>],
+    size: usize,
+) -> Result<(), TestCaseError>
+where
+    R: Entity + Debug + PartialEq,
+{
+    let Some((last, others)) = pages.split_last() else { return Ok(()) };
+    let mut cursor = through_text(last.previous.as_ref())?;
+    for page in others.iter().rev() {
+        let Some(at) = cursor else { return Err(TestCaseError::fail("no previous page")) };
+        let back = ask().before(&at).page(size).map_err(fail)?;
+        prop_assert_eq!(&back, page);
+        cursor = through_text(back.previous.as_ref())?;
+    }
+    prop_assert_eq!(cursor, None);
+    Ok(())
+}
+
+fn through_text(cursor: Option<&Cursor>) -> Result<Option<Cursor>, TestCaseError> {
+    cursor.map(|cursor| cursor.to_string().parse()).transpose().map_err(fail)
+}

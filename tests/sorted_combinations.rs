@@ -1,0 +1,178 @@
+//! `and` and `or` of scans whose rows are not in the order of the primary key: sorted in memory, and beyond that in
+//! temporary files.
+
+use index_table::{Combined, Error, IndexTable, ReadTxn, Result, Store};
+use serde::{Deserialize, Serialize};
+
+type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(view)]
+#[indexes((town, allow(redundant)), (age), (each(tags)), (town, age, name = "placed"), (hash(town), age, name = "hashed"))]
+struct Person {
+    /// Long, so that the primary keys of some thousands take more than the memory for sorting.
+    #[primary_key]
+    name: String,
+    town: String,
+    age: u32,
+    tags: Vec<String>,
+}
+
+fn person(n: u32) -> Person {
+    Person {
+        name: format!("{:0>300}", n.wrapping_mul(2_654_435_761)),
+        town: format!("town {}", n % 7),
+        age: n % 100,
+        tags: vec![format!("tag {}", n % 3), format!("tag {}", n % 5)],
+    }
+}
+
+fn on_both_engines(
+    count: u32,
+    test: impl Fn(&PersonRepository, &ReadTxn<'_>, &[Person]) -> TestResult,
+) -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let mut rows: Vec<Person> = (0..count).map(person).collect();
+    rows.sort_by(|a, b| a.name.cmp(&b.name));
+    for store in [Store::options().map_size(1 << 28).open(directory.path())?, Store::in_memory()] {
+        let people = PersonRepository::open(&store)?;
+        people.bulk_load(&store, rows.iter().cloned()).run()?;
+        test(&people, &store.read()?, &rows)?;
+    }
+    Ok(())
+}
+
+fn assert_finds<'txn>(
+    ask: impl Fn() -> Combined<'txn, Person>,
+    rows: &[Person],
+    keep: impl Fn(&Person) -> bool,
+) -> TestResult {
+    let mut expected: Vec<&Person> = rows.iter().filter(|row| keep(row)).collect();
+    for reverse in [false, true] {
+        let ask = || if reverse { ask().rev() } else { ask() };
+        assert!(ask().rows().map(Result::ok).eq(expected.iter().map(|row| Some((*row).clone()))));
+        assert_eq!(ask().count()?, expected.len() as u64);
+        let page = ask().page(5)?;
+        assert!(page.items.iter().eq(expected.iter().copied().take(5)));
+        let cursor = page.next.as_ref().ok_or("there are more than five")?;
+        let second = ask().after(cursor).page_views(5)?;
+        let names: Vec<_> = second.items.iter().map(|view| view.name).collect();
+        assert!(names.iter().eq(expected[5..10].iter().map(|row| &row.name)));
+        let back = second.previous.ok_or("the first page")?;
+        assert_eq!(ask().before(&back).page(5)?, page);
+        assert_eq!(ask().before(&back).limit(2).keys().count(), 2);
+        expected.reverse();
+    }
+    Ok(())
+}
+
+#[test]
+fn ranges_prefixes_and_whole_indexes_are_combined() -> TestResult {
+    on_both_engines(700, |people, txn, rows| {
+        let young = || people.find_by_age_range(txn, 10..30);
+        let is_young = |row: &Person| (10..30).contains(&row.age);
+        assert_finds(
+            || people.find_by_town(txn, "town 3").and(young()),
+            rows,
+            |row| row.town == "town 3" && is_young(row),
+        )?;
+        assert_finds(
+            || young().or(people.find_by_town(txn, "town 3")),
+            rows,
+            |row| row.town == "town 3" || is_young(row),
+        )?;
+        let tagged = || people.find_by_tags_starting_with(txn, "tag");
+        assert_finds(|| tagged().and(people.by_placed(txn)), rows, |_| true)?;
+        assert_finds(
+            || tagged().and(people.find_by_placed_town(txn, "town 1")),
+            rows,
+            |row| row.town == "town 1",
+        )?;
+        assert_finds(
+            || people.find_by_hashed_town(txn, "town 1").or(young()),
+            rows,
+            |row| row.town == "town 1" || is_young(row),
+        )?;
+        let listed = || people.find_by_placed_town_in(txn, ["town 2", "town 5"]);
+        assert_finds(
+            || listed().and(young()),
+            rows,
+            |row| ["town 2", "town 5"].contains(&row.town.as_str()) && is_young(row),
+        )?;
+        assert_finds(
+            || young().boxed().filter(|row| row.age > 20).into(),
+            rows,
+            |row| is_young(row) && row.age > 20,
+        )?;
+        let some = || young().and(tagged()).filter(|row| row.age % 2 == 0);
+        assert_finds(
+            || some().or(people.find_by_age(txn, 50)),
+            rows,
+            |row| is_young(row) && row.age % 2 == 0 || row.age == 50,
+        )
+    })
+}
+
+/// More primary keys than fit into memory: they go to temporary files.
+#[test]
+fn many_primary_keys_are_sorted_on_disk() -> TestResult {
+    on_both_engines(11_000, |people, txn, rows| {
+        let ask = || people.by_age(txn).and(people.find_by_town_range(txn, "town 2".."town 6"));
+        let keep = |row: &Person| ("town 2".."town 6").contains(&row.town.as_str());
+        assert_finds(ask, rows, keep)
+    })
+}
+
+#[test]
+fn a_combination_refuses_the_cursors_of_others() -> TestResult {
+    on_both_engines(200, |people, txn, _| {
+        let ask = || people.find_by_town(txn, "town 3").and(people.find_by_age_range(txn, ..60));
+        let cursor = ask().page(3)?.next.ok_or("there are more")?;
+        assert_eq!(ask().after(&cursor).page(3)?.items.len(), 3);
+        let town = || people.find_by_town(txn, "town 3");
+        let refused = [
+            ask().rev().after(&cursor).page(3),
+            town().and(people.find_by_age_range(txn, ..61)).after(&cursor).page(3),
+            town().or(people.find_by_age_range(txn, ..60)).before(&cursor).page(3),
+            town().after(&cursor).page(3),
+            people.all(txn).before(&cursor).page(3),
+        ];
+        for page in refused {
+            assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
+        }
+        assert!(matches!(ask().rev().after(&cursor).count(), Err(Error::InvalidCursor { .. })));
+        let refused = ask().rev().before(&cursor).keys().next();
+        assert!(matches!(refused, Some(Err(Error::InvalidCursor { .. }))), "{refused:?}");
+        // Its text may have been changed.
+        let text = cursor.to_string();
+        for changed in [format!("{text}00"), format!("{}ff", &text[..22])] {
+            let Ok(cursor) = changed.parse() else { continue };
+            let page = ask().after(&cursor).page(3);
+            assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
+        }
+        Ok(())
+    })
+}
+
+/// A scan that ends before the place where the other one is, in either direction, has nothing there.
+#[test]
+fn a_scan_is_not_read_behind_its_end() -> TestResult {
+    on_both_engines(100, |people, txn, rows| {
+        let nobody = || people.find_by_age_in(txn, [0; 0]);
+        let some = || people.find_by_age(txn, 7);
+        let (first, last) = (rows[0].name.as_str(), rows[99].name.as_str());
+        for reverse in [false, true] {
+            let count = |ask: Combined<'_, Person>| if reverse { ask.rev() } else { ask }.count();
+            assert_eq!(count(some().and(nobody()))?, 0);
+            assert_eq!(count(nobody().and(some()))?, 0);
+            assert_eq!(count(people.by_town(txn).and(nobody()))?, 0);
+            assert_eq!(
+                count(people.by_town(txn).and(people.find_by_name_range(txn, ..=first)))?,
+                1
+            );
+            assert_eq!(count(people.by_town(txn).and(people.find_by_name_range(txn, last..)))?, 1);
+            assert_eq!(count(people.by_town(txn).and(people.find_by_name_range(txn, ..first)))?, 0);
+        }
+        Ok(())
+    })
+}
