@@ -91,3 +91,13 @@ pub fn records<R: Entity>(bytes: &[u8]) {
         drop(declared.compare(&record, &retired, schema));
     }
 }
+
+/// Writes a journal as the bytes say, damages it, and reads it.
+///
+/// # Panics
+///
+/// If a record is read that was not written, or in another order, or if one is missing in front of what was
+/// durable and that is no error.
+pub fn journal(bytes: &[u8]) {
+    crate::engine::lmdb::journal::fuzzing::journal(bytes);
+}

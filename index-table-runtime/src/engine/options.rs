@@ -14,6 +14,9 @@ pub enum Durability {
     /// One sync a commit: the machine's crash may lose the last commit, no more, and the store
     /// stays consistent (LMDB's `MDB_NOMETASYNC`).
     Relaxed,
+    /// A commit returns when it is on disk, in a journal: one sync.
+    #[doc(hidden)]
+    Journal,
     /// No sync: the machine's crash may lose the last commits, or damage the store where the
     /// file system does not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be
     /// made again.
@@ -53,6 +56,15 @@ pub struct Options {
     pub(crate) index_queue: Limit,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
+    pub(crate) checkpoint: Checkpoint,
+}
+
+/// When the checkpoint of a journal is made; see [`Options::checkpoint`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    pub(crate) changed: u64,
+    pub(crate) journal: u64,
+    pub(crate) time: Duration,
 }
 
 impl Default for Options {
@@ -67,6 +79,11 @@ impl Default for Options {
             index_queue: Limit { messages: 100_000, when_full: WhenFull::ApplyInLine },
             create: true,
             read_only: false,
+            checkpoint: Checkpoint {
+                changed: 32 << 20,
+                journal: 16 << 20,
+                time: Duration::from_mins(1),
+            },
         }
     }
 }
@@ -212,6 +229,19 @@ impl Options {
         self
     }
 
+    /// When a checkpoint of the journal is made, with [`Durability::Journal`]: when commits have changed about so
+    /// many bytes of pages (`changed`), when the journal has so many bytes, or when so much time has passed since
+    /// the last one, whatever comes first. Default: 32 MiB, 16 MiB and a minute.
+    ///
+    /// A checkpoint syncs the data file, in a thread of its own. Between two checkpoints, no page of the earlier one
+    /// is used again, so the file grows by up to about twice the pages that are changed in that time. With
+    /// more in a checkpoint, fewer pages are written in all, and recovery takes longer.
+    #[doc(hidden)]
+    pub fn checkpoint(mut self, changed: u64, journal: u64, time: Duration) -> Self {
+        self.checkpoint = Checkpoint { changed, journal, time };
+        self
+    }
+
     /// Whether a store is created where there is none.
     pub(crate) const fn creates(&self) -> bool {
         self.create && !self.read_only
@@ -292,6 +322,7 @@ impl Options {
             // A store that is open is there, however it came to be.
             create: _,
             read_only,
+            checkpoint,
         } = self;
         let options: [(_, &dyn Debug, &dyn Debug); _] = [
             ("map_size", map_size, &other.map_size),
@@ -302,6 +333,7 @@ impl Options {
             ("reserve", reserve, &other.reserve),
             ("index_queue", index_queue, &other.index_queue),
             ("read_only", read_only, &other.read_only),
+            ("checkpoint", checkpoint, &other.checkpoint),
         ];
         options
             .into_iter()

@@ -38,10 +38,6 @@ pub(crate) enum CommitFailure {
     #[cfg_attr(not(test), expect(dead_code, reason = "of engines with several writers"))]
     Conflict(Error),
     /// It may have been applied or not.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "of engines behind a connection or a journal")
-    )]
     Unknown(Error),
     /// Nothing has changed.
     Failed(Error),

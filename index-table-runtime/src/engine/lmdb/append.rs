@@ -4,23 +4,9 @@
 //! thirds full. It refuses to append what is not behind everything; from there on, entries are
 //! written as any others.
 
-use heed::{MdbError, PutFlags, RwTxn};
+use heed::RwTxn;
 
-use super::{blocks::BLOCK, names::Database};
-
-/// `false`: there is something behind it, and nothing has changed.
-pub(super) fn append(
-    database: &Database<'_>,
-    txn: &mut RwTxn<'_>,
-    key: &[u8],
-    data: &[u8],
-) -> heed::Result<bool> {
-    match database.put_with_flags(txn, PutFlags::APPEND, key, data) {
-        Ok(()) => Ok(true),
-        Err(heed::Error::Mdb(MdbError::KeyExist)) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
+use super::{blocks::BLOCK, journal::recorder::Recorder, named::Named};
 
 /// The block that is being filled.
 #[derive(Debug, Default)]
@@ -47,8 +33,9 @@ impl Block {
     /// Adds an entry, and writes the block that is full without it, or was of another key.
     pub(super) fn add(
         &mut self,
-        database: &Database<'_>,
+        database: &Named<'_>,
         txn: &mut RwTxn<'_>,
+        recorder: &mut Recorder,
         key: &[u8],
         primary_key: &[u8],
     ) -> heed::Result<Taken> {
@@ -61,7 +48,7 @@ impl Block {
                 std::cmp::Ordering::Greater => return Ok(Taken::No),
             }
             if self.packed.len() + len > BLOCK {
-                if !self.write(database, txn)? {
+                if !self.write(database, txn, recorder)? {
                     return Ok(Taken::Behind);
                 }
                 self.packed.clear();
@@ -71,7 +58,7 @@ impl Block {
             self.packed.extend_from_slice(primary_key);
             return Ok(Taken::Yes);
         }
-        if !self.write(database, txn)? {
+        if !self.write(database, txn, recorder)? {
             return Ok(Taken::Behind);
         }
         for (buffer, bytes) in
@@ -84,11 +71,16 @@ impl Block {
     }
 
     /// Writes the block, if there is one. `false`: there is something behind it.
-    pub(super) fn write(&self, database: &Database<'_>, txn: &mut RwTxn<'_>) -> heed::Result<bool> {
+    pub(super) fn write(
+        &self,
+        database: &Named<'_>,
+        txn: &mut RwTxn<'_>,
+        recorder: &mut Recorder,
+    ) -> heed::Result<bool> {
         if self.packed.is_empty() {
             return Ok(true);
         }
-        append(database, txn, &self.at, &self.packed)
+        database.append(txn, recorder, &self.at, &self.packed)
     }
 
     /// The index key, and the primary keys that are not written yet.

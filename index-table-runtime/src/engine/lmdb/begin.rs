@@ -7,6 +7,7 @@ use heed::{CommitOrAbort, RwTxn};
 use super::{
     env::Engine,
     gate::Kind,
+    journal::changes::Operation,
     names::{Env, databases_of},
     tables::Tables,
     turn::Turn,
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     engine::Retry,
     model::{
-        error::{Error, Result},
+        error::{Error, Result, StoreError},
         schema::TableSchema,
     },
 };
@@ -38,10 +39,21 @@ impl Engine {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
         self.refuse_read_only()?;
+        if let Some(journal) = &self.journal {
+            journal.wait_for_room();
+        }
         let mut writing = self.lock_writing();
         writing.scratch.forget_large();
         writing.retry = None;
+        if let Some(journal) = &self.journal {
+            // With the turn: what fails in a commit fails before another transaction begins.
+            if let Some(reason) = journal.refused() {
+                return Err(self.reopen_needed(reason));
+            }
+            journal.begin();
+        }
         let (txn, pass) = self.begin(Kind::Writer, Env::write_txn)?;
+        writing.scratch.recorder.begin(txn.id());
         Ok((txn, Turn { _pass: pass, writing }))
     }
 
@@ -52,16 +64,34 @@ impl Engine {
         prepare: impl FnOnce(Writer<'_, '_>) -> Result<()>,
     ) -> Result<Tables<'static>, (Error, Option<Retry>)> {
         let (txn, mut turn) = self.begin_write().map_err(|error| (error, None))?;
+        let (number, mut logged) = (txn.id(), None);
         let opened = self.env.create_databases_and_commit(txn, |opener, txn| {
+            let recorder = &mut turn.writing.scratch.recorder;
             let tables = Tables::new(schema, |name| {
-                opener.create_database(txn, Some(name)).map_err(|error| self.error(error))
+                let found =
+                    if recorder.is_on() { opener.open_database(txn, Some(name)) } else { Ok(None) };
+                if let Some(found) = found.map_err(|error| self.error(error))? {
+                    return Ok(found);
+                }
+                let created = opener.create_database(txn, Some(name));
+                let made = created.and_then(|created| {
+                    recorder.add(name, Operation::Create)?;
+                    Ok(created)
+                });
+                made.map_err(|error| self.error(error))
             })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
+            logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::<_, ()>::Commit(tables))
         });
+        let opened = opened
+            .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
         match opened {
             Ok(CommitOrAbort::Commit(tables)) => {
-                let _ = self.catalog.set(tables.catalog);
+                if let Some(logged) = logged {
+                    self.logged(logged, number);
+                }
+                let _ = self.catalog.set(*tables.catalog);
                 Ok(self.with_known(tables))
             }
             Ok(CommitOrAbort::Abort(())) => Err((Error::internal("a table was not opened"), None)),

@@ -19,7 +19,7 @@ use std::{
 
 use heed::{PutFlags, RwTxn};
 
-use super::names::Database;
+use super::{journal::recorder::Recorder, named::Named};
 
 /// Bytes of primary keys in one block: some 64 keys of 8 bytes. `docs/LAYOUT.md` has the
 /// measurement: from 256 to 1024 bytes hardly anything changes.
@@ -138,6 +138,8 @@ pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usi
 /// Buffers for one change.
 #[derive(Default)]
 pub(super) struct Scratch {
+    /// For the journal.
+    pub(super) recorder: Recorder,
     /// The index key and the primary key.
     at: Vec<u8>,
     /// The physical key of the block that was found.
@@ -172,15 +174,15 @@ impl Forecast {
 /// another one, the write goes through the cursor that found the block. That is also where the one
 /// allocation is: heed copies the bound of a range.
 pub(super) fn insert(
-    database: &Database<'_>,
+    database: &Named<'_>,
     forecast: &Forecast,
     txn: &mut RwTxn<'_>,
     key: &[u8],
     primary_key: &[u8],
-    Scratch { at, found, packed }: &mut Scratch,
+    Scratch { recorder, at, found, packed }: &mut Scratch,
 ) -> heed::Result<()> {
     if forecast.single_rows() {
-        if database.get_or_put(txn, key, primary_key)?.is_none() {
+        if database.put_if_missing(txn, recorder, key, primary_key)? {
             return Ok(());
         }
         forecast.learn(false);
@@ -201,33 +203,38 @@ pub(super) fn insert(
         // The cursor is on the entry before the new one, or nowhere in an empty database.
         _ => {
             forecast.learn(true);
-            return put_at(&mut range, key, primary_key);
+            put_at(&mut range, key, primary_key)?;
+            return recorder.put(database.name(), key, primary_key);
         }
     };
     if packed.len() <= BLOCK {
-        return put_current(&mut range, found, packed);
+        put_current(&mut range, found, packed)?;
+        return recorder.put(database.name(), found, packed);
     }
     if behind {
-        return put_at(&mut range, at, primary_key);
+        put_at(&mut range, at, primary_key)?;
+        return recorder.put(database.name(), at, primary_key);
     }
     let half = packed.len() / primary_key.len() / 2 * primary_key.len();
     let (low, high) = packed.split_at(half);
     put_current(&mut range, found, low)?;
     join(at, key, high.get(..primary_key.len()).unwrap_or_default());
-    put_at(&mut range, at, high)
+    put_at(&mut range, at, high)?;
+    recorder.put(database.name(), found, low)?;
+    recorder.put(database.name(), at, high)
 }
 
 /// Removes a primary key from an index key; `false`: it was not there.
 pub(super) fn remove(
-    database: &Database<'_>,
+    database: &Named<'_>,
     forecast: &Forecast,
     txn: &mut RwTxn<'_>,
     key: &[u8],
     primary_key: &[u8],
-    Scratch { at, found, packed }: &mut Scratch,
+    Scratch { recorder, at, found, packed }: &mut Scratch,
 ) -> heed::Result<bool> {
     if forecast.single_rows() {
-        if remove_single(database, txn, key, primary_key, found, packed)? {
+        if remove_single(database, txn, recorder, key, primary_key, found, packed)? {
             return Ok(true);
         }
         forecast.learn(false);
@@ -253,12 +260,14 @@ pub(super) fn remove(
             range.del_current()?;
         }
         drop(range);
+        recorder.delete(database.name(), found)?;
         if found.len() == key.len() {
-            promote_second_block(database, txn, key, primary_key.len(), found, packed)?;
+            promote_second_block(database, txn, recorder, key, primary_key.len(), (found, packed))?;
         }
         return Ok(true);
     }
     put_current(&mut range, found, packed)?;
+    recorder.put(database.name(), found, packed)?;
     Ok(true)
 }
 
@@ -268,8 +277,9 @@ pub(super) fn remove(
 /// The cursor that stands on the block goes on to the next one, which would have to take its
 /// place.
 fn remove_single(
-    database: &Database<'_>,
+    database: &Named<'_>,
     txn: &mut RwTxn<'_>,
+    recorder: &mut Recorder,
     key: &[u8],
     primary_key: &[u8],
     found: &mut Vec<u8>,
@@ -286,6 +296,7 @@ fn remove_single(
     unsafe {
         range.del_current()?;
     }
+    recorder.delete(database.name(), key)?;
     match range.next().transpose()? {
         Some((physical, block)) if is_block_of(key, primary_key.len(), physical) => {
             refill(found, physical);
@@ -294,18 +305,18 @@ fn remove_single(
         _ => return Ok(true),
     }
     drop(range);
-    promote(database, txn, key, found, packed)?;
+    promote(database, txn, recorder, key, found, packed)?;
     Ok(true)
 }
 
 /// Moves the block behind the first one, which is gone, to the key alone.
 fn promote_second_block(
-    database: &Database<'_>,
+    database: &Named<'_>,
     txn: &mut RwTxn<'_>,
+    recorder: &mut Recorder,
     key: &[u8],
     primary_key: usize,
-    found: &mut Vec<u8>,
-    packed: &mut Vec<u8>,
+    (found, packed): (&mut Vec<u8>, &mut Vec<u8>),
 ) -> heed::Result<()> {
     match database.get_greater_than(txn, key)? {
         Some((physical, block)) if is_block_of(key, primary_key, physical) => {
@@ -314,18 +325,19 @@ fn promote_second_block(
         }
         _ => return Ok(()),
     }
-    promote(database, txn, key, found, packed)
+    promote(database, txn, recorder, key, found, packed)
 }
 
 fn promote(
-    database: &Database<'_>,
+    database: &Named<'_>,
     txn: &mut RwTxn<'_>,
+    recorder: &mut Recorder,
     key: &[u8],
     second: &[u8],
     packed: &[u8],
 ) -> heed::Result<()> {
-    database.delete(txn, second)?;
-    database.put(txn, key, packed)
+    database.delete(txn, recorder, second)?;
+    database.put(txn, recorder, key, packed)
 }
 
 type Cursor<'t> = heed::RwRevRange<'t, heed::types::Bytes, heed::types::Bytes>;
@@ -368,8 +380,8 @@ impl Scratch {
     }
 
     /// The index key and the primary key as one.
-    pub(super) fn joined(&mut self, key: &[u8], primary_key: &[u8]) -> &[u8] {
+    pub(super) fn joined(&mut self, key: &[u8], primary_key: &[u8]) -> (&mut Recorder, &[u8]) {
         join(&mut self.at, key, primary_key);
-        &self.at
+        (&mut self.recorder, &self.at)
     }
 }

@@ -12,12 +12,13 @@ use heed::{CommitOrAbort, RoTxn, WithoutTls};
 use super::{
     env::Engine,
     gate::Kind,
+    journal::changes::Operation,
     names::{CATALOG, Database, Env, SEQUENCES, databases_of},
 };
 use crate::{
     engine::{Records, Retry},
     model::{
-        error::{Error, Result},
+        error::{Error, Result, StoreError},
         schema::{IndexRecord, TableRecord},
     },
 };
@@ -99,13 +100,17 @@ impl Engine {
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
     ) -> Result<Vec<String>, (Error, Option<Retry>)> {
         let (txn, turn) = self.begin_write().map_err(|error| (error, None))?;
+        let (number, mut logged) = (txn.id(), None);
+        let mut turn = turn;
         let mut dropped = Vec::new();
         let outcome = self.env.create_databases_and_commit(txn, |opener, txn| {
             let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
             let Some(catalog) = catalog else { return Ok(CommitOrAbort::Abort(())) };
             dropped = choose(&self.records(&catalog, txn)?);
+            let recorder = &mut turn.writing.scratch.recorder;
             for name in &dropped {
                 catalog.delete(txn, name.as_bytes())?;
+                recorder.delete(CATALOG, name.as_bytes())?;
                 let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
                 let Some(index) = index else { continue };
                 #[expect(unsafe_code, reason = "other handles to the database become invalid")]
@@ -114,11 +119,18 @@ impl Engine {
                 unsafe {
                     index.remove(txn)?;
                 }
+                recorder.add(name, Operation::Drop)?;
             }
+            logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
             Ok(CommitOrAbort::Commit(()))
         });
+        let outcome = outcome
+            .map_err(|failure| self.not_committed(&mut turn.writing, logged.as_ref(), failure));
         match outcome {
             Ok(_) => {
+                if let Some(logged) = logged {
+                    self.logged(logged, number);
+                }
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
                 for name in &dropped {
                     known.remove(name);

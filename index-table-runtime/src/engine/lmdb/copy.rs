@@ -4,7 +4,12 @@ use std::{fs::File, io::Seek};
 
 use heed::CompactionOption;
 
-use super::{env::Engine, gate::Kind, names::Env};
+use super::{
+    env::Engine,
+    gate::Kind,
+    journal::marker::{self, Marker},
+    names::Env,
+};
 use crate::{
     engine::CopyKind,
     model::error::{Error, Result},
@@ -40,6 +45,8 @@ impl Engine {
                 copied => copied.map(Ok),
             }
         })?;
-        copied
+        copied?;
+        // A copy is complete without a journal.
+        marker::put(file, Marker::None).map_err(|source| Error::io(&self.path, source))
     }
 }

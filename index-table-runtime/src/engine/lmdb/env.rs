@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Mutex, OnceLock, atomic::AtomicUsize},
+    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicUsize},
     time::Duration,
 };
 
 use super::{
     gate::Gate,
+    journal::{checkpoint::Journal, pinned::Slots, presence::Presence},
     names::{Database, Env},
     process::{self, Counted},
     reserve::Reserve,
@@ -40,7 +41,27 @@ pub(crate) struct Engine {
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Writing>,
+    /// If this process writes one.
+    pub(super) journal: Option<Journal>,
+    /// Another process writes the journal, or may write without one.
+    pub(super) is_elsewhere: bool,
+    /// Dropped behind the environment.
+    pub(super) slots: Option<Arc<Slots>>,
+    /// Dropped behind the environment.
+    pub(super) presence: Presence,
     pub(super) _counted: Counted,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let Some(journal) = self.journal.take() else { return };
+        if self.is_inherited() {
+            journal.forget();
+        } else {
+            *self.writing.get_mut().unwrap_or_else(PoisonError::into_inner) = Writing::default();
+            journal.close();
+        }
+    }
 }
 
 impl Engine {

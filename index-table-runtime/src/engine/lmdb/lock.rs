@@ -13,7 +13,7 @@ use super::names::{FILE, LOCK_FILE};
 use crate::engine::MOST;
 
 /// The bytes of a reader's slot.
-const SLOT: u64 = 64;
+pub(super) const SLOT: u64 = 64;
 
 /// A longer file has more slots than a store can be opened with.
 const LONGEST: u64 = SLOT * (MOST as u64 + 64);
@@ -40,6 +40,40 @@ pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
     os::allocate(&file, length.max(os::header() + SLOT * u64::from(readers)))
 }
 
+/// Whether a process has LMDB's lock on the lock file, which each has that has the store open. This process must
+/// not have it open.
+#[cfg(unix)]
+pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
+    use std::os::fd::AsRawFd as _;
+
+    let file = match open(&directory.join(LOCK_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
+    // SAFETY: all zeros are a lock, and the call fills it. The file is open.
+    let lock = unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        #[allow(clippy::cast_possible_truncation, reason = "they are small")]
+        {
+            lock.l_type = libc::F_WRLCK as _;
+            lock.l_whence = libc::SEEK_SET as _;
+        }
+        lock.l_len = 1;
+        if libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        lock
+    };
+    Ok(i32::from(lock.l_type) != i32::from(libc::F_UNLCK as i16))
+}
+
+/// Where there is no journal.
+#[cfg(not(unix))]
+pub(super) fn is_held(_: &Path) -> io::Result<bool> {
+    Ok(true)
+}
+
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
@@ -61,6 +95,8 @@ fn create(directory: &Path, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+pub(super) use os::header;
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod os {
     use std::{
@@ -72,7 +108,7 @@ mod os {
     use super::SLOT;
 
     /// The bytes before the slots: some numbers and a mutex, and a second mutex.
-    pub(super) const fn header() -> u64 {
+    pub(in crate::engine::lmdb) const fn header() -> u64 {
         let mutex = size_of::<libc::pthread_mutex_t>() as u64;
         let first = 16 + size_of::<usize>() as u64 + mutex;
         first.next_multiple_of(SLOT) + mutex.next_multiple_of(SLOT)
@@ -104,7 +140,7 @@ mod os {
 /// Where it has not been tried.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod os {
-    pub(super) const fn header() -> u64 {
+    pub(in crate::engine::lmdb) const fn header() -> u64 {
         0
     }
 

@@ -15,6 +15,8 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
+    journal::{plan::Plan, presence::Presence},
+    journalled::{handles, prepare, readers},
     lock,
     names::{Env, FILE, LOCK_FILE},
     pages::{self, Depth},
@@ -56,19 +58,28 @@ impl Engine {
             }
             _ => error::not_opened(path, source),
         })?;
+        let mut presence =
+            Presence::take(path).map_err(|source| error::not_opened(path, source))?;
+        let plan = prepare(options, path, &presence)?;
         let began = Instant::now();
-        loop {
-            match Self::try_open(options, path) {
+        let mut engine = loop {
+            match Self::try_open(options, path, plan) {
                 // The first process that opens the lock file initializes it. If that process is killed before it
                 // has done so, waiting processes open an unusable file. After all of them have closed it, the
                 // next process is the first again.
                 Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                outcome => return outcome,
+                outcome => break outcome?,
             }
+        };
+        if plan == Plan::Start {
+            engine.start_journal(options)?;
         }
+        presence.share().map_err(|source| error::not_opened(path, source))?;
+        engine.presence = presence;
+        Ok(engine)
     }
 
-    fn try_open(options: &Options, path: &Path) -> Result<Self> {
+    fn try_open(options: &Options, path: &Path, plan: Plan) -> Result<Self> {
         let databases = pages::look_at_head(&path.join(FILE), options.creates())
             .map_err(|fault| refused(path, fault))?;
         if databases.is_none() && !options.creates() {
@@ -79,11 +90,11 @@ impl Engine {
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(map_size)
             .max_dbs(handles(options.max_databases, databases.unwrap_or(0)))
-            .max_readers(options.max_readers);
+            .max_readers(readers(options));
         let flags = if options.read_only {
             read_only::flags(options, path)?
         } else {
-            lock::reserve(path, options.max_readers)
+            lock::reserve(path, readers(options))
                 .map_err(|source| error::not_opened(path, source))?;
             flags(options.durability)
         };
@@ -99,7 +110,8 @@ impl Engine {
         {
             sync_created(&env, path)?;
         }
-        let max_readers = env.max_readers();
+        let kept = readers(options) - options.max_readers;
+        let max_readers = env.max_readers().saturating_sub(kept).max(1);
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let engine = Self {
             path: path.to_owned(),
@@ -115,10 +127,17 @@ impl Engine {
             reserve,
             writing: Mutex::default(),
             env,
+            journal: None,
+            is_elsewhere: plan == Plan::ReadOnly,
+            slots: None,
+            presence: Presence::none(),
             _counted: counted,
         };
-        // Those of processes that have died would keep pages from being used again.
-        engine.clear_stale_readers()?;
+        // Those of processes that have died would keep pages from being used again. The last checkpoint of a
+        // journal may be among them, until there is another one.
+        if plan != Plan::Start {
+            engine.clear_stale_readers()?;
+        }
         match engine.look(Depth::Roots) {
             // It is in use, by those who could open it.
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
@@ -243,15 +262,6 @@ fn unusable(path: &Path, reason: &'static str) -> Error {
     Error::LockFile { path: path.to_owned(), reason }
 }
 
-/// How many handles to databases LMDB has room for: those of all that the file has, of those that may
-/// come, and of the catalog and the sequences.
-fn handles(max_databases: u32, databases: u64) -> u32 {
-    /// Only a damaged file has more. That is noticed when it is open.
-    const MOST: u32 = 1 << 14;
-    let databases = u32::try_from(databases).unwrap_or(MOST).min(MOST);
-    max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)
-}
-
 /// LMDB would wait for the other end of a FIFO, and write to where a link leads.
 fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     let path = directory.join(name);
@@ -283,7 +293,7 @@ const fn flags(durability: Durability) -> EnvFlags {
     match durability {
         Durability::Full => EnvFlags::empty(),
         Durability::Relaxed => EnvFlags::NO_META_SYNC,
-        Durability::None => EnvFlags::NO_SYNC,
+        Durability::Journal | Durability::None => EnvFlags::NO_SYNC,
     }
 }
 

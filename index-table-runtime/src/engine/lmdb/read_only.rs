@@ -40,13 +40,17 @@ pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
 }
 
 impl Engine {
+    /// Whether this process can't write the store.
     pub(crate) const fn is_read_only(&self) -> bool {
-        self.read_only
+        self.read_only || self.is_elsewhere
     }
 
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly { path: self.path.clone(), source: None });
+        }
+        if self.is_elsewhere {
+            return Err(Error::WriterElsewhere { path: self.path.clone() });
         }
         Ok(())
     }

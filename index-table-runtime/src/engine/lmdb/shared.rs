@@ -12,6 +12,7 @@ use heed::RwTxn;
 
 use super::{
     error::Failure,
+    journal::recorder::Recorder,
     read::Parts,
     tables::{Index, Tables},
 };
@@ -24,7 +25,7 @@ use crate::model::{
 
 /// Writes an entry, beside those of other rows with its key.
 pub(super) fn put(
-    txn: &mut RwTxn<'_>,
+    (txn, recorder): (&mut RwTxn<'_>, &mut Recorder),
     tables: &Tables<'_>,
     index: usize,
     entry: RawEntry<'_>,
@@ -44,16 +45,16 @@ pub(super) fn put(
             }
         }
     }
-    database.put(txn, &at, &value)?;
+    database.put(txn, recorder, &at, &value)?;
     if let Some((further, first)) = moved {
-        database.put(txn, &further, &first)?;
+        database.put(txn, recorder, &further, &first)?;
     }
     Ok(())
 }
 
 /// Removes an entry. The next one of its key takes its place.
 pub(super) fn remove(
-    txn: &mut RwTxn<'_>,
+    (txn, recorder): (&mut RwTxn<'_>, &mut Recorder),
     tables: &Tables<'_>,
     index: usize,
     key: &[u8],
@@ -64,7 +65,7 @@ pub(super) fn remove(
     if holder(tables.schema, index, key, first)? != primary_key {
         let further = [key, primary_key].concat();
         if further.len() <= MAX_KEY_LEN {
-            database.delete(txn, &further)?;
+            database.delete(txn, recorder, &further)?;
         }
         return Ok(());
     }
@@ -75,11 +76,11 @@ pub(super) fn remove(
     let next = next.map(|(at, value)| (at.to_vec(), value.to_vec()));
     match next {
         Some((further, value)) => {
-            database.delete(txn, &further)?;
-            database.put(txn, key, &value)?;
+            database.delete(txn, recorder, &further)?;
+            database.put(txn, recorder, key, &value)?;
         }
         None => {
-            database.delete(txn, key)?;
+            database.delete(txn, recorder, key)?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use heed::{CommitToken, OnCommit};
 use super::{
     blocks::Forecast,
     layout::Layout,
+    named::Named,
     names::{CATALOG, Database, SEQUENCES, index_of, queue_of},
 };
 use crate::{
@@ -17,11 +18,11 @@ use crate::{
 /// The databases of one table.
 pub(crate) struct Tables<'d> {
     pub(super) schema: &'static TableSchema,
-    pub(super) catalog: Database<'d>,
-    pub(super) sequences: Database<'d>,
-    pub(super) facts: Database<'d>,
+    pub(super) catalog: Named<'d>,
+    pub(super) sequences: Named<'d>,
+    pub(super) facts: Named<'d>,
     /// If an index is eventual.
-    pub(super) queue: Option<Database<'d>>,
+    pub(super) queue: Option<Named<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
     /// Whether this process knew all of its own databases before.
     were_known: bool,
@@ -33,6 +34,7 @@ impl<'d> Tables<'d> {
         schema: &'static TableSchema,
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
     ) -> Result<Self> {
+        let mut open = |name: &str| open(name).map(|database| Named::new(database, name));
         Ok(Self {
             schema,
             catalog: open(CATALOG)?,
@@ -66,14 +68,14 @@ impl<'d> Tables<'d> {
 
 /// The database of one index.
 pub(super) struct Index<'d> {
-    pub(super) database: Database<'d>,
+    pub(super) database: Named<'d>,
     pub(super) layout: Layout,
     pub(super) forecast: Forecast,
 }
 
 /// Where a space of small records is.
 pub(super) struct Small<'t> {
-    pub(super) database: &'t Database<'t>,
+    pub(super) database: &'t Named<'t>,
     /// What the physical keys of the table begin with: its name, where tables share a database.
     pub(super) prefix: &'static str,
 }

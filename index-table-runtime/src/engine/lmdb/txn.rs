@@ -7,6 +7,7 @@ use heed::{AnyTls, RoTxn, RwTxn, WithoutTls};
 use super::{
     env::Engine,
     gate::Pass,
+    journal::changes::Mark,
     read::Reader,
     tables::Tables,
     turn::{Turn, Writing},
@@ -28,7 +29,8 @@ enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
     Write(RwTxn<'s>, Turn<'s>),
     /// Inside of one that writes, with its buffers.
-    Nested(RwTxn<'s>, &'s mut Writing),
+    /// The mark is where the outer one's changes end.
+    Nested(RwTxn<'s>, &'s mut Writing, Option<Mark>),
     Over,
 }
 
@@ -46,7 +48,7 @@ impl<'s> Txn<'s> {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
             // It has the number that its own commit is going to have.
-            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id().saturating_sub(1),
+            Inner::Write(txn, _) | Inner::Nested(txn, ..) => txn.id().saturating_sub(1),
             Inner::Over => 0,
         };
         Stamp::new(id as u64)
@@ -61,18 +63,21 @@ impl<'s> Txn<'s> {
         let engine = self.engine;
         let (txn, writing) = match &mut self.inner {
             Inner::Write(txn, turn) => (txn, &mut *turn.writing),
-            Inner::Nested(txn, writing) => (txn, &mut **writing),
+            Inner::Nested(txn, writing, _) => (txn, &mut **writing),
             Inner::Read(..) | Inner::Over => return None,
         };
         let nested = engine.env.nested_write_txn(txn).map_err(|error| engine.error(error));
-        Some(nested.map(|txn| Txn { inner: Inner::Nested(txn, writing), engine }))
+        Some(nested.map(|txn| {
+            let mark = writing.scratch.recorder.nest();
+            Txn { inner: Inner::Nested(txn, writing, mark), engine }
+        }))
     }
 
     /// `None`: it is over.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
         let txn: &RoTxn<'_, AnyTls> = match &self.inner {
             Inner::Read(txn, _) => txn,
-            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn,
+            Inner::Write(txn, _) | Inner::Nested(txn, ..) => txn,
             Inner::Over => return None,
         };
         Some(Reader::new(self.engine, txn, tables))
@@ -84,7 +89,7 @@ impl<'s> Txn<'s> {
             Inner::Write(txn, turn) => {
                 Some(Writer::new(self.engine, txn, tables, &mut turn.writing))
             }
-            Inner::Nested(txn, writing) => Some(Writer::new(self.engine, txn, tables, writing)),
+            Inner::Nested(txn, writing, _) => Some(Writer::new(self.engine, txn, tables, writing)),
         }
     }
 
@@ -92,7 +97,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn stamp(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
-            Inner::Write(txn, _) | Inner::Nested(txn, _) => txn.id(),
+            Inner::Write(txn, _) | Inner::Nested(txn, ..) => txn.id(),
             Inner::Over => 0,
         };
         Stamp::new(id as u64)
@@ -103,30 +108,33 @@ impl<'s> Txn<'s> {
         match &self.inner {
             Inner::Read(..) | Inner::Over => None,
             Inner::Write(_, turn) => turn.writing.retry,
-            Inner::Nested(_, writing) => writing.retry,
+            Inner::Nested(_, writing, _) => writing.retry,
         }
     }
 
     /// Commits, and calls `committed` before another one of this process can begin to write.
     pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
-        self.try_commit(committed).map_err(CommitFailure::Failed)
-    }
-
-    fn try_commit(&mut self, committed: impl FnOnce()) -> Result<()> {
-        self.engine.refuse_forked()?;
+        self.engine.refuse_forked().map_err(CommitFailure::Failed)?;
         match mem::replace(&mut self.inner, Inner::Over) {
             Inner::Read(..) | Inner::Over => Ok(()),
-            Inner::Write(txn, _turn) => {
-                txn.commit().map_err(|error| self.engine.error(error))?;
+            Inner::Write(txn, mut turn) => {
+                let (engine, number) = (self.engine, txn.id());
+                let logged = engine.log(&mut turn.writing)?;
+                txn.commit()
+                    .map_err(|error| engine.take_back(&mut turn.writing, &logged, error))?;
                 committed();
+                engine.logged(logged, number);
                 Ok(())
             }
-            Inner::Nested(mut txn, writing) => {
+            Inner::Nested(mut txn, writing, mark) => {
                 // One that has failed would take the outer one with it. An empty one inside of it has
                 // failed too, and says so when it is committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
-                committed.map_err(|error| self.engine.write_error(&mut writing.retry, error))
+                let mark = if committed.is_ok() { None } else { mark };
+                writing.scratch.recorder.unnest(mark);
+                let failed = |error| self.engine.write_error(&mut writing.retry, error);
+                committed.map_err(failed).map_err(CommitFailure::Failed)
             }
         }
     }
@@ -137,6 +145,8 @@ impl Drop for Txn<'_> {
         if self.engine.is_inherited() {
             // To end it would end the parent's: its reader slot and its lock are shared memory.
             mem::forget(mem::replace(&mut self.inner, Inner::Over));
+        } else if let Inner::Nested(_, writing, mark) = &mut self.inner {
+            writing.scratch.recorder.unnest(mark.take());
         }
     }
 }

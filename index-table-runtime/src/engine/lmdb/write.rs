@@ -1,12 +1,11 @@
-use heed::{PutFlags, RwTxn};
+use heed::RwTxn;
 
 use super::{
-    append::{self, Block, Taken},
+    append::{Block, Taken},
     blocks::{self, Scratch},
     env::Engine,
     error::Failure,
     layout::{self, Layout},
-    names::Database,
     read::Reader,
     shared,
     tables::{Index, Small, Tables},
@@ -45,11 +44,12 @@ impl<'t, 's> Writer<'t, 's> {
     /// Removes the piece of an index at this place, or all that begin with these bytes; `false`: there was
     /// none.
     pub(crate) fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
-        let Self { engine, txn, tables, retry, .. } = self;
+        let Self { engine, txn, tables, scratch, retry } = self;
+        let recorder = &mut scratch.recorder;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
         let mut failed = |error| engine.write_error(retry, error);
         if !all {
-            return database.delete(txn, at).map_err(&mut failed);
+            return database.delete(txn, recorder, at).map_err(&mut failed);
         }
         let mut removed = false;
         while let Some((found, _)) =
@@ -57,7 +57,7 @@ impl<'t, 's> Writer<'t, 's> {
             && found.starts_with(at)
         {
             let found = found.to_vec();
-            if !database.delete(txn, &found).map_err(&mut failed)? {
+            if !database.delete(txn, recorder, &found).map_err(&mut failed)? {
                 break;
             }
             removed = true;
@@ -86,16 +86,22 @@ impl<'t, 's> Writer<'t, 's> {
     fn apply(&mut self, change: Change<'_>) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
         match change {
-            Change::PutFact { primary_key, row } => tables.facts.put(txn, primary_key, row),
-            Change::DeleteFact { primary_key } => tables.facts.delete(txn, primary_key).map(drop),
+            Change::PutFact { primary_key, row } => {
+                tables.facts.put(txn, &mut scratch.recorder, primary_key, row)
+            }
+            Change::DeleteFact { primary_key } => {
+                tables.facts.delete(txn, &mut scratch.recorder, primary_key).map(drop)
+            }
             Change::PutEntry { index, key, primary_key, data } => {
                 let Some(index) = tables.indexes.get(index) else { return Ok(()) };
                 match index.layout {
                     Layout::Unique => {
-                        index.database.put(txn, key, scratch.joined(primary_key, data))
+                        let (recorder, value) = scratch.joined(primary_key, data);
+                        index.database.put(txn, recorder, key, value)
                     }
                     Layout::Entries => {
-                        index.database.put(txn, scratch.joined(key, primary_key), data)
+                        let (recorder, key) = scratch.joined(key, primary_key);
+                        index.database.put(txn, recorder, key, data)
                     }
                     Layout::Blocks { .. } => {
                         let Index { database, forecast, .. } = index;
@@ -107,9 +113,12 @@ impl<'t, 's> Writer<'t, 's> {
             Change::DeleteEntry { index, key, primary_key } => {
                 let Some(index) = tables.indexes.get(index) else { return Ok(()) };
                 match index.layout {
-                    Layout::Unique => index.database.delete(txn, key).map(drop),
+                    Layout::Unique => {
+                        index.database.delete(txn, &mut scratch.recorder, key).map(drop)
+                    }
                     Layout::Entries => {
-                        index.database.delete(txn, scratch.joined(key, primary_key)).map(drop)
+                        let (recorder, key) = scratch.joined(key, primary_key);
+                        index.database.delete(txn, recorder, key).map(drop)
                     }
                     Layout::Blocks { .. } => {
                         let Index { database, forecast, .. } = index;
@@ -131,35 +140,45 @@ impl<'t, 's> Writer<'t, 's> {
         let Self { txn, tables, scratch, .. } = self;
         let RawEntry { key, primary_key, data } = entry;
         let Source::Index(index) = source else {
-            return append::append(&tables.facts, txn, primary_key, data);
+            return tables.facts.append(txn, &mut scratch.recorder, primary_key, data);
         };
         let Some(Index { database, layout, .. }) = tables.indexes.get(index) else {
             return Ok(true);
         };
         match layout {
-            Layout::Unique => append::append(database, txn, key, scratch.joined(primary_key, data)),
-            Layout::Entries => {
-                append::append(database, txn, scratch.joined(key, primary_key), data)
+            Layout::Unique => {
+                let (recorder, value) = scratch.joined(primary_key, data);
+                database.append(txn, recorder, key, value)
             }
-            Layout::Blocks { .. } => match block.add(database, txn, key, primary_key)? {
-                Taken::Yes => Ok(true),
-                Taken::No => {
-                    self.append_block(index, block)?;
-                    Ok(false)
+            Layout::Entries => {
+                let (recorder, key) = scratch.joined(key, primary_key);
+                database.append(txn, recorder, key, data)
+            }
+            Layout::Blocks { .. } => {
+                match block.add(database, txn, &mut scratch.recorder, key, primary_key)? {
+                    Taken::Yes => Ok(true),
+                    Taken::No => {
+                        self.append_block(index, block)?;
+                        Ok(false)
+                    }
+                    Taken::Behind => {
+                        self.put_block(index, block)?;
+                        Ok(false)
+                    }
                 }
-                Taken::Behind => {
-                    self.put_block(index, block)?;
-                    Ok(false)
-                }
-            },
+            }
         }
     }
 
     /// Writes what is left in the block.
     fn append_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
-        let Self { txn, tables, .. } = self;
+        let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
-        if block.write(database, txn)? { Ok(()) } else { self.put_block(index, block) }
+        if block.write(database, txn, &mut scratch.recorder)? {
+            Ok(())
+        } else {
+            self.put_block(index, block)
+        }
     }
 
     /// Writes what is in the block entry by entry.
@@ -174,20 +193,6 @@ impl<'t, 's> Writer<'t, 's> {
         primary_keys.try_for_each(|primary_key| {
             blocks::insert(database, forecast, txn, key, primary_key, scratch)
         })
-    }
-}
-
-/// `false`: the key is there, and nothing has changed.
-fn insert(
-    database: &Database<'_>,
-    txn: &mut RwTxn<'_>,
-    key: &[u8],
-    value: &[u8],
-) -> heed::Result<bool> {
-    match database.put_with_flags(txn, PutFlags::NO_OVERWRITE, key, value) {
-        Ok(()) => Ok(true),
-        Err(heed::Error::Mdb(heed::MdbError::KeyExist)) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 
@@ -217,8 +222,9 @@ impl Write for Writer<'_, '_> {
     }
 
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool> {
-        let Self { txn, tables, .. } = self;
-        insert(&tables.facts, txn, primary_key, row).map_err(|error| self.failed(error))
+        let Self { txn, tables, scratch, .. } = self;
+        let inserted = tables.facts.insert(txn, &mut scratch.recorder, primary_key, row);
+        inserted.map_err(|error| self.failed(error))
     }
 
     fn insert_entry(
@@ -230,8 +236,8 @@ impl Write for Writer<'_, '_> {
     ) -> Result<bool> {
         let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(false) };
-        insert(database, txn, key, scratch.joined(primary_key, data))
-            .map_err(|error| self.failed(error))
+        let (recorder, value) = scratch.joined(primary_key, data);
+        database.insert(txn, recorder, key, value).map_err(|error| self.failed(error))
     }
 
     fn put_shared(
@@ -241,41 +247,48 @@ impl Write for Writer<'_, '_> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<()> {
-        let Self { txn, tables, .. } = self;
-        let put = shared::put(txn, tables, index, RawEntry { key, primary_key, data });
+        let Self { txn, tables, scratch, .. } = self;
+        let put = shared::put(
+            (txn, &mut scratch.recorder),
+            tables,
+            index,
+            RawEntry { key, primary_key, data },
+        );
         put.map_err(|failure| self.failed_with(failure))
     }
 
     fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()> {
-        let Self { txn, tables, .. } = self;
-        let removed = shared::remove(txn, tables, index, key, primary_key);
+        let Self { txn, tables, scratch, .. } = self;
+        let removed = shared::remove((txn, &mut scratch.recorder), tables, index, key, primary_key);
         removed.map_err(|failure| self.failed_with(failure))
     }
 
     fn clear(&mut self, index: usize) -> Result<()> {
         let Some(index) = self.tables.indexes.get(index) else { return Ok(()) };
-        index.database.clear(self.txn).map_err(|error| self.failed(error))
+        let cleared = index.database.clear(self.txn, &mut self.scratch.recorder);
+        cleared.map_err(|error| self.failed(error))
     }
 
     fn put(&mut self, space: Space, key: &[u8], record: &[u8]) -> Result<()> {
-        let Self { txn, tables, .. } = self;
+        let Self { txn, tables, scratch, .. } = self;
         let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
-        let put = database.put(txn, &tables.small_key(space, key), record);
+        let put = database.put(txn, &mut scratch.recorder, &tables.small_key(space, key), record);
         put.map_err(|error| self.failed(error))
     }
 
     fn remove(&mut self, space: Space, key: &[u8]) -> Result<()> {
-        let Self { txn, tables, .. } = self;
+        let Self { txn, tables, scratch, .. } = self;
         let Some(Small { database, .. }) = tables.small(space) else { return Ok(()) };
-        let removed = database.delete(txn, &tables.small_key(space, key));
+        let removed = database.delete(txn, &mut scratch.recorder, &tables.small_key(space, key));
         removed.map(drop).map_err(|error| self.failed(error))
     }
 
     fn clear_space(&mut self, space: Space) -> Result<()> {
-        let Self { txn, tables, .. } = self;
+        let Self { txn, tables, scratch, .. } = self;
         let Some(Small { database, prefix }) = tables.small(space) else { return Ok(()) };
         if prefix.is_empty() {
-            return database.clear(txn).map_err(|error| self.failed(error));
+            let cleared = database.clear(txn, &mut scratch.recorder);
+            return cleared.map_err(|error| self.failed(error));
         }
         self.remove(space, &[])?;
         while let Some((key, _)) = self.reader().at_or_above(space, &[0])? {

@@ -93,6 +93,8 @@ impl Error {
             AlreadyOpen { path, reason }
             Forked { path }
             DamagedFile { path, reason }
+            RecoveryNeeded { path }
+            WriterElsewhere { path }
             StoreNotFound { path }
             LockFile { path, reason }
             MapTooSmall { map_size }

@@ -366,6 +366,30 @@ pub enum Error {
         reason: String,
     },
 
+    /// The store has a journal with commits that its data file may lack, because the process that wrote it was
+    /// killed or the power failed, and it was opened for reading alone.
+    #[error(
+        "`{path}` has to be recovered from its journal before it can be read; open it once without \
+         `read_only(true)`",
+        path = path.display()
+    )]
+    RecoveryNeeded {
+        /// The store's directory.
+        path: PathBuf,
+    },
+
+    /// Another process had the store open when this one opened it, and writes it with a journal, or may write
+    /// it without one. One process at a time writes a store with a journal; others can read it.
+    #[error(
+        "another process writes `{path}`, and a store with a journal has one writer; open it again when that \
+         process has closed it",
+        path = path.display()
+    )]
+    WriterElsewhere {
+        /// The store's directory.
+        path: PathBuf,
+    },
+
     /// The lock file can't be used as it is, and stays so while other processes have the store open. The
     /// first process that opens a store writes that file, and was killed before the end, or `data.mdb`
     /// was replaced. Processes that use this crate recover from that by themselves.

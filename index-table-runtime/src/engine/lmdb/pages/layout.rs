@@ -67,17 +67,17 @@ pub(super) fn words(from: &[u8]) -> impl Iterator<Item = u64> {
 
 /// What is on record about a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Database {
+pub(in crate::engine::lmdb) struct Database {
     /// The page size, in the record of the free pages.
-    pub(super) pad: u32,
-    pub(super) flags: u16,
-    pub(super) depth: u16,
-    pub(super) branches: u64,
-    pub(super) leaves: u64,
-    pub(super) overflows: u64,
-    pub(super) entries: u64,
+    pub(in crate::engine::lmdb) pad: u32,
+    pub(in crate::engine::lmdb) flags: u16,
+    pub(in crate::engine::lmdb) depth: u16,
+    pub(in crate::engine::lmdb) branches: u64,
+    pub(in crate::engine::lmdb) leaves: u64,
+    pub(in crate::engine::lmdb) overflows: u64,
+    pub(in crate::engine::lmdb) entries: u64,
     /// `None`: it is empty.
-    pub(super) root: Option<u64>,
+    pub(in crate::engine::lmdb) root: Option<u64>,
 }
 
 impl Database {
@@ -97,21 +97,21 @@ impl Database {
 
 /// One of the two pages at the beginning: the state that a commit has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Meta {
+pub(in crate::engine::lmdb) struct Meta {
     /// The number that the page has.
-    pub(super) page: u64,
-    pub(super) map_size: u64,
-    pub(super) free: Database,
-    pub(super) names: Database,
-    pub(super) last_page: u64,
-    pub(super) txn: u64,
+    pub(in crate::engine::lmdb) page: u64,
+    pub(in crate::engine::lmdb) map_size: u64,
+    pub(in crate::engine::lmdb) free: Database,
+    pub(in crate::engine::lmdb) names: Database,
+    pub(in crate::engine::lmdb) last_page: u64,
+    pub(in crate::engine::lmdb) txn: u64,
 }
 
 impl Meta {
     /// # Errors
     ///
     /// What is wrong.
-    pub(super) fn read(page: &[u8]) -> Result<Self, String> {
+    pub(in crate::engine::lmdb) fn read(page: &[u8]) -> Result<Self, String> {
         let is_meta = short(page, WORD + 2) == Some(flag::META);
         if !is_meta || long(page, HEADER) != Some(MAGIC) {
             return Err("data.mdb is not a file of LMDB, or its beginning is damaged".to_owned());
@@ -146,7 +146,7 @@ impl Meta {
             && self.names.root.is_none()
     }
 
-    pub(super) const fn page_size(&self) -> u64 {
+    pub(in crate::engine::lmdb) const fn page_size(&self) -> u64 {
         self.free.pad as u64
     }
 }

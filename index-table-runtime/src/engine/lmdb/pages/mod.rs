@@ -17,7 +17,8 @@ use std::{
     time::Duration,
 };
 
-use layout::{META, Meta};
+use layout::META;
+pub(super) use layout::Meta;
 use walk::PageCheck;
 
 use super::process;

@@ -70,7 +70,7 @@ impl<'t> Reader<'t> {
     pub(in crate::engine::lmdb) fn database(self, source: Source) -> Result<&'t Database<'t>> {
         match source {
             Source::Facts => Ok(&self.tables.facts),
-            Source::Index(position) => self.index(position).map(|(index, _)| &index.database),
+            Source::Index(position) => self.index(position).map(|(index, _)| &*index.database),
         }
     }
 

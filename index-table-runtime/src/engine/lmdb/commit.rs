@@ -1,0 +1,85 @@
+//! Committing with a journal: the record is made durable, and then LMDB commits without a sync.
+
+use super::{
+    env::Engine,
+    error::Failure,
+    journal::recorder::{AppendFailure, Recorded},
+    turn::Writing,
+};
+use crate::{
+    engine::CommitFailure,
+    model::error::{Error, StoreError as _},
+};
+
+/// A record that is durable, and that LMDB has to commit.
+pub(super) struct Logged(Option<Recorded>);
+
+impl Engine {
+    /// Makes what the transaction has changed durable. Without a journal, that is LMDB's to do.
+    #[inline]
+    pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged, CommitFailure> {
+        if !writing.scratch.recorder.is_on() {
+            return Ok(Logged(None));
+        }
+        self.append(writing)
+    }
+
+    #[cold]
+    fn append(&self, writing: &mut Writing) -> Result<Logged, CommitFailure> {
+        match writing.scratch.recorder.append() {
+            Ok(recorded) => Ok(Logged(recorded)),
+            Err(AppendFailure::Refused(error)) => {
+                Err(CommitFailure::Failed(Error::io(&self.path, error)))
+            }
+            Err(AppendFailure::Unknown(error)) => {
+                self.fail_journal();
+                Err(CommitFailure::Unknown(Error::io(&self.path, error)))
+            }
+        }
+    }
+
+    /// LMDB has committed, and the commit is visible.
+    #[inline]
+    pub(super) fn logged(&self, Logged(recorded): Logged, number: usize) {
+        if let (Some(journal), Some(recorded)) = (&self.journal, recorded) {
+            journal.committed(recorded, number as u64);
+        }
+    }
+
+    /// LMDB has not committed what the journal has.
+    #[cold]
+    pub(super) fn take_back(
+        &self,
+        writing: &mut Writing,
+        Logged(recorded): &Logged,
+        error: heed::Error,
+    ) -> CommitFailure {
+        let error = self.error(error);
+        if recorded.is_none() || writing.scratch.recorder.take_back().is_ok() {
+            return CommitFailure::Failed(error);
+        }
+        self.fail_journal();
+        CommitFailure::Unknown(error)
+    }
+
+    /// The same for a transaction that opens or drops databases, whose closure may have failed itself.
+    pub(super) fn not_committed(
+        &self,
+        writing: &mut Writing,
+        logged: Option<&Logged>,
+        failure: Failure,
+    ) -> Failure {
+        match (logged, failure) {
+            (Some(logged), Failure::Heed(error)) => {
+                self.take_back(writing, logged, error).into_error().into()
+            }
+            (_, failure) => failure,
+        }
+    }
+
+    fn fail_journal(&self) {
+        if let Some(journal) = &self.journal {
+            journal.fail();
+        }
+    }
+}

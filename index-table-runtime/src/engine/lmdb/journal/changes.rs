@@ -1,0 +1,248 @@
+//! The changes of a transaction as bytes: what it puts into databases and deletes from them.
+//!
+//! Pure. `docs/FORMAT.md` fixes the bytes ("Changes").
+
+use super::read::Rest;
+
+const USE: u8 = 1;
+const PUT: u8 = 2;
+const DELETE: u8 = 3;
+const CLEAR: u8 = 4;
+const CREATE: u8 = 5;
+const DROP: u8 = 6;
+
+/// One change of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation<'b> {
+    /// Writes a value, over the one that is there.
+    Put { key: &'b [u8], value: &'b [u8] },
+    /// Removes a key; it may be missing.
+    Delete { key: &'b [u8] },
+    /// Removes all keys.
+    Clear,
+    /// Creates the database.
+    Create,
+    /// Removes the database.
+    Drop,
+}
+
+/// Changes that have not been appended to the journal yet.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    bytes: Vec<u8>,
+    /// The database of the last operation.
+    database: String,
+    operations: u64,
+}
+
+/// A place in [`Changes`], to which a nested transaction goes back.
+#[derive(Debug, Default)]
+pub(crate) struct Mark {
+    bytes: usize,
+    database: String,
+    operations: u64,
+}
+
+impl Changes {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many operations there are, those of removed bytes included.
+    pub(crate) const fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Empties it. Large memory is given back.
+    pub(crate) fn clear(&mut self) {
+        self.forget_bytes();
+        self.operations = 0;
+    }
+
+    /// Removes the bytes, which are elsewhere now, and goes on with the same transaction.
+    pub(crate) fn forget_bytes(&mut self) {
+        const LARGE: usize = 4 << 20;
+        self.bytes.clear();
+        self.bytes.shrink_to(LARGE);
+        self.database.clear();
+    }
+
+    pub(crate) fn mark(&self) -> Mark {
+        let (bytes, database) = (self.bytes.len(), self.database.clone());
+        Mark { bytes, database, operations: self.operations }
+    }
+
+    /// Removes what was added since the mark.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.bytes);
+        self.database = mark.database;
+        self.operations = mark.operations;
+    }
+
+    pub(crate) fn add(&mut self, database: &str, operation: Operation<'_>) {
+        if self.database != database {
+            self.database.clear();
+            self.database.push_str(database);
+            self.bytes.push(USE);
+            self.short(database.len());
+            self.bytes.extend_from_slice(database.as_bytes());
+        }
+        self.operations += 1;
+        match operation {
+            Operation::Put { key, value } => {
+                self.bytes.push(PUT);
+                self.short(key.len());
+                // LMDB has no longer values.
+                let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
+                self.bytes.extend_from_slice(&length.to_le_bytes());
+                self.bytes.extend_from_slice(key);
+                self.bytes.extend_from_slice(value);
+            }
+            Operation::Delete { key } => {
+                self.bytes.push(DELETE);
+                self.short(key.len());
+                self.bytes.extend_from_slice(key);
+            }
+            Operation::Clear => self.bytes.push(CLEAR),
+            Operation::Create => self.bytes.push(CREATE),
+            Operation::Drop => self.bytes.push(DROP),
+        }
+    }
+
+    /// Names and keys that LMDB accepts have at most 511 bytes; longer ones fail before they come here.
+    fn short(&mut self, length: usize) {
+        let length = u16::try_from(length).unwrap_or(u16::MAX);
+        self.bytes.extend_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// The operations in some bytes, each with the name of its database. After an error there are no more.
+pub(crate) struct Operations<'b> {
+    rest: Rest<'b>,
+    database: &'b str,
+}
+
+impl<'b> Operations<'b> {
+    pub(crate) const fn of(bytes: &'b [u8]) -> Self {
+        Self { rest: Rest(bytes), database: "" }
+    }
+
+    fn read(&mut self) -> Option<Operation<'b>> {
+        loop {
+            let rest = &mut self.rest;
+            return Some(match rest.byte()? {
+                USE => {
+                    let length = rest.short()?;
+                    self.database = str::from_utf8(rest.take(length.into())?).ok()?;
+                    continue;
+                }
+                _ if self.database.is_empty() => return None,
+                PUT => {
+                    let (key, value) = (rest.short()?, rest.long()?);
+                    let key = rest.take(key.into())?;
+                    Operation::Put { key, value: rest.take(usize::try_from(value).ok()?)? }
+                }
+                DELETE => {
+                    let key = rest.short()?;
+                    Operation::Delete { key: rest.take(key.into())? }
+                }
+                CLEAR => Operation::Clear,
+                CREATE => Operation::Create,
+                DROP => Operation::Drop,
+                _ => return None,
+            });
+        }
+    }
+}
+
+/// Bytes that are no changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+impl<'b> Iterator for Operations<'b> {
+    type Item = Result<(&'b str, Operation<'b>), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.0.is_empty() {
+            return None;
+        }
+        let operation = self.read();
+        if operation.is_none() {
+            self.rest = Rest(&[]);
+        }
+        Some(operation.map(|operation| (self.database, operation)).ok_or(Malformed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(bytes: &[u8]) -> Vec<Result<(&str, Operation<'_>), Malformed>> {
+        Operations::of(bytes).collect()
+    }
+
+    #[test]
+    fn changes_are_read_as_they_were_added() {
+        let put = Operation::Put { key: b"k", value: &[7; 300] };
+        let delete = Operation::Delete { key: b"" };
+        let added = [
+            ("a", put),
+            ("a", delete),
+            ("a.b", Operation::Create),
+            ("a.b", Operation::Clear),
+            ("a", Operation::Drop),
+        ];
+        let mut changes = Changes::default();
+        for (database, operation) in added {
+            changes.add(database, operation);
+        }
+        assert_eq!(all(changes.bytes()), added.map(Ok));
+        assert_eq!(changes.operations(), 5);
+        for end in 1..changes.bytes().len() {
+            let read = all(changes.bytes().get(..end).unwrap_or_default());
+            let good = read.iter().take_while(|read| read.is_ok()).count();
+            assert_eq!(read[..good], added.map(Ok)[..good]);
+            assert!(read.len() <= good + 1);
+        }
+    }
+
+    #[test]
+    fn a_mark_is_gone_back_to() {
+        let mut changes = Changes::default();
+        changes.add("a", Operation::Clear);
+        let before = changes.bytes().to_vec();
+        let mark = changes.mark();
+        changes.add("b", Operation::Delete { key: b"x" });
+        changes.back_to(mark);
+        assert_eq!(changes.bytes(), before);
+        changes.add("a", Operation::Create);
+        assert_eq!(all(changes.bytes()).last(), Some(&Ok(("a", Operation::Create))));
+        assert_eq!(changes.operations(), 2);
+    }
+
+    #[test]
+    fn each_part_names_its_database() {
+        let mut changes = Changes::default();
+        changes.add("a", Operation::Clear);
+        changes.forget_bytes();
+        changes.add("a", Operation::Clear);
+        assert_eq!(all(changes.bytes()), [Ok(("a", Operation::Clear))]);
+        assert_eq!(changes.operations(), 2);
+    }
+
+    #[test]
+    fn bytes_of_the_format() {
+        let mut changes = Changes::default();
+        changes.add("t", Operation::Put { key: &[1, 2], value: &[3] });
+        changes.add("t", Operation::Delete { key: &[4] });
+        changes.add(".catalog", Operation::Create);
+        let expected = [
+            &[1, 1, 0, b't', 2, 2, 0, 1, 0, 0, 0, 1, 2, 3, 3, 1, 0, 4][..],
+            &[1, 8, 0],
+            b".catalog",
+            &[5],
+        ];
+        assert_eq!(changes.bytes(), expected.concat());
+    }
+}

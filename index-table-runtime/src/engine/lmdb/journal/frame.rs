@@ -1,0 +1,293 @@
+//! Frames of the journal: a record, a part of a large one, or the notice that a record is taken back.
+//!
+//! Pure. `docs/FORMAT.md` fixes the bytes ("Frames").
+
+use super::read::{Rest, first_half};
+
+const MAGIC: [u8; 4] = *b"itJF";
+
+/// The bytes before the body.
+pub(crate) const HEADER: usize = 80;
+
+/// Frames begin at multiples of it.
+pub(crate) const ALIGNMENT: u64 = 8;
+
+/// What the checksums of a segment are keyed with, so that frames of an earlier use of its file, of an
+/// earlier start or of another store are not taken for its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Salt {
+    /// Of the journal.
+    pub(crate) identity: [u8; 16],
+    /// How often the journal was started.
+    pub(crate) epoch: u64,
+    /// The number of the segment.
+    pub(crate) sequence: u64,
+}
+
+impl Salt {
+    fn key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        let bytes = self.identity.into_iter().chain(self.epoch.to_le_bytes());
+        let bytes = bytes.chain(self.sequence.to_le_bytes());
+        key.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        key
+    }
+}
+
+/// A place in the journal: a segment, and a byte in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Place {
+    pub(crate) sequence: u64,
+    pub(crate) offset: u64,
+}
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A whole record, or the last part of one, which commits it.
+    Commit,
+    /// A part of a record that goes on in the next frame.
+    Part,
+    /// The record before it is taken back.
+    TakeBack,
+}
+
+/// What a frame says beside its body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) kind: Kind,
+    /// The number of the record. Each record has one more than the one before it, and so has a notice.
+    pub(crate) record: u64,
+    /// When it was appended, in milliseconds since 1970.
+    pub(crate) time: u64,
+    /// Everything before this place was durable when the frame was appended.
+    pub(crate) durable: Place,
+    /// The segment of the last checkpoint that was durable then.
+    pub(crate) checkpoint: u64,
+    /// The [`link`](Frame::link) of the frame before it, so that frames of a transaction that was rolled back
+    /// don't follow.
+    pub(crate) link: u64,
+}
+
+/// The changes of one shard in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Section<'b> {
+    /// Which shard; 0 in a store that has none.
+    pub(crate) shard: u32,
+    /// The number that LMDB gives the transaction.
+    pub(crate) number: u64,
+    /// See [`Operations`](super::changes::Operations).
+    pub(crate) changes: &'b [u8],
+}
+
+/// What a frame has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body<'b> {
+    /// Of [`Kind::Commit`] and [`Kind::Part`].
+    Sections(&'b [Section<'b>]),
+    /// Of [`Kind::TakeBack`]: the number of the record.
+    Record(u64),
+}
+
+/// A frame that has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Frame<'b> {
+    pub(crate) header: Header,
+    body: &'b [u8],
+    sum: [u8; 16],
+    length: usize,
+}
+
+/// Writes a frame for this place of a segment into the buffer, which it empties first; its link.
+///
+/// `None`: it is too long.
+pub(crate) fn write(
+    into: &mut Vec<u8>,
+    salt: &Salt,
+    offset: u64,
+    header: &Header,
+    body: Body<'_>,
+) -> Option<u64> {
+    into.clear();
+    into.extend_from_slice(&MAGIC);
+    into.extend_from_slice(&[0; 20]);
+    let kind = match header.kind {
+        Kind::Commit => 1,
+        Kind::Part => 2,
+        Kind::TakeBack => 3,
+    };
+    let Header { record, time, durable, checkpoint, link, .. } = header;
+    let words = [kind, *record, *time, durable.sequence, durable.offset, *checkpoint, *link];
+    into.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    match body {
+        Body::Sections(sections) => {
+            for Section { shard, number, changes } in sections {
+                into.extend_from_slice(&shard.to_le_bytes());
+                into.extend_from_slice(&number.to_le_bytes());
+                into.extend_from_slice(&u32::try_from(changes.len()).ok()?.to_le_bytes());
+                into.extend_from_slice(changes);
+            }
+        }
+        Body::Record(number) => into.extend_from_slice(&number.to_le_bytes()),
+    }
+    let length = u32::try_from(into.len()).ok()?;
+    into.get_mut(4..8)?.copy_from_slice(&length.to_le_bytes());
+    let sum = checksum(into, salt, offset)?;
+    into.get_mut(8..24)?.copy_from_slice(&sum);
+    into.resize(into.len().next_multiple_of(ALIGNMENT as usize), 0);
+    Some(link_of(sum))
+}
+
+/// The length of the frame that begins with these bytes, without what it is padded with. `None`: none begins
+/// so.
+pub(crate) fn length(first: &[u8]) -> Option<usize> {
+    let mut rest = Rest(first);
+    if rest.array()? != MAGIC {
+        return None;
+    }
+    usize::try_from(rest.long()?).ok().filter(|length| *length >= HEADER)
+}
+
+impl<'b> Frame<'b> {
+    /// The frame that these bytes are, at this place of a segment. `None`: they are none.
+    pub(crate) fn read(bytes: &'b [u8], salt: &Salt, offset: u64) -> Option<Self> {
+        let length = length(bytes)?;
+        let bytes = bytes.get(..length)?;
+        let sum = checksum(bytes, salt, offset)?;
+        let mut rest = Rest(bytes.get(8..)?);
+        if rest.array()? != sum {
+            return None;
+        }
+        let kind = match rest.word()? {
+            1 => Kind::Commit,
+            2 => Kind::Part,
+            3 => Kind::TakeBack,
+            _ => return None,
+        };
+        let (record, time) = (rest.word()?, rest.word()?);
+        let durable = Place { sequence: rest.word()?, offset: rest.word()? };
+        let (checkpoint, link) = (rest.word()?, rest.word()?);
+        let header = Header { kind, record, time, durable, checkpoint, link };
+        Some(Self { header, body: rest.0, sum, length })
+    }
+
+    /// What the next frame names it by.
+    pub(crate) fn link(&self) -> u64 {
+        link_of(self.sum)
+    }
+
+    /// Where the next frame begins.
+    pub(crate) const fn end(&self, offset: u64) -> u64 {
+        offset + (self.length as u64).next_multiple_of(ALIGNMENT)
+    }
+
+    /// The number of the record that a notice takes back.
+    pub(crate) fn taken_back(&self) -> Option<u64> {
+        let mut rest = Rest(self.body);
+        let number = rest.word()?;
+        (self.header.kind == Kind::TakeBack && rest.0.is_empty()).then_some(number)
+    }
+
+    /// The sections, of which each is whole or an error, after which there are no more.
+    pub(crate) fn sections(&self) -> impl Iterator<Item = Option<Section<'b>>> + use<'b> {
+        let has_sections = self.header.kind != Kind::TakeBack;
+        let mut rest = Rest(if has_sections { self.body } else { &[] });
+        std::iter::from_fn(move || {
+            if rest.0.is_empty() {
+                return None;
+            }
+            let section = section(&mut rest);
+            if section.is_none() {
+                rest = Rest(&[]);
+            }
+            Some(section)
+        })
+    }
+}
+
+fn section<'b>(rest: &mut Rest<'b>) -> Option<Section<'b>> {
+    let (shard, number, length) = (rest.long()?, rest.word()?, rest.long()?);
+    Some(Section { shard, number, changes: rest.take(usize::try_from(length).ok()?)? })
+}
+
+/// Everything but the checksum itself, and the place, so that a frame counts where it was written only.
+fn checksum(frame: &[u8], salt: &Salt, offset: u64) -> Option<[u8; 16]> {
+    let mut hasher = blake3::Hasher::new_keyed(&salt.key());
+    hasher.update(frame.get(..8)?);
+    hasher.update(&offset.to_le_bytes());
+    hasher.update(frame.get(24..)?);
+    Some(first_half(hasher.finalize()))
+}
+
+fn link_of(sum: [u8; 16]) -> u64 {
+    Rest(&sum).word().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::written::hex, *};
+
+    const SALT: Salt = Salt { identity: [7; 16], epoch: 2, sequence: 5 };
+
+    fn header() -> Header {
+        Header {
+            kind: Kind::Commit,
+            record: 9,
+            time: 1_700_000_000_000,
+            durable: Place { sequence: 4, offset: 4096 },
+            checkpoint: 4,
+            link: 11,
+        }
+    }
+
+    #[test]
+    fn a_frame_is_read_where_it_was_written_and_nowhere_else() {
+        let sections = [
+            Section { shard: 0, number: 3, changes: &[1, 2, 3] },
+            Section { shard: 1, number: 8, changes: &[] },
+        ];
+        let mut bytes = Vec::new();
+        let link = write(&mut bytes, &SALT, 4096, &header(), Body::Sections(&sections));
+        let frame = Frame::read(&bytes, &SALT, 4096).expect("a frame");
+        assert_eq!(frame.header, header());
+        assert_eq!(Some(frame.link()), link);
+        assert_eq!(frame.end(4096), 4096 + bytes.len() as u64);
+        assert_eq!(frame.sections().collect::<Option<Vec<_>>>(), Some(sections.to_vec()));
+        assert_eq!(frame.taken_back(), None);
+
+        assert_eq!(Frame::read(&bytes, &SALT, 4104), None);
+        for other in [
+            Salt { identity: [8; 16], ..SALT },
+            Salt { epoch: 3, ..SALT },
+            Salt { sequence: 8, ..SALT },
+        ] {
+            assert_eq!(Frame::read(&bytes, &other, 4096), None);
+        }
+        for at in 0..frame.length {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert_eq!(Frame::read(&damaged, &SALT, 4096), None, "byte {at}");
+            assert_eq!(Frame::read(&bytes[..at], &SALT, 4096), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_notice_has_the_number_of_its_record() {
+        let mut bytes = Vec::new();
+        let header = Header { kind: Kind::TakeBack, ..header() };
+        write(&mut bytes, &SALT, 0, &header, Body::Record(8)).expect("short enough");
+        let frame = Frame::read(&bytes, &SALT, 0).expect("a frame");
+        assert_eq!(frame.taken_back(), Some(8));
+        assert_eq!(frame.sections().next(), None);
+    }
+
+    #[test]
+    fn bytes_of_the_format() {
+        let sections = [Section { shard: 0, number: 3, changes: &[1, 1, 0, b't', 4] }];
+        let mut bytes = Vec::new();
+        write(&mut bytes, &SALT, 4096, &header(), Body::Sections(&sections)).expect("short enough");
+        let hex = hex(&bytes);
+        let documented = include_str!("../../../../../docs/FORMAT.md");
+        assert!(documented.contains(&hex), "{hex}");
+    }
+}

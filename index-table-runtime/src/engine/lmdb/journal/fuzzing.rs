@@ -1,0 +1,91 @@
+//! What the fuzz target does with a journal.
+
+use super::{
+    block::Block,
+    changes::Operations,
+    frame::{Body, Kind},
+    marker::Marker,
+    tail::{Fault, file_of},
+    written::Written,
+};
+
+/// Writes a journal as the bytes say, damages it, and reads it.
+pub(crate) fn journal(bytes: &[u8]) {
+    let _ = (Block::read(bytes), Marker::read(bytes));
+    let _ = Operations::of(bytes).count();
+
+    let (script, damage) = bytes.split_at(bytes.len() / 2);
+    let mut written = Written::new();
+    let mut kept = Vec::new();
+    // How many records are durable however the last frame looks, and how many segments there are.
+    let (mut durable, mut segments) = (0, 1);
+    // Where the transaction began that has parts.
+    let mut began = None;
+    for step in script {
+        let record = written.record;
+        let changes = vec![*step; usize::from(step >> 2)];
+        match step & 7 {
+            0 | 1 if segments < 3 && began.is_none() => {
+                written.switch();
+                segments += 1;
+            }
+            2 => {
+                began = began.or(Some((written.at, written.link)));
+                written.part(&changes);
+            }
+            3 if kept.last() == Some(&(record - 1)) && began.is_none() => {
+                durable = kept.len() - 1;
+                written.append(Kind::TakeBack, Body::Record(record - 1));
+                kept.pop();
+            }
+            4 => {
+                // A transaction is rolled back.
+                let before = began.take().unwrap_or((written.at, written.link));
+                written.part(&changes);
+                (written.at, written.link) = before;
+            }
+            _ => {
+                durable = kept.len();
+                written.commit(&changes);
+                kept.push(record);
+                began = None;
+            }
+        }
+    }
+    assert_eq!(written.numbers(), kept);
+
+    for change in damage.chunks_exact(4) {
+        let [file, high, low, bits] = change else { continue };
+        let at = usize::from(u16::from_be_bytes([*high, *low]));
+        let file = file_of(u64::from(*file), written.files.len());
+        if let Some(byte) = written.files.get_mut(file).and_then(|file| file.get_mut(at)) {
+            *byte ^= bits;
+        }
+    }
+    match written.tail() {
+        Ok(tail) => {
+            let read: Vec<u64> = tail.records.iter().map(|record| record.number).collect();
+            // The notice that a record is taken back may be what is damaged.
+            let is_prefix = kept.starts_with(&read)
+                || read.split_last().is_some_and(|(_, read)| kept.starts_with(read));
+            assert!(is_prefix, "{read:?} of {kept:?}");
+            assert!(read.len() >= durable, "{read:?} of {kept:?}, {durable} are durable");
+        }
+        Err(fault) => assert!(matches!(fault, Fault::Damaged(_)), "{fault:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn any_script_is_fine() {
+        let mut state = 1_u64;
+        for length in 0..600 {
+            let bytes = (0..length % 97).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            });
+            super::journal(&bytes.collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! The journal: commits that are durable with one sync.
+//!
+//! | in | is |
+//! |---|---|
+//! | `changes` | what a transaction changes, as bytes |
+//! | `frame` | a record of the journal, or a part of one, with its checksum |
+//! | `block` | a checkpoint: the state of the data file from which records are applied |
+//! | `marker` | what the data file says about its journal |
+//! | `tail` | which records count, and whether the journal is damaged |
+//!
+//! These are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
+//! `docs/ARCHITECTURE.md` has the order of each step and the argument that no crash loses a commit.
+
+pub(crate) mod block;
+pub(crate) mod changes;
+pub(in crate::engine::lmdb) mod checkpoint;
+mod files;
+pub(crate) mod frame;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
+mod log;
+pub(crate) mod marker;
+pub(in crate::engine::lmdb) mod pinned;
+pub(in crate::engine::lmdb) mod plan;
+pub(in crate::engine::lmdb) mod presence;
+mod read;
+pub(in crate::engine::lmdb) mod recorder;
+mod replay;
+mod snapshot;
+pub(in crate::engine::lmdb) mod start;
+pub(crate) mod tail;
+#[cfg(test)]
+mod tests_tail;
+#[cfg(any(test, feature = "fuzzing"))]
+mod written;

@@ -1,0 +1,45 @@
+//! Whether LMDB's table of readers still has the pin of a checkpoint.
+//!
+//! The lock file stays open here for as long as the environment: closing it would drop the locks that LMDB has on
+//! it in this process.
+
+use std::{fs::File, path::Path, process};
+
+use super::files::read_at;
+use crate::engine::lmdb::{lock, names::LOCK_FILE};
+
+/// The table of readers, read from the lock file.
+pub(in crate::engine::lmdb) struct Slots {
+    file: Option<File>,
+}
+
+impl Slots {
+    /// Where the layout of the file is not known, nothing is found out.
+    pub(super) fn open(directory: &Path) -> Self {
+        let is_known = lock::header() > 0;
+        let file = is_known.then(|| File::open(directory.join(LOCK_FILE)).ok()).flatten();
+        Self { file }
+    }
+
+    /// Whether this process has a reader of this number.
+    pub(super) fn has(&self, number: u64) -> bool {
+        let Some(file) = &self.file else { return true };
+        let Ok(length) = file.metadata().map(|file| file.len()) else { return true };
+        let mut at = lock::header();
+        let mut slot = [0; 16];
+        while at + lock::SLOT <= length {
+            if read_at(file, at, &mut slot).is_err() {
+                return true;
+            }
+            let [first, second] = [slot.first_chunk::<8>(), slot.last_chunk::<8>()];
+            let reader = first.map_or(0, |word| u64::from_ne_bytes(*word));
+            let owner = second.and_then(|word| word.first_chunk::<4>());
+            let owner = owner.map_or(0, |word| u32::from_ne_bytes(*word));
+            if reader == number && owner == process::id() {
+                return true;
+            }
+            at += lock::SLOT;
+        }
+        false
+    }
+}

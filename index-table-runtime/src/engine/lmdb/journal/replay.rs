@@ -1,0 +1,158 @@
+//! Applying records to LMDB.
+
+use std::cell::Cell;
+
+use heed::{CommitOrAbort, MdbError};
+
+use super::{
+    block::Block,
+    changes::{Operation, Operations},
+    files::Segment,
+    frame::{Frame, Place, Section},
+    tail::{self, Fault, Record},
+};
+use crate::engine::lmdb::names::{Database, Env};
+
+/// Why a record can't be applied.
+pub(super) enum Failure {
+    Lmdb(heed::Error),
+    Fault(Fault),
+}
+
+impl From<heed::Error> for Failure {
+    fn from(error: heed::Error) -> Self {
+        Self::Lmdb(error)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// The records of a journal, where they are.
+pub(super) struct Source<'j> {
+    pub(super) files: &'j [Segment],
+    pub(super) checkpoint: &'j Block,
+}
+
+impl Source<'_> {
+    /// Calls `each` with the sections of a frame.
+    pub(super) fn sections(
+        &self,
+        place: Place,
+        each: &mut dyn FnMut(Section<'_>) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let read = |frame: &Frame<'_>| {
+            for section in frame.sections() {
+                each(section.ok_or_else(|| malformed(place))?)?;
+            }
+            Ok(())
+        };
+        tail::frame(self.files, self.checkpoint, place, read)?
+    }
+
+    /// The number of LMDB's transaction that a record was.
+    pub(super) fn number(&self, record: &Record) -> Result<u64, Failure> {
+        let mut number = None;
+        if let Some(first) = record.frames.first() {
+            self.sections(*first, &mut |section| {
+                number = number.or(Some(section.number));
+                Ok(())
+            })?;
+        }
+        number.ok_or_else(|| malformed(record.frames.first().copied().unwrap_or_default()))
+    }
+
+    /// How many databases the records create, at the most.
+    pub(super) fn creates(&self, records: &[Record]) -> Result<u64, Failure> {
+        let mut created = 0;
+        for place in records.iter().flat_map(|record| &record.frames) {
+            self.sections(*place, &mut |section| {
+                let operations = Operations::of(section.changes).flatten();
+                created += operations.filter(|(_, it)| *it == Operation::Create).count() as u64;
+                Ok(())
+            })?;
+        }
+        Ok(created)
+    }
+
+    /// Applies a record in a transaction of its own; `larger` maps more when the map is full.
+    pub(super) fn apply(
+        &self,
+        env: &Env,
+        record: &Record,
+        larger: &dyn Fn() -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        loop {
+            match self.try_apply(env, record) {
+                Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull))) if larger()? => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_apply(&self, env: &Env, record: &Record) -> Result<(), Failure> {
+        let txn = env.write_txn()?;
+        let begun = txn.id() as u64;
+        let expected = Cell::new(begun);
+        env.create_databases_and_commit(txn, |opener, txn| {
+            let mut open: Option<(String, Database<'_>)> = None;
+            for place in &record.frames {
+                self.sections(*place, &mut |section| {
+                    expected.set(section.number);
+                    for operation in Operations::of(section.changes) {
+                        let (name, operation) = operation.map_err(|_| malformed(*place))?;
+                        if open.as_ref().is_none_or(|(open, _)| open != name) {
+                            let found = match operation {
+                                Operation::Create => opener.create_database(txn, Some(name))?,
+                                _ => opener
+                                    .open_database(txn, Some(name))?
+                                    .ok_or_else(|| malformed(*place))?,
+                            };
+                            open = Some((name.to_owned(), found));
+                        }
+                        let Some((_, database)) = &open else { continue };
+                        match operation {
+                            Operation::Put { key, value } => database.put(txn, key, value)?,
+                            Operation::Delete { key } => {
+                                database.delete(txn, key)?;
+                            }
+                            Operation::Clear => database.clear(txn)?,
+                            Operation::Create => {}
+                            Operation::Drop => {
+                                if let Some((_, database)) = open.take() {
+                                    #[expect(unsafe_code, reason = "other handles become invalid")]
+                                    // SAFETY: this handle is the only one: nobody has the store yet.
+                                    unsafe {
+                                        database.remove(txn)?;
+                                    }
+                                }
+                            }
+                        }
+                    }
+                    Ok(())
+                })?;
+            }
+            if expected.get() != begun {
+                let reason = format!(
+                    "record {} is of LMDB's transaction {}, and the next one is {begun}",
+                    record.number,
+                    expected.get()
+                );
+                return Err(Failure::Fault(Fault::Damaged(reason)));
+            }
+            Ok(CommitOrAbort::<(), ()>::Commit(()))
+        })
+        .map(drop)
+    }
+}
+
+pub(super) fn malformed(place: Place) -> Failure {
+    let Place { sequence, offset } = place;
+    let reason = format!(
+        "the journal is damaged in segment {sequence} at byte {offset}: no changes are there"
+    );
+    Failure::Fault(Fault::Damaged(reason))
+}

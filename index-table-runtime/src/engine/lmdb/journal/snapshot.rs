@@ -1,0 +1,130 @@
+//! The state of LMDB that a checkpoint keeps: a reader that pins it, and copies of the meta pages.
+
+use std::{fs::File, io};
+
+use super::{
+    block::{META, Saved, root_sum},
+    files::{read_at, write_at},
+};
+use crate::engine::lmdb::{names::Env, pages::Meta};
+
+/// A state of LMDB whose pages are not used again while this is there.
+pub(crate) struct Snapshot {
+    #[expect(dead_code, reason = "held, and never read by: the map may have been replaced since")]
+    pin: heed::RoTxn<'static, heed::WithoutTls>,
+    pub(crate) number: u64,
+    metas: [[u8; META]; 2],
+    page_size: u64,
+    roots: [Option<u64>; 2],
+    map_size: u64,
+}
+
+/// Why there is no snapshot.
+pub(crate) enum Refused {
+    /// LMDB.
+    Lmdb(heed::Error),
+    Io(io::Error),
+    /// The file is not as LMDB has left it.
+    Changed(&'static str),
+}
+
+impl From<heed::Error> for Refused {
+    fn from(error: heed::Error) -> Self {
+        Self::Lmdb(error)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn meta(data: &File, at: u64) -> Result<([u8; META], Meta), Refused> {
+    let mut bytes = [0; META];
+    read_at(data, at, &mut bytes)?;
+    let meta = Meta::read(&bytes).map_err(|_| Refused::Changed("a meta page is damaged"))?;
+    Ok((bytes, meta))
+}
+
+impl Snapshot {
+    /// Pins the last state. For the thread with the turn to write, without a transaction of its own.
+    pub(crate) fn take(env: &Env, data: &File) -> Result<Self, Refused> {
+        // LMDB's own lock: a process that died in a commit is noticed then, and no other one commits.
+        let lock = env.write_txn()?;
+        let number = (lock.id() as u64).saturating_sub(1);
+        let pin = env.clone().static_read_txn()?;
+        if pin.id() as u64 != number {
+            return Err(Refused::Changed("a reader has another state than the last one"));
+        }
+        let (first, state) = meta(data, 0)?;
+        let page_size = state.page_size();
+        let (second, other) = meta(data, page_size)?;
+        drop(lock);
+        let newest = if state.txn < other.txn { other } else { state };
+        if newest.txn != number {
+            return Err(Refused::Changed("the last state is not the one of the meta pages"));
+        }
+        Ok(Self {
+            pin,
+            number,
+            metas: [first, second],
+            page_size,
+            roots: [newest.free.root, newest.names.root],
+            map_size: newest.map_size,
+        })
+    }
+
+    /// What a checkpoint keeps. The pages of the state have to be on the disk.
+    pub(crate) fn saved(&self, data: &File) -> io::Result<Saved> {
+        let [free, names] = self.roots.map(|root| sum(data, root, self.page_size));
+        Ok(Saved {
+            shard: 0,
+            page_size: u32::try_from(self.page_size).map_err(|_| io::ErrorKind::InvalidData)?,
+            number: self.number,
+            map_size: self.map_size,
+            metas: self.metas,
+            roots: [free?, names?],
+        })
+    }
+}
+
+fn sum(data: &File, root: Option<u64>, page_size: u64) -> io::Result<[u8; 16]> {
+    let Some(root) = root else { return Ok(root_sum(None)) };
+    let mut page = vec![0; usize::try_from(page_size).unwrap_or_default()];
+    let at = root.checked_mul(page_size).ok_or(io::ErrorKind::InvalidData)?;
+    read_at(data, at, &mut page)?;
+    Ok(root_sum(Some(&page)))
+}
+
+impl Saved {
+    /// Whether the data file has the state that was saved: its root pages are the same.
+    pub(crate) fn is_of(&self, data: &File) -> io::Result<bool> {
+        let metas: Vec<_> = self.metas.iter().filter_map(|meta| Meta::read(meta).ok()).collect();
+        let Some(newest) = metas.iter().find(|meta| meta.txn == self.number) else {
+            return Ok(false);
+        };
+        for (root, expected) in [newest.free.root, newest.names.root].iter().zip(self.roots) {
+            match sum(data, *root, self.page_size.into()) {
+                Ok(found) if found == expected => {}
+                Ok(_) => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many databases there are.
+    pub(crate) fn databases(&self) -> u64 {
+        let metas = self.metas.iter().filter_map(|meta| Meta::read(meta).ok());
+        metas.map(|meta| meta.names.entries).max().unwrap_or_default()
+    }
+
+    /// Makes it the state of the data file, which nobody has open.
+    pub(crate) fn restore(&self, data: &File) -> io::Result<()> {
+        let [first, second] = &self.metas;
+        write_at(data, 0, first)?;
+        write_at(data, self.page_size.into(), second)
+    }
+}

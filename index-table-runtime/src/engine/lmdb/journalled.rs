@@ -1,0 +1,120 @@
+//! Opening a store that has a journal, or that is to have one.
+
+use std::{io, path::Path, sync::PoisonError};
+
+use super::{
+    env::Engine,
+    error::{self, damaged, failed},
+    journal::{
+        checkpoint::Limits,
+        marker::{Journalled, Marker},
+        plan::{Plan, Wanted, plan},
+        presence::Presence,
+        start::{self, NotStarted},
+    },
+    lock,
+    process::Counted,
+    size,
+};
+use crate::{
+    engine::{Durability, Options},
+    model::error::{Error, Result},
+};
+
+impl Engine {
+    /// Starts the journal, unless another process has it.
+    pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
+        match start::start(&self.env, &self.path, limits(options)) {
+            Ok(journal) => {
+                let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
+                writing.scratch.recorder = journal.recorder();
+                self.slots = Some(journal.slots());
+                self.journal = Some(journal);
+            }
+            Err(NotStarted::Elsewhere) => self.is_elsewhere = true,
+            Err(not_started) => return Err(unstarted(&self.path, not_started)),
+        }
+        Ok(())
+    }
+}
+
+/// Brings a store into the state in which LMDB can open it; what is to be done with the journal then.
+pub(super) fn prepare(options: &Options, path: &Path, presence: &Presence) -> Result<Plan> {
+    let failed = |not_started| unstarted(path, not_started);
+    let wanted = match options.durability {
+        _ if options.read_only => Wanted::Read,
+        Durability::Journal => Wanted::Journal,
+        Durability::Full | Durability::Relaxed | Durability::None => Wanted::Plain,
+    };
+    loop {
+        let marker = start::marker_of(path).map_err(failed)?;
+        if marker == Marker::None && wanted != Wanted::Journal {
+            return Ok(Plan::Open);
+        }
+        if !presence.is_known() {
+            if matches!(marker, Marker::Needed(_)) {
+                return Err(Error::RecoveryNeeded { path: path.to_owned() });
+            }
+            if wanted == Wanted::Journal {
+                let reason = "a journal needs locks on directories, which there are not here";
+                let source = io::Error::new(io::ErrorKind::Unsupported, reason);
+                return Err(Error::Io { path: path.to_owned(), source });
+            }
+        }
+        // A program without this crate may have it open.
+        let is_held = || lock::is_held(path).map_err(|source| error::not_opened(path, source));
+        let plan = plan(wanted, &marker, presence.is_alone() && !is_held()?);
+        match (plan, marker) {
+            (Plan::Refuse, _) => return Err(Error::RecoveryNeeded { path: path.to_owned() }),
+            (Plan::Recover, Marker::Needed(known)) => recover(options, path, known)?,
+            (Plan::GiveUp, _) => start::give_up(path).map_err(failed)?,
+            _ => return Ok(plan),
+        }
+    }
+}
+
+/// Applies the journal to a store that nobody has open.
+fn recover(options: &Options, path: &Path, known: Journalled) -> Result<()> {
+    let counted = Counted::new();
+    let map_size = size::map_size(options, counted.others);
+    let reserve = || lock::reserve(path, readers(options));
+    start::recover(path, known, (map_size, handles(options.max_databases, 0)), reserve)
+        .map_err(|not_started| unstarted(path, not_started))
+}
+
+/// Why a journal was not started.
+#[cold]
+fn unstarted(path: &Path, not_started: NotStarted) -> Error {
+    match not_started {
+        NotStarted::Elsewhere => Error::WriterElsewhere { path: path.to_owned() },
+        NotStarted::Io(source) => error::not_opened(path, source),
+        NotStarted::Damaged(reason) => damaged(path, reason),
+        NotStarted::Lmdb(error) => failed(path, error),
+    }
+}
+
+/// How many slots for readers there are: two more for checkpoints, so that one can be made when all others are
+/// taken.
+pub(super) const fn readers(options: &Options) -> u32 {
+    match options.durability {
+        Durability::Journal if !options.read_only => options.max_readers.saturating_add(2),
+        _ => options.max_readers,
+    }
+}
+
+const fn limits(options: &Options) -> Limits {
+    Limits {
+        changed: options.checkpoint.changed,
+        journal: options.checkpoint.journal,
+        time: options.checkpoint.time,
+    }
+}
+
+/// How many handles to databases LMDB has room for: those of all that the file has, of those that may
+/// come, and of the catalog and the sequences.
+pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
+    /// Only a damaged file has more. That is noticed when it is open.
+    const MOST: u32 = 1 << 14;
+    let databases = u32::try_from(databases).unwrap_or(MOST).min(MOST);
+    max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)
+}

@@ -1,0 +1,108 @@
+//! Several processes: one writes, others read.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use index_table::{Error, Store};
+
+use crate::{NoteRepository, TestResult, expect, options, write};
+
+const CHILD: &str = "INDEX_TABLE_JOURNAL_CHILD";
+
+/// Writes some steps, and stays until it is killed.
+#[test]
+fn child() -> TestResult {
+    let Ok(path) = std::env::var(CHILD) else { return Ok(()) };
+    let store = options().open(path)?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 0..10 {
+        write(&store, &notes, step)?;
+    }
+    println!("\nwritten");
+    std::io::stdout().flush()?;
+    std::thread::sleep(std::time::Duration::from_mins(5));
+    Ok(())
+}
+
+fn writer(path: &Path) -> Result<Child, Box<dyn std::error::Error>> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", "processes::child", "--nocapture"])
+        .env(CHILD, path)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let out = child.stdout.take().ok_or("no output")?;
+    let written = BufReader::new(out).lines().any(|line| line.is_ok_and(|line| line == "written"));
+    assert!(written, "the child has ended");
+    Ok(child)
+}
+
+fn is_elsewhere<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::WriterElsewhere { .. }))
+}
+
+#[test]
+fn a_second_process_reads_and_does_not_write() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let mut child = writer(dir.path())?;
+    for options in [options(), Store::options()] {
+        let store = options.open(dir.path())?;
+        expect(&store, 10)?;
+        assert!(is_elsewhere(&store.write()));
+        let notes = NoteRepository::open(&store)?;
+        assert!(is_elsewhere(&write(&store, &notes, 10)));
+        assert!(is_elsewhere(&notes.bulk_load(&store, [crate::note(1, 1)]).run()));
+    }
+    expect(&Store::options().read_only(true).open(dir.path())?, 10)?;
+    child.kill()?;
+    child.wait()?;
+    let store = options().open(dir.path())?;
+    expect(&store, 10)?;
+    let notes = NoteRepository::open(&store)?;
+    write(&store, &notes, 10)?;
+    expect(&store, 11)
+}
+
+/// Reads the store in a process of its own until it is killed.
+#[test]
+fn reader() -> TestResult {
+    let Ok(path) = std::env::var(format!("{CHILD}_READER")) else { return Ok(()) };
+    let store = Store::options().read_only(true).open(path)?;
+    println!("\nreading");
+    std::io::stdout().flush()?;
+    std::thread::sleep(std::time::Duration::from_mins(5));
+    drop(store);
+    Ok(())
+}
+
+#[test]
+fn a_writer_is_replaced_while_another_process_reads() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let mut first = writer(dir.path())?;
+    let mut reader = Command::new(std::env::current_exe()?)
+        .args(["--exact", "processes::reader", "--nocapture"])
+        .env(format!("{CHILD}_READER"), dir.path())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let out = reader.stdout.take().ok_or("no output")?;
+    assert!(BufReader::new(out).lines().any(|line| line.is_ok_and(|line| line == "reading")));
+    first.kill()?;
+    first.wait()?;
+    // Nothing is rewound, since the reader has the store open.
+    let store = options().open(dir.path())?;
+    expect(&store, 10)?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 10..30 {
+        write(&store, &notes, step)?;
+    }
+    expect(&store, 30)?;
+    let left = crate::killed(dir.path(), &tempfile::tempdir()?.keep())?;
+    expect(&options().open(&left)?, 30)?;
+    std::fs::remove_dir_all(left)?;
+    drop((store, notes));
+    reader.kill()?;
+    reader.wait()?;
+    expect(&options().open(dir.path())?, 30)
+}
