@@ -100,7 +100,7 @@ pub(crate) fn killed(store: &Path, to: &Path) -> std::io::Result<PathBuf> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(store)? {
         let entry = entry?;
-        if entry.file_name() != "lock.mdb" {
+        if entry.file_name() != "lock.mdb" && entry.file_type()?.is_file() {
             fs::copy(entry.path(), to.join(entry.file_name()))?;
         }
     }
