@@ -149,51 +149,6 @@ fn get_many_keeps_the_order_of_the_keys() -> TestResult {
 }
 
 #[test]
-fn rows_in_fact_order_are_sorted_batch_by_batch() -> TestResult {
-    on_both_engines(|customers, txn, _| {
-        // Fewer than a batch.
-        let ids = |rows: Vec<Customer>| rows.iter().map(|row| row.id).collect::<Vec<_>>();
-        let ask = || collect(customers.by_last_name(txn).rows_in_fact_order()).map(ids);
-        assert_took!(txn, [1, 4000, 4000], ask(), (0..4000).collect::<Vec<_>>());
-        let ask = || collect(customers.by_last_name(txn).limit(801).rev().rows_in_fact_order());
-        let young = (0..4000).filter(|id| id % 5 == 4 || *id == 3998).collect::<Vec<_>>();
-        assert_took!(txn, [1, 801, 801], ask().map(ids), young);
-        // Nothing to look up: as `rows`.
-        let ask = || collect(customers.by_age(txn).rev().rows_in_fact_order()).map(ids);
-        let expected = ids(collect(customers.by_age(txn).rev().rows()).unwrap());
-        assert_took!(txn, [1, 4000, 0], ask(), expected);
-    })
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
-#[index(shade)]
-struct Pixel {
-    #[primary_key]
-    id: u32,
-    shade: u32,
-}
-
-#[test]
-fn a_batch_in_fact_order_is_bounded() -> TestResult {
-    const BATCH: usize = 131_072;
-    let store = Store::in_memory();
-    let pixels = PixelRepository::open(&store)?;
-    let rows = u32::try_from(BATCH)? + 10;
-    // From the last primary key to the first in the order of the index.
-    store.transaction(|txn| {
-        (0..rows).try_for_each(|id| pixels.insert(txn, &Pixel { id, shade: rows - id }))
-    })?;
-    let txn = store.read()?;
-    let mut answer = pixels.by_shade(&txn).rows_in_fact_order();
-    assert_eq!(answer.next().transpose()?.map(|row| row.id), Some(10));
-    assert_eq!((answer.stats().entries, answer.stats().facts), (BATCH as u64, 1));
-    let rest = collect(answer.map(|row| row.map(|row| row.id)))?;
-    assert!(rest.iter().copied().eq((11..rows).chain(0..10)));
-    assert_eq!((txn.stats().seeks, txn.stats().facts), (1, u64::from(rows)));
-    Ok(())
-}
-
-#[test]
 fn distinct_seeks_from_value_to_value() -> TestResult {
     on_both_engines(|customers, txn, lmdb| {
         let towns = || customers.distinct_town(txn);

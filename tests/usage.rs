@@ -101,14 +101,7 @@ fn each_strategy_answers_in_its_way() -> TestResult {
         assert_took!(txn, cards.by_whole(&txn).rev().limit(2).keys(), [1, 2, 0, 2 * 4]);
         assert_took!(txn, cards.find_by_group(&txn, 99).rows(), [1, 0, 0, 0]);
 
-        // In the order of the table, and several at once.
-        let in_order = |figures| {
-            assert_took!(txn, cards.find_by_group(&txn, 1).rows_in_fact_order(), figures);
-            TestResult::Ok(())
-        };
-        in_order([1, 3, 3, 3 * ROW])?;
-        let whole = cards.find_by_whole(&txn, 1).rows_in_fact_order();
-        assert_took!(txn, whole, [1, 3, 0, 3 * ROW]);
+        // Several at once.
         assert_took!(txn, cards.get_many(&txn, [3, 99, 4]), [0, 0, 3, 2 * ROW]);
         let two = || cards.find_by_group(&txn, 1).or(cards.find_by_code(&txn, 4 << 32));
         assert_took!(txn, two().keys(), [2, 4, 0, 3 * primary_key]);

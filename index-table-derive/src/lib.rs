@@ -181,7 +181,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |
 /// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the greatest (for a `desc` field the other way round) |
 ///
-/// Of an index that is eventual, these return an `EventualScan`, and there are no `distinct_…` methods.
+/// Of an index that is eventual, these return an `EventualScan`, which has `stale()` and `verified()`, and there are no `distinct_…` methods.
 ///
 /// The primary key has the `find_by_…` methods too, and `distinct_…` for its first fields. Where several keys begin with
 /// the same fields, the methods for these query the key that has no further fields, or else the one

@@ -35,9 +35,8 @@ pub use model::{
 };
 pub use query::{
     Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, DetachedQuery, Distinct,
-    DistinctCounts, DistinctValues, Entries, EventualScan, FactOrderRows, GetMany, GetManyViews,
-    Keys, Page, Rows, Scan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows,
-    VerifiedScan, Views,
+    DistinctCounts, DistinctValues, Entries, EventualScan, GetMany, GetManyViews, Keys, Page, Rows,
+    Scan, Views,
 };
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{

@@ -18,7 +18,6 @@ fn every_way_to_an_index_is_refused_until_it_is_built() -> TestResult {
         let ask = |txn: &index_table::ReadTxn<'_>| {
             vec![
                 items.find_by_town(txn, "Oz").rows().collect::<Result<Vec<_>, _>>().map(|_| ()),
-                items.find_by_town(txn, "Oz").rows_in_fact_order().next().transpose().map(drop),
                 items.find_by_town(txn, "Oz").count().map(drop),
                 items.find_by_town(txn, "Oz").exists().map(drop),
                 items.find_by_town(txn, "Oz").page(3).map(drop),

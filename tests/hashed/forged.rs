@@ -53,7 +53,6 @@ where
     assert_eq!(scan().keys().collect::<Result<Vec<_>>>()?, [row.id]);
     assert_eq!(scan().rev().keys().collect::<Result<Vec<_>>>()?, [row.id]);
     assert_eq!(scan().rows().collect::<Result<Vec<_>>>()?, std::slice::from_ref(row));
-    assert_eq!(scan().rows_in_fact_order().collect::<Result<Vec<_>>>()?, std::slice::from_ref(row));
     assert_eq!(scan().entries().count(), 1);
     assert_eq!((scan().count()?, scan().rev().limit(2).count()?), (1, 1));
     assert!(scan().exists()?);

@@ -91,13 +91,6 @@ fn a_covered_index_compares_without_the_fact_table() -> Result<()> {
             facts(&|txn| pages.find_by_url(txn, "host/").rows().try_for_each(|e| e.map(drop)))?,
             (1, 1, 1)
         );
-        assert_eq!(
-            facts(&|txn| pages
-                .find_by_url(txn, "host/")
-                .rows_in_fact_order()
-                .try_for_each(|e| e.map(drop)))?,
-            (1, 1, 1)
-        );
         assert_eq!(facts(&|txn| pages.find_by_url(txn, "host/").page(5).map(drop))?, (1, 1, 1));
         assert_eq!(facts(&|txn| pages.by_url_year(txn).count().map(drop))?.2, 0);
     }

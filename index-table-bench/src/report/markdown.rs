@@ -56,6 +56,7 @@ fn others(out: &mut String, measured: &Measured) {
     if !measured.build.is_empty() {
         build(out, measured);
     }
+    let _ = write!(out, "\n{NOTES}");
 }
 
 fn introduction(out: &mut String, measured: &Measured) {
@@ -317,6 +318,9 @@ fn films(out: &mut String, results: &films::Results) {
         out.push('\n');
     }
 }
+
+/// What does not change with the figures.
+const NOTES: &str = include_str!("notes.md");
 
 fn build(out: &mut String, measured: &Measured) {
     out.push_str(

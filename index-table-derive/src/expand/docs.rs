@@ -339,7 +339,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
     };
     let behind = match target {
         Target::Index(index) if index.eventual => {
-            "\nThe index follows the rows and may be behind them; `verified()` compares with the rows."
+            "\nThe index follows the rows and may be behind them; `stale()` reads it as it is, `verified()` compares with the rows."
         }
         Target::Index(_) | Target::Rows => "",
     };

@@ -81,7 +81,7 @@ fn prove(path: &Path, known: &mut Known, more: u64) -> Result<(), Failure> {
         let are_first = messages.all(&txn).rows().map_while(Result::ok).eq((0..count).map(message));
         let report = messages.verify(&txn).run()?;
         let words = (0..count).map(|id| message(id).words.len() as u64).sum::<u64>();
-        let entries = messages.by_words(&txn).keys().count() as u64;
+        let entries = messages.by_words(&txn).stale().keys().count() as u64;
         let is_right = are_first && report.is_clean() && entries == words;
         Ok((u64::from(count), is_right))
     };

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::{
     DANGLING,
-    conditions::{Conditions, Hashed, ValueSource},
+    conditions::{Conditions, Existence, Hashed, ValueSource},
 };
 use crate::{
     engine::{Cursor as _, Entries, EntryResult, LentEntries, LongLived as _, Query, Reader},
@@ -13,6 +13,7 @@ use crate::{
         entry::RawEntry,
         error::{Boxed, Result},
         key::{DecodeError, KeyBuf},
+        maintain::Image,
         schema::{IndexSchema, Source, TableSchema},
     },
     usage::Meter,
@@ -31,6 +32,8 @@ pub(super) struct Check<'txn> {
     pub(super) looks_up: bool,
     /// The values of hashed fields of the last entry's row.
     values: KeyBuf,
+    /// The entries of the last entry's row.
+    image: Image,
     /// The row of the last entry, if it was looked up.
     pub(super) fact: Option<&'txn [u8]>,
     /// It has come to the [`Stop`](super::conditions::Stop) of the query.
@@ -60,7 +63,11 @@ impl<'txn> Check<'txn> {
         let carried = schema.index(source).is_some_and(IndexSchema::carries_hashed);
         let form = Form::of(schema, source);
         let compares = conditions.hashed.is_some() && !carried;
-        let looks_up = !form.carries_row() && (compares || !conditions.tests.is_empty());
+        let looks_up = match conditions.existence {
+            Existence::HasEntry(_) => true,
+            Existence::Exists => !form.carries_row(),
+            Existence::Unknown => !form.carries_row() && (compares || !conditions.tests.is_empty()),
+        };
         query.rows |= looks_up;
         Box::new(Self {
             reader,
@@ -71,6 +78,7 @@ impl<'txn> Check<'txn> {
             carried,
             looks_up,
             values: KeyBuf::new(),
+            image: Image::default(),
             fact: None,
             has_stopped: false,
         })
@@ -163,6 +171,12 @@ impl<'txn> Check<'txn> {
         if let Some(hashed) = hashed
             && !carried
             && !self.has_values(hashed, entry, ValueSource::Fact(row))?
+        {
+            return Ok(false);
+        }
+        if let Existence::HasEntry(has_entry) = conditions.existence
+            && let Source::Index(index) = self.source
+            && !has_entry(&mut self.image, index, entry, row)?
         {
             return Ok(false);
         }

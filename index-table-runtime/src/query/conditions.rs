@@ -7,8 +7,11 @@ use crate::{
     model::{
         entity::{Entity, EntryReader, Form},
         entry::{Position, RawEntry},
+        error::Result,
         key::{DecodeError, KeyBuf, Unescaped},
+        maintain::Image,
         row,
+        schema::Source,
     },
 };
 
@@ -21,6 +24,7 @@ pub(super) struct Conditions<'txn> {
     pub(super) tests: Vec<RowTest<'txn>>,
     /// Where the query ends before the end of its bounds.
     pub(super) stop: Option<Stop>,
+    pub(super) existence: Existence,
 }
 
 /// The end of a query at the gap of a cursor. No engine knows it.
@@ -52,6 +56,35 @@ impl Stop {
     }
 }
 
+/// Whether the row of an entry has to be there. Only entries of eventual indexes are without a row, or older than
+/// it; of other indexes, such entries are damage.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Existence {
+    /// Nobody reads it.
+    #[default]
+    Unknown,
+    /// It is read: an entry without a row is left out.
+    Exists,
+    /// The row still has the entry.
+    HasEntry(HasEntry),
+}
+
+/// [`has_entry`] of a type of row.
+pub(super) type HasEntry = fn(&mut Image, usize, RawEntry<'_>, &[u8]) -> Result<bool>;
+
+/// Whether the row with these bytes has the key of an entry of the index at this position.
+pub(super) fn has_entry<R: Entity>(
+    image: &mut Image,
+    index: usize,
+    entry: RawEntry<'_>,
+    fact: &[u8],
+) -> Result<bool> {
+    let row: R = row::decode(fact)
+        .map_err(|error| R::TABLE.corrupt(Source::Facts, entry.primary_key, error))?;
+    image.load_stored_of(&row, fact, index)?;
+    Ok(image.keys(index).any(|key| key == entry.key))
+}
+
 /// A test of the bytes of a row.
 pub(super) type RowTest<'txn> = Rc<dyn Fn(&[u8]) -> Result<bool, DecodeError> + 'txn>;
 
@@ -80,12 +113,21 @@ impl<'txn> Conditions<'txn> {
         conditions: Option<Rc<Self>>,
     ) -> (Option<Rc<Self>>, Vec<RowTest<'txn>>) {
         let Some(conditions) = conditions else { return (None, Vec::new()) };
-        (Self::of(conditions.hashed.clone()), conditions.tests.clone())
+        let mut others = Self::of(conditions.hashed.clone());
+        if !matches!(conditions.existence, Existence::Unknown) {
+            Self::require(&mut others, conditions.existence);
+        }
+        (others, conditions.tests.clone())
     }
 
     /// Ends a query sooner.
     pub(super) fn stop(conditions: &mut Option<Rc<Self>>, stop: Stop) {
         Rc::make_mut(conditions.get_or_insert_default()).stop = Some(stop);
+    }
+
+    /// Requires the row of each entry.
+    pub(super) fn require(conditions: &mut Option<Rc<Self>>, existence: Existence) {
+        Rc::make_mut(conditions.get_or_insert_default()).existence = existence;
     }
 }
 

@@ -101,24 +101,6 @@ impl<'txn, C> EntryScan<'txn, C> {
         &self.meter.session().unescaped
     }
 
-    /// Whether an entry's row has been read when the entry comes.
-    pub(super) const fn has_rows(&self) -> bool {
-        self.form.carries_row() || self.has_looked_up
-    }
-
-    /// The row with this primary key, which an entry refers to.
-    pub(super) fn fact<R: Entity>(&mut self, primary_key: &[u8]) -> Result<R> {
-        let Some(reader) = self.reader else { return Err(Error::internal("no query runs")) };
-        let row = self.meter.look_up(reader, primary_key).and_then(|row| {
-            let row = row.ok_or(DANGLING).and_then(row::decode);
-            row.map_err(|error| self.schema.corrupt(Source::Facts, primary_key, error))
-        });
-        if row.is_err() {
-            self.running = None;
-        }
-        row
-    }
-
     /// Ends it with an error of an entry.
     #[cold]
     fn failed(&mut self, entry: &RawEntry<'_>, failure: impl Into<Failure>) -> Error {
@@ -203,7 +185,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         }
         let Some(matches) = &self.running else { return Ok(None) };
         let entry = matches.entry();
-        if self.form.carries_row() {
+        if self.form.carries_row() && !self.has_looked_up {
             self.meter.bytes(entry.data.len());
             return Ok(Some(entry.data));
         }
@@ -238,21 +220,6 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
             Ok(key) => Some(Ok(key)),
             Err(error) => Some(Err(self.stop(error.into()))),
         }
-    }
-
-    /// The entry of the last step, and the fact with its primary key if there is one.
-    pub(super) fn entry_with_fact(&mut self) -> Result<(RawEntry<'_>, Option<&[u8]>)> {
-        let (Some(matches), Some(reader)) = (&self.running, self.reader) else {
-            return Ok((RawEntry::NOWHERE, None));
-        };
-        let (entry, row) = (matches.entry(), matches.row());
-        if let Some(row) = row {
-            if !self.has_looked_up {
-                self.meter.joined(row);
-            }
-            return Ok((entry, Some(row)));
-        }
-        Ok((entry, self.meter.look_up(reader, entry.primary_key)?))
     }
 }
 
@@ -292,7 +259,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 
     /// The row of an entry.
     pub(super) fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
-        if self.form.carries_row() {
+        if self.form.carries_row() && !self.has_looked_up {
             self.meter.bytes(entry.data.len());
             return Ok(entry.data);
         }

@@ -10,7 +10,6 @@ mod detached;
 mod distinct;
 mod entry_scan;
 mod eventual;
-mod fact_order;
 mod filter;
 mod get_many;
 mod iter;
@@ -28,10 +27,7 @@ pub(crate) use cursor::hash_of;
 pub use detached::DetachedQuery;
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub(crate) use entry_scan::DANGLING;
-pub use eventual::{
-    EventualScan, Unverified, UnverifiedEntries, UnverifiedKeys, VerifiedRows, VerifiedScan,
-};
-pub use fact_order::FactOrderRows;
+pub use eventual::EventualScan;
 pub use get_many::{GetMany, GetManyViews};
 pub use iter::{Entries, Keys, Rows, Views};
 pub use list::Values;
@@ -165,7 +161,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// the fact table for each row as well, the same that compares the values of hashed fields. Each
     /// row is decoded into owned values; one of an older version is converted as well.
     pub fn rows(mut self) -> Rows<'txn, E> {
-        self.request.query.rows = true;
+        self.request.reads_rows();
         Rows::new(self.cursor())
     }
 
@@ -217,7 +213,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     where
         E::Row: Viewed,
     {
-        self.request.query.rows = true;
+        self.request.reads_rows();
         Views::new(self.request.scan(None))
     }
 
@@ -229,7 +225,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// its [view](Scan::views) is. The entries of the fact table and of a [`boxed`](Scan::boxed) scan are
     /// the rows, at the cost of [`rows`](Scan::rows).
     pub fn entries(mut self) -> Entries<'txn, E> {
-        self.request.query.rows = matches!(E::SOURCE, Source::Facts);
+        if matches!(E::SOURCE, Source::Facts) {
+            self.request.reads_rows();
+        }
         Entries::new(self.request.scan(None))
     }
 
@@ -352,7 +350,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>> {
-        self.limit(1).request.scan(None).next_bytes(decode).transpose()
+        let mut scan = self.limit(1);
+        scan.request.reads_rows();
+        scan.request.scan(None).next_bytes(decode).transpose()
     }
 
     fn cursor(self) -> EntryScan<'txn, LentEntries<'txn>> {

@@ -65,7 +65,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`before`](Scan::before) was given the cursor of another scan; [`Error`](crate::Error) when the store can't
     /// be read.
     pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
-        self.request.query.rows = true;
+        self.request.reads_rows();
         let question = self.request.question();
         if self.request.before.is_some() {
             let cursors = self.request.turn_back(Some(question));
@@ -103,7 +103,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     where
         E::Row: Viewed,
     {
-        self.request.query.rows = true;
+        self.request.reads_rows();
         self.request.page(size, |scan, last| {
             scan.decode_next(
                 |scan, entry| {
@@ -160,7 +160,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// # }
     /// ```
     pub fn page_entries(mut self, size: usize) -> Result<Page<E>> {
-        self.request.query.rows = matches!(E::SOURCE, Source::Facts);
+        if matches!(E::SOURCE, Source::Facts) {
+            self.request.reads_rows();
+        }
         self.request.page(size, |scan, last| {
             scan.decode_next(
                 |scan, entry| {

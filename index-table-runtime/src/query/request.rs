@@ -4,7 +4,7 @@ use std::{rc::Rc, sync::Arc};
 
 use super::{
     Cursor,
-    conditions::{Conditions, Hashed, Stop},
+    conditions::{Conditions, Existence, Hashed, Stop},
     cursor,
     entry_scan::EntryScan,
     list::Ranges,
@@ -14,7 +14,7 @@ use crate::{
     engine::{Entries, LentEntries, Query, Read, Reader},
     model::{
         error::{Error, Result},
-        schema::TableSchema,
+        schema::{Source, TableSchema},
     },
     usage::Ledger,
 };
@@ -34,20 +34,6 @@ pub(super) struct ScanRequest<'txn> {
 }
 
 impl<'txn> ScanRequest<'txn> {
-    /// The same request once more; `None` if it can't be run.
-    pub(super) fn copy(&self) -> Option<Self> {
-        let Self { schema, ledger, ref query, ref conditions, ref after, ref before, .. } = *self;
-        Some(Self {
-            reader: Ok(*self.reader.as_ref().ok()?),
-            schema,
-            ledger,
-            query: query.clone(),
-            conditions: conditions.clone(),
-            after: after.clone(),
-            before: before.clone(),
-        })
-    }
-
     /// What a cursor belongs to, as a number.
     pub(super) fn question(&self) -> u64 {
         cursor::question(self.schema, &self.query)
@@ -93,9 +79,29 @@ impl<'txn> ScanRequest<'txn> {
         Ok(count.found)
     }
 
+    /// The rows of the entries will be read.
+    #[inline]
+    pub(super) fn reads_rows(&mut self) {
+        self.query.rows = true;
+        if matches!(self.query.source, Source::Index(index) if self.schema.is_eventual(index)) {
+            self.leaves_out_dangling();
+        }
+    }
+
+    #[cold]
+    fn leaves_out_dangling(&mut self) {
+        let existence = self.conditions.as_ref().map_or(Existence::Unknown, |it| it.existence);
+        if matches!(existence, Existence::Unknown) {
+            Conditions::require(&mut self.conditions, Existence::Exists);
+        }
+    }
+
     /// The query without its transaction, the values of hashed fields, and where it ends.
     pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>, Option<Stop>) {
         self.resolve_in_any_order();
+        if matches!(self.query.source, Source::Index(index) if self.schema.is_eventual(index)) {
+            self.refuse("its index is eventual; delete the rows of `verified()` one by one");
+        }
         self.refuse_tests("its `filter` borrows from the transaction; delete the rows one by one");
         let Conditions { hashed, stop, .. } =
             self.conditions.map_or_else(Conditions::default, |conditions| (*conditions).clone());
@@ -104,9 +110,13 @@ impl<'txn> ScanRequest<'txn> {
 
     /// A filtered scan can't be run: this is the reason.
     pub(super) fn refuse_tests(&mut self, reason: &'static str) {
-        if self.reader.is_ok()
-            && self.conditions.as_ref().is_some_and(|conditions| !conditions.tests.is_empty())
-        {
+        if self.conditions.as_ref().is_some_and(|conditions| !conditions.tests.is_empty()) {
+            self.refuse(reason);
+        }
+    }
+
+    fn refuse(&mut self, reason: &'static str) {
+        if self.reader.is_ok() {
             let (table, index) = (self.schema.name, self.schema.index_name(self.query.source));
             self.reader = Err(Error::NotCombinable { table, index, reason });
         }

@@ -233,7 +233,10 @@ impl<'txn, R: Entity> IntoIterator for Combined<'txn, R> {
 }
 
 impl<'txn, E: IndexEntry<'txn>> From<Scan<'txn, E>> for Combined<'txn, E::Row> {
-    fn from(scan: Scan<'txn, E>) -> Self {
+    fn from(mut scan: Scan<'txn, E>) -> Self {
+        let rows = scan.request.query.rows;
+        scan.request.reads_rows();
+        scan.request.query.rows = rows;
         let ScanRequest { reader, schema, ledger, query, conditions, after, before } = scan.request;
         let is_limited =
             query.reverse || query.limit.is_some() || after.is_some() || before.is_some();

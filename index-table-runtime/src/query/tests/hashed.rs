@@ -140,7 +140,6 @@ fn ask<'txn, E: IndexEntry<'txn, Row = Link>>(
     prop_assert_eq!(&sorted(scan().keys().collect())?, &expected);
     let ids = |rows: Result<Vec<Link>>| rows.map(|rows| rows.iter().map(|row| row.id).collect());
     prop_assert_eq!(&sorted(ids(scan().rev().rows().collect()))?, &expected);
-    prop_assert_eq!(&sorted(ids(scan().rows_in_fact_order().collect()))?, &expected);
     prop_assert_eq!(scan().count().map_err(fail)?, expected.len() as u64);
     prop_assert_eq!(scan().limit(1).count().map_err(fail)?, expected.len().min(1) as u64);
     prop_assert_eq!(scan().entries().count(), expected.len());
