@@ -207,7 +207,7 @@ fn a_table_without_a_shard_key_is_whole_in_one_shard() -> Result<()> {
     drop(shard);
     assert!(
         reason(ShardedStore::options().place("invoices", "s0").open(dir.path()))
-            .contains("another shard")
+            .contains("elsewhere")
     );
     Ok(())
 }
@@ -339,4 +339,53 @@ fn what_is_not_offered_yet_is_an_error() -> Result<()> {
     assert!(matches!(store.catalog(), Err(Error::NotOffered { .. })));
     assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
     Ok(())
+}
+
+/// `Invoice` with a shard key.
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "invoices", shard_by = number, shard_map = "numbers")]
+#[index(amount)]
+struct SpreadInvoice {
+    #[primary_key]
+    number: u32,
+    amount: u32,
+}
+
+#[test]
+fn rows_stay_where_they_are_when_the_declaration_changes() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    {
+        let store = two().open(dir.path())?;
+        let invoices = InvoiceRepository::open(&store)?;
+        store.transaction(|txn| invoices.insert(txn, &Invoice { number: 7, amount: 1 }))?;
+    }
+    let numbers = ShardMap::ranges().to("s0", ..5_u32).to("s1", 5_u32..);
+    let store = two().map("numbers", numbers).open(dir.path())?;
+    let Err(Error::SchemaMismatch { difference, .. }) = SpreadInvoiceRepository::open(&store)
+    else {
+        panic!("rows that would not be found")
+    };
+    assert_eq!(
+        difference,
+        "its rows are in shard `s0`, and it is declared to have them by 1 fields and shard map `numbers`"
+    );
+    drop(store);
+    let placed = two().place("invoices", "s1").open(dir.path());
+    assert!(reason(placed).contains("its rows are elsewhere"));
+    let store = ShardedStore::open(dir.path())?;
+    assert_eq!(InvoiceRepository::open(&store)?.all(&store.read()?).count()?, 1);
+    Ok(())
+}
+
+#[test]
+fn one_process_writes_a_store() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(two().open(dir.path())?);
+    // As another process has it.
+    let lock = fs::File::open(dir.path().join("writer.lock")).expect("a lock file");
+    lock.try_lock().expect("a lock");
+    assert!(matches!(ShardedStore::open(dir.path()), Err(Error::AlreadyOpen { .. })));
+    drop(ShardedStore::options().read_only(true).open(dir.path())?);
+    drop(lock);
+    ShardedStore::open(dir.path()).map(drop)
 }

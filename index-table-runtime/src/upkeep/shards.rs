@@ -26,6 +26,7 @@ pub(super) fn open(
 ) -> Result<Arc<OpenTable>> {
     store.inner.open_once(rows, |_| {
         let routing = shards.routing(rows.schema, rows.distribution)?;
+        let new = shards.compare(&routing, rows.distribution)?;
         let (mut tables, mut record) = (Vec::new(), None);
         for (number, shard) in (0..).zip(shards.shards()) {
             let opened = open_in(shards, number, shard, &routing, rows)?;
@@ -41,6 +42,9 @@ pub(super) fn open(
             shards.shard(first)?.opened()?;
             return Err(Error::internal("a table was opened in no shard"));
         };
+        if let Some(new) = new {
+            shards.keep(rows.schema.name, new)?;
+        }
         let readable = vec![true; rows.schema.indexes.len()];
         let tables = Tables::Sharded(crate::engine::shards::Tables::new(routing, tables));
         Ok((tables, Declared { record, readable }))

@@ -54,6 +54,7 @@ const OWN: &[u8] = b"own";
 const SHARDS: &[u8] = b"shard.";
 const MAPS: &[u8] = b"map.";
 const PLACES: &[u8] = b"place.";
+const TABLES: &[u8] = b"table.";
 
 /// The number of a manager, which its shards keep.
 pub(crate) type ManagerId = [u8; 16];
@@ -73,6 +74,17 @@ pub(crate) struct ManagerRecords {
     pub(crate) shards: Vec<ShardRecord>,
     pub(crate) maps: BTreeMap<String, Declared>,
     pub(crate) places: BTreeMap<String, ShardNumber>,
+    /// Where the rows of the tables are that were opened.
+    pub(crate) tables: BTreeMap<String, TableRecord>,
+}
+
+/// Where the rows of a table are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum TableRecord {
+    /// In this shard.
+    Whole(ShardNumber),
+    /// By a shard key of so many fields, hashed or not, and this shard map.
+    ByKey { fields: u32, hashed: bool, map: String },
 }
 
 /// The manager itself.
@@ -157,6 +169,7 @@ impl Manager {
             shards: Vec::new(),
             maps: BTreeMap::new(),
             places: BTreeMap::new(),
+            tables: BTreeMap::new(),
         };
         for (key, bytes) in &records {
             let name = |prefix| {
@@ -173,6 +186,8 @@ impl Manager {
                 found.maps.insert(name, Declared { kind, key_type, boundaries });
             } else if let Some(name) = name(PLACES) {
                 found.places.insert(name, decode(&MANAGER, key, bytes)?);
+            } else if let Some(name) = name(TABLES) {
+                found.tables.insert(name, decode(&MANAGER, key, bytes)?);
             }
         }
         Ok(Some(found))
@@ -182,11 +197,18 @@ impl Manager {
     pub(crate) fn write(&self, records: &ManagerRecords) -> Result<()> {
         replace(&self.engine, &MANAGER, &encoded(records)?)
     }
+
+    /// Adds the record of a table.
+    pub(crate) fn write_table(&self, table: &str, record: &TableRecord) -> Result<()> {
+        let mut records = read(&self.engine, &MANAGER)?;
+        records.push(([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?));
+        replace(&self.engine, &MANAGER, &records)
+    }
 }
 
 /// The records of a manager, with their keys.
 pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let ManagerRecords { own, shards, maps, places } = records;
+    let ManagerRecords { own, shards, maps, places, tables } = records;
     let mut all = vec![(OWN.to_vec(), encode(&MANAGER, own)?)];
     for (number, shard) in shards.iter().enumerate() {
         let number = ShardNumber::try_from(number).unwrap_or(ShardNumber::MAX);
@@ -200,6 +222,9 @@ pub(super) fn encoded(records: &ManagerRecords) -> Result<Vec<(Vec<u8>, Vec<u8>)
     for (table, shard) in places {
         all.push(([PLACES, table.as_bytes()].concat(), encode(&MANAGER, shard)?));
     }
+    for (table, record) in tables {
+        all.push(([TABLES, table.as_bytes()].concat(), encode(&MANAGER, record)?));
+    }
     Ok(all)
 }
 
@@ -212,7 +237,8 @@ impl ManagerRecords {
     /// Those of a new manager.
     pub(crate) fn new() -> Self {
         let own = ManagerRecord { id: new_id(), version: 0 };
-        Self { own, shards: Vec::new(), maps: BTreeMap::new(), places: BTreeMap::new() }
+        let (maps, places, tables) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { own, shards: Vec::new(), maps, places, tables }
     }
 
     /// The number of the shard with this name.

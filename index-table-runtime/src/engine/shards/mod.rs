@@ -31,7 +31,8 @@ mod txn;
 mod write;
 
 pub(crate) use manager::{
-    Identity, Manager, ManagerRecords, ShardRecord, ShardState, options_of, place_of, recorded,
+    Identity, Manager, ManagerRecords, ShardRecord, ShardState, TableRecord, options_of, place_of,
+    recorded,
 };
 pub(crate) use merge::{Entries, LentEntries};
 pub(crate) use read::Reader;
@@ -43,7 +44,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU64, Ordering, fence},
     },
 };
@@ -125,6 +126,8 @@ pub(crate) struct Engine {
     maps: BTreeMap<String, Map>,
     /// The shards of tables without a shard key. Other such tables are in the first shard.
     places: BTreeMap<String, ShardNumber>,
+    /// Where the rows of the tables are that were opened, now or before.
+    tables: Mutex<BTreeMap<String, TableRecord>>,
     directory: Option<PathBuf>,
     /// The shard map manager, which is open for as long as the store is. `None`: the store is in memory.
     manager: Option<Manager>,
@@ -155,14 +158,74 @@ impl Engine {
             boundaries: Arc::new(declared.boundaries),
         };
         let maps = maps.into_iter().map(|(name, declared)| (name, map(declared))).collect();
-        let (shards, gate) = (shards.into(), RwLock::default());
-        Self { shards, maps, places, directory, manager, read_only, any_map: false, gate }
+        let (shards, gate, tables) = (shards.into(), RwLock::default(), Mutex::default());
+        Self { shards, maps, places, tables, directory, manager, read_only, any_map: false, gate }
     }
 
     /// Distributes tables without a shard map by a hash of their shard keys.
     #[cfg(feature = "memory")]
     pub(crate) fn with_any_map(self) -> Self {
         Self { any_map: true, ..self }
+    }
+
+    /// With the tables that were opened before.
+    pub(crate) fn with_tables(self, tables: BTreeMap<String, TableRecord>) -> Self {
+        Self { tables: Mutex::new(tables), ..self }
+    }
+
+    /// Refuses a table whose rows are elsewhere, since it was opened with another shard key, shard map or place. The
+    /// result is its record, if it is new.
+    pub(crate) fn compare(
+        &self,
+        routing: &Routing,
+        distribution: Distribution,
+    ) -> Result<Option<TableRecord>> {
+        let table = routing.schema().name;
+        let declared = match distribution {
+            Distribution::Whole => {
+                TableRecord::Whole(routing.shards().first().copied().unwrap_or_default())
+            }
+            Distribution::ByKey(ShardKey { fields, hashed, map }) => TableRecord::ByKey {
+                fields: u32::try_from(fields).unwrap_or(u32::MAX),
+                hashed,
+                map: map.to_owned(),
+            },
+        };
+        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.get(table) {
+            None => Ok(Some(declared)),
+            Some(known) if *known == declared => Ok(None),
+            Some(known) => Err(Error::SchemaMismatch {
+                table,
+                difference: format!(
+                    "its rows are {}, and it is declared to have them {}",
+                    self.shown(known),
+                    self.shown(&declared)
+                ),
+                way_out: "declare the shard key, the shard map and the place that the table was first \
+                          opened with",
+            }),
+        }
+    }
+
+    fn shown(&self, record: &TableRecord) -> String {
+        match record {
+            TableRecord::Whole(shard) => format!("in shard `{}`", self.name(*shard)),
+            TableRecord::ByKey { fields, hashed, map } => {
+                let hash = if *hashed { "a hash of " } else { "" };
+                format!("by {hash}{fields} fields and shard map `{map}`")
+            }
+        }
+    }
+
+    /// Keeps the record of a new table.
+    pub(crate) fn keep(&self, table: &str, record: TableRecord) -> Result<()> {
+        let mut known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(manager) = self.manager.as_ref().filter(|_| !self.read_only) {
+            manager.write_table(table, &record)?;
+        }
+        known.insert(table.to_owned(), record);
+        Ok(())
     }
 
     /// All shards, by their numbers.

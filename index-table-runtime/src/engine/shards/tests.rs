@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{
-    ManagerRecords, ShardRecord, ShardState,
+    ManagerRecords, ShardRecord, ShardState, TableRecord,
     manager::{self, ManagerRecord},
     recorded,
 };
@@ -28,6 +28,11 @@ fn records() -> ManagerRecords {
         shards: vec![shard("n", "n", Options::default()), shard("s", "/s", relaxed)],
         maps: [("t".to_owned(), map)].into(),
         places: [("i".to_owned(), 1)].into(),
+        tables: [
+            ("c".to_owned(), TableRecord::ByKey { fields: 1, hashed: false, map: "t".to_owned() }),
+            ("i".to_owned(), TableRecord::Whole(1)),
+        ]
+        .into(),
     }
 }
 
@@ -46,6 +51,8 @@ fn records_of_a_manager_have_these_bytes() {
             r"shard.\x00\x00\x00\x01 \x01\x01s\x02/s\x02\x01\ndurability\x01",
             r"map.t \x01\x00\x02u8\x02\x00\x01\x00\x01d\x01\x01",
             r"place.i \x01\x01",
+            r"table.c \x01\x01\x01\x00\x01t",
+            r"table.i \x01\x00\x01",
         ]
     );
 }
@@ -85,5 +92,7 @@ fn records_are_written_and_read() {
     assert_eq!(manager.read().expect("records").as_ref(), Some(&written));
     written.places.clear();
     manager.write(&written).expect("written");
+    manager.write_table("x", &TableRecord::Whole(0)).expect("written");
+    written.tables.insert("x".to_owned(), TableRecord::Whole(0));
     assert_eq!(manager.read().expect("records"), Some(written));
 }

@@ -12,8 +12,8 @@ use crate::{
     engine::{
         self, Options, files, lmdb,
         shards::{
-            Engine, Identity, Manager, ManagerRecords, Shard, ShardRecord, ShardState, options_of,
-            place_of, recorded,
+            Engine, Identity, Manager, ManagerRecords, Shard, ShardRecord, ShardState, TableRecord,
+            options_of, place_of, recorded,
         },
     },
     model::{
@@ -129,9 +129,10 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         records.own.version += 1;
         manager.write(&records)?;
     }
-    let ManagerRecords { maps, places, .. } = records;
+    let ManagerRecords { maps, places, tables, .. } = records;
     let directory = Some(path.to_owned());
-    Ok(Engine::new(shards, maps, places, directory, Some(manager), read_only))
+    let engine = Engine::new(shards, maps, places, directory, Some(manager), read_only);
+    Ok(engine.with_tables(tables))
 }
 
 /// The options of the environment of the manager.
@@ -186,6 +187,12 @@ fn declare(options: &ShardedOptions, records: &mut ManagerRecords, is_new: bool)
         let Some(number) = records.number(shard) else {
             return Err(refused(&what(), &format!("the store has no shard `{shard}`")));
         };
+        if records.tables.get(table).is_some_and(|own| *own != TableRecord::Whole(number)) {
+            return Err(refused(
+                &what(),
+                "the table was opened before, and its rows are elsewhere",
+            ));
+        }
         match records.places.get(table) {
             Some(own) if *own != number => {
                 return Err(refused(&what(), "the store has placed it in another shard"));
