@@ -184,7 +184,7 @@ fn index_key(index: usize, (tenant, region, _, town): &Row) -> Vec<u8> {
 
 fn boundaries() -> impl Strategy<Value = Boundaries> {
     let bound = (any::<u8>(), "[a\u{1}]{0,2}");
-    let parts = (bound.clone(), proptest::option::of(bound), proptest::option::of(0..4u32));
+    let parts = (bound, proptest::option::of(bound), proptest::option::of(0..4u32));
     let parts = vec(parts, 0..6);
     parts.prop_map(|parts| {
         let mut boundaries = Boundaries::all_in(Some(0));
