@@ -23,6 +23,18 @@ pub enum Durability {
     None,
 }
 
+impl Durability {
+    /// Its number in the record of a shard, which is part of the format.
+    const fn number(self) -> u64 {
+        match self {
+            Self::Full => 0,
+            Self::Relaxed => 1,
+            Self::None => 2,
+            Self::Journal => 3,
+        }
+    }
+}
+
 /// The most readers, and the most tables and indexes. LMDB takes more, and then fails later, or goes
 /// wrong.
 pub(crate) const MOST: u32 = 1 << 20;
@@ -257,7 +269,7 @@ impl Options {
         [
             ("map_size", self.map_size as u64),
             ("max_map_size", self.max_map_size as u64),
-            ("durability", self.durability as u64),
+            ("durability", self.durability.number()),
             ("max_databases", u64::from(self.max_databases)),
             ("max_readers", u64::from(self.max_readers)),
             ("reserve", self.reserve as u64),
@@ -273,11 +285,9 @@ impl Options {
             "map_size" => self.map_size = size.unwrap_or(usize::MAX),
             "max_map_size" => self.max_map_size = size.unwrap_or(usize::MAX),
             "durability" => {
-                self.durability = match number {
-                    1 => Durability::Relaxed,
-                    2 => Durability::None,
-                    _ => Durability::Full,
-                };
+                let all = [Durability::Relaxed, Durability::None, Durability::Journal];
+                let found = all.into_iter().find(|it| it.number() == number);
+                self.durability = found.unwrap_or_default();
             }
             "max_databases" => self.max_databases = count.unwrap_or(MOST),
             "max_readers" => self.max_readers = count.unwrap_or(MOST),

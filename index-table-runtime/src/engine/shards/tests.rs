@@ -79,6 +79,13 @@ fn options_of_a_shard_come_back() {
         .index_queue(5, crate::WhenFull::Wait(std::time::Duration::from_millis(1500)));
     assert_eq!(super::options_of(&recorded(&options)), options);
     assert_eq!(recorded(&Options::default()), []);
+    for (durability, number) in
+        [(Durability::Relaxed, 1), (Durability::None, 2), (Durability::Journal, 3)]
+    {
+        let options = Options::default().durability(durability);
+        assert_eq!(recorded(&options), [("durability".to_owned(), number)]);
+        assert_eq!(super::options_of(&recorded(&options)), options);
+    }
 }
 
 #[test]
