@@ -53,8 +53,8 @@ use request::ScanRequest;
 /// A query that has not been run yet: a contiguous block of an index, or of the fact table, in
 /// key order.
 ///
-/// The methods [`rev`](Scan::rev), [`limit`](Scan::limit) and [`after`](Scan::after) say more
-/// precisely what is wanted; [`rows`](Scan::rows), [`views`](Scan::views),
+/// The methods [`rev`](Scan::rev), [`limit`](Scan::limit), [`filter`](Scan::filter), [`after`](Scan::after) and
+/// [`before`](Scan::before) restrict it; [`rows`](Scan::rows), [`views`](Scan::views),
 /// [`entries`](Scan::entries), [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
 /// [`first`](Scan::first), [`page`](Scan::page),
 /// [`page_views`](Scan::page_views) and [`page_entries`](Scan::page_entries) run it, and [`and`](Scan::and) and

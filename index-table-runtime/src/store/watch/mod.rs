@@ -83,8 +83,8 @@ impl<'a, R: Entity> Watch<'a, R> {
     /// whatever has happened to it in the table. Said several times: what any of them finds.
     ///
     /// What counts is the index, or the primary key, and the values, the range or the beginning that
-    /// were given; a `limit`, a direction and a cursor do not. The scan isn't run, and its transaction
-    /// may end before [`start`](Watch::start).
+    /// were given; a `limit`, a direction and a cursor do not. A scan with a [`filter`](Scan::filter) is refused. The
+    /// scan isn't run, and its transaction may end before [`start`](Watch::start).
     ///
     /// Of an index that is eventual, the scan finds the rows that have these values, whether the index has
     /// them yet or not.
