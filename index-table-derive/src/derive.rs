@@ -10,7 +10,7 @@ use crate::{
     lower::{self, Lowered, key::LoweredKey},
 };
 
-/// What `#[derive(IndexKey)]` makes of a type.
+/// The expansion of `#[derive(IndexKey)]`.
 pub(crate) fn derive_key(input: TokenStream) -> TokenStream {
     generate(input, |input, errors| match lower::key::lower(input, errors) {
         LoweredKey::Key(key) => expand::key::expand(&key),
@@ -18,7 +18,7 @@ pub(crate) fn derive_key(input: TokenStream) -> TokenStream {
     })
 }
 
-/// What `#[derive(IndexTable)]` makes of a struct.
+/// The expansion of `#[derive(IndexTable)]`.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     generate(input, |input, errors| match lower::lower(input, errors) {
         Lowered::Table(table) => expand::expand(&table),
@@ -26,20 +26,20 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     })
 }
 
-/// What `#[derive(RowVersion)]` makes of a struct.
+/// The expansion of `#[derive(RowVersion)]`.
 pub(crate) fn derive_version(input: TokenStream) -> TokenStream {
     generate(input, |input, errors| {
         let version = lower::version::lower(input, errors);
         if input.generics.params.is_empty() {
             expand::version::expand(&version)
         } else {
-            // Nothing that could be generated would be sound.
+            // Nothing useful can be generated.
             TokenStream::new()
         }
     })
 }
 
-/// What `stages` make of the input, behind the errors that they have met.
+/// The output of `stages`, behind their errors.
 fn generate(
     input: TokenStream,
     stages: impl FnOnce(&DeriveInput, &Diagnostics) -> TokenStream,

@@ -7,10 +7,10 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::Error;
 
-/// The errors found so far. Every stage is given a shared reference to it.
+/// The errors found so far. Every stage has a shared reference to it.
 ///
-/// It has to be consumed by [`Diagnostics::finish`]: a collector that is dropped with its errors
-/// unread would turn a mistake into silence, so that is an assertion in debug builds.
+/// It must be consumed by [`Diagnostics::finish`]: dropping a collector with unread errors would hide a
+/// mistake, so debug builds assert that.
 pub(crate) struct Diagnostics {
     /// `None` once the errors have been taken.
     errors: RefCell<Option<Vec<Error>>>,
@@ -31,7 +31,7 @@ impl Diagnostics {
         self.push(Error::new_spanned(tokens, message));
     }
 
-    /// Reports an error that syn made.
+    /// Reports an error of syn.
     pub(crate) fn push(&self, error: Error) {
         if let Some(errors) = self.errors.borrow_mut().as_mut() {
             errors.push(error);
@@ -61,7 +61,7 @@ impl Drop for Diagnostics {
     }
 }
 
-/// The candidate that was probably meant by `word`, if there is one.
+/// The candidate that is most similar to `word`, if one is similar enough.
 ///
 /// The rule is rustc's own: at most a third of the letters differ, where swapping two neighbours
 /// counts as one difference.
@@ -88,12 +88,12 @@ pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// How many insertions, deletions, replacements and swaps of neighbours turn `a` into `b` (the
+/// The number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (the
 /// optimal string alignment distance), row by row.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut above: Vec<usize> = (0..=b.len()).collect();
-    // The row before `above`, needed for swaps, and the letter of `a` it belongs to.
+    // The row before `above`, needed for swaps, and its letter of `a`.
     let mut before: Vec<usize> = Vec::new();
     let mut previous_a = None;
 

@@ -1,7 +1,7 @@
-//! What stands in for a repository or a key where none can be generated, beside the errors that say why.
+//! The replacement of a repository or a key that can't be generated, beside the errors with the reason.
 //!
-//! A program with such a mistake calls the repository's methods all the same. With these it gets
-//! the one message that matters, and not one more for each call.
+//! A program with such a mistake still calls the repository's methods. With these replacements, it gets one
+//! message, and not one more for each call.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -28,8 +28,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let private = expand::private(krate);
     let (allow, allow_on_struct) = (expand::allow(), expand::allow_on_struct());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
-    // The parameters go to the methods that take or return a row, so that the repository itself can
-    // be named without them.
+    // The methods that take or return a row have the parameters, so that the repository itself has none.
     let row = quote!(#row #ty_generics);
     let read = quote!(&_index_table::ReadTxn<'_>);
     let write = quote!(&mut _index_table::WriteTxn<'_>);
@@ -64,7 +63,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
             quote!(::core::option::Option<#row>),
         ),
     ];
-    // Without fields, since a program that names the view doesn't have to use them.
+    // Without fields, since a program can name the view without using them.
     let view_type = view.iter().map(|view| {
         quote! {
             #[doc(hidden)]
@@ -135,12 +134,12 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
     let (private, allow) = (expand::private(krate), expand::allow());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
     let conditions = where_clause.map(|clause| &clause.predicates).into_iter().flatten();
-    // As those that are sound: an enum is passed by value.
+    // As for valid keys: an enum is passed by value.
     let (arg, value) = match &input.data {
         Data::Enum(data) if data.variants.iter().all(|variant| variant.fields.is_empty()) => {
             (quote!(Self), quote!(EnumValue))
         }
-        // A parameter may live shorter than `'any`.
+        // A parameter may be shorter than `'any`.
         _ if !input.generics.params.is_empty() => (quote!(()), quote!(KeyValue)),
         _ => (quote!(&'any Self), quote!(KeyValue)),
     };
@@ -159,7 +158,7 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
                 type Present<'any> = #arg;
                 type Ref<'any> = Self;
 
-                // Nothing is wrong with a sparse index of it.
+                // A sparse index of it is valid.
                 const SHAPE: _index_table::KeyShape =
                     _index_table::KeyShape::Option(&_index_table::KeyShape::Bool);
 

@@ -1,5 +1,4 @@
-//! What is generated from: a table whose every rule has been checked and whose every default is
-//! resolved.
+//! The input of code generation: a table with every rule checked and every default resolved.
 
 use std::rc::Rc;
 
@@ -11,17 +10,17 @@ use crate::types::DataType;
 
 /// A struct that is stored as a table.
 pub(crate) struct Table {
-    /// The path of the crate that generated code goes through.
+    /// The path of the crate for generated code.
     pub(crate) krate: Path,
     pub(crate) visibility: Visibility,
     /// The struct itself.
     pub(crate) row: Ident,
-    /// The struct has the fields of the model, and not others that an error is about.
+    /// The struct has exactly the fields of the model; false after an error about a field.
     pub(crate) storable: bool,
     pub(crate) repository: Ident,
     pub(crate) name: String,
     pub(crate) version: u32,
-    /// The struct of the version before, if the code has it.
+    /// The struct of the previous version, if the code has it.
     pub(crate) previous: Option<Path>,
     /// The names of the fields that the `From` of `previous` changes.
     pub(crate) changed: Vec<String>,
@@ -30,13 +29,13 @@ pub(crate) struct Table {
     /// Never empty.
     pub(crate) primary_key: Vec<Rc<Field>>,
     pub(crate) indexes: Vec<Rc<Index>>,
-    /// About the primary key.
+    /// The warning about the primary key.
     pub(crate) findings: Vec<Finding>,
     /// If it has a shard key.
     pub(crate) sharding: Option<Sharding>,
     /// If there is to be one.
     pub(crate) view: Option<View>,
-    /// The methods that ask, in the order in which they are generated.
+    /// The query methods, in the order of generation.
     pub(crate) queries: Vec<Query>,
 }
 
@@ -52,14 +51,14 @@ pub(crate) struct Sharding {
 
 /// A struct that rows of a table had in an older version.
 pub(crate) struct RowVersion {
-    /// The path of the crate that generated code goes through.
+    /// The path of the crate for generated code.
     pub(crate) krate: Path,
     /// The struct itself.
     pub(crate) row: Ident,
-    /// Serde can read it, as far as the types of its fields tell.
+    /// Serde can read it, as far as the types of its fields show.
     pub(crate) readable: bool,
     pub(crate) version: u32,
-    /// The struct of the version before, if the code has it.
+    /// The struct of the previous version, if the code has it.
     pub(crate) previous: Option<Path>,
     /// The names of the fields that the `From` of `previous` changes.
     pub(crate) changed: Vec<String>,
@@ -67,15 +66,15 @@ pub(crate) struct RowVersion {
     pub(crate) fields: Vec<Rc<Field>>,
 }
 
-/// What is wrong with the number of a `previous`.
-pub(crate) const NOT_BELOW: &str = "the struct of `previous` has a `version` that is not below \
-                                    that of this one";
+/// The message about the version number of a `previous`.
+pub(crate) const NOT_BELOW: &str = "the struct of `previous` must have a smaller `version` than \
+                                    this struct";
 
 /// A field of the struct.
 pub(crate) struct Field {
     /// As it is accessed, with its `r#` if it has one.
     pub(crate) ident: Ident,
-    /// As it is named, without.
+    /// Its name, without the `r#`.
     pub(crate) name: String,
     pub(crate) ty: DataType,
     /// The type as text.
@@ -93,18 +92,18 @@ pub(crate) enum KeyPart {
     Desc(Rc<Field>),
     /// Each element of a collection, of the given type.
     Each(Rc<Field>, Rc<DataType>),
-    /// What a method returns.
+    /// The value of a method.
     Computed(Rc<Method>),
-    /// A hash of the value of a field, which stands for it where it may be too long.
+    /// A hash of the value of a field, for values that may be too long.
     Hash(Rc<Field>),
     /// Each element of the collection that a method returns, of the given type.
     EachComputed(Rc<Method>, Rc<DataType>),
-    /// A hash of what a method returns.
+    /// A hash of the value of a method.
     HashComputed(Rc<Method>),
 }
 
 impl KeyPart {
-    /// The field it is taken from, if it is from one.
+    /// The field that it comes from, if any.
     pub(crate) fn field(&self) -> Option<&Rc<Field>> {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
@@ -114,7 +113,7 @@ impl KeyPart {
         }
     }
 
-    /// The method that returns it, or its collection, if it is from one.
+    /// The method that returns it, or its collection, if any.
     pub(crate) fn method(&self) -> Option<&Rc<Method>> {
         match self {
             Self::Computed(method) | Self::EachComputed(method, _) | Self::HashComputed(method) => {
@@ -136,7 +135,7 @@ impl KeyPart {
         }
     }
 
-    /// What it is called by in all that is generated.
+    /// Its name in all generated items.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
@@ -148,7 +147,7 @@ impl KeyPart {
         }
     }
 
-    /// The type of the value that is in the key, or whose hash is.
+    /// The type of the value in the key, or of the hashed value.
     pub(crate) fn key_type(&self) -> &DataType {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Hash(field) => &field.ty,
@@ -157,7 +156,7 @@ impl KeyPart {
         }
     }
 
-    /// Whether an entry has this value of a field from its key.
+    /// Whether the key of an entry contains this value of a field.
     pub(crate) fn holds(&self, other: &Rc<Field>) -> bool {
         match self {
             Self::Plain(field) | Self::Desc(field) => Rc::ptr_eq(field, other),
@@ -165,8 +164,8 @@ impl KeyPart {
         }
     }
 
-    /// Whether the entry of a full index has nothing from this part of its key: a field of the row is the same
-    /// value, or it is a hash.
+    /// Whether the entry of a full index has no field for this part of its key: the row has the same value,
+    /// or the part is a hash.
     pub(crate) fn is_left_out_of_full(&self) -> bool {
         matches!(self, Self::Plain(_) | Self::Desc(_)) || self.is_hash()
     }
@@ -176,7 +175,7 @@ impl KeyPart {
     }
 
     /// Whether a sparse index has no entry for some rows because of this part: for a `None` or an
-    /// empty collection. `None` where only the compiler knows.
+    /// empty collection. `None` if only the compiler knows.
     pub(crate) fn can_be_absent(&self) -> Option<bool> {
         if self.is_each() { Some(true) } else { self.key_type().is_optional() }
     }
@@ -194,7 +193,7 @@ impl KeyPart {
         self.same(other) && self.is_desc() == other.is_desc() && self.is_hash() == other.is_hash()
     }
 
-    /// Whether the same is asked of both: how they are sorted does not matter.
+    /// Whether queries compare both with the same value, in any sort order.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let same = match (self.method(), other.method()) {
             (Some(method), Some(of)) => method.name == of.name,
@@ -208,19 +207,19 @@ impl KeyPart {
 pub(crate) struct Method {
     /// As it is called, with its `r#` if it has one.
     pub(crate) ident: Ident,
-    /// As it is named, without.
+    /// Its name, without the `r#`.
     pub(crate) name: String,
-    /// What it returns.
+    /// Its return type.
     pub(crate) ty: DataType,
 }
 
 /// One index table.
 pub(crate) struct Index {
-    /// Its place among the indexes.
+    /// Its position among the indexes.
     pub(crate) position: usize,
     /// Both on disk and in the names of methods.
     pub(crate) name: String,
-    /// The name was given: it stands for all the fields together.
+    /// The name was given, and represents all the fields together.
     pub(crate) named: bool,
     /// Never empty, with at most one `each`.
     pub(crate) parts: Vec<KeyPart>,
@@ -230,19 +229,19 @@ pub(crate) struct Index {
     pub(crate) conditions: Conditions,
     pub(crate) findings: Vec<Finding>,
     pub(crate) entry: Entry,
-    /// The fields, each time that the attribute names one: with the place of that name.
+    /// The fields, at each place where the attribute names one.
     pub(crate) mentions: Vec<Ident>,
-    /// Where its methods point to.
+    /// The place of its methods.
     pub(crate) place: Span,
 }
 
-/// What is said against an index or the primary key, as a warning.
+/// A warning about an index or the primary key.
 #[derive(Clone)]
 pub(crate) struct Finding {
-    /// The field that it is said at.
+    /// The field of the warning.
     pub(crate) span: Span,
     pub(crate) lint: Lint,
-    /// The reason, and how to allow it.
+    /// The reason, and how to suppress it.
     pub(crate) text: String,
 }
 
@@ -251,8 +250,8 @@ impl Index {
         self.conditions.sparse.is_some()
     }
 
-    /// Whether a query with the first `length` fields would omit rows because a later field is
-    /// absent: `None`, where only the compiler knows whether that can be.
+    /// Whether a query with the first `length` fields would omit rows because a later field is absent; `None`
+    /// if only the compiler knows.
     pub(crate) fn omits_rows_behind(&self, length: usize) -> Option<bool> {
         if !self.is_sparse() {
             return Some(false);
@@ -282,20 +281,21 @@ impl Index {
     }
 }
 
-/// Why an index of which no part of the key can be absent is not sparse.
-pub(crate) const NEVER_ABSENT: &str = "a sparse index has no entry for a row with a `None` in its \
-                                       key, and no part of this one is an `Option` or `each(…)`";
+/// The message about a `sparse` index whose key can't contain a `None`.
+pub(crate) const NEVER_ABSENT: &str = "`sparse` has no effect here: a sparse index has no entry \
+                                       for a row with a `None` in its key, and no field of this \
+                                       key is an `Option` or `each(…)`";
 
-/// Which rows have entries.
+/// The condition for a row to have entries.
 #[derive(Clone)]
 pub(crate) struct Conditions {
-    /// Those of which no part of the key is `None`; where this is demanded.
+    /// Rows without a `None` in the key; with the place of the option.
     pub(crate) sparse: Option<Span>,
-    /// Those for which this method holds.
+    /// Rows for which this method returns true.
     pub(crate) filter: Option<Ident>,
 }
 
-/// What an entry carries besides its key.
+/// The contents of an entry besides its key.
 #[derive(Clone)]
 pub(crate) enum Strategy {
     /// The primary key.
@@ -306,11 +306,10 @@ pub(crate) enum Strategy {
     Full,
 }
 
-/// The struct that an entry of an index is read into.
+/// The struct of the entries of an index.
 pub(crate) struct Entry {
     pub(crate) ident: Ident,
-    /// How to read it, in the order in which it is stored. The fields of the struct are what is
-    /// kept.
+    /// How to read it, in stored order. The fields of the struct are the steps that keep a value.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -333,13 +332,13 @@ impl Entry {
 pub(crate) enum Step {
     /// Read a value into a field of this name.
     Keep(Ident, Source),
-    /// Pass over a part of the key, so that the next value is read from the right place.
+    /// Skip a part of the key, so that the next value is read from the right position.
     SkipKey(KeyPart),
-    /// Pass over a field of the primary key for the same reason.
+    /// Skip a field of the primary key for the same reason.
     SkipPrimaryKey(Rc<Field>),
 }
 
-/// Where in an entry a value is stored.
+/// The place of a value in an entry.
 pub(crate) enum Source {
     Key(KeyPart),
     PrimaryKey(Rc<Field>),
@@ -349,7 +348,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The field of the row that it is the whole value of, if it is that of one.
+    /// The field of the row with this value, if there is one.
     pub(crate) fn field(&self) -> Option<&Field> {
         match self {
             Self::Key(KeyPart::Plain(field) | KeyPart::Desc(field))
@@ -377,12 +376,12 @@ impl Source {
     }
 }
 
-/// The struct that a row is read into without a copy.
+/// The struct of a row that is read without copies.
 pub(crate) struct View {
     pub(crate) ident: Ident,
-    /// What it has of the row's serde attributes.
+    /// The serde attributes that it shares with the row.
     pub(crate) serde: Vec<TokenStream>,
-    /// In order of declaration, which is the order in which they are stored.
+    /// In order of declaration, which is the stored order.
     pub(crate) fields: Vec<ViewField>,
 }
 
@@ -396,34 +395,34 @@ impl View {
     }
 }
 
-/// A field of a view, called as the row's.
+/// A field of a view, with the name of the row's field.
 pub(crate) struct ViewField {
     pub(crate) field: Rc<Field>,
     pub(crate) reading: Reading,
-    /// What it has of the field's serde attributes.
+    /// The serde attributes that it shares with the field.
     pub(crate) serde: Vec<TokenStream>,
 }
 
-/// How a field of a view is made, and so of what type it is.
+/// How a field of a view is read, which determines its type.
 pub(crate) enum Reading {
     /// Read, and borrowed if it can be.
     Carried,
-    /// Read, as the row has it.
+    /// Read, with the type of the row.
     Owned,
-    /// Read by this function, as the row has it.
+    /// Read by this function, with the type of the row.
     With(ExprPath),
-    /// Not stored: what this function returns, or the type's default.
+    /// Not stored: the value of this function, or the type's default.
     Made(Option<ExprPath>),
 }
 
-/// One method that asks a table or an index.
+/// One query method of a table or an index.
 pub(crate) struct Query {
     pub(crate) method: Ident,
     pub(crate) target: Target,
     pub(crate) form: Form,
 }
 
-/// What a query looks through.
+/// The target of a query.
 #[derive(Clone)]
 pub(crate) enum Target {
     /// The table itself, by its primary key.
@@ -432,8 +431,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Whether a query takes the value of a part, in the place of the `Option` that it is or, as far
-    /// as its spelling tells, could be.
+    /// Whether a query takes the value of a part instead of the `Option` that it is or may be, by its
+    /// spelling.
     pub(crate) fn takes_present(&self, part: &KeyPart) -> bool {
         match self {
             Self::Rows => false,
@@ -442,9 +441,9 @@ impl Target {
     }
 }
 
-/// How a query restricts what it looks through.
+/// The restriction of a query.
 pub(crate) enum Form {
-    /// `by_town`: not at all.
+    /// `by_town`: none.
     Whole,
     /// `find_by_town`: these fields have these values.
     Equal(Vec<KeyPart>),
@@ -455,28 +454,27 @@ pub(crate) enum Form {
     /// `find_by_town_starting_with`: the first fields have these values, the last starts with a
     /// text or with bytes.
     StartingWith(Vec<KeyPart>, KeyPart),
-    /// `get_by_email`: the one row whose fields have these values.
+    /// `get_by_email`: the row whose fields have these values.
     Get(Vec<KeyPart>),
     /// `get_view_by_email`: its view.
     GetView(Vec<KeyPart>),
-    /// `put_by_email`: writes a row over the one that has its values of these fields.
+    /// `put_by_email`: replaces the row with the same values of these fields.
     PutBy(Vec<KeyPart>),
-    /// `delete_by_email`: deletes the one row whose fields have these values.
+    /// `delete_by_email`: deletes the row whose fields have these values.
     DeleteBy(Vec<KeyPart>),
-    /// `distinct_town`: each different value of fields behind the first ones, which have these
-    /// values.
+    /// `distinct_town`: each different value of some fields, with given values for the fields before them.
     Distinct { leading: Vec<KeyPart>, values: Vec<KeyPart> },
 }
 
 /// A type that can be part of a key.
 pub(crate) struct KeyType {
-    /// The path of the crate that generated code goes through.
+    /// The path of the crate for generated code.
     pub(crate) krate: Path,
     pub(crate) ident: Ident,
     pub(crate) values: KeyValues,
 }
 
-/// What the values of such a type are.
+/// The values of such a type.
 pub(crate) enum KeyValues {
     /// A struct of keys, in order of declaration; with one, a newtype. Never empty.
     Members(Vec<KeyMember>),
@@ -487,7 +485,7 @@ pub(crate) enum KeyValues {
 /// A field of a struct of keys.
 pub(crate) struct KeyMember {
     pub(crate) member: Member,
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(crate) marker: Ident,
     pub(crate) ty: DataType,
 }
@@ -497,6 +495,6 @@ pub(crate) struct KeyVariant {
     pub(crate) ident: Ident,
     /// As it is named, without an `r#`.
     pub(crate) name: String,
-    /// What it is in a key. No two variants have the same.
+    /// Its number in a key. No two variants have the same number.
     pub(crate) number: u16,
 }

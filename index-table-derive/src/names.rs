@@ -11,7 +11,7 @@ use syn::ext::IdentExt as _;
 use crate::diagnostics::{Diagnostics, listed};
 use crate::model::{Field, Form, Index, KeyPart, Query, Target};
 
-/// An identifier as it is named, without its `r#`.
+/// The name of an identifier, without its `r#`.
 pub(crate) fn plain(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
@@ -27,7 +27,7 @@ pub(crate) fn repository(row: &Ident) -> Ident {
     format_ident!("{}Repository", row.unraw(), span = row.span())
 }
 
-/// `CustomerView`, named at the word that asks for it.
+/// `CustomerView`, with the place of the word `view`.
 pub(crate) fn view(row: &Ident, span: Span) -> Ident {
     format_ident!("{}View", row.unraw(), span = span)
 }
@@ -55,7 +55,7 @@ fn snake_case(name: &str) -> String {
     while let Some(letter) = letters.next() {
         let starts_word = letter.is_uppercase()
             && previous.is_some_and(|previous| {
-                // After a small letter or a digit, or at the last capital of an acronym.
+                // After a small letter or a digit, or before the last capital of an acronym.
                 (!previous.is_uppercase() && previous != '_')
                     || (previous.is_uppercase()
                         && letters.peek().is_some_and(|next| next.is_lowercase()))
@@ -81,7 +81,7 @@ fn pascal_case(name: &str) -> String {
     pascal
 }
 
-/// The types that are generated, to notice two of one name.
+/// The generated types, to detect two with the same name.
 #[derive(Default)]
 pub(crate) struct Types {
     taken: HashMap<String, String>,
@@ -93,7 +93,7 @@ impl Types {
         !self.taken.contains_key(&plain(ident))
     }
 
-    /// Takes a name for what `described` says. `advice` says how to choose another.
+    /// Reserves a name for the item that `described` names. `advice` says how to choose another name.
     pub(crate) fn take(
         &mut self,
         ident: &Ident,
@@ -113,16 +113,16 @@ impl Types {
     }
 }
 
-/// The methods that ask, for the primary key and for each index.
+/// The query methods, for the primary key and for each index.
 ///
-/// Where several keys begin with the same fields, one of them answers: the one that consists of just
-/// these fields, then the one declared first. The primary key counts as declared before every index.
-/// An eventual index gives no different values.
+/// Where several keys begin with the same fields, the methods query one of them: the key that consists of
+/// just these fields, or else the key that is declared first. The primary key counts as declared before every
+/// index. An eventual index has no distinct values.
 ///
-/// Those of the primary key point to `place`.
+/// The methods of the primary key have the place `place`.
 ///
-/// The methods of an index with a name have that name, and so do the methods of a sparse index that
-/// would omit rows for which all of their fields have a value. These indexes have no rivals.
+/// The methods of an index with a name have that name, and so do the methods of a sparse index that would
+/// omit rows for which all of their fields have a value. No other index competes for these names.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     place: Span,
@@ -182,17 +182,17 @@ pub(crate) fn queries(
     methods.queries
 }
 
-/// A key that methods are generated for.
+/// A key with generated methods.
 struct Owner {
     target: Target,
     parts: Vec<KeyPart>,
-    /// Where it is reported.
+    /// The place of its errors.
     span: Span,
     /// Where its methods point to.
     place: Span,
 }
 
-/// The first fields of a key, and what the methods for them are called by.
+/// The first fields of a key, and their name in methods.
 struct Prefix {
     parts: Vec<KeyPart>,
     name: PrefixName,
@@ -200,7 +200,7 @@ struct Prefix {
     exact: bool,
 }
 
-/// What comes behind `find_by_`.
+/// The part of a name behind `find_by_`.
 enum PrefixName {
     /// The fields: `town_last_name`.
     Fields,
@@ -220,8 +220,7 @@ impl Prefix {
         }
     }
 
-    /// What the last field, `last`, is called behind `distinct_`: `last_name`, `residents`,
-    /// `residents_town`.
+    /// The name of the last field, `last`, behind `distinct_`: `last_name`, `residents`, `residents_town`.
     fn name_of_last(&self, last: &KeyPart) -> String {
         match &self.name {
             PrefixName::Fields => last.name().to_owned(),
@@ -230,7 +229,7 @@ impl Prefix {
         }
     }
 
-    /// Whether the index has these methods to itself.
+    /// Whether no other index competes for these methods.
     fn is_named(&self) -> bool {
         !matches!(self.name, PrefixName::Fields)
     }
@@ -252,8 +251,7 @@ impl Owner {
         })
     }
 
-    /// Whether it may be behind the rows: values that no row has any more can't be told from
-    /// others.
+    /// Whether it may be behind the rows: it can contain values that no row has any more.
     fn is_eventual(&self) -> bool {
         match &self.target {
             Target::Rows => false,
@@ -269,14 +267,14 @@ impl Owner {
     }
 }
 
-/// What is asked of the fields of a prefix, in which a field may be hashed.
+/// The restrictions on the fields of a prefix, which may contain a hashed field.
 #[derive(Clone, Copy)]
 enum PrefixUse {
-    /// The rows with given values: any key will do.
+    /// The rows with given values: every key supports this.
     Values,
-    /// Something by the order of the last field, with values given for those before it.
+    /// A restriction by the order of the last field, with given values for the fields before it.
     LastSorted,
-    /// Something by the order of all fields.
+    /// A restriction by the order of all fields.
     AllSorted,
 }
 
@@ -290,7 +288,7 @@ impl PrefixUse {
     }
 }
 
-/// Whether the owner at `position` is the one that answers for `prefix`.
+/// Whether the methods of `prefix` query the owner at `position`.
 fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: PrefixUse) -> bool {
     if !asked.can_be_asked_of(&prefix.parts) {
         return false;
@@ -298,7 +296,7 @@ fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: PrefixUse)
     if prefix.is_named() {
         return true;
     }
-    // Each key that could answer, and whether it has no further fields.
+    // Each candidate key, and whether it has no further fields.
     let rivals = || {
         owners.iter().enumerate().filter_map(|(position, owner)| {
             let rival = owner.prefixes().find(|rival| {
@@ -314,12 +312,12 @@ fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: PrefixUse)
     winner.is_some_and(|(winner, _)| winner == position)
 }
 
-/// The longest tuple that is a key in the runtime.
+/// The length of the longest tuple that is a key in the runtime.
 const LONGEST_TUPLE: usize = 12;
 
 struct Methods<'a> {
     queries: Vec<Query>,
-    /// What each name stands for.
+    /// The item of each name.
     taken: HashMap<String, String>,
     errors: &'a Diagnostics,
 }
@@ -337,7 +335,7 @@ impl Methods<'_> {
 
     /// `distinct_town_last_name`
     fn add_distinct(&mut self, owner: &Owner, prefix: &Prefix) {
-        // The whole primary key differs from row to row: `keys` has its values.
+        // The whole primary key is different in each row: `keys` returns its values.
         if owner.is_eventual() || (prefix.exact && matches!(owner.target, Target::Rows)) {
             return;
         }
@@ -395,7 +393,7 @@ fn describe(form: &Form) -> String {
         Form::Equal(parts) => by("the search", parts, None),
         Form::Range(leading, last) => by("the range", leading, Some(last)),
         Form::In(leading, last) => by("the search for several values", leading, Some(last)),
-        Form::StartingWith(leading, last) => by("the search for a beginning", leading, Some(last)),
+        Form::StartingWith(leading, last) => by("the search for a prefix", leading, Some(last)),
         Form::Get(parts) => by("the look-up", parts, None),
         Form::GetView(parts) => by("the view", parts, None),
         Form::PutBy(parts) => by("the replacement", parts, None),

@@ -13,16 +13,16 @@ use super::{
 };
 use crate::diagnostics::Diagnostics;
 
-/// What one `#[index(…)]` says.
+/// The contents of one `#[index(…)]`.
 pub(crate) struct IndexAttr {
     /// The word `index` itself, or the parentheses inside of `#[indexes(…)]`.
     pub(crate) span: Span,
     pub(crate) parts: Vec<PartAttr>,
-    /// A field could not be read, so `parts` is not what was meant.
+    /// A field could not be parsed, so `parts` is incomplete.
     pub(crate) incomplete: bool,
-    /// Something that has been reported may have named the fields.
+    /// A reported token may have been meant as a field.
     pub(crate) said: bool,
-    /// The primary key is named here, which has been reported.
+    /// The attribute names the primary key, which has been reported.
     pub(crate) primary_key: bool,
     pub(crate) strategy: Option<Setting<LitStr>>,
     pub(crate) consistency: Option<Setting<LitStr>>,
@@ -34,9 +34,8 @@ pub(crate) struct IndexAttr {
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
 }
 
-/// The indexes of `#[indexes((town), (email, unique))]`. Clippy reads the items of an attribute that
-/// are words or lists of words, and warns about a word that is repeated; parentheses without a word in
-/// front end that.
+/// The indexes of `#[indexes((town), (email, unique))]`. Clippy warns about a repeated word among the items
+/// of an attribute; it does not look into parentheses without a word in front of them.
 pub(super) fn read_several(attribute: &Attribute, errors: &Diagnostics) -> Vec<IndexAttr> {
     const USAGE: &str = "#[indexes((field), (field, unique))]";
     let mut indexes = Vec::new();
@@ -58,10 +57,10 @@ pub(super) fn read_several(attribute: &Attribute, errors: &Diagnostics) -> Vec<I
     indexes
 }
 
-/// One item in the place of a field.
+/// An item at the position of a field.
 pub(crate) struct PartAttr {
     pub(crate) kind: PartKind,
-    /// It is written behind an option.
+    /// Written behind an option.
     pub(crate) late: bool,
 }
 
@@ -79,7 +78,7 @@ pub(crate) enum PartKind {
     Computed { method: Ident, ty: Box<Type>, outer: Option<Outer> },
 }
 
-/// A form of what a method returns.
+/// A form of a method's return value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outer {
     /// `each(computed(method: Type))`
@@ -89,7 +88,7 @@ pub(crate) enum Outer {
 }
 
 impl PartKind {
-    /// The word that names a field, if it is one.
+    /// The name of a field, if it is a single word.
     pub(crate) fn field(&self) -> Option<&Ident> {
         match self {
             Self::Field(field) | Self::Each(field) | Self::Desc(field) | Self::Hash(field) => {
@@ -103,7 +102,7 @@ impl PartKind {
 impl IndexAttr {
     pub(super) fn read(attribute: &Attribute, errors: &Diagnostics) -> Self {
         let mut index = Self::new(attribute.path().span());
-        // `#[index = "town"]` names its fields in a way that is not read.
+        // `#[index = "town"]` names its fields in an unsupported way.
         index.incomplete = matches!(attribute.meta, Meta::NameValue(_));
         for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input, errors));
         index
@@ -134,7 +133,7 @@ impl IndexAttr {
         }
         of_the_row(input, "field", errors)?;
         let word = word(input, "a field or an option").inspect_err(|_| self.incomplete = true)?;
-        // Compared with its `r#`, if it has one: that is how a field called `unique` is written.
+        // Compared with its `r#`, if it has one, because a field called `unique` is written `r#unique`.
         let name = word.to_string();
         self.primary_key |= name == "primary_key";
         let known = keys::find(INDEX_KEYS, &name);
@@ -166,8 +165,8 @@ impl IndexAttr {
             _ if input.peek(Token![.]) => {
                 self.incomplete = true;
                 Err(input.error(format!(
-                    "an index has the fields of the row itself; for one inside of `{word}` write a \
-                     method that returns it: `computed(method: Type)`"
+                    "an index can only name fields of the row; for a field inside `{word}`, \
+                     write a method that returns it: `computed(method: Type)`"
                 )))
             }
             // Any other bare word may be a field: `#[index(name)]`.
@@ -175,7 +174,7 @@ impl IndexAttr {
         }
     }
 
-    /// A field, which has no word behind it: `year desc` is reported, and read as what it means.
+    /// A field without a word behind it: `year desc` is reported, and treated as `desc(year)`.
     fn field(&mut self, input: ParseStream<'_>, field: Ident) -> syn::Result<()> {
         let order = input.fork().parse().ok().and_then(|word: Ident| Order::of(&word.to_string()));
         let message = order.map(|order| order.usage(&field.to_string()));
@@ -186,7 +185,7 @@ impl IndexAttr {
         message.map_or(Ok(()), |message| Err(input.error(message)))
     }
 
-    /// `each(field)` and its like.
+    /// `each(field)`, and similar forms.
     fn call(
         &mut self,
         input: ParseStream<'_>,
@@ -263,7 +262,7 @@ impl IndexAttr {
         })
     }
 
-    /// The type of a method that has been read, behind its colon.
+    /// The type behind the name of a method and a colon.
     fn computed(
         input: ParseStream<'_>,
         method: Ident,
@@ -278,7 +277,7 @@ impl IndexAttr {
         Ok(PartKind::Computed { method, ty: Box::new(ty), outer })
     }
 
-    /// `strategy = "partial"` and its like.
+    /// `strategy = "partial"`, and similar options.
     fn option(
         &mut self,
         input: ParseStream<'_>,
@@ -289,7 +288,7 @@ impl IndexAttr {
         match key.form {
             Form::Value => equals(input, word, key.usage)?,
             Form::Flag => {
-                // What was meant is clear, so the index stays what it was meant to be.
+                // The intention is clear, so the index gets this option.
                 self.flag(word, key.id)?;
                 return Err(input.error(format!("`{word}` takes no value")));
             }
@@ -309,7 +308,7 @@ impl IndexAttr {
                 let method = filter(input, key.usage, errors)?;
                 set(&mut self.filter, word, method)
             }
-            _ => set(&mut self.include, word, fields(input, key.usage, "what is included")?),
+            _ => set(&mut self.include, word, fields(input, key.usage, "an included item")?),
         }
     }
 
@@ -331,7 +330,7 @@ impl IndexAttr {
     }
 }
 
-/// The method of `filter`, also where more than its name is written.
+/// The method of `filter`, also if more than its name is written.
 fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Result<Ident> {
     const WHAT: &str = "the name of a method";
     if let Ok(text) = input.fork().parse::<LitStr>() {
@@ -358,7 +357,7 @@ fn literal_option(input: ParseStream<'_>) -> Option<syn::Error> {
     })
 }
 
-/// `(few_values, redundant)`. One that there is not is reported, and the others hold.
+/// `(few_values, redundant)`. Unknown names are reported, and the others apply.
 pub(super) fn lints(
     input: ParseStream<'_>,
     known: &[(&str, Lint)],
@@ -367,7 +366,7 @@ pub(super) fn lints(
     let inner;
     let parentheses = parenthesized!(inner in input);
     let words: Punctuated<Ident, Token![,]> = complete(&inner, |inner| {
-        inner.parse_terminated(|input| word(input, "what is allowed"), Token![,])
+        inner.parse_terminated(|input| word(input, "an allowed warning"), Token![,])
     })?;
     if words.is_empty() {
         let example = known.iter().map(|(name, _)| *name).rfind(|name| *name != "doubled_full");
@@ -392,18 +391,18 @@ fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
     let reason = if both("desc", "each") {
         "the elements of a collection are in ascending order; `rev()` reads an index backwards"
     } else if both("desc", "computed") {
-        "what a method returns is in ascending order; one that returns `index_table::Desc<…>` sorts \
-         the other way, and `rev()` reads an index backwards"
+        "the values of a method are in ascending order; a method that returns \
+         `index_table::Desc<…>` sorts in descending order, and `rev()` reads an index backwards"
     } else if both("desc", "hash") {
-        "hashes have no order that could be turned round"
+        "hashes have no order to reverse"
     } else if both("each", "hash") {
-        "the elements of a collection are in keys as they are; a hash is that of a whole field"
+        "the elements of a collection can't be hashed; only a whole field can"
     } else if both("computed", "hash") {
         "the method is inside: `hash(computed(method: Type))`"
     } else if both("computed", "each") {
         "the method is inside: `each(computed(method: Type))`"
     } else {
-        "the forms of a field are not put into one another"
+        "the forms of a field can't be nested"
     };
     syn::Error::new(inner.span(), format!("expected `{}`: {reason}", outer.usage))
 }

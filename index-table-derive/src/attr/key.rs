@@ -8,7 +8,7 @@ use super::keys::{self, KEY_KEYS, KeyKey};
 use super::{Setting, equals, for_each_item, set, value, word};
 use crate::diagnostics::Diagnostics;
 
-/// What `#[key(…)]` says.
+/// The contents of `#[key(…)]`.
 #[derive(Default)]
 pub(crate) struct KeyAttr {
     pub(crate) order: Option<Setting<LitInt>>,
@@ -16,7 +16,7 @@ pub(crate) struct KeyAttr {
 }
 
 impl KeyAttr {
-    /// Reads the attributes on a type, a variant or a field. Several of them add up.
+    /// Reads the attributes on a type, a variant or a field. Several attributes are merged.
     pub(crate) fn read(attributes: &[Attribute], errors: &Diagnostics) -> Self {
         const USAGE: &str = "#[key(order = 1)]";
         let mut read = Self::default();

@@ -1,8 +1,8 @@
-//! Every word that the attributes know: where it may be written and how.
+//! Every word of the attributes, with its place and its syntax.
 
 use crate::diagnostics::{listed, suggestion};
 
-/// What may be written inside `#[table(…)]`.
+/// The keys of `#[table(…)]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TableKey {
     Name,
@@ -17,7 +17,7 @@ pub(crate) enum TableKey {
     Crate,
 }
 
-/// What may be written inside `#[index(…)]`, apart from plain fields.
+/// The keys of `#[index(…)]`, apart from plain fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexKey {
     Each,
@@ -34,12 +34,12 @@ pub(crate) enum IndexKey {
     Allow,
 }
 
-/// What can be said against an index that is no mistake.
+/// The warnings about an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lint {
     /// Its only field has two values.
     FewValues,
-    /// It is the beginning of another one.
+    /// It is a prefix of another one.
     Redundant,
     /// Another index carries the whole row as well.
     DoubledFull,
@@ -47,14 +47,14 @@ pub(crate) enum Lint {
     OptionalKey,
 }
 
-/// What may be written inside `#[key(…)]`, on a type or on a variant.
+/// The keys of `#[key(…)]`, on a type or on a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyKey {
     Crate,
     Order,
 }
 
-/// How a key is written.
+/// The syntax of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `each(field)`
@@ -73,7 +73,7 @@ pub(crate) struct Key<K: 'static> {
     pub(crate) id: K,
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// How it is written, for messages.
+    /// Its syntax, for messages.
     pub(crate) usage: &'static str,
 }
 
@@ -114,10 +114,10 @@ pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Allow, "allow", Form::List, "allow(redundant)"),
 ];
 
-/// What may be written inside the `allow(…)` of a table.
+/// The names in the `allow(…)` of a table.
 pub(crate) const TABLE_LINTS: &[(&str, Lint)] = &[("optional_key", Lint::OptionalKey)];
 
-/// What may be written inside the `allow(…)` of an index.
+/// The names in the `allow(…)` of an index.
 pub(crate) const INDEX_LINTS: &[(&str, Lint)] = &[
     ("few_values", Lint::FewValues),
     ("redundant", Lint::Redundant),
@@ -130,7 +130,7 @@ pub(crate) const NORMALIZED: &str = "normalized";
 pub(crate) const PARTIAL: &str = "partial";
 pub(crate) const FULL: &str = "full";
 
-/// When an index has what was written to its table, by name.
+/// The consistencies by their names.
 pub(crate) const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
 pub(crate) const STRONG: &str = "strong";
 pub(crate) const EVENTUAL: &str = "eventual";
@@ -151,7 +151,7 @@ impl Order {
         }
     }
 
-    /// How this order of a field is written.
+    /// The syntax for this order of a field.
     pub(crate) fn usage(self, field: &str) -> String {
         match self {
             Self::Ascending => format!("ascending order is written `{field}`"),
@@ -160,10 +160,10 @@ impl Order {
     }
 }
 
-/// What an option for the order might be called; it is there for descending order.
+/// Possible names of an option for the order; it means descending order.
 const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
 
-/// What an option with the fields might be called; they have none.
+/// Possible names of an option for the fields, which don't have one.
 const FIELDS: [&str; 7] = ["fields", "field", "columns", "column", "keys", "key", "on"];
 
 /// The key of `keys` with this name.
@@ -171,10 +171,10 @@ pub(crate) fn find<K>(keys: &'static [Key<K>], name: &str) -> Option<&'static Ke
     keys.iter().find(|key| key.name == name)
 }
 
-/// The message for a `word` that `#[table(…)]` does not know; with nothing behind it, it can be a name.
+/// The message for an unknown `word` in `#[table(…)]`; alone, it can be a name.
 pub(crate) fn unknown_in_table(word: &str, alone: bool) -> String {
     if let Some(key) = find(INDEX_KEYS, word) {
-        return format!("`{}` belongs into `#[index(…)]`", key.usage);
+        return format!("`{}` is an option of `#[index(…)]`", key.usage);
     }
     if word == "primary_key" {
         return MARK_PRIMARY_KEY.to_owned();
@@ -184,24 +184,24 @@ pub(crate) fn unknown_in_table(word: &str, alone: bool) -> String {
     if is_name { format!("{message}; {}", name_of_table(word)) } else { message }
 }
 
-/// How the name of a table is written.
+/// The syntax for the name of a table.
 pub(crate) fn name_of_table(name: &str) -> String {
     format!("the name of a table is written `name = \"{name}\"`")
 }
 
-/// The message about a primary key that is named on the struct.
+/// The message about a primary key that is declared on the struct.
 pub(crate) const MARK_PRIMARY_KEY: &str =
-    "`#[primary_key]` is written on a field: the one that identifies a row";
+    "`#[primary_key]` is written on the field that identifies a row";
 
-/// The message for a `word` that `#[key(…)]` does not know.
+/// The message for an unknown `word` in `#[key(…)]`.
 pub(crate) fn unknown_in_key(word: &str) -> String {
     unknown("key", word, KEY_KEYS, |_| true)
 }
 
-/// The message for a `word` in the given form that `#[index(…)]` does not know.
+/// The message for an unknown `word` in the given form in `#[index(…)]`.
 pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     if let Some(key) = find(TABLE_KEYS, word) {
-        return format!("`{}` belongs into `#[table(…)]`", key.usage);
+        return format!("`{}` is an option of `#[table(…)]`", key.usage);
     }
     let order = ORDERS.contains(&word).then_some(Order::Descending).or_else(|| Order::of(word));
     if let Some(order) = order {
@@ -219,12 +219,12 @@ pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     })
 }
 
-/// Whether a `word` that `#[index(…)]` does not know is not even a misspelt option.
+/// Whether an unknown `word` in `#[index(…)]` is not a misspelt option either.
 pub(crate) fn is_no_option(word: &str) -> bool {
     suggestion(word, INDEX_KEYS.iter().map(|key| key.name)).is_none() && !ORDERS.contains(&word)
 }
 
-/// The option of which a word is the value: `strategy = "full"`.
+/// The option that has a word as a value: `strategy = "full"`.
 pub(crate) fn option_of(word: &str) -> Option<String> {
     let key = if STRATEGIES.contains(&word) {
         "strategy"
@@ -236,7 +236,7 @@ pub(crate) fn option_of(word: &str) -> Option<String> {
     Some(format!("{key} = \"{word}\""))
 }
 
-/// The message for a `word` that `allow(…)` does not know.
+/// The message for an unknown `word` in `allow(…)`.
 pub(crate) fn unknown_lint(word: &str, lints: &[(&str, Lint)]) -> String {
     let names = || lints.iter().map(|(name, _)| *name);
     match suggestion(word, names()) {

@@ -1,8 +1,8 @@
-//! Tokens to attributes. Nothing is judged here but the grammar: what an attribute means for the
-//! struct it is written on is decided by [`lower`](crate::lower).
+//! Tokens to attributes. Only the grammar is checked here; [`lower`](crate::lower) decides what an attribute
+//! means for its struct.
 //!
-//! A mistake in one item of an attribute is reported, and reading goes on after the next comma, so
-//! that one attribute can report several.
+//! A mistake in one item of an attribute is reported, and parsing continues after the next comma, so that one
+//! attribute can report several mistakes.
 
 pub(crate) mod index;
 pub(crate) mod key;
@@ -23,7 +23,7 @@ use crate::diagnostics::Diagnostics;
 
 /// A key with its value. The value carries its own span.
 pub(crate) struct Setting<T> {
-    /// Where the key is written.
+    /// The place of the key.
     pub(crate) key: Span,
     pub(crate) value: T,
 }
@@ -33,13 +33,13 @@ pub(crate) struct StructAttrs {
     pub(crate) table: TableAttr,
     pub(crate) indexes: Vec<IndexAttr>,
     pub(crate) serde: Vec<SerdeKey>,
-    /// `#[primary_key]` is here, which has been reported.
+    /// The struct has `#[primary_key]`, which has been reported.
     pub(crate) primary_key: bool,
 }
 
 /// The attributes on one field.
 pub(crate) struct FieldAttrs {
-    /// Where `#[primary_key]` is written.
+    /// The place of `#[primary_key]`.
     pub(crate) primary_key: Option<Span>,
     pub(crate) serde: Vec<SerdeKey>,
 }
@@ -90,7 +90,7 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
 
 fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {
     const MESSAGE: &str = "`#[primary_key]` takes no arguments; several fields make a composite \
-                           key in the order in which they are declared";
+                           key, in the order of their declaration";
     match &attribute.meta {
         Meta::Path(_) => {}
         Meta::List(list) => errors.error(list.delimiter.span().join(), MESSAGE),
@@ -100,8 +100,8 @@ fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {
 
 /// Calls `item` for each of the comma-separated items of an attribute.
 ///
-/// `item` reads one item and reports by returning an error; reading then goes on after the next
-/// comma.
+/// `item` parses one item. If it returns an error, the error is reported, and parsing continues after the
+/// next comma.
 fn for_each_item(
     attribute: &Attribute,
     usage: &str,
@@ -122,7 +122,7 @@ fn for_each_item(
     }
 }
 
-/// The same for what is inside of parentheses.
+/// The same for the contents of parentheses.
 fn items(
     input: ParseStream<'_>,
     errors: &Diagnostics,
@@ -153,7 +153,7 @@ fn set<T>(slot: &mut Option<Setting<T>>, key: &Ident, value: T) -> syn::Result<(
     Ok(())
 }
 
-/// Reads the `=` before a value, or says how the key is written.
+/// Reads the `=` before a value, or returns an error with the syntax of the key.
 fn equals(input: ParseStream<'_>, key: &Ident, usage: &str) -> syn::Result<()> {
     if input.peek(Token![=]) {
         input.parse::<Token![=]>()?;
@@ -164,7 +164,7 @@ fn equals(input: ParseStream<'_>, key: &Ident, usage: &str) -> syn::Result<()> {
     Err(syn::Error::new(key.span(), format!("`{}` needs a value: `{usage}`", key.unraw())))
 }
 
-/// Reads a value of type `T`, or says on the token that is there how the key is written.
+/// Reads a value of type `T`, or returns an error on the token with the syntax of the key.
 fn value<T: syn::parse::Parse>(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Result<T> {
     let at = input.span();
     input.parse().map_err(|_| syn::Error::new(at, format!("expected {what}: `{usage}`")))
@@ -189,8 +189,8 @@ fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
     Ident::parse_any(input).map_err(|_| syn::Error::new(at, format!("expected {expected}")))
 }
 
-/// Passes over what names the row in front of a field or a method: `self.town`, `Customer::town`, `&town`.
-/// Such a place is reported where the word itself is what was meant.
+/// Skips the row in front of a field or a method: `self.town`, `Customer::town`, `&town`. The prefix is
+/// reported together with the word.
 fn of_the_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::Result<()> {
     let at = input.span();
     let mut found = false;
@@ -219,7 +219,7 @@ fn of_the_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::
     Ok(())
 }
 
-/// Reads `[a, b]`; `what` is in such a list, for the message about a field in another form.
+/// Reads `[a, b]`; `what` names the contents of the list, for the message about a field in another form.
 fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Ident>> {
     if !input.peek(token::Bracket) {
         return Err(input.error(format!("expected a list of fields: `{usage}`")));
@@ -231,7 +231,7 @@ fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Id
         while !inner.is_empty() {
             let field = word(inner, "a field")?;
             if inner.peek(token::Paren) {
-                let message = format!("{what} is a field of the row, in no other form");
+                let message = format!("{what} must be a field of the row, in no other form");
                 return Err(syn::Error::new(field.span(), message));
             }
             fields.push(field);
@@ -243,8 +243,8 @@ fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Id
     })
 }
 
-/// Reads what is inside of brackets. After a mistake the rest is passed over, since syn would
-/// report it as another one.
+/// Reads the contents of brackets. After a mistake the rest is skipped, since syn would report it as another
+/// mistake.
 fn complete<T>(
     inner: ParseStream<'_>,
     read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,

@@ -1,6 +1,6 @@
-//! The serde attributes, as far as they change how a row is stored.
+//! The serde attributes that change how a row is stored.
 //!
-//! They are serde's to check: whatever cannot be read is passed over in silence.
+//! serde checks them, so an attribute that can't be parsed is ignored here.
 
 use proc_macro2::{Group, Span, TokenStream};
 use quote::{ToTokens as _, quote};
@@ -12,7 +12,7 @@ use syn::{Attribute, Expr, ExprLit, ExprPath, Lit, Token, token};
 pub(crate) struct SerdeKey {
     pub(crate) name: String,
     pub(crate) span: Span,
-    /// All of it: `default`, `with = "path"` or `rename(serialize = "name")`.
+    /// The whole item: `default`, `with = "path"` or `rename(serialize = "name")`.
     pub(crate) item: TokenStream,
     /// The path that is its value, if it is one.
     pub(crate) path: Option<ExprPath>,
@@ -42,7 +42,7 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
             }
             Ok(())
         });
-        // Serde reports it; what was read before the mistake still counts.
+        // Serde reports the mistake; the items before it still count.
         drop(read);
     }
     keys

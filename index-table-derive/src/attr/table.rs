@@ -10,7 +10,7 @@ use super::keys::{self, Form, Lint, TABLE_KEYS, TABLE_LINTS, TableKey};
 use super::{Setting, complete, equals, fields, for_each_item, set, string, value, word};
 use crate::diagnostics::Diagnostics;
 
-/// What `#[table(…)]` says. Several of them on one struct add up.
+/// The contents of `#[table(…)]`. Several attributes on one struct are merged.
 #[derive(Default)]
 pub(crate) struct TableAttr {
     pub(crate) name: Option<Setting<LitStr>>,
@@ -18,13 +18,13 @@ pub(crate) struct TableAttr {
     pub(crate) previous: Option<Setting<Path>>,
     pub(crate) changed: Option<Setting<Vec<Ident>>>,
     pub(crate) repository: Option<Setting<Ident>>,
-    /// With its name, if it is given.
+    /// Its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) krate: Option<Setting<Path>>,
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
-    /// The primary key is named here, which has been reported.
+    /// The attribute names the primary key, which has been reported.
     pub(crate) primary_key: bool,
 }
 
@@ -69,7 +69,7 @@ impl TableAttr {
                 set(&mut self.previous, &word, previous)
             }
             TableKey::Changed => {
-                let changed = fields(input, key.usage, "what `From` changes")?;
+                let changed = fields(input, key.usage, "an item that `From` changes")?;
                 set(&mut self.changed, &word, changed)
             }
             TableKey::Repository => {
@@ -104,7 +104,7 @@ impl TableAttr {
         match equals(input, word, usage).and_then(|()| value(input, IDENTIFIER, usage)) {
             Ok(name) => set(&mut self.view, word, Some(name)),
             Err(error) => {
-                // A view is wanted, whatever it is called.
+                // A view is requested, with any name.
                 set(&mut self.view, word, None)?;
                 Err(error)
             }
@@ -112,7 +112,7 @@ impl TableAttr {
     }
 }
 
-/// Reads a path, or says on the token that is there how the key is written.
+/// Reads a path, or returns an error on the token with the syntax of the key.
 fn path(input: ParseStream<'_>, what: &str, usage: &str) -> syn::Result<Path> {
     let at = input.span();
     Path::parse_mod_style(input)

@@ -1,8 +1,8 @@
-//! The traits of entries and views that carry types of the user's own.
+//! The traits of entries and views that contain types of the user.
 //!
-//! A derive of `Clone` would be an error for each trait that such a type lacks, in each entry, and none of
-//! them would name the index. So each type is asserted once, and the traits are implemented under the
-//! condition that it has them.
+//! A derive of `Clone` would give an error for each missing trait of such a type, in each entry, and none
+//! would name the index. So each type is asserted once, and the traits are implemented under the condition
+//! that it has them.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -116,8 +116,8 @@ pub(super) fn traits(
     })
 }
 
-/// Expands to one assertion for each type that may lack a trait, where it is written: by the first index
-/// that carries it, or by the view.
+/// Expands to one assertion for each type that may lack a trait, at its place, for the first index that
+/// carries it or for the view.
 ///
 /// ```text
 /// const _: () = {
@@ -133,7 +133,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     for index in &cx.table.indexes {
         let types = of_entry(index).into_iter().filter(|ty| !is_in(&asserted, ty));
         let types: Vec<&Type> = types.collect();
-        // A keyword can name an index.
+        // A keyword can be the name of an index.
         let name: Ident = syn::parse_str(&index.name).unwrap_or_else(|_| index.entry.ident.clone());
         let mut name = requirements::marker(&name, types.iter().map(|ty| quote!(#ty)).collect());
         name.set_span(Span::mixed_site());

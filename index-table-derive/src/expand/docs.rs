@@ -1,5 +1,4 @@
-//! The documentation of what is generated. It is read in an editor and in `cargo expand`, so it is
-//! short.
+//! The documentation of generated items. It is short, for editors and `cargo expand`.
 
 use proc_macro2::TokenStream;
 
@@ -57,8 +56,8 @@ pub(super) fn entry(table: &Table, index: &Index) -> TokenStream {
 pub(super) fn view(table: &Table) -> TokenStream {
     let Table { name, row, .. } = table;
     doc(&format!(
-        "Row of the table `{name}`: a `{row}` whose texts and bytes are borrowed from the \
-         transaction."
+        "View of a row of the table `{name}`: a `{row}` whose strings and bytes are borrowed \
+         from the transaction."
     ))
 }
 
@@ -73,23 +72,23 @@ pub(super) fn view_field(field: &Field, reading: &Reading) -> TokenStream {
     doc(&format!("The field `{}`, {how}.", field.name))
 }
 
-/// Which rows have entries, if not all.
+/// The rows that have entries, if not all have.
 fn rows_with_entries(index: &Index) -> Option<String> {
-    let absent = "of which no part of the key is `None`";
+    let absent = "without a `None` in the key";
     let rows = match &index.conditions {
         Conditions { sparse: None, filter: None } => return None,
         Conditions { sparse: Some(_), filter: None } => absent.to_owned(),
         Conditions { sparse: None, filter: Some(method) } => {
-            format!("for which `{}` holds", names::plain(method))
+            format!("for which `{}` returns true", names::plain(method))
         }
         Conditions { sparse: Some(_), filter: Some(method) } => {
-            format!("for which `{}` holds and {absent}", names::plain(method))
+            format!("for which `{}` returns true, {absent}", names::plain(method))
         }
     };
     Some(format!("Only rows {rows} have entries."))
 }
 
-/// What the field says of itself, or where it is from.
+/// The field's own documentation, or its source.
 pub(super) fn entry_field(source: &Source) -> TokenStream {
     if let Some(field) = source.field().filter(|field| !field.doc.is_empty()) {
         return field.doc.clone();
@@ -103,10 +102,14 @@ pub(super) fn entry_field(source: &Source) -> TokenStream {
             format!("One element of the field `{}`, from the key.", field.name)
         }
         Source::Key(KeyPart::EachComputed(method, _)) => {
-            format!("One element of what the method `{}` returned, from the key.", method.name)
+            format!(
+                "One element of the collection that the method `{}` returned, from the \
+                     key.",
+                method.name
+            )
         }
         Source::Key(KeyPart::Computed(method) | KeyPart::HashComputed(method)) => {
-            format!("What the method `{}` returned, from the key.", method.name)
+            format!("The value that the method `{}` returned, from the key.", method.name)
         }
         Source::PrimaryKey(field) => of("from the primary key", field),
         Source::Included(field) => of("which the index includes", field),
@@ -117,10 +120,9 @@ pub(super) fn entry_field(source: &Source) -> TokenStream {
 fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     let (name, key) = (&table.name, fields(parts));
     doc(&format!(
-        "Writes a row over the row of the table `{name}` with its {key}, whatever the primary key of that row is, or \
-         adds it.\n\n\
+        "Replaces the row of the table `{name}` with the same {key}, even if its primary key is another one, or adds the row.\n\n\
          Cost: two look-ups, one write for the row and one for each index entry that changes.\n\n\
-         # Errors\n\nAs `put`, and if the primary key is that of a third row."
+         # Errors\n\nAs `put`, and if a third row has the primary key."
     ))
 }
 
@@ -141,21 +143,20 @@ pub(super) mod fixed {
     pub(in super::super) fn open(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Opens the table `{name}`, and creates what is missing of it and of its indexes.\n\n\
-             Cost: one transaction; an index that is new is built from all rows, of a large table in \
-             steps between which others write.\n\n\
-             # Errors\n\nIf the store holds another schema under this name, if rows have the same \
-             key in a unique index that is new, or if the store cannot be read."
+            "Opens the table `{name}`, and creates it and its indexes if they are missing.\n\n\
+             Cost: one transaction; a new index is built from all rows, for a large table in \
+             batches between which others write.\n\n\
+             # Errors\n\nIf the store has another schema under this name, if rows have the same \
+             key in a new unique index, or if the store can't be read."
         ))
     }
 
     pub(in super::super) fn open_online(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Opens the table `{name}` at once: indexes that are new are kept up from now on, and \
-             cannot be asked before `build` has built them.\n\n\
+            "Opens the table `{name}` at once: new indexes are maintained from now on, and are readable when `build` has built them.\n\n\
              Cost: one transaction.\n\n\
-             # Errors\n\nIf the store holds another schema under this name, or cannot be read."
+             # Errors\n\nIf the store has another schema under this name, or can't be read."
         ))
     }
 
@@ -173,19 +174,19 @@ pub(super) mod fixed {
         doc(&format!(
             "Adds a row to the table `{name}`.\n\n\
              Cost: one write for the row and one for each index entry.\n\n\
-             # Errors\n\nIf the primary key exists, if a unique index has its key already, if a \
-             key is too long, if the row cannot be encoded, or if the store fails."
+             # Errors\n\nIf the primary key exists, if another row has its key in a unique \
+             index, if a key is too long, if the row can't be encoded, or if the store fails."
         ))
     }
 
     pub(in super::super) fn put(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Adds a row to the table `{name}` or writes it over the one with its primary key.\n\n\
+            "Adds a row to the table `{name}`, or replaces the row with the same primary key.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf a unique index has its key already, if a key is too long, if the row \
-             cannot be encoded, or if the store fails."
+             # Errors\n\nIf another row has its key in a unique index, if a key is too long, if \
+             the row can't be encoded, or if the store fails."
         ))
     }
 
@@ -198,12 +199,11 @@ pub(super) mod fixed {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "Changes the row of the table `{name}` with this {key}, and answers whether there is \
-             one.\n\n\
+            "Changes the row of the table `{name}` with this {key}, and returns whether there is one.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf the changed row meets another one's primary key or unique key, if a \
-             key of it is too long, if it cannot be encoded, or if the store fails."
+             # Errors\n\nIf another row has the primary key or a unique key of the changed row, \
+             if one of its keys is too long, if it can't be encoded, or if the store fails."
         ))
     }
 
@@ -211,7 +211,7 @@ pub(super) mod fixed {
         let key = primary_key(table);
         doc(&format!(
             "As `update`, with a closure that can fail: returns its value, or `None` if no row has this {key}.\n\n\
-             # Errors\n\nThose of the closure and of `update`; nothing has changed then."
+             # Errors\n\nThe errors of the closure and of `update`; then, nothing has changed."
         ))
     }
 
@@ -219,8 +219,7 @@ pub(super) mod fixed {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "Deletes the row of the table `{name}` with this {key}, and answers whether there \
-             was one.\n\n\
+            "Deletes the row of the table `{name}` with this {key}, and returns whether there was one.\n\n\
              Cost: one look-up, then one write for the row and one for each index entry.\n\n\
              # Errors\n\nIf the store fails."
         ))
@@ -237,7 +236,7 @@ pub(super) mod fixed {
         doc(&format!(
             "The row of the table `{name}` with this {key}.\n\n\
              Cost: one look-up; the row is decoded.\n\n\
-             # Errors\n\nIf the row cannot be read."
+             # Errors\n\nIf the row can't be read."
         ))
     }
 
@@ -246,13 +245,13 @@ pub(super) mod fixed {
         let key = primary_key(table);
         doc(&format!(
             "The view of the row of the table `{name}` with this {key}.\n\n\
-             Cost: one look-up; texts and bytes are borrowed.\n\n\
-             # Errors\n\nIf the row cannot be read."
+             Cost: one look-up; strings and bytes are borrowed.\n\n\
+             # Errors\n\nIf the row can't be read."
         ))
     }
 }
 
-/// A method that asks.
+/// A query method.
 pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream {
     let place = match target {
         Target::Rows => format!("the table `{}`", table.name),
@@ -265,32 +264,32 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
     let rows = rows.map(|rows| format!("\n{rows}")).unwrap_or_default();
     let what = match form {
         Form::Whole => format!("All of {place}, in the order of its key{}.", hashes(target)),
-        Form::Equal(parts) => format!("What {place} has for this {}.", fields(parts)),
+        Form::Equal(parts) => format!("The entries of {place} with this {}.", fields(parts)),
         Form::Range(leading, last) => {
             let order = if last.is_desc() { ", in descending order" } else { "" };
-            format!("What {place} has {} in this range{order}.", up_to_last(leading, last))
+            format!("The entries of {place} {} in this range{order}.", up_to_last(leading, last))
         }
         Form::In(leading, last) => {
             let last = up_to_last(leading, last);
-            format!("What {place} has {last} equal to one of these, in the order of its key.")
+            format!("The entries of {place} {last} equal to one of these, in the order of its key.")
         }
         Form::StartingWith(leading, last) => {
-            format!("What {place} has {} starting with this.", up_to_last(leading, last))
+            format!("The entries of {place} {} starting with this.", up_to_last(leading, last))
         }
         Form::Get(parts) => {
             return doc(&format!(
-                "The row that {place} has for this {}.{rows}\n\n\
+                "The row of {place} with this {}.{rows}\n\n\
                  Cost: one look-up{}; the row is decoded.\n\n\
-                 # Errors\n\nIf the entry or the row cannot be read.",
+                 # Errors\n\nIf the entry or the row can't be read.",
                 fields(parts),
                 second_look_up(target),
             ));
         }
         Form::GetView(parts) => {
             return doc(&format!(
-                "The view of the row that {place} has for this {}.{rows}\n\n\
-                 Cost: one look-up{}; texts and bytes are borrowed.\n\n\
-                 # Errors\n\nIf the entry or the row cannot be read.",
+                "The view of the row of {place} with this {}.{rows}\n\n\
+                 Cost: one look-up{}; strings and bytes are borrowed.\n\n\
+                 # Errors\n\nIf the entry or the row can't be read.",
                 fields(parts),
                 second_look_up(target),
             ));
@@ -308,7 +307,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
                 None => "",
             };
             return doc(&format!(
-                "Each different {} that {place} has{of}, once and in order.{rows}\n\n\
+                "Each different {} in {place}{of}, once and in order.{rows}\n\n\
                  Cost: one seek{compared} for each value, and one at the end.",
                 fields(values),
             ));
@@ -357,7 +356,7 @@ fn hashes(target: &Target) -> String {
     }
 }
 
-/// The fields that are asked for and hashed, if an entry doesn't carry them.
+/// The hashed fields of the query, if an entry doesn't carry them.
 fn compared(target: &Target, asked: &[KeyPart]) -> Option<String> {
     let Target::Index(index) = target else { return None };
     let hashed = || asked.iter().filter(|part| part.is_hash());
@@ -389,8 +388,8 @@ fn scan_cost(target: &Target) -> &'static str {
         Target::Rows => "one step for each row.",
         Target::Index(index) => match index.strategy {
             Strategy::Normalized | Strategy::Partial(_) => {
-                "one step for each entry; `rows()` follows the reference to the \
-                 table, a second look-up for each row."
+                "one step for each entry; `rows()` follows the references, one look-up more for \
+                 each row."
             }
             Strategy::Full => "one step for each entry; `rows()` needs no second look-up.",
         },

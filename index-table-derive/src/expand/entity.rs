@@ -1,4 +1,4 @@
-//! `impl Entity`: the schema, and what a row looks like in keys and entries.
+//! `impl Entity`: the schema, and the form of a row in keys and entries.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -21,8 +21,8 @@ use crate::names;
 /// }
 /// ```
 ///
-/// and, if there are collections to sort, hashed fields or a previous version, to [`collections::list`] and the
-/// functions that read the others.
+/// and, if there are collections to sort, hashed fields or a previous version, to [`collections::list`] and
+/// the functions that read these.
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
@@ -258,7 +258,7 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 fn entries(cx: &Context<'_>) -> TokenStream {
     let arms = cx.table.indexes.iter().map(|index| entries_of(index));
     let mentions = mentions(cx);
-    // An argument without a use has no name.
+    // An unused argument has no name.
     let (index, entries, body) = if !cx.table.storable {
         (mixed!(_), mixed!(_), mixed!(loop {}))
     } else if cx.table.indexes.is_empty() {
@@ -278,8 +278,8 @@ fn entries(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// Expands to `let _ = &self.town;` for each time that `#[index(…)]` names a field. Nothing is done by it.
-/// The identifiers are those of the attribute, so that an editor finds the fields from there.
+/// Expands to `let _ = &self.town;` for each field in `#[index(…)]`. It has no effect. The identifiers are
+/// those of the attribute, so that an editor finds the fields from there.
 fn mentions(cx: &Context<'_>) -> TokenStream {
     let mentions = cx.table.indexes.iter().flat_map(|index| &index.mentions);
     mentions.map(|field| mixed!(let _ = &self.#field;)).collect()
@@ -316,7 +316,7 @@ fn entries_of(index: &Index) -> TokenStream {
     if let Some(collection) = index.parts.iter().enumerate().find_map(collection) {
         keys = mixed!(for __element in _index_table::Each::elements(#collection) { #keys });
     }
-    // Before the elements, so that a hash is made once.
+    // Before the elements, so that the hash is computed once.
     let hashes = parts.iter().enumerate().filter(|(_, (part, _))| part.is_hash());
     let hashes = hashes.map(|(at, (_, value))| {
         let local = hash_local(at);
@@ -362,7 +362,7 @@ fn collection((place, part): (usize, &KeyPart)) -> Option<TokenStream> {
     }
 }
 
-/// Expands to `&__computed0`: what the method of the part at this place has returned.
+/// Expands to `&__computed0`: the value of the method of the part at this place.
 fn returned(span: Span, place: usize) -> TokenStream {
     let local = format_ident!("__computed{place}", span = span);
     quote_spanned!(span=> &#local)
@@ -373,7 +373,8 @@ fn hash_local(place: usize) -> Ident {
     format_ident!("__hash{place}", span = Span::mixed_site())
 }
 
-/// Expands to `let __computed0: String = _index_table::computed(self.initials());`, at the place of the method: if what it returns does not match, that is reported there.
+/// Expands to `let __computed0: String = _index_table::computed(self.initials());`, at the place of the
+/// method: another return type is reported there.
 pub(super) fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
     let method = part.method()?;
     let local = format_ident!("__computed{place}", span = Span::mixed_site());
@@ -382,8 +383,7 @@ pub(super) fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
     Some(mixed!(let #local: #ty = #value;))
 }
 
-/// Expands to `&self.town`, at the place of the field's type: a trait that it lacks is reported
-/// there.
+/// Expands to `&self.town`, at the place of the field's type: a missing trait is reported there.
 pub(super) fn value(field: &Field) -> TokenStream {
     let mut ident = field.ident.clone();
     ident.set_span(ident.span().located_at(field.ty.span()));

@@ -1,4 +1,4 @@
-//! The struct that an entry is read into, and how it is read.
+//! The struct of an entry, and how it is read.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -94,7 +94,7 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to what serde's derive would, in a way that takes the compiler a fraction of the time:
+/// Expands to the equivalent of serde's derive, in a form that compiles in a fraction of the time:
 ///
 /// ```text
 /// fn serialize<__S: _index_table::serde::Serializer>(&self, __serializer: __S) -> … {
@@ -123,14 +123,14 @@ fn serialize(index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to what is passed over and then to the literal:
+/// Expands to the skipped fields, then to the literal:
 ///
 /// ```text
 /// __entry.skip_key::<String>()?;
 /// _index_table::Ok(Self { town: __entry.key::<String>()?, id: __entry.primary_key::<u64>()? })
 /// ```
 ///
-/// or, where something is passed over between two fields, to statements all the way:
+/// or, if a field between two others is skipped, to statements only:
 ///
 /// ```text
 /// let __field0 = __entry.key::<String>()?;
@@ -177,7 +177,7 @@ fn decode(cx: &Context<'_>, index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to `__entry.key::<String>()?` and its like.
+/// Expands to `__entry.key::<String>()?`, or a similar call.
 fn read(cx: &Context<'_>, source: &Source) -> TokenStream {
     if let Source::Included(field) | Source::Row(field) = source
         && field.ty.is_text()

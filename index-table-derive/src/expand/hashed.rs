@@ -1,4 +1,4 @@
-//! How the values of hashed fields are read, of which a key has the hashes alone.
+//! Reading the values of hashed fields; a key has only their hashes.
 
 use proc_macro2::{Literal, TokenStream};
 

@@ -1,9 +1,9 @@
-//! Warnings, as far as a derive can have some: the use of something deprecated, at a field of the
-//! index or the type in the primary key, whose note is the reason.
+//! Warnings, in the only form that a derive has: the use of a deprecated item, at a field of the index or the
+//! type in the primary key, with the reason as its note.
 //!
-//! The compiler says nothing of what is deprecated inside of a derive's expansion, so these tokens
-//! have the span of the user's own. They stand outside of the block that allows `deprecated`, and
-//! are only there if there is something to say.
+//! The compiler does not report deprecated items inside a derive's expansion, so these tokens have the span
+//! of the user's tokens. They are outside the block that allows `deprecated`, and are emitted only if there
+//! is a warning.
 
 use proc_macro2::TokenStream;
 use quote::quote_spanned;

@@ -1,4 +1,4 @@
-//! The methods of `filter` and `computed`, which the derive doesn't see.
+//! The methods of `filter` and `computed`, which the derive can't see.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote_spanned;
@@ -6,7 +6,7 @@ use syn::Ident;
 
 use super::{Context, at};
 
-/// Expands to what is called where the struct does not have a method, or has it with another receiver:
+/// Expands to the method that is called if the struct has no such method, or has it with another receiver:
 ///
 /// ```text
 /// trait __NoMethod {
@@ -15,8 +15,8 @@ use super::{Context, at};
 /// impl __NoMethod for &Customer {}
 /// ```
 ///
-/// It takes a reference to the `&Customer` that generated code calls the method of, so that every
-/// method of the struct, or of a trait for it, goes before it.
+/// It is a method of a reference to `&Customer`, so that every method of the struct, or of a trait for it,
+/// has precedence.
 pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
     let row = &cx.table.row;
     let mut names = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
     let mut add = |ident: &Ident, ty: TokenStream| {
         if !names.contains(ident) {
             names.push(ident.clone());
-            // Not the user's token, which would refer to this method then.
+            // Not the user's token, which would then refer to this method.
             let mut ident = ident.clone();
             ident.set_span(Span::mixed_site());
             let missing = mixed!(_index_table::NoMethod<#row, #ty>);
@@ -50,8 +50,8 @@ pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
     })
 }
 
-/// Expands to `self.is_active()`, at the place of the method. The name is not the user's token, in which
-/// the compiler would write what it takes for a correction.
+/// Expands to `self.is_active()`, at the place of the method. The name is not the user's token, because the
+/// compiler would suggest corrections in it.
 pub(super) fn call(method: &Ident) -> TokenStream {
     let span = at(method.span());
     let mut method = method.clone();

@@ -1,12 +1,11 @@
-//! The model to tokens. Nothing is decided here: what is in the model can be generated.
+//! The model to tokens. There are no rules here: every model can be generated.
 //!
-//! Identifiers of our own have the span `mixed_site`, so that a field called `txn` is not mistaken
-//! for the transaction. That does not keep a constant or a unit struct of the user's out of a
-//! pattern, so the variables of trait implementations begin with `__`. The parameters of the
-//! repository's methods don't: they are read in its documentation. What a user may look up has the
-//! span of the user's token that it stands for.
+//! Identifiers of this crate have the span `mixed_site`, so that a field called `txn` is not mistaken for the
+//! transaction. A user's constant or unit struct can still appear in a pattern, so the variables of trait
+//! implementations start with `__`. The parameters of the repository's methods don't, because they appear in
+//! its documentation. Items that a user may look up have the span of the corresponding user's token.
 
-/// Like [`quote!`](quote::quote), with local names that no field's name can meet.
+/// Like [`quote!`](quote::quote), with local names that can't collide with a field's name.
 macro_rules! mixed {
     ($($tokens:tt)*) => {
         ::quote::quote_spanned! { ::proc_macro2::Span::mixed_site()=> $($tokens)* }
@@ -37,16 +36,16 @@ use syn::{Lifetime, Path};
 
 use crate::model::{Field, KeyPart, Table};
 
-/// What is written once for every table.
+/// The items that are generated once for every table.
 struct Context<'a> {
     table: &'a Table,
-    /// The path to what the generated code uses, from where the struct is.
+    /// The path of the runtime, from the module of the struct.
     private: TokenStream,
-    /// The same, from inside of the block of the implementations.
+    /// The same, from inside the block of the implementations.
     short: TokenStream,
-    /// `'txn`: what is read lives as long as the transaction.
+    /// `'txn`: borrowed values live as long as the transaction.
     txn: Lifetime,
-    /// `'a`: the bounds of a range live as long as they like.
+    /// `'a`: the bounds of a range have any lifetime.
     bounds: Lifetime,
     /// `'_`
     elided: Lifetime,
@@ -114,13 +113,13 @@ pub(crate) fn private(krate: &Path) -> TokenStream {
     mixed!(#krate::__private)
 }
 
-/// A place in the user's code, with names that are not the user's: what is required of a field's
-/// type is written there, so that an error about it is too.
+/// A place in the user's code, with names of this crate: requirements on a field's type have it, so that an
+/// error about them has it too.
 fn at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
 }
 
-/// The struct's visibility, for a field of a generated struct that stands for the user's field at
+/// The struct's visibility, for a field of a generated struct that corresponds to the user's field at
 /// `place`: the compiler underlines a field from its visibility on.
 fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
     let tokens = cx.table.visibility.to_token_stream();
@@ -133,14 +132,13 @@ fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
         .collect()
 }
 
-/// Expands to the type that a part of a key is encoded and decoded by: `String`, or
-/// `_index_table::Desc<String>`.
+/// Expands to the type that encodes and decodes a part of a key: `String`, or `_index_table::Desc<String>`.
 fn key_type(cx: &Context<'_>, part: &KeyPart) -> TokenStream {
     let ty = part.key_type().tokens(&cx.short);
     if part.is_desc() { mixed!(_index_table::Desc<#ty>) } else { ty }
 }
 
-/// Expands to a parameter for each field of the primary key, and to what they are together: `id`, or
+/// Expands to a parameter for each field of the primary key, and to the expression of the key: `id`, or
 /// `(genre, title)`.
 fn primary_key(cx: &Context<'_>) -> (Vec<TokenStream>, TokenStream) {
     let parameter = |field: &Rc<Field>| {
@@ -156,7 +154,7 @@ fn primary_key(cx: &Context<'_>) -> (Vec<TokenStream>, TokenStream) {
     (parameters, key)
 }
 
-/// The lints that are not for generated code to answer, in the block of the implementations.
+/// The lints that don't apply to generated code, in the block of the implementations.
 pub(crate) fn allow() -> TokenStream {
     mixed! {
         #[allow(
@@ -166,17 +164,16 @@ pub(crate) fn allow() -> TokenStream {
             clippy::nursery,
             // A program uses some of the methods.
             dead_code,
-            // Names and types are repeated from the fields, and what there is to say of them is
-            // said there.
+            // Names and types are repeated from the fields, and lints about them apply there.
             deprecated,
             nonstandard_style,
             private_interfaces,
             unreachable_pub,
-            // A key is built by calls that return it for the next one.
+            // A key is built by chained calls.
             unused_results,
-            // The same path serves every crate that the macro is used in.
+            // The same path is used in every crate.
             unused_qualifications,
-            // A lifetime is named wherever it may be used.
+            // A lifetime is named even where it is not used.
             single_use_lifetimes
         )]
     }

@@ -1,4 +1,4 @@
-//! The methods that ask: one for each query of the model.
+//! The query methods: one for each query of the model.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -26,7 +26,7 @@ pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
     }
 }
 
-/// What is asked of the last field of a query, where that is not its value.
+/// The condition on the last field of a query, if it is not equality.
 struct Last {
     lifetime: Option<TokenStream>,
     parameter: TokenStream,
@@ -94,7 +94,7 @@ fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
 /// }
 /// ```
 ///
-/// An index that is eventual gives an `EventualScan`.
+/// An eventual index returns an `EventualScan`.
 fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>) -> TokenStream {
     let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
     let doc = docs::query(cx.table, &query.target, &query.form);
@@ -241,9 +241,9 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
     }
 }
 
-/// Expands to `town: &str` and `.equal::<String>(town)` for each field, or to
-/// `.hashed::<Page, String>(url)` for one that is hashed. For an `Option` in a sparse index: to its
-/// value, and to `.equal::<Option<String>>(::core::convert::Into::into(nick))`.
+/// Expands to `town: &str` and `.equal::<String>(town)` for each field, or to `.hashed::<Page, String>(url)`
+/// for a hashed field. For an `Option` in a sparse index: to its value, and to
+/// `.equal::<Option<String>>(::core::convert::Into::into(nick))`.
 pub(super) fn equals(
     cx: &Context<'_>,
     target: &Target,
@@ -268,7 +268,7 @@ pub(super) fn equals(
     parts.iter().map(one).unzip()
 }
 
-/// Expands to the type of what is found: the row, or the entry of an index.
+/// Expands to the type of the result: the row, or the entry of an index.
 pub(super) fn found(cx: &Context<'_>, target: &Target, lifetime: &syn::Lifetime) -> TokenStream {
     match target {
         Target::Rows => {

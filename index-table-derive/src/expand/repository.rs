@@ -1,6 +1,6 @@
 //! The repository, and those of its methods that take the primary key. The methods that name no key are those of
-//! `Table`, to which a repository dereferences, except for `insert`, `put` and `all`: a trait of the user that has
-//! methods with these names, and is implemented by calling them, would call itself.
+//! `Table`, to which a repository dereferences, except for `insert`, `put` and `all`: a user's trait with
+//! methods of these names, implemented by calling them, would call itself.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -63,8 +63,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// Expands to what fails if the name is that of another type, which the compiler reports without the way
-/// out:
+/// Expands to an assertion that fails if another type has the name; the compiler's own error has no advice:
 ///
 /// ```text
 /// const _: () = _index_table::assert_repository::<CustomerRepository, Customer>("…");
@@ -72,7 +71,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
 fn taken(cx: &Context<'_>) -> TokenStream {
     let (repository, row) = (&cx.table.repository, &cx.table.row);
     let message = format!(
-        "`{repository}` is the name of another type too; choose another one for the repository with \
+        "`{repository}` is the name of another type too; rename the repository with \
          `#[table(repository = …)]`"
     );
     quote_spanned! {at(repository.span())=>
@@ -118,7 +117,7 @@ fn opening(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// Expands to the methods that every repository has of its own.
+/// Expands to the methods that are generated for every repository.
 fn fixed(cx: &Context<'_>) -> TokenStream {
     let (v, row, txn) = (&cx.table.visibility, &cx.table.row, &cx.txn);
     let (parameters, key) = primary_key(cx);

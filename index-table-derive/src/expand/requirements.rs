@@ -1,9 +1,9 @@
-//! What is required of types that are known by their name only.
+//! The requirements on types that are known by their name only.
 //!
-//! Such a type has a key encoding or hasn't: the compiler knows, the macro doesn't. So that a type
-//! without one gives one error, which names the field, it is asserted once, and everything else is
-//! generated under the condition that it holds. A bound on a type without parameters would be
-//! checked where it is written; a `for<'any>` in front postpones that to where the item is used.
+//! The compiler knows whether such a type has a key encoding; the macro doesn't. To get one error, which
+//! names the field, the encoding is asserted once, and everything else is generated under the condition that
+//! it exists. A bound on a type without parameters would be checked at its place; a `for<'any>` in front
+//! postpones the check to the uses of the item.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote_spanned};
@@ -14,7 +14,7 @@ use super::{Context, at};
 use crate::model::{Form, Index, KeyPart, NEVER_ABSENT, Query, Reading, Table, Target};
 use crate::types::{DataType, Requirement};
 
-/// A field or a method, and what its type has to be.
+/// A field or a method, and the requirement on its type.
 struct Required<'a> {
     ident: &'a Ident,
     computed: bool,
@@ -63,7 +63,7 @@ pub(super) fn conditions_and(
     if conditions.is_empty() { TokenStream::new() } else { mixed!(where #(#conditions),*) }
 }
 
-/// Expands to what holds for nearly every struct, then to one assertion for each field:
+/// Expands to assertions that nearly every struct meets, then to one assertion for each field:
 ///
 /// ```text
 /// const _: ::core::marker::PhantomData<_index_table::IsStored<Customer>> = …;
@@ -75,11 +75,11 @@ pub(super) fn conditions_and(
 /// };
 /// ```
 ///
-/// The name of the field is a type parameter because the compiler writes the path of a type that it has
-/// met under the same name elsewhere: `_::_::kind`.
+/// The name of the field is a type parameter, because the compiler writes the whole path of a type if another
+/// one has the same name: `_::_::kind`.
 ///
-/// The compiler looks at the types of constants before it looks at what is in them, so the first two
-/// are reported before what follows from the same mistake.
+/// The compiler checks the types of constants before their values, so the first two are reported before
+/// further errors from the same mistake.
 pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let stored = cx.table.storable.then(|| well_formed(row.span(), &mixed!(IsStored<#row>)));
@@ -107,7 +107,7 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     stored.into_iter().chain(text).chain(required).chain(sparse).chain(omitting).collect()
 }
 
-/// Expands to a mention of a type of ours, whose bound is reported at `place`.
+/// Expands to a mention of a type of this crate, whose bound is reported at `place`.
 pub(super) fn well_formed(place: Span, ty: &TokenStream) -> TokenStream {
     quote_spanned! {at(place)=>
         const _: ::core::marker::PhantomData<_index_table::#ty> = ::core::marker::PhantomData;
@@ -136,7 +136,7 @@ fn string(table: &Table) -> Option<&Type> {
 /// };
 /// ```
 ///
-/// `NoKey` answers for a type that is no key at all, which has its error already.
+/// `NoKey` provides the value for a type that is not a key, which has its own error.
 fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
     let span = at(index.conditions.sparse?);
     if index.parts.iter().any(|part| part.can_be_absent() == Some(true)) {
@@ -153,8 +153,8 @@ fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
     })
 }
 
-/// Expands to one assertion for a query on a sparse index that would omit rows, and so would have the
-/// name of the index, if one of the later fields turned out to be an `Option`:
+/// Expands to one assertion for a query on a sparse index that would omit rows if a later field is an
+/// `Option`, and so would need the name of the index:
 ///
 /// ```text
 /// const _: () = {
@@ -172,7 +172,7 @@ fn omits_nothing(cx: &Context<'_>, query: &Query) -> Option<TokenStream> {
     let span = at(index.conditions.sparse?);
     let message = format!(
         "`{}` would omit rows: a later field of this sparse index can be `None`, which its type does \
-         not show; give the index a name with `name = \"…\"`, which its queries have then",
+         not show; give the index a name with `name = \"…\"`, for the names of its queries",
         query.method
     );
     let later = index.parts.get(parts.len()..).unwrap_or_default();
@@ -187,7 +187,8 @@ fn omits_nothing(cx: &Context<'_>, query: &Query) -> Option<TokenStream> {
     })
 }
 
-/// Expands to `_index_table::CanBeAbsent::<Nick>::HOLDS`, or another `answer`, for each part of which only the compiler knows.
+/// Expands to `_index_table::CanBeAbsent::<Nick>::HOLDS`, or another `answer`, for each part that only the
+/// compiler knows.
 fn can_be_absent(cx: &Context<'_>, parts: &[KeyPart], answer: &TokenStream) -> Vec<TokenStream> {
     let unknown = parts.iter().filter(|part| part.can_be_absent().is_none());
     let shape = |part: &KeyPart| {
@@ -197,8 +198,8 @@ fn can_be_absent(cx: &Context<'_>, parts: &[KeyPart], answer: &TokenStream) -> V
     unknown.map(shape).collect()
 }
 
-/// A name for the type that stands for a field or a method in a message: its own, unless that is a
-/// name in its type too.
+/// A name for the type that represents a field or a method in a message: the field's own name, unless its
+/// type contains it.
 pub(super) fn marker(ident: &Ident, ty: TokenStream) -> Ident {
     if names(ty, ident) { format_ident!("{ident}_") } else { ident.clone() }
 }

@@ -1,4 +1,4 @@
-//! `impl RowVersion`, and what a table has of its older versions.
+//! `impl RowVersion`, and the older versions of a table.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote_spanned;
@@ -93,7 +93,7 @@ pub(super) fn previous(previous: Option<&Path>) -> TokenStream {
     )
 }
 
-/// Expands to what reads rows of older versions, if there are some:
+/// Expands to the code that reads rows of older versions, if there are some:
 ///
 /// ```text
 /// fn older(
@@ -124,8 +124,8 @@ pub(super) fn older(previous: Option<&Path>) -> Option<TokenStream> {
 /// const _: () = ::core::assert!(_index_table::VersionOf::<CustomerV1, Customer>::NUMBER < 2, "…");
 /// ```
 ///
-/// `NoVersion` answers for a type that is no version of a row, which has its error where the `older`
-/// of [`older`] is called, so that it has only one.
+/// `NoVersion` provides the value for a type that is not a version of a row. The call of `older` in [`older`]
+/// reports that, so there is one error.
 pub(super) fn assertions(
     row: &Ident,
     version: u32,

@@ -1,4 +1,4 @@
-//! The borrowed twin of the struct, and how it is read.
+//! The view of the struct, and how it is read.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -18,8 +18,8 @@ use crate::types;
 /// }
 /// ```
 ///
-/// A view that borrows nothing has its first field as `<u64 as Within<'txn>>::Value`, so that it has
-/// the lifetime all the same.
+/// A view that borrows nothing has its first field as `<u64 as Within<'txn>>::Value`, so that it has the
+/// lifetime too.
 pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
     let (v, private, txn, ident) = (&cx.table.visibility, &cx.private, &cx.txn, &view.ident);
     let doc = docs::view(cx.table);
@@ -99,7 +99,7 @@ pub(super) fn implementation(cx: &Context<'_>, view: &View) -> TokenStream {
     }
 }
 
-/// Expands to `__row.field::<&'txn str>()?` and its like.
+/// Expands to `__row.field::<&'txn str>()?`, or a similar call.
 fn read(cx: &Context<'_>, field: &ViewField) -> TokenStream {
     let (ty, span) = (field_type(cx, field, &cx.short), at(field.field.ty.span()));
     match &field.reading {

@@ -1,4 +1,4 @@
-//! What an entry of each index consists of, and how it is read.
+//! The fields of the entries of each index, and how they are read.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use super::index::{Draft, Scope};
 use crate::model::{Entry, Field, Index, KeyPart, Source, Step, Strategy};
 use crate::names;
 
-/// Completes the indexes with their entries. One whose entry cannot be named is left out.
+/// Completes the indexes with their entries. An index whose entry can't be named is left out.
 pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index>, Span)> {
     let mut indexes = Vec::new();
     for draft in drafts {
@@ -48,7 +48,7 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
     indexes
 }
 
-/// The key, the primary key and what is included.
+/// The key, the primary key and the included fields.
 fn with_primary_key(
     parts: &[KeyPart],
     primary_key: &[Rc<Field>],
@@ -72,7 +72,7 @@ fn with_primary_key(
             }
         })
         .collect();
-    // Passing over a field has a use only where another one follows.
+    // Skipping a field is useful only if another one follows.
     while matches!(primary.last(), Some(Step::SkipPrimaryKey(_))) {
         primary.pop();
     }
@@ -82,8 +82,7 @@ fn with_primary_key(
     key.chain(primary).chain(included).collect()
 }
 
-/// The row, whose fields the key repeats: all but the element of a collection and what methods
-/// return.
+/// The row, whose fields the key repeats, except for the elements of a collection and the values of methods.
 fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
     let needed = parts.iter().rposition(|part| !part.is_left_out_of_full());
     let needed = needed.map_or(0, |position| position + 1);
@@ -101,7 +100,7 @@ fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
     key.chain(row).collect()
 }
 
-/// The name of a field that is carried as a whole: another one if its elements have its own.
+/// The name of a field that is included as a whole: a different name if the key has its elements.
 fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
     let has_elements = |part: &KeyPart| {
         part.is_each() && part.field().is_some_and(|other| Rc::ptr_eq(other, field))
@@ -109,8 +108,8 @@ fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
     if parts.iter().any(has_elements) { names::collection(field) } else { field.ident.clone() }
 }
 
-/// Leaves out what would be a second field of one name: a field that is called as a collection is
-/// beside its elements, or as a method.
+/// Leaves out a second field with the same name: a field named like an included collection (`all_…`) or like
+/// a method.
 fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
     let mut taken = Vec::new();
     let mut is_first = |ident: &Ident| {
@@ -124,7 +123,7 @@ fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
             let name = names::plain(ident);
             let computed = |part: &KeyPart| part.method().is_some() && part.name() == name;
             let other = if draft.parts.iter().any(computed) {
-                "what the method of this name returns; rename the method"
+                "the value of the method of this name; rename the method"
             } else {
                 "the collection whose element is in the key; rename the field"
             };

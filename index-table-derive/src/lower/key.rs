@@ -14,10 +14,10 @@ use crate::model::{KeyMember, KeyType, KeyValues, KeyVariant};
 use crate::names;
 use crate::types::{self, DataType};
 
-/// What can be generated for a key.
+/// The items that can be generated for a key.
 pub(crate) enum LoweredKey {
     Key(KeyType),
-    /// Nothing sound. An error has been reported.
+    /// Nothing. An error has been reported.
     Inert(Path),
 }
 
@@ -25,10 +25,7 @@ pub(crate) enum LoweredKey {
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> LoweredKey {
     let attributes = KeyAttr::read(&input.attrs, errors);
     if let Some(order) = &attributes.order {
-        errors.error(
-            order.key,
-            "an order is that of one variant: `#[key(order = 1)]` is written there",
-        );
+        errors.error(order.key, "`order` belongs on a variant: write `#[key(order = 1)]` there");
     }
     let krate = match attributes.krate {
         Some(path) => path.value,
@@ -38,8 +35,8 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> LoweredKey {
     if generic {
         errors.error_on(
             &input.generics,
-            "the encoding of a key is one and the same wherever it is written: `IndexKey` cannot \
-             be derived for a type with type, const or lifetime parameters",
+            "a key has one encoding, so `IndexKey` cannot be derived for a type with type, const \
+             or lifetime parameters",
         );
     }
     match values(input, errors) {
@@ -63,7 +60,7 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
                 );
                 return None;
             }
-            // An error has been reported for what is missing.
+            // An error has been reported for the missing fields.
             members.into_iter().collect::<Option<_>>().map(KeyValues::Members)
         }
         Data::Enum(data) if data.variants.is_empty() => {
@@ -74,15 +71,15 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
         Data::Union(_) => {
             errors.error(
                 at,
-                "what is in a union is not known, so it can't be a key: `IndexKey` is derived for \
-                 newtypes, structs of keys and enums without fields",
+                "the contents of a union are not known, so it can't be a key: `IndexKey` is \
+                 derived for newtypes, structs of keys and enums without fields",
             );
             None
         }
     }
 }
 
-/// The fields; `None` for one that can't be part of a key.
+/// The fields; `None` for a field that can't be part of a key.
 fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
     let member = |(position, field): (usize, &syn::Field)| {
         refuse_on_field(field, errors);
@@ -105,13 +102,13 @@ fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
 fn refuse_on_field(field: &syn::Field, errors: &Diagnostics) {
     let attributes = KeyAttr::read(&field.attrs, errors);
     if let Some(order) = attributes.order {
-        errors.error(order.key, "fields are in the order in which they are declared");
+        errors.error(order.key, "fields are sorted in the order of their declaration");
     }
     refuse_crate(attributes.krate.as_ref(), errors);
 }
 
-/// A key has the value of the field, and the row what serde makes of it: if they differ, the entry of
-/// a row is not found again when the row is changed or deleted.
+/// A key has the value of the field, and the row has the value that serde writes: if they differ, a change of
+/// the row does not find its entry.
 fn refuse_other_values(field: &syn::Field, errors: &Diagnostics) {
     for key in serde::read(&field.attrs) {
         let reason = match key.name.as_str() {
@@ -119,8 +116,7 @@ fn refuse_other_values(field: &syn::Field, errors: &Diagnostics) {
                 "a field of a key has to be stored with its row"
             }
             "with" | "serialize_with" | "deserialize_with" => {
-                "a key has the value that the struct has, and serde could store another one in the \
-                 row"
+                "serde could store another value in the row than the index has in its key"
             }
             _ => continue,
         };
@@ -134,7 +130,7 @@ fn refuse_crate(krate: Option<&Setting<Path>>, errors: &Diagnostics) {
     }
 }
 
-/// The number of `#[key(order = N)]`, or what is wrong with it.
+/// The number of `#[key(order = N)]`, or an error.
 fn given(order: &LitInt, taken: &HashMap<u16, String>) -> Result<u16, String> {
     let number: u16 = order
         .base10_parse()
@@ -149,8 +145,7 @@ fn has_attribute(variant: &syn::Variant) -> bool {
     variant.attrs.iter().any(|attribute| attribute.path().is_ident("key"))
 }
 
-/// The variants with their numbers: those of `order`, which all variants have or none, or else
-/// the positions.
+/// The variants with their numbers: from `order`, which all variants have or none, or else their positions.
 fn variants(
     declared: &Punctuated<syn::Variant, Token![,]>,
     errors: &Diagnostics,
@@ -163,8 +158,8 @@ fn variants(
                 errors.error_on(
                     &variant.fields,
                     format!(
-                        "each variant of a key is one number, and `{}` has fields; keep what they \
-                         are in fields of the row, and index these",
+                        "each variant of a key is a number, and `{}` has fields; store them as \
+                         fields of the row, and index these",
                         variant.ident
                     ),
                 );
@@ -186,13 +181,13 @@ fn variants(
                 .map_err(|message| errors.error(order.value.span(), message))
                 .ok()
         });
-        // What is wrong with an attribute has been reported.
+        // A wrong attribute has been reported.
         if order.is_none() && explicit && !has_attribute(variant) {
             errors.error(
                 variant.ident.span(),
                 format!(
-                    "`{name}` has no order and other variants have one; give all of them one with \
-                     `#[key(order = 1)]`, or none"
+                    "`{name}` has no order and other variants have one; put `#[key(order = 1)]` \
+                     on all of them, or on none"
                 ),
             );
         }

@@ -1,5 +1,5 @@
-//! What is said against a declaration that is no mistake: an index costs more than it is likely to save,
-//! or a primary key can be absent.
+//! Warnings about valid declarations: an index probably costs more than it saves, or a primary key can be
+//! `None`.
 //!
 //! It is a warning, and each index, or the table, can allow it.
 
@@ -11,8 +11,8 @@ use crate::diagnostics::Diagnostics;
 use crate::model::{Field, Finding, KeyPart, Strategy};
 use crate::names;
 
-/// What is said against the primary key: a field of it that is spelled as an `Option`. Beside mistakes,
-/// nothing is said.
+/// The warning about the primary key: one of its fields is spelled as an `Option`. There are no warnings
+/// beside errors.
 pub(super) fn primary_key(
     primary_key: &[Rc<Field>],
     allowed: &[Lint],
@@ -26,8 +26,8 @@ pub(super) fn primary_key(
         span: field.ty.span(),
         lint: Lint::OptionalKey,
         text: format!(
-            "`{}` is in the primary key, where `None` is a value like any other: a second row with the \
-             same key is refused; write the type without `Option`, or keep it with \
+            "`{}` is in the primary key, where `None` is an ordinary value: a second row with \
+             the same key is refused; write the type without `Option`, or suppress this with \
              `#[table(allow(optional_key))]`",
             field.name
         ),
@@ -35,7 +35,7 @@ pub(super) fn primary_key(
     optional.map(finding).collect()
 }
 
-/// Looks at each index. Beside mistakes, nothing is said.
+/// Checks each index. There are no warnings beside errors.
 pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Diagnostics) {
     if !errors.is_empty() {
         return;
@@ -44,7 +44,7 @@ pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Di
         drafts.iter().map(|draft| redundant(draft, drafts, primary_key)).collect();
     let mut full: Option<String> = None;
     for (draft, redundant) in drafts.iter_mut().zip(redundant) {
-        // If it is left out, it doubles nothing.
+        // An index that was left out is no duplicate.
         let doubled = if redundant.is_none() { doubled_full(draft, &mut full) } else { None };
         let found = [
             (Lint::FewValues, few_values(draft)),
@@ -59,20 +59,19 @@ pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Di
     }
 }
 
-/// Nothing but a `bool`, of all rows: a condition may leave few of them, and a `unique` one is
-/// there for what it forbids.
+/// A `bool` alone, for all rows: a condition may select few rows, and a `unique` index is a constraint.
 fn few_values(draft: &Draft) -> Option<String> {
     let [part] = draft.parts.as_slice() else { return None };
     (part.key_type().is_bool() && has_all_rows(draft) && !draft.unique).then(|| {
-        "an index on a `bool` alone finds a large part of the table by either value, and reading \
-         all of the table costs little more, or less where so many references are followed; put \
-         the field behind a selective one, or index the rare value alone with a `filter`; if few \
-         rows have the value that is asked for, say so with `allow(few_values)`"
+        "an index on a `bool` alone finds a large part of the table for either value, and a scan \
+         of the table costs little more, or even less; put the field behind a selective one, or \
+         index only the rare value with a `filter`; if queries use the rare value only, suppress \
+         this with `allow(few_values)`"
             .to_owned()
     })
 }
 
-/// Another index, or the primary key, answers its questions at the same cost.
+/// Another index, or the primary key, serves its queries at the same cost.
 fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Option<String> {
     if draft.unique {
         return None;
@@ -80,19 +79,19 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
     let fields = names::index(&draft.parts);
     let in_primary_key = draft.parts.len() <= primary_key.len()
         && draft.parts.iter().zip(primary_key).all(|(part, field)| is_plain(part, field));
-    // What a partial index carries may be much less than the row.
+    // A partial index may carry much less than the row.
     if in_primary_key && has_all_rows(draft) && !matches!(draft.strategy, Strategy::Partial(_)) {
         return Some(format!(
-            "the primary key begins with the same fields, so the table itself answers \
-             `find_by_{fields}`, in the same order; leave the index out, or keep it with \
+            "the primary key begins with the same fields, so the table itself has \
+             `find_by_{fields}`, in the same order; remove the index, or suppress this with \
              `allow(redundant)`"
         ));
     }
     let before = drafts.iter().take_while(|other| !ptr::eq(*other, draft));
     if let Some(same) = before.into_iter().find(|other| is_same(draft, other)) {
         return Some(format!(
-            "the index `{}` has the same fields and carries as much; leave one of them out, or keep \
-             both with `allow(redundant)`",
+            "the index `{}` has the same fields and carries as much; remove one of them, or \
+             suppress this with `allow(redundant)`",
             same.name
         ));
     }
@@ -116,7 +115,7 @@ fn is_same(draft: &Draft, other: &Draft) -> bool {
 fn is_beginning(draft: &Draft, longer: &Draft) -> bool {
     let rest = longer.parts.get(draft.parts.len()..).unwrap_or_default();
     !rest.is_empty()
-        // Each row has one entry for what follows, and has it whatever its value is.
+        // Each row has exactly one entry for the further fields, for every value.
         && !rest.iter().any(KeyPart::is_each)
         && (longer.conditions.sparse.is_none() || rest.iter().all(never_absent))
         && has_entries_of(draft, longer)
@@ -132,7 +131,7 @@ fn has_entries_of(draft: &Draft, longer: &Draft) -> bool {
         && carries(longer, &draft.strategy)
 }
 
-/// Whether an index has a strategy, and all that its entries carry.
+/// Whether an index has a strategy, and all fields that its entries carry.
 fn carries(index: &Draft, strategy: &Strategy) -> bool {
     match (&index.strategy, strategy) {
         (Strategy::Normalized, Strategy::Normalized) | (Strategy::Full, Strategy::Full) => true,
@@ -154,9 +153,9 @@ fn doubled_full(draft: &Draft, full: &mut Option<String>) -> Option<String> {
         return None;
     };
     Some(format!(
-        "the index `{first}` is full as well: each of them is the table once more, and is written \
-         with every change of a row; `include` what is read through one of them, or keep both \
-         with `allow(doubled_full)`"
+        "the index `{first}` is full as well: each of them stores the table once more, and is \
+         written with every change of a row; make one of them partial with `include`, or \
+         suppress this with `allow(doubled_full)`"
     ))
 }
 

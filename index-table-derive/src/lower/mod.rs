@@ -1,8 +1,7 @@
-//! Attributes to the model: every rule that concerns more than one token is here, and every
-//! default.
+//! Attributes to the model: every rule about more than one token is here, and every default.
 //!
-//! A mistake is reported and then repaired, or the part it is in is left out, so that what is
-//! generated beside the errors still has the methods that the rest of the program calls.
+//! A mistake is reported and then repaired, or its part is left out, so that the code generated beside the
+//! errors still has the methods that the rest of the program calls.
 
 mod entry;
 mod index;
@@ -28,33 +27,33 @@ use crate::model::{Field, Table};
 use crate::names::{self, Types};
 use crate::types::{self, DataType, LONGEST_ARRAY};
 
-/// What can be generated.
+/// The items that can be generated.
 pub(crate) enum Lowered {
     Table(Box<Table>),
-    /// Nothing sound, whatever the indexes say. An error has been reported.
+    /// Nothing. An error has been reported.
     Inert(Inert),
 }
 
-/// What is known of a struct that cannot be a table.
+/// The known parts of a struct that can't be a table.
 pub(crate) struct Inert {
     pub(crate) krate: Path,
     pub(crate) repository: Ident,
-    /// The name of its view, if there is to be one.
+    /// The name of its view, if it has one.
     pub(crate) view: Option<Ident>,
 }
 
 /// The on-disk name of a table or an index is at most this long, in bytes.
 const LONGEST_NAME: usize = 100;
 
-/// A primary key has at most this many fields: they are a tuple, and the standard library's traits
-/// are implemented for tuples of up to so many.
+/// A primary key has at most this many fields: they are a tuple, and the standard library implements its
+/// traits for tuples of up to this length.
 const LONGEST_PRIMARY_KEY: usize = 12;
 
-/// A field as the rules see it: with its attributes and where they are.
+/// A field with its attributes and their places.
 struct Declared<'a> {
     field: Rc<Field>,
     ty: &'a Type,
-    /// Where `#[primary_key]` is written.
+    /// The place of `#[primary_key]`.
     primary_key: Option<Span>,
     serde: Vec<SerdeKey>,
 }
@@ -129,7 +128,7 @@ fn table(
     let marked = fields.iter().find_map(|declared| declared.primary_key);
     let place = marked.unwrap_or_else(|| input.ident.span());
     let queries = names::queries(&primary_key, place, &indexes, view.is_some(), errors);
-    // Not even a field that could stand in for the key: nothing can be stored.
+    // No field can replace the key: nothing can be stored.
     if primary_key.is_empty() {
         return None;
     }
@@ -153,7 +152,7 @@ fn table(
     })
 }
 
-/// The fields of a struct with named fields and without parameters, and nothing else.
+/// The fields, if it is a struct with named fields and without parameters.
 fn declared_fields<'a>(
     input: &'a DeriveInput,
     derive: &str,
@@ -165,8 +164,8 @@ fn declared_fields<'a>(
         errors.error_on(
             &input.generics,
             format!(
-                "a row is stored, so its type has one form and owns what it holds: `{derive}` \
-                 cannot be derived for a struct with type, const or lifetime parameters"
+                "a row has one stored form and owns its values, so `{derive}` cannot be derived \
+                 for a struct with type, const or lifetime parameters"
             ),
         );
     }
@@ -177,10 +176,10 @@ fn declared_fields<'a>(
                     fields.named.iter().filter_map(|field| declare(row, field, errors)).collect();
                 return (!generic).then_some(declared);
             }
-            Fields::Unnamed(_) => "its fields are known by their names, so not for a tuple struct",
+            Fields::Unnamed(_) => "fields need names, so not for a tuple struct",
             Fields::Unit => "it needs a primary key, so not for a unit struct",
         },
-        Data::Enum(_) => "a row has the same fields each time, so not for an enum",
+        Data::Enum(_) => "every row has the same fields, so not for an enum",
         Data::Union(_) => "a row has all of its fields, so not for a union",
     };
     errors
@@ -223,10 +222,13 @@ fn not_desc(field: &Ident, in_primary_key: bool) -> String {
     } else {
         format!("keep the value itself, and index it by `desc({field})`")
     };
-    format!("`Desc` is what a method of `computed(…)` can return, and not kept in a row; {advice}")
+    format!(
+        "only a method of `computed(…)` can return a `Desc`, and a row can't contain one; \
+             {advice}"
+    )
 }
 
-/// The message about a word that names no field of `row`.
+/// The message about a word that is not a field of `row`.
 fn unknown_field(row: &Ident, name: &str, meant: Option<&str>) -> String {
     let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
     format!("`{row}` has no field `{name}`{advice}")
@@ -245,8 +247,8 @@ fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
         errors.error(
             span,
             format!(
-                "`{name}` is no name for a table: it is a letter or `_`, then letters, digits, \
-                 `_` and `-`, all of them ASCII{advice}"
+                "`{name}` can't be the name of a table: a name is a letter or `_`, then letters, \
+                 digits, `_` and `-`, all ASCII{advice}"
             ),
         );
     } else if name.len() > LONGEST_NAME {
@@ -266,14 +268,14 @@ fn is_name(name: &str) -> bool {
 
 fn too_long(what: &str, name: &str) -> String {
     format!(
-        "the name of this {what} has {} bytes, and {LONGEST_NAME} is the most; choose another \
-         with `name = \"…\"`",
+        "the name of this {what} has {} bytes, more than {LONGEST_NAME}; choose another with \
+         `name = \"…\"`",
         name.len()
     )
 }
 
-/// The fields of the primary key; the first field that could be one if there is a mistake. One that is
-/// `misplaced` has been reported.
+/// The fields of the primary key; after a mistake, the first possible field. A `misplaced` one has been
+/// reported.
 fn primary_key(
     row: &Ident,
     fields: &[Declared<'_>],
@@ -292,7 +294,7 @@ fn primary_key(
     if let Some(span) = marked.get(LONGEST_PRIMARY_KEY).and_then(|declared| declared.primary_key) {
         errors.error(
             span,
-            format!("this field is one too many: a primary key has at most {LONGEST_PRIMARY_KEY}"),
+            format!("too many fields: a primary key has at most {LONGEST_PRIMARY_KEY}"),
         );
     }
     for declared in &marked {
@@ -316,7 +318,7 @@ fn primary_key(
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
 }
 
-/// Why a field of this name and type, which is `text` as it is shown, can't be in a key.
+/// The reason why a field of this name and type, shown as `text`, can't be in a key.
 fn no_encoding(name: &str, text: &str, ty: &Type) -> String {
     let long = types::is_long_array(ty);
     let ty = types::shown(text);
@@ -329,6 +331,6 @@ fn no_encoding(name: &str, text: &str, ty: &Type) -> String {
     format!("`{name}` is of type `{ty}`, which has no key encoding; {KEY_TYPES}")
 }
 
-const KEY_TYPES: &str = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, \
+const KEY_TYPES: &str = "a key consists of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, \
                          `[u8; N]` up to 32, times, IP addresses, types with \
                          `#[derive(IndexKey)]`, and `Option`s and tuples of these";

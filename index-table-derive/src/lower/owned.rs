@@ -1,4 +1,4 @@
-//! References in the types of fields. A row is read out of bytes that it outlives, so it owns its values.
+//! References in the types of fields. A row outlives the bytes that it is read from, so it owns its values.
 
 use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Data, DeriveInput, Type, TypePath, TypeReference, parse_quote};
@@ -7,10 +7,10 @@ use crate::attr::serde;
 use crate::diagnostics::Diagnostics;
 use crate::types::{self, text};
 
-/// The struct with the owned types in the place of references, which are reported, or nothing if there
-/// are none. A field that serde doesn't read, or that a function reads, may have one.
+/// The struct with owned types instead of references, which are reported; `None` without references. A field
+/// that serde skips, or reads by a function, may contain a reference.
 pub(super) fn without_references(input: &DeriveInput, errors: &Diagnostics) -> Option<DeriveInput> {
-    // A struct with parameters is refused as a whole.
+    // A struct with parameters is refused.
     let generic = input.generics.params.first().is_some();
     if generic || converts(&input.attrs, &["from", "try_from", "remote"]) {
         return None;
@@ -58,7 +58,7 @@ impl VisitMut for Owning<'_> {
             Type::Reference(reference) => {
                 let owned = owned(reference);
                 let written = types::shown(&text(&owned));
-                let message = format!("a row owns what it holds; write `{written}`");
+                let message = format!("a row must own its values; write `{written}`");
                 self.errors.error_on(&*reference, message);
                 self.found = true;
                 *ty = owned;
@@ -79,7 +79,7 @@ impl VisitMut for Owning<'_> {
     }
 }
 
-/// What holds the same values: `String` for `&str`.
+/// The owned type with the same values: `String` for `&str`.
 fn owned(reference: &TypeReference) -> Type {
     match &*reference.elem {
         Type::Slice(slice) => {

@@ -1,8 +1,7 @@
 //! Serde attributes that a stored row cannot have.
 //!
-//! A row is stored without the names of its fields and without marks between them, so what is read
-//! has to be what was written, field by field. An entry that carries fields, and a view, read each
-//! of them by itself.
+//! A row is stored without the names of its fields and without separators, so reading must mirror writing,
+//! field by field. Entries that carry fields, and views, read each field separately.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -13,8 +12,8 @@ use crate::attr::serde::SerdeKey;
 use crate::diagnostics::{Diagnostics, listed};
 use crate::model::{Field, KeyPart, Strategy};
 
-/// Reports the attributes that break the format. An index that cannot carry what it should is left
-/// with its key.
+/// Reports the attributes that break the format. An index that can't carry its included fields keeps only its
+/// key.
 pub(super) fn check(
     on_struct: &[SerdeKey],
     fields: &[Declared<'_>],
@@ -32,8 +31,8 @@ pub(super) fn check(
             "the entries of the full index `{index}` read the fields of the struct itself"
         )),
         None => viewed.then(|| {
-            "its view reads the fields of the struct itself; make a table of the struct that is \
-             stored, or leave out `view`"
+            "its view reads the fields of the struct itself; make a table of the stored struct, \
+             or remove `view`"
                 .to_owned()
         }),
     };
@@ -56,20 +55,20 @@ pub(super) fn check(
     }
 }
 
-/// What the indexes need a field for.
+/// The uses of a field in indexes.
 struct Need<'a> {
     in_key: bool,
     /// In an entry, beside the key.
     carried: bool,
-    /// The index that asks a method, which may read any field.
+    /// The index that calls a method, which may read any field.
     asking: Option<&'a str>,
 }
 
-/// `reader` says what reads the fields by themselves and what to do about it, if anything does.
+/// `reader` names the code that reads the fields separately, if any, and the advice.
 fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
     match (key.name.as_str(), reader) {
         ("tag" | "untagged" | "content", _) => {
-            report(key, "a row is stored without the names that this adds", errors);
+            report(key, "a row is stored without names, which this adds", errors);
         }
         ("from" | "try_from" | "into" | "remote", Some(reader)) => {
             report(key, reader, errors);
@@ -86,42 +85,42 @@ fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -
         match key.name.as_str() {
             "skip_serializing_if" => {
                 let reason = "a row is stored without the names of its fields, so none can be \
-                              left out";
+                              skipped";
                 report(key, reason, errors);
             }
             "flatten" => {
-                let reason = "a row is stored without the names that this needs";
+                let reason = "a row is stored without names, which this needs";
                 report(key, reason, errors);
                 carriable = false;
             }
             "skip" | "skip_serializing" | "skip_deserializing" if need.in_key || need.carried => {
                 let place = if need.in_key { "a key" } else { "an index" };
-                report(key, format!("a field of {place} has to be stored with its row"), errors);
+                report(key, format!("a field of {place} must be stored with its row"), errors);
                 carriable = false;
             }
             "skip" | "skip_serializing" | "skip_deserializing" if need.asking.is_some() => {
                 let index = need.asking.unwrap_or_default();
                 let reason = format!(
-                    "the index `{index}` asks a method, which has to find the same in a row that \
-                     is read back"
+                    "the index `{index}` calls a method, which must see equal values in a row \
+                     that is read back"
                 );
                 report(key, reason, errors);
             }
             "skip_serializing" if !has("skip_deserializing") => {
-                report(key, "what is not written cannot be read; use `skip`", errors);
+                report(key, "a field that is not written can't be read; use `skip`", errors);
             }
             "skip_deserializing" if !has("skip_serializing") => {
-                report(key, "what is written has to be read; use `skip`", errors);
+                report(key, "a field that is written must be read; use `skip`", errors);
             }
             "with" | "serialize_with" | "deserialize_with" if need.in_key => {
-                let reason = "a key has the value that the struct has, and serde could \
-                              store another one in the row";
+                let reason = "serde could store another value in the row than the index has in \
+                              its key";
                 report(key, reason, errors);
                 carriable = false;
             }
             "with" | "serialize_with" | "deserialize_with" if need.carried => {
-                let reason = "an entry reads its fields one by one, by their types; carrying a \
-                              field that has its own form is not available in this release";
+                let reason = "an entry reads its fields one by one, by their types; it can't \
+                              carry a field with a form of its own";
                 report(key, reason, errors);
                 carriable = false;
             }

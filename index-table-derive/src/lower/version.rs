@@ -1,4 +1,4 @@
-//! The versions of a row: that of a table, and what `#[derive(RowVersion)]` is written on.
+//! The versions of a row: of a table, and of a struct with `#[derive(RowVersion)]`.
 
 use syn::spanned::Spanned as _;
 use syn::{DeriveInput, Ident, Path, parse_quote};
@@ -11,10 +11,10 @@ use crate::diagnostics::{Diagnostics, suggestion};
 use crate::model::RowVersion;
 use crate::names;
 
-/// The version of a struct that has none.
+/// The default version.
 const FIRST: u32 = 1;
 
-/// Checks a struct that is an older version. Without fields if it can't be one.
+/// Checks a struct that is an older version. Has no fields if the struct can't be one.
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     let owned = owned::without_references(input, errors);
     let readable = owned.is_none();
@@ -28,7 +28,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     {
         errors.error_on(
             attribute.path(),
-            "an older version has no indexes: those of the table are on the struct with \
+            "an older version has no indexes: declare them on the struct with \
              `#[derive(IndexTable)]`",
         );
     }
@@ -43,7 +43,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
             && let Some(key) = TABLE_KEYS.iter().find(|key| key.id == id)
         {
             let message = format!(
-                "an older version has no `{}`: that of the table is on the struct with \
+                "an older version has no `{}`: declare it on the struct with \
                  `#[derive(IndexTable)]`",
                 key.name
             );
@@ -79,7 +79,7 @@ pub(super) fn number(table: &TableAttr, errors: &Diagnostics) -> u32 {
     }
 }
 
-/// The struct in `#[table(previous = …)]`, if there is one that can be.
+/// The struct in `#[table(previous = …)]`, if it is valid.
 pub(super) fn previous(
     table: &TableAttr,
     row: &Ident,
@@ -90,7 +90,7 @@ pub(super) fn previous(
     if is_itself(&previous.value, row) {
         errors.error(
             previous.value.span(),
-            "a struct is not its own previous version: keep the struct as it was under another name",
+            "a struct can't be its own previous version: keep the old struct under another name",
         );
         return None;
     }
@@ -98,8 +98,8 @@ pub(super) fn previous(
         errors.error(
             previous.key,
             format!(
-                "version {FIRST} is the first one; with a `previous`, the struct has a higher one: \
-                 `version = {}`",
+                "version {FIRST} is the first version; a struct with a `previous` needs a \
+                 greater one: `version = {}`",
                 FIRST + 1
             ),
         );
@@ -108,7 +108,7 @@ pub(super) fn previous(
     Some(previous.value.clone())
 }
 
-/// Whether a path is one of `Customer`, `self::Customer` and `Self`. Others are known to the compiler only.
+/// Whether a path is one of `Customer`, `self::Customer` and `Self`. Only the compiler knows others.
 fn is_itself(path: &Path, row: &Ident) -> bool {
     let mut segments = path.segments.iter().map(|segment| &segment.ident);
     match (segments.next(), segments.next(), segments.next()) {
@@ -129,14 +129,14 @@ pub(super) fn changed(
     if table.previous.is_none() {
         errors.error(
             given.key,
-            "`changed` names the fields that are converted from a `previous`, and this struct has \
-             none: `previous = CustomerV1`",
+            "`changed` names fields that are converted from a `previous` struct, and this struct \
+             has none: `previous = CustomerV1`",
         );
     }
     if given.value.is_empty() && !fields.is_empty() {
         errors.error(
             given.key,
-            "this list is empty; name the fields that `From` changes, or leave it out",
+            "this list is empty; name the fields that `From` changes, or remove it",
         );
     }
     let mut changed: Vec<String> = Vec::new();
@@ -144,7 +144,7 @@ pub(super) fn changed(
         let name = names::plain(word);
         let known = fields.iter().find(|declared| declared.field.name == name);
         match known {
-            // What is wrong with the struct has been reported.
+            // The mistakes in the struct have been reported.
             None if fields.is_empty() => {}
             None => {
                 let names = fields.iter().map(|declared| declared.field.name.as_str());

@@ -1,8 +1,7 @@
-//! What a view consists of, how it is read, and which serde attributes it shares with its row.
+//! The fields of a view, how they are read, and the serde attributes that a view shares with its row.
 //!
-//! A view is read field by field, so what serde's derive would make of an attribute when a row is
-//! read is made of it here. It is serialized by serde's derive as the row is, with the attributes
-//! that say how.
+//! A view is read field by field, so this module implements the effect of serde's attributes on reading.
+//! serde's derive serializes the view like the row, with the same attributes.
 
 use std::rc::Rc;
 
@@ -20,19 +19,19 @@ use crate::diagnostics::Diagnostics;
 use crate::model::{Reading, View, ViewField};
 use crate::names;
 
-/// What changes how a struct is serialized.
+/// The attributes that change how a struct is serialized.
 const OF_A_STRUCT: &[&str] = &["rename", "rename_all", "transparent"];
 
-/// What changes how a field is serialized.
+/// The attributes that change how a field is serialized.
 const OF_A_FIELD: &[&str] = &["rename", "with", "serialize_with", "skip", "skip_serializing"];
 
-/// The name of the view, if there is to be one.
+/// The name of the view, if there is one.
 pub(super) fn name(table: &TableAttr, row: &Ident) -> Option<Ident> {
     let view = table.view.as_ref()?;
     Some(view.value.clone().unwrap_or_else(|| names::view(row, view.key)))
 }
 
-/// The view, if there is to be one.
+/// The view, if there is one.
 pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<View> {
     let mut ident = name(&attributes.table, scope.row)?;
     let advice = "choose another name with `#[table(view = …)]`";
@@ -50,13 +49,13 @@ pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<V
     Some(View { ident, serde: shared(&attributes.serde, OF_A_STRUCT), fields: fields.collect() })
 }
 
-/// How a field is read. `default` says whether serde takes what is missing from a default row.
+/// How a field is read. `default` is true if serde takes missing fields from a default row.
 fn reading(declared: &Declared<'_>, default: bool, errors: &Diagnostics) -> Reading {
     let find = |names: &[&str]| declared.serde.iter().find(|key| names.contains(&&*key.name));
     if let Some(skip) = find(&["skip", "skip_deserializing"]) {
         let own = find(&["default"]);
         if default && own.is_none() {
-            let reason = "a view would take this field from a whole default row; write `default` \
+            let reason = "a view would need a whole default row for this field; write `default` \
                           beside it";
             serde::report(skip, reason, errors);
         }
@@ -79,7 +78,7 @@ fn deserialize_in(mut module: ExprPath) -> ExprPath {
     module
 }
 
-/// Those of the attributes that have these names.
+/// The attributes with these names.
 fn shared(keys: &[SerdeKey], names: &[&str]) -> Vec<TokenStream> {
     let shared = keys.iter().filter(|key| names.contains(&&*key.name));
     shared.map(|key| key.item.clone()).collect()

@@ -1,4 +1,4 @@
-//! What is warned of, and what isn't.
+//! Declarations with and without warnings.
 
 use syn::{Expr, File, Item, Stmt};
 
@@ -121,7 +121,7 @@ fn doubled_full() {
     ] {
         warns(not, &[]);
     }
-    // If the first one is left out, there is one.
+    // If the first index is left out, one remains.
     warns(
         "#[index(year, strategy = \"full\")] #[index(year, nick, strategy = \"full\")]",
         &["REDUNDANT"],
@@ -138,7 +138,7 @@ fn optional_key() {
     for ty in ["Option<u64>", "std::option::Option<String>", "Option<Kind>"] {
         assert_eq!(warnings("", ty), 1, "{ty}");
         assert_eq!(warnings("#[table(allow(optional_key))]", ty), 0, "{ty}");
-        // Beside a mistake, nothing is said.
+        // There are no warnings beside an error.
         assert_eq!(warnings("#[index(yaer)]", ty), 0, "{ty}");
     }
     for ty in ["u64", "Kind", "(Option<u8>, u8)"] {
@@ -152,7 +152,7 @@ fn several_at_once_and_none_beside_mistakes() {
     warns(two, &["FEW_VALUES", "REDUNDANT"]);
     warns("#[index(shown, allow(redundant, few_values))] #[index(shown, year)]", &[]);
     warns("#[index(shown, allow(few_values))] #[index(shown, year)]", &["REDUNDANT"]);
-    // To allow what would not be said does no harm.
+    // Allowing an absent warning has no effect.
     warns("#[index(year, allow(few_values, redundant, doubled_full))]", &[]);
     warns(&format!("{two} #[index(yaer)]"), &[]);
 }

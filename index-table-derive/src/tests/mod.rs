@@ -1,4 +1,4 @@
-//! What the macro makes of its input, both of them side by side.
+//! Expansions of the macro, beside their input.
 
 mod errors;
 mod expansion;
@@ -8,7 +8,7 @@ use quote::quote;
 
 use crate::{derive, derive_key, derive_version};
 
-/// The input and its expansion, as they are kept in a snapshot.
+/// The input and its expansion, as in a snapshot.
 fn expanded(input: &str) -> String {
     let output = derive(input.parse().expect("the input has tokens"));
     let file = syn::parse2(quote!(#output)).expect("the expansion has items");

@@ -1,4 +1,4 @@
-//! The collections without an order of their own in a type.
+//! The unordered collections in a type.
 
 use syn::{PathSegment, Type};
 

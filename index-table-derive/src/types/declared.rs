@@ -1,4 +1,4 @@
-//! A field's type as the catalog keeps it.
+//! The text of a field's type in the catalog.
 
 use syn::visit_mut::{self, VisitMut};
 use syn::{
@@ -7,15 +7,15 @@ use syn::{
 
 use super::spelling::{peel, standard, text};
 
-/// The text of a type, the same for each way to write it that a macro can see through: a file must
-/// not be refused because the source was laid out anew.
+/// The text of a type, normalized as far as a macro can: a file must not be refused because the source was
+/// reformatted.
 pub(crate) fn declared(ty: &Type) -> String {
     let mut ty = ty.clone();
     Plain.visit_type_mut(&mut ty);
     text(ty)
 }
 
-/// Takes away what does not change which type is meant.
+/// Removes tokens that don't change the type.
 struct Plain;
 
 impl VisitMut for Plain {

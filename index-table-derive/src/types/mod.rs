@@ -1,11 +1,9 @@
-//! How the type of a field appears in parameters and in entries.
+//! The forms of a field's type in parameters and in entries.
 //!
-//! A macro sees types as they are spelled. The usual ones are recognized and given the form that
-//! one would write by hand (`&str` for a `String`); everything else goes through the traits, which
-//! come to the same.
+//! A macro sees types as they are spelled. The usual ones are recognized and have the form that hand-written
+//! code would have (`&str` for a `String`); everything else uses the traits, with the same result.
 //!
-//! The traits are named at the place of the field's type, so that a type without them is reported
-//! there.
+//! The traits have the place of the field's type, so that a missing one is reported there.
 
 mod collection;
 mod declared;
@@ -30,7 +28,7 @@ use self::spelling::{
     Standard, element, is_bool, is_option, is_scalar, is_u8, only, peel, standard, string,
 };
 
-/// The type of a value that is stored: a field's, or that of a collection's elements.
+/// The type of a stored value: of a field, or of a collection's elements.
 #[derive(Clone)]
 pub(crate) struct DataType {
     written: Written,
@@ -41,11 +39,11 @@ pub(crate) struct DataType {
 enum Written {
     /// As in the source.
     Plainly(Type),
-    /// Known to the trait `Each` only: the element of this collection.
+    /// Only the trait `Each` knows it: the element of this collection.
     ElementOf(Type),
 }
 
-/// What is known of a type by its spelling.
+/// The properties of a type that its spelling shows.
 #[derive(Clone)]
 enum Shape {
     /// `String`, or another owner of a `str`
@@ -56,11 +54,11 @@ enum Shape {
     Scalar(Box<Type>),
     /// `Option` of one of the above.
     Optional(Box<Shape>),
-    /// Known to the traits only.
+    /// Only the traits know it.
     Other,
 }
 
-/// What the compiler has to find out about a type.
+/// The properties of a type that the compiler has to check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requirement {
     /// It has a key encoding.
@@ -123,12 +121,12 @@ impl DataType {
         found
     }
 
-    /// Whether a value is carried in the form in which a query takes it.
+    /// Whether an entry has a value in the form of a query's parameter.
     pub(crate) fn is_carried_as_argument(&self) -> bool {
         !matches!(self.shape, Shape::Other)
     }
 
-    /// Whether `None` is a value, if the spelling tells.
+    /// Whether `None` is a value, if the spelling shows it.
     pub(crate) fn is_optional(&self) -> Option<bool> {
         match &self.written {
             Written::Plainly(ty) => is_option(ty),
@@ -136,7 +134,7 @@ impl DataType {
         }
     }
 
-    /// The collections without an order of their own in it.
+    /// The unordered collections in it.
     pub(crate) fn collection(&self) -> Collection {
         match &self.written {
             Written::Plainly(ty) | Written::ElementOf(ty) => Collection::of(ty),
@@ -151,7 +149,7 @@ impl DataType {
         }
     }
 
-    /// What the type, as it is [written](Self::written), has to be, if its spelling doesn't tell.
+    /// The requirement on the type, as [written](Self::written), if its spelling doesn't show it.
     pub(crate) fn requirement(&self) -> Option<Requirement> {
         match (&self.shape, &self.written) {
             (Shape::Other, Written::Plainly(_)) => Some(Requirement::Key),
@@ -160,14 +158,14 @@ impl DataType {
         }
     }
 
-    /// What is in the source: the type, or the collection that it is the element of.
+    /// The type in the source: the type itself, or its collection.
     pub(crate) fn written(&self) -> TokenStream {
         match &self.written {
             Written::Plainly(ty) | Written::ElementOf(ty) => ty.to_token_stream(),
         }
     }
 
-    /// Where the type is written.
+    /// The place of the type.
     pub(crate) fn span(&self) -> Span {
         match &self.written {
             Written::Plainly(ty) | Written::ElementOf(ty) => ty.span(),

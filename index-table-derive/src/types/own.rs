@@ -1,11 +1,11 @@
-//! Types of the user's own inside of others.
+//! Types of the user inside other types.
 
 use syn::Type;
 
 use super::spelling::{Standard, is_str, peel, standard};
 
-/// The types in a type that are not of the standard library: `Address` in `Vec<Address>`. Those of the
-/// standard library have `Clone`, `Debug` and `PartialEq` if these have.
+/// The types in a type that are not of the standard library: `Address` in `Vec<Address>`. Types of the
+/// standard library have `Clone`, `Debug` and `PartialEq` if these types have.
 pub(super) fn own_types<'a>(ty: &'a Type, found: &mut Vec<&'a Type>) {
     match peel(ty) {
         Type::Array(array) => own_types(&array.elem, found),
@@ -13,7 +13,7 @@ pub(super) fn own_types<'a>(ty: &'a Type, found: &mut Vec<&'a Type>) {
         Type::Tuple(tuple) => tuple.elems.iter().for_each(|ty| own_types(ty, found)),
         ty if is_str(ty) => {}
         ty => match standard(ty) {
-            // What is inside need not be `Sized`.
+            // The inner type need not be `Sized`.
             Some(Standard { name: "Box" | "Arc" | "Cow", arguments }) => {
                 let mut inside = Vec::new();
                 for ty in arguments {

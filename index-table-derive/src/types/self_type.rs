@@ -4,10 +4,10 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::Type;
 
-/// The type with the struct's name for `Self`, so that it means the same where it is repeated: in
-/// entries and implementations.
+/// The type with the struct's name instead of `Self`, so that it has the same meaning in entries and
+/// implementations.
 pub(crate) fn named(ty: &Type, row: &Ident) -> Type {
-    // What was a type stays one.
+    // A type stays a type.
     syn::parse2(renamed(ty.to_token_stream(), row)).unwrap_or_else(|_| ty.clone())
 }
 

@@ -1,10 +1,10 @@
-//! What is known of a type by its spelling.
+//! The properties of a type that its spelling shows.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Expr, ExprLit, GenericArgument, Lit, PathArguments, PathSegment, Type};
 
-/// The standard types that mean something here, and the module that each lives in.
+/// The standard types with a meaning here, and their modules.
 const STANDARD: &[(&str, &str)] = &[
     ("String", "string"),
     ("Vec", "vec"),
@@ -82,7 +82,7 @@ pub(crate) fn is_standard(ty: &Type) -> bool {
     standard(ty).is_some()
 }
 
-/// The one argument there is.
+/// The only argument.
 pub(super) fn only<'a>(arguments: &[&'a Type]) -> Option<&'a Type> {
     match arguments {
         [one] => Some(one),
@@ -90,7 +90,7 @@ pub(super) fn only<'a>(arguments: &[&'a Type]) -> Option<&'a Type> {
     }
 }
 
-/// The type inside of parentheses and of the invisible groups that `macro_rules!` leaves.
+/// The type inside parentheses and the invisible groups of `macro_rules!`.
 pub(super) fn peel(ty: &Type) -> &Type {
     match ty {
         Type::Paren(inner) => peel(&inner.elem),
@@ -139,7 +139,7 @@ pub(crate) fn is_short(ty: &Type) -> bool {
     })
 }
 
-/// The same of a value that takes one byte more.
+/// The same for a value with one byte more.
 fn is_shorter(ty: &Type) -> bool {
     standard(ty)
         .is_some_and(|Standard { name, .. }| is_scalar(name) && !matches!(name, "u128" | "i128"))
@@ -189,7 +189,7 @@ pub(super) fn element(collection: &Type) -> Option<&Type> {
     }
     let Standard { name, arguments } = standard(collection)?;
     match (name, arguments.as_slice()) {
-        // A hasher does not change what the elements are.
+        // A hasher does not change the type of the elements.
         ("HashSet", [element, ..]) | ("Vec" | "VecDeque" | "BTreeSet" | "Option", [element]) => {
             Some(element)
         }
@@ -198,7 +198,7 @@ pub(super) fn element(collection: &Type) -> Option<&Type> {
     }
 }
 
-/// Whether `each` on a field of this type is likely to be what was meant.
+/// Whether `each` on a field of this type is probably the intention.
 pub(crate) fn is_collection_of_keys(ty: &Type) -> bool {
     !is_long_array(ty) && element(ty).is_some_and(|element| !has_no_encoding(element))
 }
@@ -218,10 +218,10 @@ pub(crate) fn is_no_collection(ty: &Type) -> bool {
     }
 }
 
-/// The most bytes that an array in a key has: serde knows no longer ones.
+/// The maximum length of an array in a key: serde supports no longer ones.
 pub(crate) const LONGEST_ARRAY: usize = 32;
 
-/// Whether this is certainly an array of more bytes than that.
+/// Whether this is certainly a longer array.
 pub(crate) fn is_long_array(ty: &Type) -> bool {
     match peel(ty) {
         Type::Array(array) if is_u8(&array.elem) => match &array.len {
@@ -267,7 +267,7 @@ pub(crate) fn text(tokens: impl ToTokens) -> String {
     text
 }
 
-/// A type's text as it is laid out in messages.
+/// A type's text for messages.
 pub(crate) fn shown(text: &str) -> String {
     text.replace(',', ", ").replace(';', "; ")
 }

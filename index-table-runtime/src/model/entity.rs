@@ -193,8 +193,8 @@ pub trait Entity: Sized + 'static {
 /// A struct that rows of a table have, or had: with `#[derive(IndexTable)]` or
 /// `#[derive(RowVersion)]`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no version of a row",
-    label = "is no version of a row",
+    message = "`{Self}` is not a version of a row",
+    label = "is not a version of a row",
     note = "put `#[derive(RowVersion)]` on the struct, with `#[table(version = …)]` as it was"
 )]
 pub trait RowVersion: Sized {
@@ -273,7 +273,7 @@ impl<T: RowVersion, Next> VersionOf<T, Next> {
     pub const NUMBER: u32 = T::ROW.version;
 }
 
-/// What is said of a type that is no version of a row: that nothing more is wrong with it. What
+/// What is said of a type that is not a version of a row: that nothing more is wrong with it. What
 /// [`VersionOf`] says itself goes before it.
 pub trait NoVersion {
     /// In the place of [`VersionOf::ROW`].

@@ -34,7 +34,7 @@ pub(super) fn included(scope: &Scope<'_>, words: &[Ident], parts: &[KeyPart]) ->
             included.push(Rc::clone(field));
             continue;
         };
-        // A field that was guessed has its message.
+        // A guessed field has been reported.
         if exact.is_some() {
             errors.error(word.span(), mistake);
         }

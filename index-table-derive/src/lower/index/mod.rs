@@ -1,5 +1,5 @@
-//! The rules of `#[index(…)]`: those of its fields ([`parts`]), of `include` ([`include`]) and of each
-//! of the other options ([`options`]), and here what concerns the whole.
+//! The rules of `#[index(…)]`: of its fields ([`parts`]), of `include` ([`include`]), of the other options
+//! ([`options`]), and of the whole index, in this module.
 
 mod include;
 mod options;
@@ -18,7 +18,7 @@ use crate::diagnostics::Diagnostics;
 use crate::model::{Conditions, Field, Finding, KeyPart, Strategy};
 use crate::names::{self, Types};
 
-/// What the rules of an index look at besides its attribute.
+/// The input of the rules of an index, besides its attribute.
 pub(super) struct Scope<'a> {
     pub(super) row: &'a Ident,
     pub(super) fields: &'a [Declared<'a>],
@@ -37,35 +37,35 @@ impl<'a> Scope<'a> {
         self.fields.iter().map(|declared| declared.field.name.as_str())
     }
 
-    /// The message about a word that names no field.
+    /// The message about a word that is not a field.
     fn unknown_field(&self, name: &str, meant: Option<&str>) -> String {
         unknown_field(self.row, name, meant)
     }
 }
 
-/// An index that has been checked but for what concerns its entries.
-#[expect(clippy::struct_excessive_bools, reason = "each is said by a word of its own")]
+/// An index, checked except for its entries.
+#[expect(clippy::struct_excessive_bools, reason = "each of these is a separate word")]
 pub(super) struct Draft {
-    /// Where it is reported: its first field.
+    /// The place of its errors: its first field.
     pub(super) span: Span,
-    /// Where what is generated for it points to: the attribute. The fields refer to themselves.
+    /// The place of the generated items: the attribute. Fields have their own places.
     pub(super) place: Span,
     pub(super) name: String,
     pub(super) named: bool,
     pub(super) parts: Vec<KeyPart>,
     pub(super) strategy: Strategy,
     pub(super) unique: bool,
-    /// It follows the rows, in its own time.
+    /// It is eventual.
     pub(super) eventual: bool,
     pub(super) conditions: Conditions,
     pub(super) allowed: Vec<Lint>,
     pub(super) findings: Vec<Finding>,
     pub(super) mentions: Vec<Ident>,
-    /// A mistake was repaired by a guess, so nothing else about it is worth a message.
+    /// A mistake was repaired by a guess, so further messages would not help.
     guessed: bool,
 }
 
-/// Checks each index. One that is not sound is left out.
+/// Checks each index. An invalid one is left out.
 pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::new();
     for attribute in attributes {
@@ -123,8 +123,8 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     })
 }
 
-/// The fields that the attribute names. An identifier has the place of the word, so that what is
-/// generated with it refers from the word to the field.
+/// The fields that the attribute names. An identifier has the place of the word, so that editors lead from
+/// the word to the field.
 fn mentions(scope: &Scope<'_>, attribute: &IndexAttr) -> Vec<Ident> {
     let parts = attribute.parts.iter().filter_map(|part| part.kind.field());
     let included = attribute.include.iter().flat_map(|include| &include.value);
@@ -136,7 +136,7 @@ fn mentions(scope: &Scope<'_>, attribute: &IndexAttr) -> Vec<Ident> {
     parts.chain(included).filter_map(mention).collect()
 }
 
-/// Reports an index without fields: at an option that has the name of a field, if there is one.
+/// Reports an index without fields, at an option with the name of a field if there is one.
 fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
     match parts::field_like_a_flag(scope, attribute) {
         Some((span, advice)) => scope.errors.error(span, advice),
@@ -147,7 +147,7 @@ fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
 /// Whether no earlier index is the same. The first one stays.
 fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
     let Some(other) = drafts.iter().find(|other| other.name == draft.name) else { return true };
-    // What was guessed may well be wrong.
+    // The guess may be wrong.
     if draft.guessed || other.guessed {
         return false;
     }
@@ -156,11 +156,14 @@ fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
     let name = &draft.name;
     let message = if same && !draft.named {
         format!(
-            "there is an index `{name}` over these fields already; if both are meant, tell them \
-             apart with `name = \"…\"`"
+            "there is an index `{name}` over these fields already; if you need both, give one of \
+             them another name with `name = \"…\"`"
         )
     } else {
-        format!("there is an index `{name}` already; tell them apart with `name = \"…\"`")
+        format!(
+            "there is an index `{name}` already; give one of them another name with `name = \
+                 \"…\"`"
+        )
     };
     errors.error(draft.span, message);
     false

@@ -14,8 +14,7 @@ use crate::lower::{LONGEST_NAME, too_long};
 use crate::model::{KeyPart, NEVER_ABSENT, Strategy};
 use crate::names;
 
-/// The strategy that the options come to. Whatever is wrong with them, the fields that can be
-/// included are kept.
+/// The strategy that follows from the options. If they are wrong, the fields that can be included are kept.
 pub(super) fn strategy(
     scope: &Scope<'_>,
     attribute: &IndexAttr,
@@ -25,10 +24,8 @@ pub(super) fn strategy(
     let errors = scope.errors;
     let included = attribute.include.as_ref().map(|include| {
         if include.value.is_empty() {
-            errors.error(
-                include.key,
-                "this list is empty; name the fields to include, or leave it out",
-            );
+            errors
+                .error(include.key, "this list is empty; name the fields to include, or remove it");
         }
         included(scope, &include.value, parts)
     });
@@ -37,7 +34,7 @@ pub(super) fn strategy(
         _ => Strategy::Normalized,
     };
     let Some(given) = &attribute.strategy else {
-        // The word alone has been reported.
+        // The bare word has been reported.
         return if meant == Some(FULL) { Strategy::Full } else { carrying };
     };
 
@@ -57,7 +54,7 @@ pub(super) fn strategy(
         (PARTIAL, None) => {
             errors.error(
                 given.value.span(),
-                "a partial index carries the fields that it names: add `include = [field]`",
+                "a partial index needs the fields to carry: add `include = [field]`",
             );
             carrying
         }
@@ -70,8 +67,7 @@ pub(super) fn strategy(
     }
 }
 
-/// Whether it follows the rows in its own time. A `unique` one can't: by then it is too late to
-/// refuse a row.
+/// Whether the index is eventual. A `unique` index can't be: it would be too late to refuse a row.
 pub(super) fn is_eventual(
     attribute: &IndexAttr,
     meant_unique: bool,
@@ -91,15 +87,15 @@ pub(super) fn is_eventual(
     if unique && word == EVENTUAL {
         errors.error(
             span,
-            "a unique index refuses a second row when it is written, and an eventual one is not \
-             looked at then; leave one of the two out",
+            "a unique index refuses a second row during the write, and an eventual index is not \
+             read then; remove one of the two",
         );
     }
     eventual && !unique && !meant_unique
 }
 
-/// Where `sparse` is demanded, if it makes a difference: where it can't be told, the compiler is
-/// asked.
+/// The place of `sparse`, if it has an effect. If the spelling of the types doesn't show it, the compiler
+/// checks it.
 pub(super) fn sparse(
     attribute: &IndexAttr,
     parts: &[KeyPart],
@@ -113,15 +109,15 @@ pub(super) fn sparse(
     if !parts.iter().all(present) {
         return Some(span);
     }
-    // Of parts that are missing or were guessed nothing is known.
+    // Missing or guessed parts give no information.
     if certain && !parts.is_empty() {
         errors.error(span, NEVER_ABSENT);
     }
     None
 }
 
-/// Demands a name for a filtered index. Without one, its queries would have the name of a query on the
-/// whole table, and would turn into one when another index over the same fields is declared.
+/// Requires a name for a filtered index. Without one, its queries would have the name of a query on the whole
+/// table, and would become one when another index over the same fields is declared.
 pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
     let Some(filter) = &attribute.filter else { return };
     if attribute.name.is_some() {
@@ -132,8 +128,8 @@ pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
     errors.error(
         filter.key,
         format!(
-            "a filtered index needs a name: its queries find only rows for which `{method}` holds, \
-             and their names have to say so; add `name = \"{name}\"`"
+            "a filtered index needs a name: its queries find only rows for which `{method}` \
+             returns true, and their names must show that; add `name = \"{name}\"`"
         ),
     );
 }
@@ -141,13 +137,16 @@ pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
 /// The name in `name = "…"`, if it is one.
 pub(super) fn name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
     let name = given.value();
-    // The name becomes the end of an identifier, so a keyword will do.
+    // The name becomes the end of an identifier, so a keyword is allowed.
     let is_identifier = name != "_"
         && Ident::parse_any
             .parse_str(&name)
             .is_ok_and(|ident| ident == name && ident.unraw() == name);
     if !is_identifier {
-        let message = format!("{name:?} is no identifier, and the methods are named by it");
+        let message = format!(
+            "{name:?} is not an identifier, and the names of the methods \
+                               contain it"
+        );
         errors.error(given.span(), message);
     } else if name.len() > LONGEST_NAME {
         errors.error(given.span(), too_long("index", &name));
@@ -157,7 +156,7 @@ pub(super) fn name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
     None
 }
 
-/// Reports a word that is none of these, and says which of them it was probably meant to be.
+/// Reports an unknown word, with the most similar known one.
 fn unknown<const N: usize>(
     what: &str,
     given: &LitStr,

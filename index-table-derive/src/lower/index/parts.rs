@@ -14,7 +14,7 @@ use crate::model::{Field, KeyPart, Method};
 use crate::names;
 use crate::types::{self, DataType};
 
-/// Gathers the parts of a key.
+/// Collects the parts of a key.
 pub(super) struct KeyParts<'s, 'a> {
     scope: &'s Scope<'a>,
     pub(super) parts: Vec<KeyPart>,
@@ -26,7 +26,7 @@ pub(super) struct KeyParts<'s, 'a> {
     pub(super) unique: bool,
     /// A bare word turned out to be the value of an option, `full`.
     pub(super) meant: Option<String>,
-    /// A field that is called like an option of this index: what to write for it.
+    /// The syntax for a field with the name of an option of this index.
     like_a_flag: Option<String>,
 }
 
@@ -83,7 +83,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         if part.is_hash() && types::is_short(declared.ty) {
             let Field { name, declared: ty, .. } = &*declared.field;
             let message = format!(
-                "a hash takes 16 bytes, and no `{}` takes more; the value itself is indexed by \
+                "a hash takes 16 bytes, and no `{}` takes more; to index the value itself, write \
                  `{name}`",
                 types::shown(ty)
             );
@@ -103,7 +103,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         }
         if types::has_no_encoding(ty) {
             let advice = match ty {
-                Type::Reference(_) => "what a method returns for a key is owned; ".to_owned(),
+                Type::Reference(_) => "the value of a method in a key must be owned; ".to_owned(),
                 _ if outer.is_none() && types::is_collection_of_keys(ty) => {
                     format!("`each(computed({name}: …))` makes an entry for each of its elements; ")
                 }
@@ -120,8 +120,8 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         if outer.is_some() && types::is_short(ty) {
             let ty = types::shown(&types::text(ty));
             let message = format!(
-                "a hash takes 16 bytes, and no `{ty}` takes more; the value itself is indexed by \
-                 `computed({name}: {ty})`"
+                "a hash takes 16 bytes, and no `{ty}` takes more; to index the value itself, \
+                 write `computed({name}: {ty})`"
             );
             errors.error(method.span(), message);
         }
@@ -144,7 +144,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         let (errors, name) = (self.scope.errors, names::plain(method));
         let text = types::shown(&types::text(ty));
         let mistake = if matches!(ty, Type::Reference(_)) {
-            Some(format!("`{name}` returns `{text}`; what a method returns for a key is owned"))
+            Some(format!("`{name}` returns `{text}`; the value of a method in a key must be owned"))
         } else if types::elements_have_no_encoding(ty) {
             Some(format!(
                 "`each(computed({name}: …))` makes a key of each element of `{text}`, and they have no \
@@ -152,8 +152,8 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             ))
         } else if types::is_no_collection(ty) {
             Some(format!(
-                "`each(computed({name}: …))` makes an entry for each element, and `{text}` is no \
-                 collection; the value itself is indexed by `computed({name}: {text})`"
+                "`each(computed({name}: …))` makes an entry for each element, and `{text}` is \
+                 not a collection; to index the value itself, write `computed({name}: {text})`"
             ))
         } else {
             None
@@ -171,14 +171,13 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         self.push(method, part);
     }
 
-    /// Whether there is an `each` already, which is reported.
+    /// Whether there is another `each`, which is reported.
     fn has_each(&mut self, word: &Ident) -> bool {
         let has = self.parts.iter().any(KeyPart::is_each);
         if has {
             self.scope.errors.error(
                 word.span(),
-                "an index has at most one `each`: two would make an entry for every pair of \
-                 elements",
+                "an index can have one `each`: two would make an entry for every pair of elements",
             );
             self.sound = false;
         }
@@ -205,8 +204,8 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             errors.error(
                 word.span(),
                 format!(
-                    "`each({name})` makes an entry for each element, and `{ty}` is no collection; \
-                     the value itself is indexed by `{name}`"
+                    "`each({name})` makes an entry for each element, and `{ty}` is not a \
+                     collection; to index the value itself, write `{name}`"
                 ),
             );
             self.push(word, KeyPart::Plain(Rc::clone(&declared.field)));
@@ -224,11 +223,11 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         if let Some(other) = self.parts.iter().find(|other| other.name() == name) {
             if !self.guessed {
                 let reason = if other.field().is_some() != part.field().is_some() {
-                    "; a part of a key is known by its name, so call the method something else"
+                    "; the parts of a key need different names, so rename the method"
                 } else if other.is_hash() != part.is_hash() {
-                    "; beside the value its hash tells nothing more"
+                    "; a hash beside the value adds nothing"
                 } else if other.is_desc() != part.is_desc() {
-                    "; behind itself it has nothing left to sort, in either direction"
+                    "; a second time, it does not change the order"
                 } else {
                     ""
                 };
@@ -241,14 +240,14 @@ impl<'s, 'a> KeyParts<'s, 'a> {
     }
 
     fn behind_options(&mut self, name: &str) -> String {
-        let message = format!("the fields come before the options; move `{name}` forward");
+        let message = format!("fields come before options; move `{name}` forward");
         let Some(advice) = &self.like_a_flag else { return message };
-        // The option may be none.
+        // The word may not be an option.
         self.guessed = true;
         format!("{message}; {advice}")
     }
 
-    /// The field that a word names, or the one that it was probably meant to name.
+    /// The field that a word names, or the field with the most similar name.
     fn resolve(&mut self, word: &Ident, late: bool) -> Option<&'a Declared<'a>> {
         let errors = self.scope.errors;
         let name = names::plain(word);
@@ -302,7 +301,7 @@ fn meant_unique(name: &str) -> bool {
     suggestion(name, unique.map(|key| key.name)).is_some()
 }
 
-/// Where an option of the index is given that has the name of a field, and how the field is written.
+/// The place of an option of the index with the name of a field, and the syntax of the field.
 pub(super) fn field_like_a_flag(
     scope: &Scope<'_>,
     attribute: &IndexAttr,

@@ -218,8 +218,9 @@ impl StoreError for Boxed {
 /// The compiler shows the label where a closure of [`Store::transaction`](crate::Store::transaction) has
 /// met another error.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no error of the store",
-    label = "is no error of the store; with errors of your own, call `try_transaction` in the place of `transaction`"
+    message = "`{Self}` is not an error of the store",
+    label = "is not an error of the store; with your own errors, call `try_transaction` instead \
+             of `transaction`"
 )]
 pub trait StoreError {
     /// The error.

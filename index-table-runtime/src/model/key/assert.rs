@@ -11,7 +11,9 @@ use super::{Each, Key, TextKey};
 #[diagnostic::on_unimplemented(
     message = "the field `{Field}` can't be part of a key: its type `{Self}` has no key encoding",
     label = "has no key encoding",
-    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` up to 32, times, IP addresses, types with `#[derive(IndexKey)]`, and `Option`s and tuples of up to 12 of these",
+    note = "a key consists of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` \
+            up to 32, times, IP addresses, types with `#[derive(IndexKey)]`, and `Option`s and \
+            tuples of up to 12 of these",
     note = "for a type of your own, a newtype, an enum without fields or a struct of keys, put `#[derive(IndexKey)]` on it; types of other crates may need a feature of `index-table`"
 )]
 pub trait KeyOf<Field> {}
@@ -21,8 +23,8 @@ impl<T: Key, Field> KeyOf<Field> for T {}
 
 /// [`Each`], of the type of the field that `Field` is called like.
 #[diagnostic::on_unimplemented(
-    message = "`each({Field})` needs a collection of keys, and `{Self}` is none",
-    label = "is no collection of keys",
+    message = "`each({Field})` needs a collection of keys, and `{Self}` is not one",
+    label = "is not a collection of keys",
     note = "supported: `Vec`, `VecDeque`, `BTreeSet`, `HashSet`, `Option`, arrays and boxed slices of what can be part of a key"
 )]
 pub trait EachOf<Field> {}
@@ -34,7 +36,9 @@ impl<C: Each, Field> EachOf<Field> for C {}
 #[diagnostic::on_unimplemented(
     message = "`computed({Method}: …)` can't be part of a key: `{Self}` has no key encoding",
     label = "has no key encoding",
-    note = "a key is made of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` up to 32, times, IP addresses, types with `#[derive(IndexKey)]`, and `Option`s and tuples of up to 12 of these"
+    note = "a key consists of integers, floats, `bool`, `char`, `String`, `Vec<u8>`, `[u8; N]` \
+            up to 32, times, IP addresses, types with `#[derive(IndexKey)]`, and `Option`s and \
+            tuples of up to 12 of these"
 )]
 pub trait ComputedOf<Method> {}
 
@@ -44,7 +48,7 @@ impl<T: Key, Method> ComputedOf<Method> for T {}
 /// The standard library's `String`, or what can stand in for it in a key.
 #[diagnostic::on_unimplemented(
     message = "this `{Self}` is not the standard library's",
-    label = "taken for the standard library's, since it is spelled so",
+    label = "spelled like the standard library's `String`",
     note = "give it another name, or write it with a path: `self::String`"
 )]
 pub trait Text {}

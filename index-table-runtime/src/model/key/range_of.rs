@@ -2,8 +2,8 @@ use std::ops::RangeBounds;
 
 /// [`RangeBounds`], with an error that says how a range of a field is written.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no range of `{T}`",
-    label = "is no range of `{T}`",
+    message = "`{Self}` is not a range of `{T}`",
+    label = "is not a range of `{T}`",
     note = "a range of strings has `&str` at its ends: `from.as_str()..to.as_str()` for a `String` or a `&String`"
 )]
 pub trait RangeOf<T>: RangeBounds<T> {}

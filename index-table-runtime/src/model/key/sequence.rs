@@ -3,7 +3,7 @@ use super::Key;
 /// A primary key that `insert_with` can number: an integer, or a newtype of one.
 #[diagnostic::on_unimplemented(
     message = "`insert_with` can't number rows whose primary key is a `{Self}`",
-    label = "the primary key is no number",
+    label = "the primary key is not a number",
     note = "it numbers rows whose primary key is one integer, or a newtype of one with `#[derive(IndexKey)]`",
     note = "for another key, make the row with its key and `insert` it"
 )]

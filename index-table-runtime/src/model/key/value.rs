@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// What an entry gives back.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` can't be part of an entry, as a key has to be",
+    message = "`{Self}` is a key, and lacks a trait that the fields of entries need",
     label = "lacks one of `Debug`, `Clone`, `PartialEq` and `Serialize`",
     note = "entries are `Debug`, `Clone`, `PartialEq` and `Serialize`: derive all of these, with serde's `Serialize`"
 )]
@@ -20,7 +20,7 @@ impl<T: Debug + Clone + PartialEq + Serialize> KeyValue for T {}
 
 /// What an entry gives back and a query takes by value.
 #[diagnostic::on_unimplemented(
-    message = "the enum `{Self}` can't be passed by value, as a key has to be",
+    message = "the enum `{Self}` is a key, and lacks a trait that keys need to be passed by value",
     label = "lacks one of `Copy`, `Debug`, `Clone`, `PartialEq` and `Serialize`",
     note = "queries take an enum by value, and entries give it back: derive `Copy`, `Debug`, `Clone`, `PartialEq` and serde's `Serialize`"
 )]
