@@ -2,25 +2,24 @@ use super::Store;
 use crate::model::error::Result;
 
 impl Store {
-    /// Looks at every page of the file that is in use: whether each is where it should be, of the kind
-    /// that it should be, with its keys in order, and used once. That is what LMDB relies on and does
-    /// not look at itself, and what it can crash at. The numbers of the last two commits have to follow
-    /// each other: LMDB takes the state with the greater number for the last commit.
+    /// Checks the structure of the file: every page in use is at its place, of the right kind, with its keys
+    /// in order, and used once. LMDB relies on this without checking it, and can crash if it does not hold.
+    /// The numbers of the last two commits must be consecutive, since LMDB takes the state with the greater
+    /// number as the last commit.
     ///
-    /// Opening a store looks at its first pages, the names of its databases and the root of each, and
-    /// reads nothing else. So after a crash of the machine, or where a disk is not trusted, call this
-    /// before a table is opened; it sees one snapshot, and others may go on. LMDB has no checksums: rows
-    /// whose bytes were changed look like any others here. Whether the indexes are what the rows say is
-    /// the question of a repository's `verify`, for a file that is sound.
+    /// Opening a store reads only its first pages, the names of its databases and the root of each. So after
+    /// a crash of the machine, or if you don't trust the disk, call this before a table is opened. It checks
+    /// one snapshot, while other threads and processes may write. LMDB has no checksums, so changed bytes in
+    /// a row are not detected here. To compare the indexes with the rows of an intact file, use a
+    /// repository's `verify`.
     ///
-    /// Cost: each page that is in use is read once, and a bit is kept for it; long values are not read.
-    /// 1 GiB takes about a second if it is in the system's cache. A store in memory has no file, and
-    /// nothing is done.
+    /// Cost: each page in use is read once, with a bit of memory; long values are not read. 1 GiB takes about
+    /// a second if it is in the system's cache. For a store in memory, this does nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first thing that is wrong; what
-    /// [`read`](Store::read) does, and [`Error::Io`](crate::Error::Io).
+    /// [`Error::DamagedFile`](crate::Error::DamagedFile) with the first damage; the errors of
+    /// [`read`](Store::read); [`Error::Io`](crate::Error::Io).
     ///
     /// # Examples
     ///

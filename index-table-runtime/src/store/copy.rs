@@ -42,8 +42,8 @@ impl<'a> Backup<'a> {
         self
     }
 
-    /// Calls `progress` every 50 ms, with the bytes so far, and at the end. A copy without free pages ends before the
-    /// total is reached, which is that of the store.
+    /// Calls `progress` every 50 ms, with the bytes so far, and at the end. The total is the size of the
+    /// store, so a copy without free pages ends before it.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
@@ -71,24 +71,23 @@ impl fmt::Debug for Backup<'_> {
 }
 
 impl Store {
-    /// Copies the store to the directory `path`, which must not be there yet: a snapshot, whatever is
-    /// committed meanwhile. What is free in the file is copied too; [`compact_to`](Store::compact_to)
-    /// leaves it out and is slower.
+    /// Copies one snapshot of the store to the directory `path`, which must not exist, while others may
+    /// write. Free pages are copied too; [`compact_to`](Store::compact_to) leaves them out and is slower.
     ///
-    /// The copy is a store: it can be opened where it is, or [restored](Store::restore) to where it is
-    /// wanted. Its directory and its `data.mdb` have the modes of the store's. While it is incomplete, only
-    /// the owner has access, and missing parent directories are created with mode `0700`.
+    /// The copy is a store: it can be opened in place, or [restored](Store::restore) to another directory.
+    /// Its directory and its `data.mdb` have the same modes as those of the store. While it is incomplete,
+    /// only the owner has access, and missing parent directories are created with mode `0700`.
     ///
-    /// It begins between two writes, for which it waits, and is a read transaction from there on: what
-    /// writers free in the meantime is not used again before it is done, and the map can't grow. The
-    /// directory is written under another name beside `path`, synced, and renamed; a copy that fails
-    /// leaves nothing. One whose process was killed leaves a directory `.….partial` there.
+    /// It waits for the current writer, and is a read transaction from then on: pages that writers free are
+    /// not used again until it ends, and the map can't grow. The directory is written under another name
+    /// beside `path`, synced, and renamed; a copy that fails leaves nothing. One whose process was killed
+    /// leaves a directory `.….partial` there.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with the kind `AlreadyExists` when there is something at `path`, and for all that
-    /// the file system refuses; [`Error::DiskFull`]; [`Error::WriteInProgress`] when this thread writes;
-    /// [`Error::InMemory`]; what [`read`](Store::read) does.
+    /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists, and for every error of the file system;
+    /// [`Error::DiskFull`]; [`Error::WriteInProgress`] if this thread has a write transaction;
+    /// [`Error::InMemory`]; the errors of [`read`](Store::read).
     ///
     /// # Examples
     ///
@@ -150,8 +149,8 @@ impl Store {
         Backup { store: self, path, kind, progress: None }
     }
 
-    /// As [`backup_to`](Store::backup_to), without the free pages: LMDB's file never gets smaller, and
-    /// this is how to get a smaller one. It does not wait for writers.
+    /// As [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, and this makes
+    /// a smaller one. It does not wait for writers.
     ///
     /// # Errors
     ///
@@ -161,17 +160,17 @@ impl Store {
     }
 
     /// Copies the store in the directory `backup`, which [`backup_to`](Store::backup_to) or
-    /// [`compact_to`](Store::compact_to) has made, to the directory `path`, which must not be there yet.
+    /// [`compact_to`](Store::compact_to) has made, to the directory `path`, which must not exist.
     ///
-    /// Any store can be restored in this way, and in use: what is copied is a snapshot. `path` is
-    /// written as by [`backup_to`](Store::backup_to), as a whole or not at all, and has the modes of the
-    /// backup. Nothing is changed in `backup`, but that LMDB puts its lock file there. For progress, open
+    /// Any store can be restored in this way, even while it is in use: one snapshot is copied. `path` is
+    /// written as by [`backup_to`](Store::backup_to), completely or not at all, and has the modes of the
+    /// backup. `backup` does not change, except that LMDB creates its lock file there. For progress, open
     /// `backup` as a store and use its [`backup`](Store::backup).
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] with the kind `NotFound` when there is no store at `backup`, and what
-    /// [`open`](Store::open) and [`backup_to`](Store::backup_to) fail with.
+    /// [`Error::Io`] with the kind `NotFound` if there is no store at `backup`, and the errors of
+    /// [`open`](Store::open) and [`backup_to`](Store::backup_to).
     pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         // Opening would create an empty store there.
         let file = backup.as_ref().join("data.mdb");
@@ -179,7 +178,7 @@ impl Store {
             return Err(Error::Io { path: file, source });
         }
         let store = match Self::open(&backup) {
-            // Where nothing can be written, it is enough to read.
+            // A backup on a read-only file system can be read too.
             Err(Error::ReadOnly { .. }) => Self::options().read_only(true).open(&backup),
             opened => opened,
         };
@@ -204,7 +203,7 @@ impl Store {
         partial.finish(path).map_err(io)
     }
 
-    /// Copies in a thread of its own, since LMDB comes back when all is done.
+    /// Copies in a separate thread, since LMDB returns only at the end.
     fn fill(
         &self,
         file: &File,
@@ -269,7 +268,7 @@ impl Partial {
         files::sync_directory(&self.0)?;
         // Fails if something has come there since, other than an empty directory.
         fs::rename(&self.0, path)?;
-        // Until its name is on disk it may be gone any moment, and is removed with the error.
+        // Until its name is on disk it can vanish in a crash, so it is removed with the error.
         path.clone_into(&mut self.0);
         files::sync_directory(files::parent(path))?;
         mem::forget(self);
@@ -279,13 +278,13 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // There is an error already.
+        // The first error is returned.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The modes of a store's directory and data file. `None`: it is no longer at its path, and the copy
-/// stays private to its owner.
+/// The modes of a store's directory and data file. `None` if it is no longer at its path: then the copy stays
+/// private to its owner.
 struct Modes(Option<[Permissions; 2]>);
 
 impl Modes {
@@ -305,6 +304,6 @@ impl Modes {
 fn already_exists() -> io::Error {
     io::Error::new(
         io::ErrorKind::AlreadyExists,
-        "there is something already; a copy is made where nothing is",
+        "the path exists; choose a path that does not exist",
     )
 }

@@ -1,4 +1,4 @@
-//! What the handles to a store share: the engine, the tables in use, and the turn to write.
+//! Shared by the handles to a store: the engine, the tables in use, and the turn to write.
 
 use std::{
     collections::BTreeMap,
@@ -25,24 +25,24 @@ use crate::{
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Tells this store's transactions and repositories from those of others.
+    /// Distinguishes this store's transactions and repositories from those of others.
     pub(crate) id: u64,
     writer: Mutex<WriterState>,
-    /// What happens to queues of tables.
+    /// Signals about the queues of tables.
     pub(crate) signals: Arc<Signals>,
-    /// How long queues may get.
+    /// The limit of the queues.
     limit: Limit,
-    /// The tables that have been opened, and how they were declared. No transaction is waited for
-    /// while it is locked: the thread that has it may be waiting for this.
+    /// The open tables and their declarations. No thread waits for a transaction while it holds this lock,
+    /// since the thread with the transaction may wait for the lock.
     tables: Mutex<BTreeMap<&'static str, Opened>>,
-    /// Held while a table is opened, so that it is opened once.
+    /// Locked while a table is opened, so that it is opened once.
     opening: Mutex<()>,
-    /// How many tables have been opened, and how often an index has become readable since.
+    /// The number of tables that have been opened, and of indexes that have become readable since.
     opened: Arc<AtomicU64>,
 }
 
-/// What write transactions have for [`Inner::opened`]: opening a table takes one, so they know all that
-/// are open. The counter for an index that isn't readable is above it.
+/// The value of [`Inner::opened`] for write transactions: opening a table takes a write transaction, so they
+/// know all open tables. The counter for an index that isn't readable is greater.
 pub(super) const ALL_OPENED: u64 = u64::MAX - 1;
 
 /// A table that has been opened.
@@ -52,12 +52,12 @@ struct Opened {
     since: u64,
 }
 
-/// What opening a table has made of its declaration.
+/// The result of opening a table.
 #[derive(Default)]
 pub(crate) struct Declared {
     /// Its record in the catalog.
     pub(crate) record: Vec<u8>,
-    /// For each index, whether it can be asked.
+    /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
 }
 
@@ -81,8 +81,8 @@ impl Inner {
         Self { engine, id, writer, signals, limit, tables, opening, opened }
     }
 
-    /// Opens a table, or gives it again while a repository of it is in use. One with another
-    /// declaration is refused then: each would write rows without the other's indexes.
+    /// Opens a table, or returns the open one while a repository of it is in use. Then, another declaration
+    /// is refused, since each repository would write rows without the other's indexes.
     pub(crate) fn open_once(
         &self,
         rows: &'static RowVtable,
@@ -148,7 +148,7 @@ impl Inner {
         })
     }
 
-    /// The table with these counters; `None`: it is another store's, or no repository of it is left.
+    /// The table with these counters; `None` if it is another store's, or no repository of it is left.
     pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Option<Arc<OpenTable>> {
         let table = self.tables().get(usage.schema.name)?.table.upgrade()?;
         Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
@@ -169,12 +169,12 @@ impl Inner {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What transactions know that begin now.
+    /// The counter for transactions that begin now.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// All that the catalog has.
+    /// The contents of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
         if !self.engine.has_catalog() {
             self.refuse_nested_write()?;
@@ -182,14 +182,14 @@ impl Inner {
         self.engine.catalog()
     }
 
-    /// Drops the indexes that `choose` names: of all records, those that no open table has, of which it
-    /// is told the table and the index.
+    /// Drops the indexes that `choose` selects. It is called with the table and the index of each record that
+    /// no open table has.
     pub(crate) fn drop_indexes(
         &self,
         mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
     ) -> Result<Vec<String>> {
         self.refuse_nested_write()?;
-        // Nothing is opened meanwhile.
+        // No table is opened meanwhile.
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let is_in_use = |table: &str, index: &str| {
             let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
@@ -224,7 +224,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // In a forked process, a lock may be a thread's that is not there.
+        // In a forked process, a lock may be held by a thread that does not exist.
         if self.engine.refuse_forked().is_ok() {
             let tables: Vec<_> =
                 self.tables().values().filter_map(|opened| opened.table.upgrade()).collect();
@@ -235,7 +235,7 @@ impl Drop for Inner {
     }
 }
 
-/// Keeps the thread of the write transaction on record while it lives, and has its buffers.
+/// Records the thread of the write transaction while it lives, and has its buffers.
 pub(crate) struct WriterGuard<'s> {
     inner: &'s Inner,
     scratch: Option<Box<Scratch>>,

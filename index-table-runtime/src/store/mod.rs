@@ -1,4 +1,4 @@
-//! What applications hold: the store and its transactions, group writers, watchers, copies.
+//! The types that applications hold: the store and its transactions, group writers, watchers, copies.
 
 mod check;
 mod copy;
@@ -35,10 +35,10 @@ use inner::ALL_OPENED;
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
-/// Cloning is cheap and gives the same store, which is closed when the last clone is dropped;
-/// repositories don't keep it open. Opening a directory that this process has open is cloning too.
-/// Several processes may have it open at the same time; those that write must declare their tables
-/// alike, because each maintains the indexes that it knows.
+/// Cloning is cheap and returns another handle to the same store, which is closed when the last handle is
+/// dropped; repositories don't keep it open. Opening a directory that this process has open returns another
+/// handle too. Several processes may have a store open at the same time; processes that write must declare
+/// their tables alike, because each maintains the indexes that it declares.
 ///
 /// # Examples
 ///
@@ -78,28 +78,25 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in the directory `path`, which is created if it is not there, with the
-    /// default [`Options`]. On Unix, only the owner has access to new directories and files (`0700`,
-    /// `0600`).
+    /// Opens the store in the directory `path`, or creates it, with the default [`Options`]. On Unix, only
+    /// the owner has access to new directories and files (`0700`, `0600`).
     ///
-    /// LMDB must not open a directory twice in a process, so a second time gives another handle to
-    /// the store that is open, whichever way the path is written (through symbolic links too). Other
-    /// options than those that it was opened with are an error, and so is another path to the same file
-    /// (renamed, a hard link, mounted elsewhere).
+    /// LMDB must not open a directory twice in a process, so a second call returns another handle to the open
+    /// store, for any spelling of the path (through symbolic links too). Different options are an error, and
+    /// so is another path to the same file (renamed, a hard link, mounted elsewhere).
     ///
-    /// # What it assumes about the files
+    /// # Assumptions about the files
     ///
     /// LMDB maps `data.mdb` into memory and trusts it. While it is open, nothing but LMDB may
     /// write to the files in the directory, shorten them or remove them, and the directory is not
-    /// on a network file system. A file that was cut off or is not LMDB's is recognized when it is
-    /// opened, and [`check`](Store::check) finds other damage; if it is not asked, a damaged file may
-    /// give wrong answers or make LMDB crash, and one that is cut while it is open makes the operating
-    /// system end the process. As for `mmap` in general, no program can keep
-    /// another one from doing that, so a function that is `unsafe` for this reason could never be
-    /// called soundly: like other stores that are mapped, this one is a safe function for a
-    /// directory that is the program's own. What this crate can see to, it does: a directory is
-    /// mapped once in a process, and transactions can't be used with other stores or, to write,
-    /// on other threads.
+    /// on a network file system. Opening detects a file that was cut off or is not an LMDB file, and
+    /// [`check`](Store::check) finds other damage. Without that check, a damaged file can give wrong results
+    /// or make LMDB crash. If a file is cut while it is open, the operating system ends the process. As with
+    /// `mmap` in general, a program can't prevent other programs from changing the file, so an `unsafe`
+    /// function could never be called soundly: like other memory-mapped stores, this is a safe function, for
+    /// directories that belong to the program. This crate ensures that a directory is mapped once in a
+    /// process, that transactions are not used with other stores, and that write transactions stay on their
+    /// threads.
     ///
     /// # Errors
     ///
@@ -118,8 +115,7 @@ impl Store {
         Options::default()
     }
 
-    /// A store in memory, for tests: the same repositories, transactions and answers, nothing on
-    /// disk.
+    /// A store in memory, for tests: the same repositories, transactions and results, and no files.
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
@@ -131,33 +127,33 @@ impl Store {
         }
     }
 
-    /// Begins a read transaction: a snapshot of the store as the last commit left it, which
-    /// neither waits for writers nor makes them wait.
+    /// Begins a read transaction: a snapshot of the last commit. It does not wait for writers, and writers do
+    /// not wait for it.
     ///
     /// While it lives, pages that later commits free are not used again, so it should be short.
     ///
-    /// When another process has made the store larger than the map, a larger one is mapped first. That
-    /// waits until no write transaction of this process waits for the other process.
+    /// If another process has made the store larger than the map, a larger map is made first. That waits
+    /// until no write transaction of this process waits for the other process.
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] when another
-    /// process has made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
+    /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] if another process has
+    /// made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
     pub fn read(&self) -> Result<ReadTxn<'_>> {
-        // Before the transaction, so that it knows all the tables that were open by then.
+        // Before the transaction, so that it knows all tables that are open now.
         let opened = self.inner.opened();
         Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
     }
 
     /// Begins the write transaction. There is one at a time in a store; others wait for it.
     ///
-    /// Dropped without [`commit`](WriteTxn::commit), it has changed nothing. When the map is full, its
-    /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) lets it grow.
+    /// If it is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is full, its
+    /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) enlarges the map.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] when this thread has one already, [`Error::ReadOnly`], and what
-    /// [`read`](Store::read) does.
+    /// [`Error::WriteInProgress`] if this thread has one already, [`Error::ReadOnly`], and the errors of
+    /// [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);
@@ -166,25 +162,23 @@ impl Store {
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
-    /// `body` should have no effects but through the transaction: when the map is full, twice as much
-    /// is mapped, up to [`max_map_size`](Options::max_map_size), and it is run again. That needs a moment
-    /// without transactions of this process, for which it waits up to two seconds; those that begin
-    /// meanwhile wait for it. When the queue of eventual indexes was full and is to be
-    /// [waited for](crate::WhenFull::Wait), it is run again as well. To roll back with an error of your own,
-    /// use [`try_transaction`](Store::try_transaction).
+    /// `body` should have no effects outside the transaction, because it can run again: if the map is full,
+    /// twice as much is mapped, up to [`max_map_size`](Options::max_map_size). That needs a moment without
+    /// transactions of this process, for which it waits up to two seconds; new transactions wait meanwhile.
+    /// It also runs again after [waiting](crate::WhenFull::Wait) for a full queue of eventual indexes. To
+    /// roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
-    /// What `body` returns, and what [`write`](Store::write) and [`WriteTxn::commit`] do;
-    /// [`Error::MapFull`] only at the limit, and [`Error::GrowthBlocked`] when read transactions were
-    /// in the way.
+    /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
+    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth.
     pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
         self.try_transaction(body)
     }
 
     /// As [`transaction`](Store::transaction), with an error of your own.
     ///
-    /// The error's type is often to be named: `Ok::<_, MyError>(value)`.
+    /// Often, the error's type has to be named: `Ok::<_, MyError>(value)`.
     ///
     /// # Errors
     ///
@@ -204,7 +198,7 @@ impl fmt::Debug for Store {
 }
 
 impl Options {
-    /// Opens the store in the directory `path`, which is created if it is not there.
+    /// Opens the store in the directory `path`, or creates it.
     ///
     /// # Errors
     ///

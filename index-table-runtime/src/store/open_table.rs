@@ -18,40 +18,40 @@ use crate::{
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
 
-/// Rows of a table that are read back for a test, in each process.
+/// The number of rows of a table that are read back as a test, in each process.
 const TRIED_ROWS: u64 = 256;
 
-/// A table in use: what its repositories share.
+/// A table in use, shared by its repositories.
 pub(crate) struct OpenTable {
     pub(crate) schema: &'static TableSchema,
     pub(crate) rows: &'static RowVtable,
     pub(crate) tables: Tables,
-    /// How long its queue may get.
+    /// The limit of its queue.
     pub(crate) limit: Limit,
     /// The [`Inner::id`] of its store.
     pub(crate) store: u64,
     /// The [`Inner::opened`] of its store once it was open.
     pub(crate) opened: u64,
-    /// The least counter of transactions that have the table's databases: that of the last time that one
-    /// of them was new to this process. It is 0 if all were there when the store was opened.
+    /// The least counter of transactions that have the table's databases: the counter when the last of them
+    /// became known to this process. It is 0 if all existed when the store was opened.
     pub(crate) since: u64,
     /// Its record in the catalog.
     pub(crate) record: Vec<u8>,
     pub(super) readable: Readable,
-    /// How many rows have been written and read back for a test.
+    /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
-    /// What the layers above can do to the table without naming the type of its rows.
+    /// The operations of the layers above that don't name the type of the rows.
     pub(crate) operations: OnceLock<&'static (dyn Any + Send + Sync)>,
 }
 
-/// Which indexes of a table can be asked, and by which transactions.
+/// The indexes that are readable, and for which transactions.
 ///
-/// A transaction knows the store's counter from before it began. A table that is opened and an index that
-/// becomes readable raise it; for a transaction that knows less, the catalog in its own snapshot counts.
+/// A transaction has the store's counter from before it began. Opening a table and an index that becomes
+/// readable increment it; for a transaction with a smaller counter, the catalog in its own snapshot decides.
 pub(super) struct Readable {
-    /// For each index, the least counter of transactions that find it readable; none does with
-    /// `u64::MAX`.
+    /// For each index, the least counter of transactions for which it is readable; `u64::MAX` if there are
+    /// none.
     from: Box<[AtomicU64]>,
     /// The counter of the store.
     counter: Arc<AtomicU64>,
@@ -64,7 +64,7 @@ impl Readable {
         opened: u64,
         counter: &Arc<AtomicU64>,
     ) -> Self {
-        // One that is eventual may be disabled at any time, by any process.
+        // An eventual index may be disabled at any time, by any process.
         let once = |(readable, index): (&bool, &IndexSchema)| *readable && !index.eventual;
         let from =
             readable.iter().zip(schema.indexes).map(|it| if once(it) { opened } else { u64::MAX });
@@ -73,15 +73,15 @@ impl Readable {
 }
 
 impl OpenTable {
-    /// Whether the transactions that know this counter find the index readable; `false`: they have
-    /// to look.
+    /// Whether the index is readable for transactions with this counter; `false` if they have to read the
+    /// catalog.
     #[inline]
     pub(crate) fn is_readable(&self, index: usize, opened: u64) -> bool {
         self.readable.from.get(index).is_none_or(|from| from.load(Ordering::Relaxed) <= opened)
     }
 
-    /// What a write transaction has to do differently for indexes that are not readable, or are eventual;
-    /// `None`: nothing.
+    /// The special handling in a write transaction for indexes that are not readable, or are eventual; `None`
+    /// if there are none.
     pub(crate) fn maintenance_plan(
         &self,
         reader: Reader<'_>,
@@ -126,7 +126,7 @@ impl OpenTable {
         Ok(states)
     }
 
-    /// What the snapshot has for the index; `None`: it is readable.
+    /// The state of the index in the snapshot; `None` if it is readable.
     pub(crate) fn state(&self, reader: Reader<'_>, index: usize) -> Result<Option<StateRecord>> {
         let Some(declared) = self.schema.indexes.get(index) else { return Ok(None) };
         let Some(state) = reader.record(declared.name)? else { return Ok(None) };
@@ -135,14 +135,14 @@ impl OpenTable {
             .ok_or_else(|| StateRecord::unreadable(self.schema.name, declared.name))
     }
 
-    /// Whether the table is known to be declared in the snapshot as it was opened. A record that another
-    /// one has taken the place of never comes back, so that all snapshots before have it as well.
+    /// Whether the declaration in the snapshot is known to equal the declaration at the time of opening. A
+    /// replaced record never returns, so all earlier snapshots have it as well.
     #[inline]
     pub(crate) fn is_as_declared(&self, snapshot: Stamp) -> bool {
         snapshot.number() <= self.shared.as_declared.load(Ordering::Relaxed)
     }
 
-    /// Whether the index can be asked in this snapshot, whose transaction can't tell.
+    /// Whether the index is readable in this snapshot, if the counter of the transaction does not show it.
     #[cold]
     pub(crate) fn check_readable(
         &self,
@@ -163,7 +163,7 @@ impl OpenTable {
         }
         let Some(state) = self.state(reader, index)? else {
             if is_as_declared && !is_older {
-                // Another process has built it, and later snapshots have that too.
+                // Another process has built it; later snapshots have it too.
                 self.became_readable(index);
             }
             return Ok(());
@@ -179,7 +179,7 @@ impl OpenTable {
     ///
     /// # Errors
     ///
-    /// Those of [`check_readable`](OpenTable::check_readable) for an index in any other state.
+    /// The errors of [`check_readable`](OpenTable::check_readable) for an index in any other state.
     #[cold]
     pub(crate) fn check_scannable(
         &self,
@@ -197,8 +197,8 @@ impl OpenTable {
         self.check_readable(reader, index, snapshot, opened).map(|()| false)
     }
 
-    /// Whether the table has its record in the snapshot; `false`: another process has declared it
-    /// otherwise, but not this index.
+    /// Whether the snapshot has the table's record; `false` if another process has changed the declaration,
+    /// but not of this index.
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if record == self.record {
@@ -210,7 +210,7 @@ impl OpenTable {
         let (file, own) = (file?, own?);
         let is_retired =
             || Ok::<_, Error>(matches!(self.state(reader, index)?, Some(StateRecord::Retired(_))));
-        // One that is retired says so itself.
+        // The state of a retired index shows it.
         if file.has_index_of(&own, index) || is_retired()? {
             return Ok(false);
         }
@@ -222,17 +222,17 @@ impl OpenTable {
         Error::SchemaMismatch {
             table: self.schema.name,
             difference: "another process has opened it with another declaration since".to_owned(),
-            way_out: "all processes that use it at the same time must declare it alike; restart this \
-                      one with the declaration that is in use",
+            way_out: "all processes that use a table must declare it alike; restart this process \
+                      with the declaration in use",
         }
     }
 
-    /// Takes the image of a row that is to be written, and tries whether it can be read back.
+    /// Takes the image of a row before it is written, and tries to read it back.
     ///
     /// The derive sees the serde attributes of the row's own fields and not those of the types
-    /// inside, which may need a format that describes itself just the same. That would be noticed
-    /// when the row is read, which is too late. It is mostly a matter of types, so in a release
-    /// build the first rows will do; with debug assertions every row is tried.
+    /// inside, which may need a self-describing format too. Reading the row would fail, which is too late. It
+    /// mostly depends on the types, so a release build tries the first rows; with debug assertions, every row
+    /// is tried.
     pub(crate) fn load_new<R: Entity>(
         &self,
         row: &R,
@@ -249,7 +249,7 @@ impl OpenTable {
         rows::try_back(self.rows, new, tried)
     }
 
-    /// Whether the store of this number is the table's.
+    /// Whether the store with this number is the table's store.
     pub(crate) fn check_store(&self, store: u64) -> Result<()> {
         if store == self.store {
             return Ok(());

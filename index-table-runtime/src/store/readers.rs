@@ -7,23 +7,23 @@ use crate::model::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Readers {
-    /// How many there are.
+    /// Their number.
     pub count: usize,
-    /// How long the oldest of them has been there.
+    /// The age of the oldest.
     pub oldest: Option<Duration>,
 }
 
 impl Store {
-    /// The read transactions of this process, copies among them, and how old the oldest is.
+    /// The read transactions of this process, including copies: their number, and the age of the oldest.
     ///
-    /// A reader that is held makes the file larger with every commit, because nothing that it sees
-    /// is used again, and it keeps the map from growing. So a program that can't be sure of its
-    /// readers looks here from time to time; [`Error::GrowthBlocked`](crate::Error::GrowthBlocked) and
-    /// [`Error::TooManyReaders`](crate::Error::TooManyReaders) have the same age. Those of a store in
-    /// memory are in nobody's way, and are not counted.
+    /// A long-lived reader makes the file larger with every commit, because the pages of its snapshot are not
+    /// used again, and it prevents the map from growing. A program can call this from time to time to find
+    /// such readers; [`Error::GrowthBlocked`](crate::Error::GrowthBlocked) and
+    /// [`Error::TooManyReaders`](crate::Error::TooManyReaders) have the same age. Readers of a store in
+    /// memory block nothing, and are not counted.
     ///
-    /// Cost: a look at each of the [`max_readers`](super::Options::max_readers) slots; a transaction
-    /// notes the time when it begins.
+    /// Cost: each of the [`max_readers`](super::Options::max_readers) slots is read; a transaction records
+    /// the time when it begins.
     ///
     /// # Examples
     ///
@@ -53,10 +53,10 @@ impl Store {
         readers
     }
 
-    /// Gives back what read transactions of processes that have died held; how many there were.
+    /// Clears the reader slots of processes that have died, and returns their number.
     ///
-    /// That happens too when a store is opened, and when all slots are taken. A process that is killed
-    /// in a read transaction keeps others from using pages again until one of these.
+    /// The same happens when a store is opened, and when all slots are taken. Until then, the slot of a
+    /// process that was killed in a read transaction prevents pages from being used again.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Running a closure again in a new transaction. The reason is the transaction's and not that of the error
-//! which the closure returns, so that a closure can't hide it.
+//! Running a closure again in a new transaction. The transaction has the reason, and not the error that the
+//! closure returns, so that the closure can't hide it.
 
 use super::{Store, Waiting, WriteTxn};
 use crate::{
@@ -7,36 +7,36 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// Why a closure is run again.
+/// The reason to run a closure again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rerun {
-    /// The engine asks for it.
+    /// The engine requires it.
     Engine(Retry),
     /// A write was refused, because the queue of this table's eventual indexes was full.
     Queue(&'static str),
 }
 
 impl WriteTxn<'_> {
-    /// Why the closure of this transaction has to be run again, whatever it has returned.
+    /// The reason to run the closure of this transaction again, for any result.
     pub(super) fn rerun(&self) -> Option<Rerun> {
         self.refused().map(Rerun::Queue).or_else(|| self.retry().map(Rerun::Engine))
     }
 }
 
-/// What the attempts of one closure share.
+/// The state that the attempts of one closure share.
 #[derive(Debug, Default)]
 pub(super) struct Attempts {
     waiting: Waiting,
 }
 
 impl Attempts {
-    /// Of a closure that has waited for its turn since now.
+    /// For a closure that waits from now on.
     pub(super) fn begun() -> Self {
         Self { waiting: Waiting::begun() }
     }
 
-    /// Makes it possible that the closure is run again, without a transaction of this thread; `false`: it
-    /// would end as before.
+    /// Prepares another run of the closure, without a transaction of this thread; `false` if it would fail in
+    /// the same way.
     pub(super) fn prepare(&mut self, store: &Store, rerun: Rerun) -> Result<bool> {
         match rerun {
             Rerun::Engine(retry) => store.inner.engine.prepare(retry),

@@ -24,7 +24,7 @@ struct Open {
     file: Option<FileId>,
 }
 
-/// Opens the store in the directory `path`, or gives the one that this process has open there.
+/// Opens the store in the directory `path`, or returns the store that this process has open there.
 pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
     if options.creates() {
@@ -45,7 +45,7 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
                 None => Ok(inner),
             };
         }
-        // The last handle is gone, and its thread may not be done with it.
+        // The last handle is dropped, and its thread may still be closing the store.
         lmdb::Engine::wait_until_closed(&path);
     }
     refuse_alias(&stores, &path)?;
@@ -56,7 +56,7 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     Ok(inner)
 }
 
-/// Refuses a directory whose data file is that of an open store: renamed, linked or mounted elsewhere.
+/// Refuses a directory with the data file of an open store: renamed, linked or mounted elsewhere.
 fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     let Ok(file) = file_id(path) else { return Ok(()) };
     for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {
@@ -71,11 +71,11 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
 }
 
 impl Open {
-    /// Why the store can't be shared.
+    /// The reason why the store can't be shared.
     fn difference(&self, options: &Options, path: &Path) -> Option<String> {
         if file_id(path).ok() != self.file {
             return Some(
-                "and its files have been replaced or removed since; drop all handles to it first"
+                "and its files were replaced or removed since; drop all handles to it first"
                     .to_owned(),
             );
         }

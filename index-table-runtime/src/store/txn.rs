@@ -27,7 +27,7 @@ use crate::{
 
 /// A read transaction: one snapshot of the store. From [`Store::read`](crate::Store::read).
 ///
-/// What scans borrow lives as long as it. It may be sent to another thread, and not be shared:
+/// Scans borrow from it. It can be sent to another thread, but not shared:
 ///
 /// ```compile_fail,E0277
 /// fn shared<T: Sync>() {}
@@ -49,13 +49,13 @@ impl<'s> ReadTxn<'s> {
         Self { engine, store, opened, snapshot, session: Session::default() }
     }
 
-    /// How the queries of this transaction were answered: a covered query leaves `facts` as it
-    /// is, one that follows references adds one for each row.
+    /// The cost of the finished queries of this transaction: a covered query adds nothing to `facts`, and a
+    /// query that follows references adds one for each row.
     ///
-    /// A query is counted when its iterator is dropped. What one that still runs has read is in its
-    /// own `stats`, such as [`Rows::stats`](crate::Rows::stats).
+    /// A query is counted when its iterator is dropped. A running iterator has its own `stats`, such as
+    /// [`Rows::stats`](crate::Rows::stats).
     ///
-    /// Always on; each scan counts for itself, and that is added up once.
+    /// Counting is always on; each scan counts by itself and is added up once.
     ///
     /// # Examples
     ///
@@ -91,12 +91,11 @@ impl<'s> ReadTxn<'s> {
         Stats { shards, ..self.session.total.get() }
     }
 
-    /// The number of the last commit that is in this snapshot; in a write transaction, the one that
-    /// its own commit will have. Each commit that has changed something has a number above those
-    /// before it, in whichever process.
+    /// The number of the last commit in this snapshot; in a write transaction, the number that its own commit
+    /// will have. Each commit with changes has a greater number than all commits before it, of any process.
     ///
-    /// An [`Event`](crate::Event) of a number that isn't above it is about what the snapshot has: so
-    /// what was read here is continued by events without a gap.
+    /// The snapshot contains the changes of every [`Event`](crate::Event) with this number or a smaller one,
+    /// so events with greater numbers continue the snapshot without a gap.
     ///
     /// # Examples
     ///
@@ -185,7 +184,7 @@ impl<'s> ReadTxn<'s> {
         Ok(Unreadable { incomplete: incomplete.into(), violated: violated.into() })
     }
 
-    /// An engine's handles are good for the transactions of its store that began later.
+    /// The handles of an engine are valid for transactions of its store that began later.
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
         if self.store != table.store {
@@ -201,25 +200,24 @@ impl<'s> ReadTxn<'s> {
 /// The indexes of a table that are not readable, by their positions.
 #[derive(Debug, Clone)]
 pub(crate) struct Unreadable {
-    /// Those that lack entries.
+    /// The indexes that lack entries.
     pub(crate) incomplete: Rc<[usize]>,
-    /// Those that have the entries of all rows, and several of one key although they are unique.
+    /// The unique indexes that have the entries of all rows, and several with one key.
     pub(crate) violated: Rc<[usize]>,
 }
 
-#[expect(unsafe_code, reason = "one variant inside is not `Send`, and is never there")]
-// SAFETY: everything in it is `Send` but the writing kind of an engine's transaction. `Store::read`
-// makes only the other kind. A `WriteTxn` has the writing kind, is not `Send` itself, and hands its
-// `ReadTxn` out by shared reference only, which is not `Send` either, since a `ReadTxn` is not
-// `Sync`.
+#[expect(unsafe_code, reason = "one variant inside is not `Send`, and never occurs")]
+// SAFETY: everything in it is `Send`, except an engine's write transaction. `Store::read` creates only read
+// transactions. A `WriteTxn` contains a write transaction, is not `Send` itself, and lends its `ReadTxn` by
+// shared reference only, which is not `Send` either, since a `ReadTxn` is not `Sync`.
 unsafe impl Send for ReadTxn<'_> {}
 
 #[expect(unsafe_code, reason = "it holds for no transaction")]
-// SAFETY: the condition holds for no type. Without this, a program that shares a transaction has an error
+// SAFETY: no type meets the condition. Without this impl, a program that shares a transaction gets an error
 // for each private type inside that is not `Sync`.
 unsafe impl<'s> Sync for ReadTxn<'s> where ReadTxn<'s>: Shareable {}
 
-/// What a transaction would be that several threads could use at once: none is.
+/// A transaction that several threads could use at once; no type implements it.
 #[diagnostic::on_unimplemented(
     message = "a `ReadTxn` cannot be shared between threads",
     label = "a `ReadTxn` cannot be shared between threads",
@@ -235,8 +233,8 @@ impl fmt::Debug for ReadTxn<'_> {
 
 /// The write transaction. From [`Store::write`](crate::Store::write).
 ///
-/// It reads what it has written: wherever a `&ReadTxn` is taken, a `&WriteTxn` is too. Dropped
-/// without [`commit`](WriteTxn::commit), it has changed nothing.
+/// It reads its own writes: a `&WriteTxn` is accepted wherever a `&ReadTxn` is. If it is dropped without
+/// [`commit`](WriteTxn::commit), nothing changes.
 ///
 /// It stays on its thread:
 ///
@@ -245,13 +243,13 @@ impl fmt::Debug for ReadTxn<'_> {
 /// sent::<index_table::WriteTxn<'_>>();
 /// ```
 pub struct WriteTxn<'s> {
-    /// Before the transaction, so that it is dropped before it: once another thread has begun to
-    /// write, the record is that thread's.
+    /// Before the transaction, so that it is dropped first: once another thread writes, the record belongs to
+    /// that thread.
     guard: WriteGuard<'s>,
     read: ReadTxn<'s>,
-    /// The tables whose records have been compared, and what was written to them.
+    /// The tables whose records have been compared, and the writes to them.
     written: Vec<Written>,
-    /// Those of the transaction that this one is inside of.
+    /// Those of the outer transaction.
     outer: &'s [Written],
     /// The table of which a write was refused in a [nested](WriteTxn::nested) transaction because its queue was
     /// full.
@@ -260,11 +258,11 @@ pub struct WriteTxn<'s> {
     not_send: PhantomData<*const ()>,
 }
 
-/// What a write transaction has to itself.
+/// The state of a write transaction.
 enum WriteGuard<'s> {
     /// The store's turn to write.
     Turn(WriterGuard<'s>),
-    /// The buffers of the one that it is inside of.
+    /// The buffers of the outer transaction.
     Outer(&'s Inner, &'s mut Scratch),
 }
 
@@ -293,16 +291,16 @@ impl<'s> WriteTxn<'s> {
         Self { guard, read, written: Vec::new(), outer, refused: None, not_send: PhantomData }
     }
 
-    /// Runs `body` in a transaction inside of this one, a savepoint: if it returns an error, this transaction
-    /// is as it was before, and goes on.
+    /// Runs `body` in a nested transaction, a savepoint: if it returns an error, this transaction is as it
+    /// was before, and can continue.
     ///
     /// Cost: LMDB copies the list of the pages that this transaction has written so far, and each of these pages
     /// again when `body` changes it.
     ///
     /// # Errors
     ///
-    /// Those of `body`; [`Error::MapFull`], [`Error::TransactionTooLarge`] and errors of the engine when the
-    /// nested transaction begins or ends.
+    /// The errors of `body`; [`Error::MapFull`], [`Error::TransactionTooLarge`] and errors of the engine when
+    /// the nested transaction begins or ends.
     ///
     /// # Examples
     ///
@@ -355,11 +353,11 @@ impl<'s> WriteTxn<'s> {
         }
     }
 
-    /// Runs `body` in a transaction inside of this one, whose writes are kept if it returns `true`.
+    /// Runs `body` in a nested transaction, whose writes are kept if it returns `true`.
     ///
     /// # Errors
     ///
-    /// Those of the transaction inside; this one goes on without it.
+    /// The errors of the nested transaction; this one continues without it.
     pub(crate) fn nested_if(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
         if self.read.engine.sharded().is_some_and(shards::Txn::is_unbound) {
             return self.nested_before_a_shard(body);
@@ -417,12 +415,12 @@ impl<'s> WriteTxn<'s> {
     /// Makes everything that the transaction has written visible, all at once, and durable as the
     /// store's [`Durability`](crate::Durability) says.
     ///
-    /// Cost: with full durability two syncs, however many rows were written.
+    /// Cost: with full durability two syncs, for any number of rows.
     ///
     /// # Errors
     ///
     /// [`Error::MapFull`], [`Error::DiskFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
-    /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; nothing has changed then.
+    /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; then, nothing has changed.
     pub fn commit(self) -> Result<()> {
         self.try_commit().map_err(Error::from)
     }
@@ -436,7 +434,7 @@ impl<'s> WriteTxn<'s> {
         let store = guard.store();
         drop(guard);
         let (stamp, mut wakers) = (read.engine.stamp(), Vec::new());
-        // While nobody else can commit, so that events are in the order of the commits.
+        // While no other thread can commit, so that events are in the order of the commits.
         read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
                 watched.deliver(&shared.watchers, stamp, tally.row_count(), &mut wakers);
@@ -447,7 +445,7 @@ impl<'s> WriteTxn<'s> {
         }
         for Written { tally, shared, .. } in &written {
             shared.usage.add(tally);
-            // What has changed nothing is no commit, and the next number another one's.
+            // A transaction without changes is not a commit, and another transaction gets the number.
             if tally.row_count() > 0 {
                 shared.as_declared.fetch_max(stamp.number(), Ordering::Relaxed);
             }
@@ -466,8 +464,8 @@ impl<'s> WriteTxn<'s> {
         self.commit().map(|()| token)
     }
 
-    /// What the workers of eventual indexes have to do until these have what the transaction has written
-    /// so far, and others before it. Once it is committed, the `wait_for` of a repository waits for that.
+    /// A token for the writes of this transaction so far, and of all transactions before it. Once it is
+    /// committed, the `wait_for` of a repository waits until the eventual indexes contain these writes.
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self.written.iter().filter_map(|written| {
@@ -476,7 +474,7 @@ impl<'s> WriteTxn<'s> {
         IndexToken::new(tables)
     }
 
-    /// Why the engine asks for the closure to be run again.
+    /// The engine's reason to run the closure again.
     pub(super) fn retry(&self) -> Option<Retry> {
         self.read.engine.retry()
     }
@@ -502,18 +500,18 @@ impl<'s> WriteTxn<'s> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongStore`]: no repository of this store has them.
+    /// [`Error::WrongStore`] if no repository of this store has them.
     pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Result<Arc<OpenTable>> {
         let wrong_store = || Error::WrongStore { table: usage.schema.name };
         self.guard.store().table_of(usage).ok_or_else(wrong_store)
     }
 
-    /// Where temporary files go by default.
+    /// The default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         self.read.engine.directory()
     }
 
-    /// [`writer`](WriteTxn::writer), for who writes one row.
+    /// [`writer`](WriteTxn::writer), for writing one row.
     #[inline]
     pub(crate) fn row_writer<'t>(
         &'t mut self,
@@ -526,8 +524,7 @@ impl<'s> WriteTxn<'s> {
         Ok((writer, scratch, written))
     }
 
-    /// Empties the queue of a table if it is damaged, before it is counted what it has; and what was
-    /// wrong with it.
+    /// Empties the queue of a table if it is damaged, before its messages are counted; returns the damage.
     pub(crate) fn repair_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
         self.read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
@@ -561,8 +558,8 @@ impl<'s> WriteTxn<'s> {
     }
 }
 
-/// Another process may have opened the table with another declaration meanwhile, and maintain
-/// indexes that this one doesn't know.
+/// Another process may have opened the table with another declaration, and maintain indexes that this process
+/// doesn't know.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     // One process writes a sharded store.
     if table.tables.routing().is_some() {

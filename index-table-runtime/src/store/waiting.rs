@@ -1,4 +1,4 @@
-//! Waiting for messages, and for those who apply them.
+//! Waiting for messages, and for workers.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::{
     write::queue::{IndexToken, QueueState, is_applied},
 };
 
-/// How often it is looked whether another process has written or applied messages.
+/// The interval for checking whether another process has written or applied messages.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Waits until the messages of a transaction have been applied to this table's indexes; `false`:
-/// the time is over.
+/// Waits until the messages of a transaction have been applied to this table's indexes; `false` after the
+/// timeout.
 pub(crate) fn wait_for(
     store: &Store,
     table: &OpenTable,
@@ -27,19 +27,19 @@ pub(crate) fn wait_for(
     })
 }
 
-/// Since when a closure has waited for the workers to make room.
+/// The start of a closure's wait for room in a queue.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     since: Option<Instant>,
 }
 
 impl Waiting {
-    /// It has begun to wait, for whatever comes before.
+    /// The wait has started, also for closures in front of it.
     pub(crate) fn begun() -> Self {
         Self { since: Some(Instant::now()) }
     }
 
-    /// Waits until there is room in the queue of a table; `false`: for no longer.
+    /// Waits until there is room in the queue of a table; `false` after the timeout.
     pub(crate) fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
         let used = store.inner.eventual_tables();
         let Some(table) = used.into_iter().find(|used| used.schema.name == table) else {
@@ -64,7 +64,7 @@ fn until(store: &Store, timeout: Duration, done: impl Fn() -> Result<bool>) -> R
         if done()? {
             return Ok(true);
         }
-        // The worker needs the turn to write that this thread has.
+        // The worker needs the turn to write, which this thread has.
         store.inner.refuse_nested_write()?;
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {

@@ -1,4 +1,4 @@
-//! A closure that waits for its turn.
+//! A closure in the queue.
 
 use std::{
     any::Any,
@@ -26,18 +26,18 @@ pub(super) struct Entry {
     attempts: Attempts,
 }
 
-/// A closure that has been run, or never will be, and that no longer keeps the store open.
+/// A closure that has run, or never will, and no longer keeps the store open.
 pub(super) struct Done(Box<dyn Job>);
 
-/// A closure of any type, with the place for what it returns.
+/// A closure of any type, with the place for its result.
 trait Job: Send {
-    /// Runs the closure, maybe once more; `false`: what it has written is to be undone.
+    /// Runs the closure, possibly again; `false` if its writes must be undone.
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool;
 
-    /// Whether it has an error of its own to tell.
+    /// Whether it has returned an error.
     fn has_failed(&self) -> bool;
 
-    /// Tells what the closure has returned, or the error in its place.
+    /// Delivers the result of the closure, or the error instead.
     fn reply(self: Box<Self>, error: Option<Error>);
 }
 
@@ -50,7 +50,7 @@ impl Entry {
     {
         let (replier, submitted) = Submitted::new(store);
         let job = Box::new(Closure { body, outcome: Err(Error::WriterClosed), replier });
-        // It waits from now on, so that many do not wait one after the other.
+        // Starts its waiting time, so that many closures don't wait one after another.
         let (store, attempts) = (Arc::clone(store), Attempts::begun());
         (Self { job, store, attempts }, submitted)
     }
@@ -67,7 +67,7 @@ impl Entry {
         self.job.has_failed()
     }
 
-    /// Makes it possible that the closure is run again; `false`: it would end as before.
+    /// Prepares another run of the closure; `false` if it would fail in the same way.
     pub(super) fn prepare(&mut self, rerun: Rerun) -> Result<bool> {
         self.attempts.prepare(&self.store(), rerun)
     }
@@ -102,7 +102,7 @@ where
 {
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool {
         let Self { body, outcome, .. } = self;
-        // Nothing of what the closure was doing is used again but itself, if the map was full.
+        // After a panic, only the closure itself is used again, if the map was full.
         let new = catch_unwind(AssertUnwindSafe(|| body(txn))).map_err(|panic| {
             let message = message(&*panic);
             contained(|| drop(panic));
@@ -119,7 +119,7 @@ where
 
     fn reply(self: Box<Self>, error: Option<Error>) {
         let Self { body, outcome, replier } = *self;
-        // What the closure holds is gone when its submitter goes on.
+        // The captured values are dropped before the submitter continues.
         contained(|| drop(body));
         match error {
             Some(error) => {
@@ -131,9 +131,9 @@ where
     }
 }
 
-/// What `panic!` was given.
+/// The argument of `panic!`.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("with something that is no text").to_owned()
+    text.unwrap_or("with a value that is not text").to_owned()
 }

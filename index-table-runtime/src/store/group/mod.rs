@@ -1,7 +1,7 @@
 //! Group commit: closures from many threads and tasks, run by one thread, many in a commit.
 //!
-//! [`job`] is a closure with its place for an outcome, [`queue`] where it waits, [`thread`] what runs
-//! it, and [`reply`] how the outcome comes back; [`submission`] is for tasks that wait for room.
+//! [`job`] is a closure with the place for its result, [`queue`] has the waiting closures, [`thread`] runs
+//! them, [`reply`] delivers results, and [`submission`] is for tasks that wait for room.
 
 mod job;
 mod queue;
@@ -25,7 +25,7 @@ use crate::{
     store::{Inner, Store, WriteTxn},
 };
 
-/// How a [`GroupWriter`] works; for [`Store::writer_with`].
+/// The options of a [`GroupWriter`]; for [`Store::writer_with`].
 ///
 /// # Examples
 ///
@@ -53,16 +53,15 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    /// The most closures that wait for their turn, one at least. Default: 1024. Who submits another one
-    /// waits or is refused, so that neither memory nor waiting times grow without bound when the disk
-    /// can't keep up.
+    /// The maximum number of closures in the queue, at least one. Default: 1024. A further submission waits
+    /// or is refused, so that neither memory nor waiting times grow without bound if the disk can't keep up.
     pub fn queue(mut self, closures: usize) -> Self {
         self.queue = closures.max(1);
         self
     }
 
-    /// The most closures in one commit, one at least. Default: 256. It bounds how long the first of
-    /// them waits for the last, and how much is undone should the commit fail.
+    /// The maximum number of closures in one commit, at least one. Default: 256. It limits how long the first
+    /// of them waits for the last, and how much is undone if the commit fails.
     pub fn most(mut self, closures: usize) -> Self {
         self.most = closures.max(1);
         self
@@ -70,14 +69,14 @@ impl GroupOptions {
 }
 
 impl Store {
-    /// Starts a thread that commits what many threads and tasks write, many closures at a time. With
-    /// the default [`GroupOptions`].
+    /// Starts a thread that commits the writes of many threads and tasks, many closures at a time. With the
+    /// default [`GroupOptions`].
     ///
     /// Clone the writer to share it; each call of this starts another thread.
     ///
     /// # Errors
     ///
-    /// [`Error::Forked`], and [`Error::Thread`] when the thread can't be started.
+    /// [`Error::Forked`], and [`Error::Thread`] if the thread can't be started.
     ///
     /// # Examples
     ///
@@ -132,27 +131,25 @@ impl Store {
 
 /// Writes from many threads and tasks, many closures in one commit; from [`Store::writer`].
 ///
-/// A thread of its own takes the closures that have been submitted in their order, runs each as if it
-/// were alone, and commits them together: one wait for the disk for all of them. What is submitted
-/// meanwhile is the next group. Each gets its own result, and none before the commit is durable as the
-/// store's [`Durability`](crate::Durability) says.
+/// A thread takes the submitted closures in order, runs each as if it were alone, and commits them together,
+/// with one wait for the disk. Closures that are submitted meanwhile are the next group. Each closure gets
+/// its own result, when the commit is durable according to the store's [`Durability`](crate::Durability).
 ///
-/// - The order is that of the calls, and of the first polls of futures: whoever waits for room in the
-///   queue keeps the place.
-/// - A closure sees what those before it have written. One that returns an error or panics leaves
-///   nothing behind, and the others are none the wiser.
-/// - If the commit fails, everyone in the group gets its error, and nothing of the group is there; the
-///   writer goes on with the next one.
-/// - When the map is full, those before are committed, more is mapped, as by [`Store::transaction`], and
-///   the closure is run again. The same goes for a closure that meets a full queue of eventual indexes
-///   under [`WhenFull::Wait`](crate::WhenFull::Wait): it is run again when the worker has made room, and
-///   those behind it wait with it. So a closure should have no effects but through the transaction.
-/// - [`Store::write`] goes on to work beside it: each waits for the other.
+/// - The closures run in the order of the calls, and of the first polls of futures: a caller that waits for
+///   room in the queue keeps its position.
+/// - A closure reads the writes of earlier closures. If it returns an error or panics, its writes are undone,
+///   and the other closures are not affected.
+/// - If the commit fails, every closure of the group gets its error, and all writes of the group are undone;
+///   the writer continues with the next group.
+/// - If the map is full, the earlier closures are committed, the map is enlarged, as by
+///   [`Store::transaction`], and the closure runs again. If the queue of eventual indexes is full under
+///   [`WhenFull::Wait`](crate::WhenFull::Wait), the closure runs again when the worker has made room, and
+///   later closures wait for it. So a closure should have no effects outside the transaction.
+/// - [`Store::write`] can still be used: each waits for the other.
 ///
-/// It can be cloned, sent and shared. It keeps the store open, and so does what has been submitted. When
-/// the last clone is dropped, or at [`close`](GroupWriter::close), what was submitted is finished, and
-/// the thread ends. In a process that was forked there is no such thread, and what is submitted is
-/// refused with [`Error::Forked`].
+/// It can be cloned, sent and shared. It keeps the store open, and so do submitted closures. When the last
+/// clone is dropped, or at [`close`](GroupWriter::close), the thread finishes the submitted closures, and
+/// ends. A forked process has no such thread: submitting fails with [`Error::Forked`].
 ///
 /// Cost: a submission allocates twice and wakes the thread if it sleeps. A closure that isn't the first
 /// of its group runs in a nested transaction of LMDB, which copies the pages that it changes once more:
@@ -162,7 +159,7 @@ pub struct GroupWriter {
     handle: Arc<Handle>,
 }
 
-/// What the clones share. The thread has the queue alone, so that it does not keep the store open.
+/// Shared by the clones. The thread has only the queue, so that it does not keep the store open.
 struct Handle {
     queue: Arc<Queue>,
     store: Arc<Inner>,
@@ -170,15 +167,14 @@ struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // In a forked process, the lock may be a thread's that is not there.
+        // In a forked process, the lock may be held by a thread that does not exist.
         if self.store.engine.refuse_forked().is_ok() {
             self.queue.close();
         }
     }
 }
 
-/// Runs what others have written: a panic in it ends here. What it panicked with is not dropped, which
-/// could panic again.
+/// Runs user code and catches its panic. The payload of the panic is not dropped, which could panic again.
 fn contained(run: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
         mem::forget(panic);
@@ -186,20 +182,20 @@ fn contained(run: impl FnOnce()) {
 }
 
 impl GroupWriter {
-    /// Submits a closure, and waits for room in the queue if there is none. What it returns is a future,
-    /// and has a [`wait`](Submitted::wait) for threads; dropped, it takes nothing back.
+    /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
+    /// has a [`wait`](Submitted::wait) for threads; dropping it does not cancel the closure.
     ///
-    /// What can't be accepted, as after [`close`](GroupWriter::close), is told by the result. The error's
-    /// type is often to be named: `Ok::<_, Error>(value)`.
+    /// The result has the error of a closure that can't be accepted, as after [`close`](GroupWriter::close).
+    /// Often, the error's type has to be named: `Ok::<_, Error>(value)`.
     ///
-    /// It blocks, which is nothing for a thread that runs tasks; for these there are
+    /// It can block, so don't call it in a thread that runs tasks; use
     /// [`submit_async`](GroupWriter::submit_async) and [`try_submit`](GroupWriter::try_submit).
     ///
     /// # Errors
     ///
-    /// Of the result: what the closure returns and [`Store::transaction`] does; [`Error::Panicked`],
-    /// [`Error::WriterClosed`], [`Error::Forked`], and [`Error::WriteInProgress`] when the queue is full and
-    /// this thread has a write transaction that those in the queue wait for.
+    /// Errors of the result: those of the closure and of [`Store::transaction`]; [`Error::Panicked`],
+    /// [`Error::WriterClosed`], [`Error::Forked`], and [`Error::WriteInProgress`] if the queue is full and
+    /// this thread has a write transaction, for which the queued closures wait.
     ///
     /// # Examples
     ///
@@ -235,18 +231,18 @@ impl GroupWriter {
         let Handle { queue, store } = &*self.handle;
         let (entry, submitted) = Entry::new(store, body);
         match store.engine.refuse_forked() {
-            // Whoever holds a write transaction would wait for those who wait for it.
+            // With a write transaction, this thread would wait for closures that wait for it.
             Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
         }
         submitted
     }
 
-    /// Submits a closure if there is room in the queue, and else gives it back.
+    /// Submits a closure if there is room in the queue, and returns it otherwise.
     ///
     /// # Errors
     ///
-    /// [`QueueFull`] with the closure. All else is told by the result, as with
+    /// [`QueueFull`] with the closure. The result has all other errors, as with
     /// [`submit`](GroupWriter::submit).
     ///
     /// # Examples
@@ -299,12 +295,12 @@ impl GroupWriter {
     /// Submits a closure and waits for its result, from async code of any runtime: a future that first
     /// waits for room in the queue and then for the commit.
     ///
-    /// Nothing happens before it is polled. Dropped before there was room, it takes the closure with it;
-    /// from then on it takes nothing back.
+    /// Nothing happens before it is polled. If it is dropped before there was room, the closure is cancelled;
+    /// later, dropping it does not cancel the closure.
     ///
     /// # Errors
     ///
-    /// Of its output: as with [`submit`](GroupWriter::submit).
+    /// Errors of its output: as with [`submit`](GroupWriter::submit).
     ///
     /// # Examples
     ///
@@ -326,14 +322,14 @@ impl GroupWriter {
         Submission::new(self.clone(), body)
     }
 
-    /// Refuses what is submitted from now on, finishes what was submitted before, by all clones, and
-    /// returns when that is done and the thread has let go of the store. A second time it only waits.
+    /// Refuses later submissions of all clones, finishes the earlier ones, and returns when they are done and
+    /// the thread has released the store. A second call only waits.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] in a closure of the writer and in the `drop` of what one holds, and in a
-    /// thread that holds a write transaction, which those in the queue would wait for;
-    /// [`Error::Forked`]. It is not closed then.
+    /// [`Error::WriteInProgress`] in a closure of the writer, in the `drop` of a captured value, and in a
+    /// thread with a write transaction, for which the queued closures would wait; [`Error::Forked`]. Then, it
+    /// is not closed.
     pub fn close(&self) -> Result<()> {
         let Handle { queue, store } = &*self.handle;
         store.engine.refuse_forked()?;
@@ -343,7 +339,7 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Whether it refuses what is submitted.
+    /// Whether it refuses submissions.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.handle.store.engine.refuse_forked().is_err() || self.handle.queue.is_closed()

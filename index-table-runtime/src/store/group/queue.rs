@@ -1,4 +1,4 @@
-//! Where closures wait, as many as there is room for, and behind them those that wait for room.
+//! The queue of closures: those with room, and behind them those that wait for room.
 
 use std::{
     collections::VecDeque,
@@ -12,7 +12,7 @@ use crate::model::error::{Error, Result};
 pub(super) struct Queue {
     capacity: usize,
     state: Mutex<State>,
-    /// There is something in it, or it is closed.
+    /// It is not empty, or it is closed.
     work: Condvar,
     /// There is room in it, or it is closed.
     room: Condvar,
@@ -21,24 +21,24 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// In their order, with ascending numbers. Those for which there is no room are here already, each on
-    /// behalf of a thread or a task that waits, so that nobody who comes later is before them.
+    /// In their order, with ascending numbers. Closures without room are in it too, each on behalf of a
+    /// waiting thread or task, so that later ones don't overtake them.
     entries: VecDeque<(u64, Entry)>,
     /// The number of the next one.
     next: u64,
     closed: bool,
-    /// The thread is gone.
+    /// The thread has ended.
     ended: bool,
 }
 
-/// Why an entry is not in the queue.
+/// The reason why an entry is not in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     Full,
     Closed,
 }
 
-/// What becomes of an entry for which there is no room.
+/// The handling of an entry without room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WithoutRoom {
     Refuse,
@@ -57,8 +57,8 @@ impl Queue {
         }
     }
 
-    /// Appends an entry, and waits until it has room unless that is refused. One that can't be accepted
-    /// gets the error as its result.
+    /// Appends an entry, and waits until it has room unless waiting is refused. An entry that can't be
+    /// accepted gets the error as its result.
     pub(super) fn push(&self, entry: Entry, may_wait: impl FnOnce() -> Result<()>) {
         let mut state = self.state();
         let accepted = if state.closed {
@@ -96,7 +96,7 @@ impl Queue {
         Err(Refused::Full)
     }
 
-    /// Takes an entry back that waits for room. One that has had it is not.
+    /// Removes an entry that waits for room. An entry with room stays.
     pub(super) fn leave(&self, number: u64) {
         let mut state = self.state();
         let entry = self.waiting(&state, number).and_then(|at| state.entries.remove(at));
@@ -115,13 +115,13 @@ impl Queue {
         number
     }
 
-    /// Where the entry of this number waits for room, if it does.
+    /// The position of the entry with this number, if it waits for room.
     fn waiting(&self, state: &State, number: u64) -> Option<usize> {
         let at = state.entries.binary_search_by_key(&number, |(number, _)| *number).ok();
         at.filter(|at| *at >= self.capacity)
     }
 
-    /// Waits for entries, and takes what is there, up to `most`; `false`: there will be none.
+    /// Waits for entries, and takes up to `most`; `false` if there will be none.
     pub(super) fn take(&self, most: usize, to: &mut VecDeque<Entry>) -> bool {
         let mut state = self.state();
         while state.entries.is_empty() {
@@ -134,7 +134,7 @@ impl Queue {
         true
     }
 
-    /// Takes what is there, up to `most`, and does not wait for it.
+    /// Takes up to `most` entries without waiting.
     pub(super) fn take_more(&self, most: usize, to: &mut VecDeque<Entry>) {
         let state = self.state();
         if !state.entries.is_empty() {
@@ -149,7 +149,7 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Refuses what comes from now on, and what waits for room.
+    /// Refuses later entries, and entries that wait for room.
     pub(super) fn close(&self) {
         let refused = {
             let mut state = self.state();
@@ -166,7 +166,7 @@ impl Queue {
         self.state().closed
     }
 
-    /// The thread is done. What is left, if it has died, is told so.
+    /// The thread has ended. If it has panicked, the remaining entries get an error.
     pub(super) fn end(&self) {
         self.close();
         let entries = mem::take(&mut self.state().entries);
@@ -191,8 +191,7 @@ fn wait<'q>(condition: &Condvar, state: MutexGuard<'q, State>) -> MutexGuard<'q,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Those that are dropped say that the writer is closed. A panic in one is not to keep the others
-/// waiting.
+/// A dropped entry reports that the writer is closed. A panic in one must not block the others.
 fn refuse(entries: VecDeque<(u64, Entry)>) {
     for entry in entries {
         contained(|| drop(entry));

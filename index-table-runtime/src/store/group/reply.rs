@@ -1,4 +1,4 @@
-//! How the outcome of a closure comes back to whoever submitted it.
+//! Delivers the result of a closure to its submitter.
 
 use std::{
     fmt,
@@ -17,8 +17,8 @@ use crate::{
 /// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter): a future of its result, with
 /// [`wait`](Submitted::wait) for threads.
 ///
-/// Dropped, it takes nothing back: the closure is run, and nobody hears of it.
-#[must_use = "it is how one learns whether anything was written"]
+/// Dropping it does not cancel the closure: it runs, and its result is lost.
+#[must_use = "it has the result, and whether anything was written"]
 pub struct Submitted<T, E> {
     slot: Arc<Slot<T, E>>,
     store: Weak<Inner>,
@@ -30,12 +30,12 @@ struct Slot<T, E> {
 }
 
 struct State<T, E> {
-    /// The outer error: the closure has not returned, or what it has written was not committed.
+    /// The outer error: the closure has not returned, or its writes were not committed.
     outcome: Option<Result<Result<T, E>>>,
     waker: Option<Waker>,
 }
 
-/// The other end. Dropped, it says that the writer is closed.
+/// The sender. If it is dropped, it reports that the writer is closed.
 pub(super) struct Replier<T, E>(Option<Arc<Slot<T, E>>>);
 
 impl<T, E> Submitted<T, E> {
@@ -45,7 +45,7 @@ impl<T, E> Submitted<T, E> {
         (Replier(Some(Arc::clone(&slot))), Self { slot, store: Arc::downgrade(store) })
     }
 
-    /// One that was not accepted.
+    /// A closure that was not accepted.
     pub(super) fn refused(store: &Arc<Inner>, error: Error) -> Self {
         let (replier, submitted) = Self::new(store);
         replier.reply(Err(error));
@@ -54,13 +54,13 @@ impl<T, E> Submitted<T, E> {
 }
 
 impl<T, E: From<Error>> Submitted<T, E> {
-    /// Waits until what the closure has written is committed, and gives what it has returned.
+    /// Waits until the writes of the closure are committed, and returns its result.
     ///
     /// # Errors
     ///
-    /// As of [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer
-    /// and in the `drop` of what one holds, and in a thread that holds a write transaction, which the
-    /// closure waits for: it is run nevertheless, once that is over.
+    /// As for [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer,
+    /// in the `drop` of a captured value, and in a thread with a write transaction, for which the closure
+    /// waits: it still runs, after that transaction.
     pub fn wait(self) -> Result<T, E> {
         self.refuse_forked()?;
         let mut state = self.slot.state();
@@ -83,7 +83,7 @@ impl<T, E: From<Error>> Submitted<T, E> {
 }
 
 impl<T, E> Submitted<T, E> {
-    /// In a forked process there is no thread that would reply.
+    /// A forked process has no thread that could reply.
     fn refuse_forked(&self) -> Result<()> {
         self.store.upgrade().map_or(Ok(()), |store| store.engine.refuse_forked())
     }

@@ -27,7 +27,7 @@ enum Submitting<T, E, F> {
     New(F),
     /// With its number in the queue, where it may be waiting for room.
     Submitted(u64, Submitted<T, E>),
-    /// In between, and at the end.
+    /// During a poll, and at the end.
     Nothing,
 }
 
@@ -37,7 +37,7 @@ impl<T, E, F> Submission<T, E, F> {
     }
 }
 
-/// The closure isn't what is pinned.
+/// The closure itself is not pinned.
 impl<T, E, F> Unpin for Submission<T, E, F> {}
 
 impl<T, E, F> Future for Submission<T, E, F>

@@ -1,4 +1,4 @@
-//! The thread that runs what was submitted.
+//! The thread that runs the submitted closures.
 
 use std::{cell::Cell, collections::VecDeque, sync::Arc, thread};
 
@@ -21,8 +21,8 @@ thread_local! {
     static WRITES_TO: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Whether this thread would wait for itself if it waited for a writer of the store: because it has the
-/// write transaction, or is such a writer's own, which drops what closures hold, and wakes tasks.
+/// Whether this thread would wait for itself if it waited for a writer of the store: it has the write
+/// transaction, or it is the thread of such a writer, which drops captured values and wakes tasks.
 pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
     if WRITES_TO.get() == Some(store.id) {
         return Err(Error::WriteInProgress);
@@ -43,7 +43,7 @@ pub(super) fn start(queue: &Arc<Queue>, most: usize, store: u64) -> Result<()> {
         .map_err(|source| Error::Thread { name: NAME, source })
 }
 
-/// However the thread ends, nobody waits for it forever.
+/// However the thread ends, no caller waits for it forever.
 struct Ended(Arc<Queue>);
 
 impl Drop for Ended {
@@ -55,11 +55,11 @@ impl Drop for Ended {
 struct Groups<'q> {
     queue: &'q Queue,
     most: usize,
-    /// Taken out of the queue, in their order.
+    /// The closures from the queue, in order.
     entries: VecDeque<Entry>,
-    /// Why the first of them are run again.
+    /// The reason why the first of them run again.
     again: Option<Again>,
-    /// How many of the first are run one by one, because together they have no room.
+    /// The number of first closures that run one by one, because there is no room for all of them together.
     alone: usize,
 }
 
@@ -70,17 +70,17 @@ struct Again {
     entries: usize,
 }
 
-/// Those who get a reply, each with the error that is in the place of their own outcome.
+/// The closures that get a reply, each with the error that replaces its own result.
 type Replies = Vec<(Done, Option<Error>)>;
 
-/// What a transaction holds.
+/// The closures of a transaction.
 #[derive(Default)]
 struct Group {
-    /// In their order, with the error that is in the place of their own outcome.
+    /// In order, each with the error that replaces its own result.
     entries: Vec<(Entry, Option<Error>)>,
-    /// The first closure has failed, and what it has written is still there.
+    /// The first closure has failed, and its writes are not undone yet.
     spoiled: bool,
-    /// Why the closure that comes next is run again.
+    /// The reason why the next closure runs again.
     rerun: Option<Rerun>,
 }
 
@@ -93,22 +93,23 @@ impl<'q> Groups<'q> {
         while !self.entries.is_empty() || self.queue.take(self.most, &mut self.entries) {
             let replies = self.write();
             self.reply(replies);
-            // After the replies: a thread that waits for a reply may have a read transaction that is in the way.
+            // After the replies: a thread that waits for a reply may have a read transaction that blocks the
+            // growth of the map.
             let replies = self.prepare();
             self.reply(replies);
         }
     }
 
-    /// Nothing of what gets a reply keeps the store open any more.
+    /// Closures with a reply no longer keep the store open.
     fn reply(&mut self, replies: Replies) {
         self.alone = self.alone.saturating_sub(replies.len());
         for (done, error) in replies {
-            // A waker that panics is not to end the thread.
+            // A waker that panics must not end the thread.
             contained(|| done.reply(error));
         }
     }
 
-    /// Runs what was taken, and what comes meanwhile, in one transaction.
+    /// Runs the taken closures, and those that arrive meanwhile, in one transaction.
     fn write(&mut self) -> Replies {
         let Some(store) = self.store() else { return Replies::new() };
         let mut txn = match store.write() {
@@ -126,7 +127,7 @@ impl<'q> Groups<'q> {
         entries.into_iter().map(|(entry, error)| (entry.done(), error)).collect()
     }
 
-    /// A group could not be committed: it is run again, or gets the error.
+    /// The group could not be committed: it runs again, or gets the error.
     fn failed(
         &mut self,
         entries: Vec<(Entry, Option<Error>)>,
@@ -139,7 +140,7 @@ impl<'q> Groups<'q> {
             let reply = |(entry, _): (Entry, _)| (entry.done(), Some(error.again()));
             return entries.into_iter().map(reply).collect();
         };
-        // The one that comes next is run with them if it met the same end.
+        // The next closure runs with them if it failed for the same reason.
         let more = next.filter(|next| matches!(next.rerun, Rerun::Engine(_)));
         let count = entries.len() + more.map_or(0, |more| more.entries);
         entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
@@ -156,34 +157,34 @@ impl<'q> Groups<'q> {
                 self.queue.take_more(most - group.entries.len(), &mut self.entries);
             }
             let Some(mut entry) = self.entries.pop_front() else { break };
-            // The first needs no transaction of its own: there is nothing yet that it could spoil.
+            // The first closure needs no nested transaction, since the transaction is empty.
             let first = group.entries.is_empty();
             let (mut keeps, mut rerun) = (false, None);
             let mut run = |txn: &mut WriteTxn<'_>| {
                 keeps = entry.run(txn);
-                // A closure that has gone on although its write was refused has what it wanted.
+                // A closure that continued after a refused write has succeeded.
                 rerun = txn.rerun().filter(|rerun| !(keeps && matches!(rerun, Rerun::Queue(_))));
                 keeps
             };
             let nested = if first {
                 run(txn);
-                // Whether the transaction is good for others.
+                // Whether other closures can still use the transaction.
                 txn.nested_if(|_| true)
             } else {
                 txn.nested_if(run)
             };
             group.spoiled = first && (!keeps || nested.is_err());
-            // What its commit met is the transaction's as well.
+            // An error of its commit is an error of the transaction too.
             let rerun = rerun.or_else(|| txn.rerun().filter(|it| matches!(it, Rerun::Engine(_))));
             match rerun {
                 Some(Rerun::Engine(Retry::Pages)) if first => {}
-                // The others have taken the room: it is the first of the next group.
+                // The other closures have used up the room: it becomes the first of the next group.
                 Some(Rerun::Engine(Retry::Pages)) => {
                     self.entries.push_front(entry);
                     break;
                 }
                 Some(_) => {
-                    // Whatever the closure has made of it, and even if it went on.
+                    // Even if the closure has ignored the error and continued.
                     group.spoiled = first;
                     group.rerun = rerun;
                     self.entries.push_front(entry);
@@ -200,8 +201,7 @@ impl<'q> Groups<'q> {
         group
     }
 
-    /// Makes it possible that closures are run again, without a transaction of this thread, or gives them
-    /// their errors.
+    /// Prepares another run of closures, without a transaction of this thread, or delivers their errors.
     fn prepare(&mut self) -> Replies {
         let Some(Again { rerun, entries }) = self.again.take() else { return Replies::new() };
         let Some(first) = self.entries.front_mut() else { return Replies::new() };
@@ -228,7 +228,7 @@ impl<'q> Groups<'q> {
         }
     }
 
-    /// The first so many get an error.
+    /// The first closures get an error.
     fn fail(&mut self, entries: usize, error: &Error) -> Replies {
         self.entries.drain(..entries).map(|entry| (entry.done(), Some(error.again()))).collect()
     }

@@ -1,4 +1,4 @@
-//! What a watcher receives.
+//! The events of a watcher.
 
 use std::{fmt, marker::PhantomData};
 
@@ -12,17 +12,17 @@ use crate::model::{
 };
 use crate::write::watch::{Lagged, Stored, WatchedChange};
 
-/// What a [`Watcher`](crate::Watcher) receives.
+/// An event that a [`Watcher`](crate::Watcher) receives.
 pub enum Event<R> {
     /// A row was changed.
     Change(Change<R>),
-    /// Changes were dropped: read again what is watched.
+    /// Changes were dropped: read the table or the query again.
     Lagged(Lagged),
 }
 
 impl<R> Event<R> {
-    /// The number of the commit, as [`ReadTxn::commit_number`](crate::ReadTxn::commit_number) has it:
-    /// a snapshot with this number, or a greater one, has what the event is about.
+    /// The number of the commit, as in [`ReadTxn::commit_number`](crate::ReadTxn::commit_number): a snapshot
+    /// with this number or a greater one contains the change.
     #[must_use]
     pub fn commit_number(&self) -> CommitNumber {
         match self {
@@ -41,27 +41,26 @@ impl<R> fmt::Debug for Event<R> {
     }
 }
 
-/// A row that was changed, as it was before and as it is after.
+/// A changed row, before and after the change.
 ///
-/// Before and after are meant within what is watched: where that is the rows that a scan finds, a row
-/// that this one comes to find has no `before`, wherever it was, and one that it no longer finds has
-/// no `after`.
+/// Both are relative to the watched scan, if there is one: a row that the scan newly finds has no `before`,
+/// and a row that it no longer finds has no `after`, even if the table has the row.
 pub struct Change<R> {
     commit_number: Stamp,
     noted: WatchedChange,
     row: PhantomData<fn() -> R>,
 }
 
-/// What has happened to a row, within what is watched.
+/// The kind of a change, relative to the watched scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// It was not there before.
+    /// It is new.
     Inserted,
     /// It has other values.
     Updated,
     /// It has another primary key.
     Moved,
-    /// It is not there any more.
+    /// It was removed.
     Deleted,
 }
 
@@ -70,14 +69,14 @@ impl<R> Change<R> {
         Self { commit_number, noted, row: PhantomData }
     }
 
-    /// The number of its commit: those of one commit have the same, and those of a later one a
-    /// greater one. Not all numbers occur.
+    /// The number of its commit: changes of one commit have the same number, and changes of a later commit
+    /// have a greater one. Not all numbers occur.
     #[must_use]
     pub const fn commit_number(&self) -> CommitNumber {
         self.commit_number.commit_number()
     }
 
-    /// What has happened.
+    /// The kind of the change.
     #[must_use]
     pub fn kind(&self) -> ChangeKind {
         match (&self.noted.before, &self.noted.after) {
@@ -88,13 +87,13 @@ impl<R> Change<R> {
         }
     }
 
-    /// The row as it was; `None`: it was not there.
+    /// The row before the change; `None` if it is new.
     #[must_use]
     pub fn before(&self) -> Option<ChangedRow<'_, R>> {
         self.noted.before.as_ref().map(ChangedRow::new)
     }
 
-    /// The row as it is; `None`: it is not there any more.
+    /// The row after the change; `None` if it was removed.
     #[must_use]
     pub fn after(&self) -> Option<ChangedRow<'_, R>> {
         self.noted.after.as_ref().map(ChangedRow::new)
@@ -110,7 +109,7 @@ impl<R> fmt::Debug for Change<R> {
     }
 }
 
-/// A row of a [`Change`], which is decoded when it is asked for.
+/// A row of a [`Change`], decoded on request.
 pub struct ChangedRow<'c, R> {
     stored: &'c Stored,
     row: PhantomData<fn() -> R>,
@@ -127,8 +126,8 @@ impl<R: Entity> ChangedRow<'_, R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`](crate::Error::Corrupt) when it can't be decoded, which would be an error in
-    /// a hand-written [`Serialize`](serde::Serialize).
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if it can't be decoded, which would be an error in a
+    /// hand-written [`Serialize`](serde::Serialize).
     pub fn key(&self) -> Result<R::Key> {
         let (bytes, unescaped) = (self.stored.key(), Unescaped::default());
         R::Key::decode_owned(&mut KeyReader::new(bytes, &unescaped))

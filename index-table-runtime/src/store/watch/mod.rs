@@ -1,4 +1,4 @@
-//! Watching a table: what is committed, handed to who wants to know.
+//! Watching a table: subscriptions to committed changes.
 //!
 //! A subscription ([`Watch`]) becomes a subscriber of the table (see [`write::watch`](crate::write::watch)), from whose
 //! buffer a [`Watcher`] takes events.
@@ -63,7 +63,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "nothing is watched until `start`"]
+#[must_use = "a subscription does nothing until `start`"]
 pub struct Watch<'a, R> {
     store: &'a Store,
     table: &'a Arc<OpenTable>,
@@ -78,16 +78,15 @@ impl<'a, R: Entity> Watch<'a, R> {
         Self { store, table, filters: Ok(Vec::new()), limits, row: PhantomData }
     }
 
-    /// Watches the rows that this scan finds, and not the others: one that comes to be found is
-    /// [inserted](ChangeKind::Inserted), one that no longer is is [deleted](ChangeKind::Deleted),
-    /// whatever has happened to it in the table. Said several times: what any of them finds.
+    /// Watches only the rows that this scan finds. A row that the scan newly finds is
+    /// [inserted](ChangeKind::Inserted), and a row that it no longer finds is [deleted](ChangeKind::Deleted),
+    /// even if the table has the row. Several calls watch the rows that any of the scans finds.
     ///
     /// What counts is the index, or the primary key, and the values, the range or the beginning that
     /// were given; a `limit`, a direction and a cursor do not. A scan with a [`filter`](Scan::filter) is refused. The
     /// scan isn't run, and its transaction may end before [`start`](Watch::start).
     ///
-    /// Of an index that is eventual, the scan finds the rows that have these values, whether the index has
-    /// them yet or not.
+    /// For an eventual index, the rows decide, and not the entries.
     pub fn only(mut self, scan: impl Into<FoundRows<R>>) -> Self {
         match (&mut self.filters, scan.into().filter) {
             (Ok(filters), Ok(filter)) => filters.push(filter),
@@ -97,31 +96,31 @@ impl<'a, R: Entity> Watch<'a, R> {
         self
     }
 
-    /// The most changes that wait to be received, one at least. Default: 1024. When there are more,
-    /// all that wait are dropped, and an [`Event::Lagged`] is in their place.
+    /// The maximum number of buffered changes, at least one. Default: 1024. If a commit does not fit, all
+    /// buffered changes are dropped and replaced by an [`Event::Lagged`].
     pub const fn buffer(mut self, changes: usize) -> Self {
         self.limits.changes = if changes == 0 { 1 } else { changes };
         self
     }
 
-    /// The most bytes of rows that wait to be received, as [`buffer`](Watch::buffer). Default: 16 MiB.
-    /// A change that is larger has room when it is alone.
+    /// The maximum number of buffered bytes of rows, like [`buffer`](Watch::buffer). Default: 16 MiB. A
+    /// single larger change is still buffered if the buffer is empty.
     pub const fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.limits.bytes = bytes;
         self
     }
 
-    /// Subscribes. Whatever is committed from now on is received, also what is being written by a
-    /// transaction that is under way; nothing is waited for.
+    /// Subscribes to all later commits, including the commit of a transaction that is writing now. It does
+    /// not wait.
     ///
-    /// Cost, as long as the [`Watcher`] lives: each change is compared with what it watches, and is
-    /// copied, once for all watchers, if it concerns one; beyond what [`buffer`](Watch::buffer) says,
-    /// nothing is kept, however much a transaction writes. Who writes never waits for who receives.
+    /// Cost, as long as the [`Watcher`] lives: each change is compared with the watched scans, and is copied,
+    /// once for all watchers, if one of them includes it. The buffer never exceeds the limit of
+    /// [`buffer`](Watch::buffer), for transactions of any size. Writers never wait for watchers.
     ///
     /// # Errors
     ///
     /// [`Error::WrongStore`] for the repository of another store,
-    /// [`Error::IndexNotReadable`] for a scan of an index that is being built, [`Error::Forked`].
+    /// [`Error::IndexNotReadable`] for a scan of an index under construction, [`Error::Forked`].
     pub fn start(self) -> Result<Watcher<R>> {
         let Self { store, table, filters, limits, .. } = self;
         store.inner.engine.refuse_forked()?;
@@ -135,7 +134,7 @@ impl<'a, R: Entity> Watch<'a, R> {
 
 /// The rows that a scan finds, for [`Watch::only`]: of a [`Scan`], or an [`EventualScan`].
 pub struct FoundRows<R> {
-    /// An error: it is not readable.
+    /// The error if the index is not readable.
     filter: Result<Filter>,
     row: PhantomData<fn() -> R>,
 }

@@ -19,27 +19,26 @@ use super::event::{Change, Event};
 use crate::store::OpenTable;
 use crate::write::watch::{Buffer, Subscriber};
 
-/// Receives the changes of a table that are committed, in the order of the commits, and those of one
-/// commit in the order in which they were written. From [`Watch::start`](crate::Watch::start).
+/// Receives the committed changes of a table, in the order of the commits; the changes of one commit are in
+/// the order of their writes. From [`Watch::start`](crate::Watch::start).
 ///
 /// For threads there are [`recv`](Watcher::recv), [`recv_timeout`](Watcher::recv_timeout),
 /// [`try_recv`](Watcher::try_recv) and iterators (`for event in &watcher`), and for tasks of any runtime
-/// it is a [`Stream`]. All of them end when the store has been closed and everything was received. A
-/// watcher does not keep the store open, but the table in use, as a repository does. Dropped, it no longer
-/// watches.
+/// it is a [`Stream`]. All of them end when the store is closed and every event was received. A watcher does
+/// not keep the store open, but like a repository it keeps the table in use. Dropping it ends the
+/// subscription.
 ///
-/// What other processes write is not seen, nor is what a transaction has written that was not committed.
-/// Rows that an [upgrade](crate::Upgrade) writes in the current version are the same as before, and
-/// an index that is built changes no row. A [repair](crate::Repair) that has changed something is told as
-/// [`Event::Lagged`]. In a forked process it has ended.
+/// It receives no changes of other processes and none of transactions that were rolled back. An
+/// [upgrade](crate::Upgrade) and an index build change no rows, and give no events. A [repair](crate::Repair)
+/// that has changed something gives [`Event::Lagged`]. In a forked process, the watcher has ended.
 ///
-/// Several threads may share one; each event is received by one of them.
+/// Several threads may share a watcher; each event is received by one of them.
 ///
-/// A thread that has a write transaction should not wait here: nothing can come while it does.
+/// A thread with a write transaction should not wait here: no other commit is possible meanwhile.
 pub struct Watcher<R> {
     subscriber: Arc<Subscriber>,
     table: Arc<OpenTable>,
-    /// The process that it belongs to: in another one, a lock may be a thread's that is not there.
+    /// Its process: in a forked one, a lock may be held by a thread that does not exist.
     process: u32,
     row: PhantomData<fn() -> R>,
 }
@@ -49,17 +48,17 @@ impl<R> Watcher<R> {
         Self { subscriber, table: Arc::clone(table), process: process::id(), row: PhantomData }
     }
 
-    /// The next event, for which it waits; `None`: the store is closed.
+    /// Waits for the next event; `None` if the store is closed.
     #[must_use = "it is not received again"]
     pub fn recv(&self) -> Option<Event<R>> {
         self.wait(None).ok()
     }
 
-    /// The next event, for which it waits for so long at most.
+    /// Waits for the next event, up to a timeout.
     ///
     /// # Errors
     ///
-    /// [`RecvTimeoutError::Timeout`]; [`RecvTimeoutError::Disconnected`] when the store is closed.
+    /// [`RecvTimeoutError::Timeout`]; [`RecvTimeoutError::Disconnected`] if the store is closed.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Event<R>, RecvTimeoutError> {
         self.wait(Instant::now().checked_add(timeout))
     }
@@ -68,7 +67,7 @@ impl<R> Watcher<R> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError::Empty`]; [`TryRecvError::Disconnected`] when the store is closed.
+    /// [`TryRecvError::Empty`]; [`TryRecvError::Disconnected`] if the store is closed.
     pub fn try_recv(&self) -> Result<Event<R>, TryRecvError> {
         match self.wait(Some(Instant::now())) {
             Ok(event) => Ok(event),
@@ -77,7 +76,7 @@ impl<R> Watcher<R> {
         }
     }
 
-    /// The next event, for a task, which is woken when there is one; `None`: the store is closed.
+    /// The next event, for a task, which is woken when there is one; `None` if the store is closed.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Event<R>>> {
         if self.is_inherited() {
             return Poll::Ready(None);
@@ -95,7 +94,7 @@ impl<R> Watcher<R> {
         Poll::Pending
     }
 
-    /// The events, for each of which it waits, to the end of the store.
+    /// An iterator that waits for each event, until the store is closed.
     #[must_use = "iterators are lazy"]
     pub fn iter(&self) -> Events<&Self> {
         Events(self)
