@@ -173,7 +173,7 @@ fn half_of_a_load_is_not_committed() -> TestResult {
         let mut txn = store.write()?;
         load_half(&items, &mut txn)?;
         let error = txn.commit().expect_err("half").to_string();
-        assert!(error.contains("a load into table `items` has failed half-way"), "{error}");
+        assert!(error.contains("a load into table `items` has failed before its end"), "{error}");
         assert!(matches!(
             store.transaction(|txn| load_half(&items, txn)),
             Err(Error::TransactionFailed { .. })

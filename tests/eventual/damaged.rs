@@ -60,7 +60,7 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "the last number",
         |queue, txn| queue.put(txn, &((1 << 63) - 1_u64).to_be_bytes(), b"no"),
-        Some("a message has the number 9223372036854775807, to which none comes"),
+        Some("a message has the number 9223372036854775807, which is too great"),
     ),
     (
         "no number",
@@ -74,7 +74,7 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     ),
 ];
 
-const UNREADABLE: Option<&str> = Some("how far it has been applied can't be read");
+const UNREADABLE: Option<&str> = Some("its progress can't be read");
 
 /// Nothing panics or goes on forever, a verification finds it, and a repair mends it.
 #[test]

@@ -1,16 +1,16 @@
 //! Records in memory, and their order.
 //!
-//! Records lie one behind the other in segments, so that nothing moves as more of them come.
-//! While they come in ascending order, that is all there is; with the first one that doesn't, each
-//! gets a [`Slot`], and those are sorted: by the first eight bytes of the keys, which are in the
-//! slot, then among those that share them by the next eight, and so on. So a comparison is one of
-//! two numbers, and records are looked at once for each eight bytes that they share with others.
+//! Records are stored one after another in segments, so that none moves when more arrive. While they arrive
+//! in ascending order, nothing else is needed. At the first record out of order, each record gets a [`Slot`],
+//! and the slots are sorted: by the first eight bytes of the keys, which are in the slot, then slots with
+//! equal bytes by the next eight, and so on. So a comparison compares two numbers, and a record is read once
+//! for each eight bytes that it shares with others.
 
 use std::sync::Arc;
 
 use super::record::{self, Lengths};
 
-/// So few slots are sorted by comparing the rest of the keys.
+/// Up to this number of slots, the rest of the keys is compared.
 const FEW: usize = 16;
 
 #[derive(Debug)]
@@ -21,30 +21,30 @@ pub(super) struct Arena {
     /// The bytes of all segments.
     allocated: usize,
     len: usize,
-    /// Where the records are; empty while they come in ascending order.
+    /// The places of the records; empty while they arrive in ascending order.
     slots: Vec<Slot>,
     order: Order,
-    /// Where the newest record is.
+    /// The place of the newest record.
     newest: u64,
 }
 
-/// In what order the records came.
+/// The order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Each behind the one before.
+    /// Each record is greater than the one before.
     Ascending,
-    /// The same, but for some with the same keys.
+    /// The same, except for equal keys.
     NotDescending,
     /// Another one.
     Any,
 }
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Eight bytes of what it is sorted by.
+    /// Eight bytes of its sort key.
     bytes: u64,
-    /// The segment and the offset in it. Records that came later are at higher ones.
+    /// The segment and the offset in it. Later records have higher ones.
     at: u64,
 }
 
@@ -65,19 +65,19 @@ impl Arena {
         self.len == 0
     }
 
-    /// The bytes that it holds, or will if the records have to be sorted.
+    /// The bytes that it uses, or will use if the records have to be sorted.
     #[inline]
     pub(super) fn memory(&self) -> usize {
         self.allocated + self.len.max(self.slots.capacity()) * size_of::<Slot>()
     }
 
-    /// What is in it; it is empty then.
+    /// Takes the contents, and leaves it empty.
     pub(super) fn take(&mut self) -> Self {
         let empty = Self::new(self.segment);
         std::mem::replace(self, empty)
     }
 
-    /// Takes an entry; `None`: a part of it is too long.
+    /// Adds an entry; `None` if a part of it is too long.
     #[inline]
     pub(super) fn push(
         &mut self,
@@ -109,7 +109,7 @@ impl Arena {
         Some(())
     }
 
-    /// Sees to it that the last segment has room for so many bytes.
+    /// Ensures that the last segment has room for this number of bytes.
     #[inline]
     fn make_room(&mut self, bytes: usize) {
         let full = |segment: &Vec<u8>| segment.capacity() - segment.len() < bytes;
@@ -120,7 +120,7 @@ impl Arena {
         }
     }
 
-    /// Gives a slot to all records that are there.
+    /// Gives a slot to every record.
     #[cold]
     fn place_all(&mut self) {
         self.order = Order::Any;
@@ -143,7 +143,7 @@ impl Arena {
         self.slots.push(Slot { bytes: eight(self.sort_key(at), 0), at });
     }
 
-    /// The record here, and what is behind it.
+    /// The record at this place, and the bytes behind it.
     #[inline]
     fn at(&self, at: u64) -> &[u8] {
         let segment = self.segments.get((at >> 32) as usize);
@@ -155,7 +155,7 @@ impl Arena {
         record::sort_key(self.at(at))
     }
 
-    /// Where the record that came after this one is.
+    /// The place of the record that arrived after this one.
     #[inline]
     fn behind(&self, at: u64) -> u64 {
         let bytes = self.at(at);
@@ -163,7 +163,7 @@ impl Arena {
         if len < bytes.len() { at + len as u64 } else { ((at >> 32) + 1) << 32 }
     }
 
-    /// The least and the greatest keys, if the records came in ascending order and no keys twice.
+    /// The least and the greatest keys, if the records arrived in strictly ascending order.
     pub(super) fn ascending(&self) -> Option<(&[u8], &[u8])> {
         let ascending = self.len > 0 && self.order == Order::Ascending;
         ascending.then(|| (self.sort_key(0), self.sort_key(self.newest)))
@@ -176,8 +176,8 @@ impl Arena {
         self.slots = slots;
     }
 
-    /// Sorts slots whose records have the same bytes up to `depth`, and which have the eight
-    /// bytes from there on, zeros for those that are missing.
+    /// Sorts slots whose records have the same bytes up to `depth`. The slots have the next eight bytes,
+    /// padded with zeros.
     fn sort_from(&self, slots: &mut [Slot], depth: usize) {
         slots.sort_unstable_by_key(|slot| slot.bytes);
         for same in slots.chunk_by_mut(|one, other| one.bytes == other.bytes) {
@@ -191,7 +191,7 @@ impl Arena {
                 });
                 continue;
             }
-            // Those that end here come first: they are the beginning of the others.
+            // Records that end here come first: they are prefixes of the others.
             let deeper = depth + 8;
             let mut ended = 0;
             for at in 0..same.len() {
@@ -216,7 +216,7 @@ impl Arena {
     }
 }
 
-/// Eight bytes from this place on as a number with their order; zeros for those that are missing.
+/// The eight bytes from this place on, as a number with the same order, padded with zeros.
 #[inline]
 fn eight(key: &[u8], from: usize) -> u64 {
     let rest = key.get(from..).unwrap_or_default();
@@ -235,7 +235,7 @@ fn eight(key: &[u8], from: usize) -> u64 {
 pub(super) struct Records {
     arena: Arc<Arena>,
     given: usize,
-    /// Where the next one is, if they came in ascending order.
+    /// The place of the next one, if they arrived in ascending order.
     behind: u64,
     /// Where the record is on which it stands, and its length.
     at: u64,

@@ -1,4 +1,4 @@
-//! Merging sorted records: the least of those that each source stands on is next.
+//! Merging sorted records: the next record is the least of the current records of all sources.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     model::{entry::RawEntry, error::Result},
 };
 
-/// Where sorted records come from.
+/// The sources of sorted records.
 #[derive(Debug)]
 pub(super) enum Source {
     Run(Reader),
@@ -65,7 +65,7 @@ impl Merge {
         Self { sources, heap: Vec::new(), begun: false }
     }
 
-    /// Steps to the next record; `false`: there is none.
+    /// Steps to the next record; `false` at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
         if self.begun {
@@ -76,14 +76,14 @@ impl Merge {
         Ok(!self.heap.is_empty())
     }
 
-    /// The record that it stands on.
+    /// The current record.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         let top = self.heap.first().and_then(|top| self.sources.get(*top));
         top.map_or(&[], Source::record)
     }
 
-    /// The entry that it stands on.
+    /// The current entry.
     #[inline]
     pub(crate) fn entry(&self) -> RawEntry<'_> {
         record::entry(self.record())
@@ -102,7 +102,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Steps on in the source whose record was the least.
+    /// Steps in the source with the least record.
     #[inline]
     fn step(&mut self) -> Result<()> {
         let Some(top) = self.heap.first() else { return Ok(()) };
@@ -132,8 +132,8 @@ impl Merge {
         }
     }
 
-    /// Whether the record at one place of the heap comes before that at another; `false` where
-    /// there is no such place.
+    /// Whether the record at one place of the heap comes before the record at another; `false` if there is no
+    /// such place.
     fn is_less(&self, one: usize, other: usize) -> bool {
         let (Some(first), Some(second)) = (self.heap.get(one), self.heap.get(other)) else {
             return false;

@@ -1,12 +1,12 @@
 //! External sorting of entries: in memory up to a bound, and in temporary files beyond it.
 //!
-//! A [`Sorter`] takes entries in any order, those of one index or the facts, and gives them back in
-//! the order of the database, index key before primary key. Entries with the same keys stay in the
-//! order in which they came. [`Sorters`] are several with one bound for all of them: when they
-//! hold more than that, the one that holds most writes what it has, sorted, to a file as a run. What
-//! comes out is a merge of the runs and of what is in memory, and can be read more than once.
+//! A [`Sorter`] takes the entries of one index, or the facts, in any order, and returns them in the order of
+//! the database: by index key, then by primary key. Entries with the same keys stay in the order of arrival.
+//! [`Sorters`] are several sorters with a common memory bound: when they exceed it, the largest one writes
+//! its records, sorted, to a file as a run. The result is a merge of the runs and of the records in memory,
+//! and can be read several times.
 //!
-//! What comes in ascending order is neither sorted nor merged anew: it is noticed, and stays as it is.
+//! Entries that arrive in ascending order are detected, and neither sorted nor merged.
 
 mod arena;
 mod merge;
@@ -23,29 +23,29 @@ pub(crate) use merge::Merge;
 use merge::sources;
 use run::{Reader, Runs};
 
-/// Below this, bounds are taken for it: something has to be in memory.
+/// The minimum bound: smaller ones are raised to it.
 pub(crate) const LEAST_MEMORY: usize = 64 << 10;
 
-/// The least that is read of a run at a time.
+/// The minimum number of bytes to read from a run at a time.
 const LEAST_BUFFER: usize = 4 << 10;
-/// More than this makes reading no faster.
+/// The maximum: more does not make reading faster.
 const LARGEST_BUFFER: usize = 256 << 10;
 
 /// Sorts the entries of several databases, with one bound for all.
 #[derive(Debug)]
 pub(crate) struct Sorters {
     each: Vec<Sorter>,
-    /// The bytes that they may hold together.
+    /// The memory bound of all of them, in bytes.
     bound: usize,
-    /// The bytes that they hold.
+    /// The bytes that they use.
     allocated: usize,
     /// The bytes for the buffers of a merge.
     merging: usize,
 }
 
 impl Sorters {
-    /// So many, with `memory` bytes: three quarters for entries, an eighth for merging them, and
-    /// an eighth that the caller has to itself.
+    /// This number of sorters with `memory` bytes: three quarters for entries, an eighth for merging, and an
+    /// eighth for the caller.
     pub(crate) fn new(count: usize, directory: &Path, memory: usize) -> Self {
         let memory = memory.max(LEAST_MEMORY);
         let directory: Arc<Path> = directory.into();
@@ -54,7 +54,7 @@ impl Sorters {
         Self { each, bound: memory / 4 * 3, allocated: 0, merging: memory / 8 }
     }
 
-    /// Takes an entry of the database at this position. `tail` is added to its data.
+    /// Adds an entry of the database at this position. `tail` is appended to its data.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl Sorters {
         Ok(())
     }
 
-    /// What was taken, in order, for each database.
+    /// The sorted entries of each database.
     ///
     /// # Errors
     ///
@@ -110,23 +110,23 @@ impl Sorters {
 pub(crate) struct Sorter {
     directory: Arc<Path>,
     arena: Arena,
-    /// What has been written to a file, `None`: nothing yet.
+    /// The runs in a file; `None` if there are none yet.
     runs: Option<Runs>,
-    /// The greatest keys in the runs, one after the other.
+    /// The greatest keys in the runs, concatenated.
     greatest: Vec<u8>,
-    /// Each entry came behind the one before, and no keys came twice.
+    /// The entries arrived in strictly ascending order.
     ascending: bool,
     len: u64,
 }
 
 impl Sorter {
-    /// `segment`: the bytes that it takes from the allocator at a time.
+    /// `segment` is the size of its allocations, in bytes.
     pub(crate) fn new(directory: Arc<Path>, segment: usize) -> Self {
         let (arena, greatest) = (Arena::new(segment), Vec::new());
         Self { directory, arena, runs: None, greatest, ascending: true, len: 0 }
     }
 
-    /// Takes an entry. `tail` is added to its data.
+    /// Adds an entry. `tail` is appended to its data.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -139,13 +139,13 @@ impl Sorter {
         self.arena.push(key, primary_key, data, tail).ok_or_else(|| too_long(&self.directory))
     }
 
-    /// The bytes that it holds.
+    /// The bytes that it uses.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         self.arena.memory()
     }
 
-    /// Writes what it holds to a file.
+    /// Writes its records to a file.
     pub(crate) fn spill(&mut self, buffer: usize) -> Result<()> {
         let mut arena = self.arena.take();
         self.follow(&arena);
@@ -162,7 +162,7 @@ impl Sorter {
         writer.finish()
     }
 
-    /// Whether what came is still ascending with the entries of another arena behind it.
+    /// Whether the entries are still ascending with those of another arena behind them.
     fn follow(&mut self, arena: &Arena) {
         let Some((first, last)) = arena.ascending() else {
             self.ascending &= arena.is_empty();
@@ -173,7 +173,7 @@ impl Sorter {
         self.greatest.extend_from_slice(last);
     }
 
-    /// What was taken, in order; `memory`: for the buffers of a merge.
+    /// The sorted entries; `memory` is for the buffers of a merge.
     pub(crate) fn finish(mut self, memory: usize) -> Result<Sorted> {
         let mut tail = mem::replace(&mut self.arena, Arena::new(0));
         self.follow(&tail);
@@ -210,7 +210,7 @@ impl Sorted {
         self.len
     }
 
-    /// Whether each entry came behind the one before, so that no keys are there twice.
+    /// Whether the entries arrived in strictly ascending order, so that no keys are equal.
     pub(crate) const fn came_ascending(&self) -> bool {
         self.ascending
     }
@@ -225,13 +225,13 @@ impl Sorted {
         (self.memory / (runs + 1)).clamp(LEAST_BUFFER, LARGEST_BUFFER)
     }
 
-    /// How many runs the memory has buffers for, each of which takes a whole record.
+    /// The number of runs that the memory has buffers for; each buffer has room for a whole record.
     fn most_runs(&self) -> usize {
         let largest = self.runs.as_ref().map_or(0, |runs| runs.largest());
         (self.memory / LEAST_BUFFER.max(largest)).saturating_sub(1).clamp(2, 256)
     }
 
-    /// Merges runs until there are no more than there are buffers for.
+    /// Merges runs until there are buffers for all of them.
     fn reduce(&mut self) -> Result<()> {
         let most = self.most_runs();
         while let Some(runs) = &self.runs

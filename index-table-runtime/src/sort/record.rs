@@ -16,7 +16,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Of an entry with these parts, and the length of the record; `None`: a part is too long.
+    /// The lengths of an entry with these parts, and of its record; `None` if a part is too long.
     #[inline]
     pub(super) fn of(
         key: &[u8],
@@ -28,7 +28,7 @@ impl Lengths {
         let (Ok(key_len), Ok(primary_key_len), Ok(data_len)) = (
             u16::try_from(key.len()),
             u16::try_from(primary_key.len()),
-            // So that where a record begins in a segment is a u32 as well.
+            // So that the offset of a record in a segment is a u32 as well.
             u32::try_from(data + (1 << 18)).map(|data| data - (1 << 18)),
         ) else {
             return None;
@@ -40,7 +40,7 @@ impl Lengths {
         Some(([k0, k1, p0, p1, d0, d1, d2, d3], record))
     }
 
-    /// Of the record that begins here.
+    /// The lengths of the record that begins here.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [k0, k1, p0, p1, d0, d1, d2, d3] = *bytes.first_chunk::<HEADER>()?;
@@ -58,7 +58,7 @@ impl Lengths {
     }
 }
 
-/// What the record that begins here is sorted by: index key and primary key.
+/// The sort key of the record that begins here: index key and primary key.
 #[inline]
 pub(super) fn sort_key(bytes: &[u8]) -> &[u8] {
     let Some(Lengths { key, primary_key, .. }) = Lengths::read(bytes) else { return &[] };

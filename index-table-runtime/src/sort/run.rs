@@ -1,4 +1,4 @@
-//! Runs: sorted records in a temporary file, which no one else sees.
+//! Runs: sorted records in a temporary file without a name.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Runs {
     directory: Arc<Path>,
     file: File,
-    /// Where each run is.
+    /// The place of each run.
     places: Vec<Range<u64>>,
     /// The bytes of the largest record.
     largest: usize,
@@ -41,12 +41,12 @@ impl Runs {
         self.places.len()
     }
 
-    /// The bytes of the largest record: who reads a run holds as many at least.
+    /// The bytes of the largest record, which is the minimum buffer of a reader.
     pub(super) const fn largest(&self) -> usize {
         self.largest
     }
 
-    /// Begins another run; `buffer`: the bytes that are written at a time.
+    /// Begins another run; `buffer` is the number of bytes to write at a time.
     pub(super) fn begin(&mut self, buffer: usize) -> Result<Writer<'_>> {
         let Self { directory, file, places, largest } = self;
         let start = places.last().map_or(0, |run| run.end);
@@ -101,7 +101,7 @@ pub(super) struct Reader {
     /// The bytes to read at a time.
     buffer: usize,
     bytes: Vec<u8>,
-    /// Where the record is in `bytes`, and its length.
+    /// The place of the record in `bytes`, and its length.
     at: usize,
     record: usize,
 }
@@ -113,7 +113,7 @@ impl Reader {
         self.bytes.get(self.at..self.at + self.record).unwrap_or_default()
     }
 
-    /// Steps to the next record; `false`: there is none.
+    /// Steps to the next record; `false` at the end.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.at += self.record;
@@ -130,7 +130,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Reads on until there are so many bytes; `false`: there are fewer.
+    /// Reads until there are this many bytes; `false` if there are fewer.
     #[cold]
     fn fill(&mut self, bytes: usize) -> Result<bool> {
         self.bytes.drain(..self.at);

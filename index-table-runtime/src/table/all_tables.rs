@@ -16,7 +16,7 @@ use crate::{
     usage::Usage,
 };
 
-/// What is done to a table without naming the type of its rows.
+/// The operations on a table that don't name the type of its rows.
 pub(super) struct Operations {
     verify: fn(&OpenTable, &ReadTxn<'_>) -> Result<VerifyReport>,
     upgrade: fn(&OpenTable, &Store) -> Result<Upgraded>,
@@ -38,7 +38,7 @@ impl Operations {
 }
 
 impl<R: Entity> Table<R> {
-    /// A table that was opened, with what a store can do to it.
+    /// An open table, with the operations of a store on it.
     pub(super) fn of(open: Arc<OpenTable>) -> Self {
         let operations: &'static Operations = &const { Operations::of::<R>() };
         open.operations.get_or_init(|| operations);
@@ -54,9 +54,9 @@ impl<R: Entity> Table<R> {
 pub struct TableSize {
     /// The name of the table.
     pub table: &'static str,
-    /// How many rows it has.
+    /// The number of its rows.
     pub rows: u64,
-    /// The bytes of the pages that its rows take; 0 for a store in memory.
+    /// The bytes of the pages of its rows; 0 for a store in memory.
     pub bytes: u64,
     /// Its indexes, in the order of their declaration.
     pub indexes: Vec<IndexSize>,
@@ -68,9 +68,9 @@ pub struct TableSize {
 pub struct IndexSize {
     /// The name of the index.
     pub name: &'static str,
-    /// How many entries it has.
+    /// The number of its entries.
     pub entries: u64,
-    /// The bytes of the pages that its entries take; 0 for a store in memory.
+    /// The bytes of the pages of its entries; 0 for a store in memory.
     pub bytes: u64,
 }
 
@@ -85,15 +85,15 @@ pub struct StoreReport {
 }
 
 impl StoreReport {
-    /// Whether nothing is wrong with any table.
+    /// Whether there are no findings in any table.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.tables.iter().all(VerifyReport::is_clean)
     }
 }
 
-/// The tables of which a repository is in use, in one snapshot of the store. A table of the file that no repository
-/// of this process names is not among them, since only its type of row says what its indexes should have.
+/// The tables of which a repository is in use, in one snapshot of the store. Tables without a repository in
+/// this process are not included, since only the type of their rows defines the contents of their indexes.
 impl Store {
     /// Verifies all tables that are in use, in one snapshot: the `verify` of each repository.
     ///
@@ -101,7 +101,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Store::read) and of [`Verify::run`]. What is wrong with a table is in the report.
+    /// Those of [`read`](Store::read) and of [`Verify::run`]. The findings are in the report.
     ///
     /// # Examples
     ///
@@ -142,8 +142,7 @@ impl Store {
         Ok(StoreReport { tables: reports })
     }
 
-    /// What all tables that are in use have been used for: the `usage` of each repository, by the names of the
-    /// tables.
+    /// The usage of all tables that are in use: the `usage` of each repository, by the names of the tables.
     ///
     /// Cost: a few counters for each index are read.
     #[must_use]
@@ -175,8 +174,8 @@ impl Store {
     /// How many rows and entries all tables that are in use have, and how many bytes of the file they take, by the
     /// names of the tables.
     ///
-    /// Bytes are those of whole pages, also where they are filled in part. Free pages of the file, the catalog, and
-    /// the queues of eventual indexes belong to no table here.
+    /// Bytes are counted as whole pages. Free pages of the file, the catalog, and the queues of eventual
+    /// indexes are not counted.
     ///
     /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
     ///

@@ -1,4 +1,4 @@
-//! The methods that take a key or name an index: what generated methods call.
+//! The methods that take a key or name an index, for generated methods.
 
 use std::{fmt, ops::Deref};
 
@@ -19,8 +19,8 @@ use crate::{
     write::{Scratch, rows},
 };
 
-/// A table, with the methods that take a key or name an index: what generated methods call. They are not methods
-/// of [`Table`], so that none of them can be mistaken for a method of the repository.
+/// A table, with the methods that take a key or name an index, for generated methods. They are not methods of
+/// [`Table`], so that they can't be mistaken for methods of the repository.
 pub struct KeyedTable<R> {
     table: Table<R>,
 }
@@ -46,24 +46,24 @@ impl<R> Deref for KeyedTable<R> {
 }
 
 impl<R: Entity> KeyedTable<R> {
-    /// Creates the table if it is not there, compares it with its declaration, and builds the
-    /// indexes that are new or declared in another way: of a small table in one write transaction, of
-    /// a large one step by step.
+    /// Creates the table if it does not exist, compares it with its declaration, and builds the indexes that
+    /// are new or declared in another way: for a small table in one write transaction, for a large one in
+    /// batches.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`], and what building an index meets; nothing has changed then, but that
-    /// indexes of a large table may be declared and not be readable.
+    /// [`Error::SchemaMismatch`], and the errors of building an index. Then, nothing has changed, except that
+    /// indexes of a large table may be declared and not readable.
     pub fn open(store: &Store) -> Result<Self> {
         Ok(Self { table: Table::of(opening::open(store, Table::<R>::ROWS)?) })
     }
 
-    /// Creates the table if it is not there, and compares it with its declaration. Indexes that are new
-    /// or declared in another way are left to [`build`](Table::build).
+    /// Creates the table if it does not exist, and compares it with its declaration. [`build`](Table::build)
+    /// builds indexes that are new or declared in another way.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] and errors of the engine; nothing has changed then.
+    /// [`Error::SchemaMismatch`] and errors of the engine; then, nothing has changed.
     pub fn open_online(store: &Store) -> Result<Self> {
         Ok(Self { table: Table::of(opening::open_online(store, Table::<R>::ROWS)?) })
     }
@@ -92,7 +92,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when it can't be decoded.
+    /// [`Error::Corrupt`] if it can't be decoded.
     pub fn get(&self, txn: &ReadTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<Option<R>> {
         self.table.get_encoded(txn, &encoded_argument::<R>(key))
     }
@@ -101,7 +101,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when it can't be decoded.
+    /// [`Error::Corrupt`] if it can't be decoded.
     pub fn get_view<'txn>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -114,12 +114,12 @@ impl<R: Entity> KeyedTable<R> {
         self.table.fact(txn, &key, |bytes| row::view::<R>(bytes, &txn.session.unescaped))
     }
 
-    /// Reads a row, lets `change` change it, and writes it back; `false`: there is no such row.
+    /// Reads a row, calls `change`, and writes it back; `false` if there is no such row.
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] when the primary key was changed to
-    /// that of another row: nothing has changed then.
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to that of another
+    /// row; then, nothing has changed.
     pub fn update(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -129,12 +129,11 @@ impl<R: Entity> KeyedTable<R> {
         self.table.update_encoded(txn, &encoded_argument::<R>(key), change)
     }
 
-    /// Reads a row, lets `change` change it, and writes it back if `change` succeeds; `None`: there is no such
-    /// row.
+    /// Reads a row, calls `change`, and writes it back if `change` succeeds; `None` if there is no such row.
     ///
     /// # Errors
     ///
-    /// Those of `change` and of [`update`](KeyedTable::update): nothing has changed then.
+    /// Those of `change` and of [`update`](KeyedTable::update); then, nothing has changed.
     pub fn try_update<T, E: From<Error>>(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -154,12 +153,12 @@ impl<R: Entity> KeyedTable<R> {
         Ok(Some(value))
     }
 
-    /// Removes a row; `false`: there is no such row.
+    /// Removes a row; `false` if there is no such row.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when the row can't be decoded, which [`repair`](Table::repair) is for;
-    /// errors of the engine.
+    /// [`Error::Corrupt`] if the row can't be decoded: then, use [`repair`](Table::repair); errors of the
+    /// engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         self.table.delete_encoded(txn, &encoded_argument::<R>(key))
     }
@@ -184,12 +183,12 @@ impl<R: Entity> KeyedTable<R> {
         Ok(row)
     }
 
-    /// Writes a row over the one that has its key in the unique index of `E`, or adds it.
+    /// Replaces the row with the same key in the unique index of `E`, or adds the row.
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key is that of a third row: nothing has
-    /// changed then. [`Error::IndexNotReadable`].
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if a third row has the primary key; then, nothing
+    /// has changed. [`Error::IndexNotReadable`].
     pub fn put_by<'e, E: IndexEntry<'e, Row = R>>(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -204,7 +203,7 @@ impl<R: Entity> KeyedTable<R> {
         rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
     }
 
-    /// Removes the row with this key in the unique index of `E`; `false`: there is no such row.
+    /// Removes the row with this key in the unique index of `E`; `false` if there is no such row.
     ///
     /// # Errors
     ///
@@ -226,7 +225,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when it can't be decoded, or is not there.
+    /// [`Error::Corrupt`] if it can't be decoded, or is missing.
     pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -239,7 +238,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when it can't be decoded, or is not there.
+    /// [`Error::Corrupt`] if it can't be decoded, or is missing.
     pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -252,7 +251,7 @@ impl<R: Entity> KeyedTable<R> {
         self.fact_by::<E, R::View<'txn>>(txn, key, |bytes| row::view::<R>(bytes, kept))
     }
 
-    /// What `decode` makes of the row with this key in the unique index of `E`.
+    /// The row with this key in the unique index of `E`, decoded by `decode`.
     fn fact_by<'txn, E: IndexEntry<'txn, Row = R>, T>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -271,7 +270,7 @@ impl<R: Entity> KeyedTable<R> {
         decode(bytes).map(Some).map_err(|error| R::TABLE.corrupt(E::SOURCE, key, error))
     }
 
-    /// What is within `bounds` in the index, or the fact table, of `E`.
+    /// The entries within `bounds` in the index, or the fact table, of `E`.
     pub fn scan<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -281,7 +280,7 @@ impl<R: Entity> KeyedTable<R> {
         Scan::new(reader.map(|(reader, _)| reader), self.table.ledger(txn), bounds)
     }
 
-    /// What is within `bounds` in the index of `E`, which is eventual.
+    /// The entries within `bounds` in the eventual index of `E`.
     pub fn eventual_scan<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -307,7 +306,7 @@ impl<R: Entity> Table<R> {
         self.fact(txn, key, |bytes| row::decode(bytes))
     }
 
-    /// What `decode` makes of the row with this primary key.
+    /// The row with this primary key, decoded by `decode`.
     fn fact<'txn, T>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -345,7 +344,7 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// A primary key, as methods take it, as it is stored.
+/// The stored form of a primary key.
 fn encoded_argument<R: Entity>(key: <R::Key as Key>::Arg<'_>) -> KeyBuf {
     let mut encoded = KeyBuf::new();
     R::Key::encode(key, &mut encoded);

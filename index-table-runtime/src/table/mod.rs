@@ -1,5 +1,5 @@
-//! What repositories are made of: a [`Table`], the same for each type of row. The methods that name no key
-//! are here, and those that generated methods call in [`keyed`].
+//! The base of repositories: a [`Table`], for each type of row. The methods that name no key are here, and
+//! those for generated methods are in [`keyed`].
 
 mod all_tables;
 mod keyed;
@@ -179,7 +179,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when the row can't be decoded, errors of the engine.
+    /// [`Error::Corrupt`] if the row can't be decoded, errors of the engine.
     ///
     /// # Examples
     ///
@@ -225,8 +225,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] when the primary key was changed to that of another
-    /// row: nothing has changed then.
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to that of another
+    /// row; then, nothing has changed.
     pub fn update_key(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -242,13 +242,13 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when the row can't be decoded, errors of the engine.
+    /// [`Error::Corrupt`] if the row can't be decoded, errors of the engine.
     pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
         self.delete_encoded(txn, &encoded::<R>(key))
     }
 
-    /// The rows with these primary keys, in the order in which they are given; `None` where there is no row. The
-    /// keys are as [`keys`](Scan::keys) yields them, owned or borrowed.
+    /// The rows with these primary keys, in the given order; `None` where there is no row. The keys are as
+    /// [`keys`](Scan::keys) yields them, owned or borrowed.
     ///
     /// Cost: one look-up for each; each row is decoded.
     pub fn get_many<'txn, I>(
@@ -288,14 +288,15 @@ impl<R: Entity> Table<R> {
         BulkLoad::new(&self.open, bulk::Target::Txn(txn), rows.into_iter())
     }
 
-    /// Watches the changes that this process commits from `start` on, or those of the rows that a scan finds.
+    /// Watches the changes that this process commits after `start`, of all rows or of the rows that a scan
+    /// finds.
     ///
-    /// Cost: nothing before `start`; then each change is compared with what is watched.
+    /// Cost: nothing before `start`; then each change is compared with the watched scans.
     pub const fn watch<'a>(&'a self, store: &'a Store) -> Watch<'a, R> {
         Watch::new(store, &self.open)
     }
 
-    /// What the table and its indexes have been used for, in this process and since the table was opened.
+    /// The usage of the table and its indexes, in this process and since the table was opened.
     ///
     /// Cost: a few counters for each index are read.
     #[must_use]
@@ -311,15 +312,15 @@ impl<R: Entity> Table<R> {
         Verify::new(reader.and_then(|reader| Ok((reader, txn.unreadable(&self.open)?))))
     }
 
-    /// Makes the entries of the indexes those that the rows call for.
+    /// Corrects the entries of the indexes from the rows.
     ///
     /// Cost: as [`verify`](Table::verify), and one write for each difference.
     pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
         Repair::new(txn, &self.open, Self::ROWS)
     }
 
-    /// Applies so many messages to the eventual indexes, in batches of a transaction each. A table without eventual
-    /// indexes has no messages.
+    /// Applies up to this number of messages to the eventual indexes, in batches of a transaction each. A
+    /// table without eventual indexes has no messages.
     ///
     /// Cost: for each message a look-up of its row, and a look-up and a write for each entry.
     ///
@@ -330,8 +331,8 @@ impl<R: Entity> Table<R> {
         index_queue::drain(store, &self.open, messages)
     }
 
-    /// Waits until the eventual indexes have what a transaction has written, and returns whether they have it in
-    /// this time. Transactions that begin then find it.
+    /// Waits until the eventual indexes contain the writes of a transaction; returns `false` after the
+    /// timeout. Later transactions see these entries.
     ///
     /// # Errors
     ///
@@ -340,7 +341,7 @@ impl<R: Entity> Table<R> {
         store::wait_for(store, &self.open, token, timeout)
     }
 
-    /// How far the eventual indexes are behind the rows.
+    /// The lag of the eventual indexes behind the rows.
     ///
     /// Cost: two look-ups.
     ///
@@ -369,7 +370,7 @@ impl<R: Entity> Table<R> {
         index_queue::retry_dead_letters(store, &self.open)
     }
 
-    /// Writes rows of older versions in the current version, in transactions of its own. A table without a
+    /// Writes rows of older versions in the current version, in separate transactions. A table without a
     /// `previous` version has none.
     ///
     /// Cost: each row is read, and those of older versions are written.
@@ -382,7 +383,7 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// A primary key as it is stored.
+/// The stored form of a primary key.
 fn encoded<R: Entity>(key: impl Borrow<R::Key>) -> KeyBuf {
     let mut encoded = KeyBuf::new();
     encoded.push(key.borrow());
@@ -401,11 +402,11 @@ impl<R> fmt::Debug for Table<R> {
     }
 }
 
-/// Compiles if `T` is the repository of `R`, and not another type that has the name.
+/// Compiles only if `T` is the repository of `R`, and not another type with its name.
 ///
 /// # Panics
 ///
-/// Otherwise, when it is compiled.
+/// At compile time, if it is not.
 pub const fn assert_repository<T, R>(message: &str) {
     assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
 }

@@ -1,4 +1,4 @@
-//! What runs a query that borrows no transaction.
+//! Running a query that borrows no transaction.
 
 use crate::{
     model::{entity::Entity, error::Result},
@@ -8,15 +8,15 @@ use crate::{
     write::{Scratch, rows},
 };
 
-/// The most entries, and the most bytes of primary keys, that are read before their rows are deleted.
+/// The maximum number of entries, and of bytes of primary keys, that are read before their rows are deleted.
 const BATCH: (usize, usize) = (1000, 1 << 16);
 
 impl<R: Entity> DetachedQuery<R> {
-    /// Deletes all rows that the scan finds, up to its limit, and returns how many. The transaction reads what it
-    /// has written itself.
+    /// Deletes all rows that the scan finds, up to its limit, and returns their number. It sees the writes of
+    /// its own transaction.
     ///
-    /// Memory is bounded: the primary keys of 1,000 entries are read at a time. An entry of a row that is already
-    /// deleted, as an `each` index can have several of a row, does not count against the limit.
+    /// Memory is bounded: the primary keys of 1,000 entries are read at a time. An `each` index can have
+    /// several entries of a row; entries of deleted rows do not count against the limit.
     ///
     /// Cost: one step for each entry, then as `delete` for each row.
     ///
@@ -24,8 +24,8 @@ impl<R: Entity> DetachedQuery<R> {
     ///
     /// [`Error::WrongStore`](crate::Error::WrongStore) for a transaction of another store, or if no repository of
     /// the table is left; [`Error::InvalidCursor`](crate::Error::InvalidCursor),
-    /// [`Error::Corrupt`](crate::Error::Corrupt) and errors of the engine. The transaction is as it was before
-    /// then.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) and errors of the engine. Then, the transaction is as it was
+    /// before.
     ///
     /// # Examples
     ///

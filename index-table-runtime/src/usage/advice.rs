@@ -1,12 +1,12 @@
-//! What the figures of a table suggest.
+//! Advice from the figures of a table.
 
 use super::{IndexUsage, Usage};
 use crate::model::schema::{IndexSchema, Strategy};
 
-/// Of fewer entries nothing is concluded.
+/// With fewer entries, there is no advice.
 const MINIMUM: u64 = 1000;
 
-/// What is so many times the other is far more than it.
+/// A figure that is this many times another one is far greater.
 const FAR_MORE: u64 = 10;
 
 /// What the derive found in the declaration, then what the figures say.
@@ -16,7 +16,7 @@ pub(super) fn of(declared: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Ve
     reasons.chain(carried(declared, usage)).collect()
 }
 
-/// An index that is paid for and not used. A unique one has its use in writes.
+/// An index with costs and without queries. A unique index is used by writes.
 fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { queries, written, .. } = *usage;
     (queries == 0 && written >= MINIMUM && !index.unique).then(|| {
@@ -42,7 +42,7 @@ fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<Str
              leave out the `include`"
         )),
         Strategy::Normalized => {
-            // What is carried is written with each change.
+            // Included fields are written with each change.
             let changes = rows.inserts + rows.puts + rows.updates;
             (facts >= changes.saturating_mul(FAR_MORE)).then(|| {
                 format!(
@@ -55,7 +55,7 @@ fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<Str
     }
 }
 
-/// An index that carries what is seldom read.
+/// An index with included fields that are seldom read.
 fn carried(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { queries, entries, written, .. } = *usage;
     let carries = match index.strategy {

@@ -11,7 +11,7 @@ use crate::{
     usage::Stats,
 };
 
-/// What a table and its indexes are used for, since it was opened.
+/// The usage of a table and its indexes, since it was opened.
 pub(crate) struct TableCounters {
     pub(crate) schema: &'static TableSchema,
     pub(crate) facts: ReadCounters,
@@ -38,7 +38,7 @@ impl TableCounters {
         }
     }
 
-    /// What a transaction wrote, which has been committed.
+    /// Adds the writes of a committed transaction.
     pub(crate) fn add(&self, tally: &Tally) {
         let [writes, written] =
             [(&self.writes[..], &tally.writes[..]), (&self.written, &tally.written)];
@@ -58,8 +58,8 @@ impl TableCounters {
     }
 }
 
-/// What was read through an index or in the fact table. Each in a cache line of its own, because
-/// different threads ask different indexes.
+/// The reads of an index or of the fact table. Each has its own cache line, because different threads query
+/// different indexes.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct ReadCounters {
@@ -69,7 +69,7 @@ pub(crate) struct ReadCounters {
 }
 
 impl ReadCounters {
-    /// Adds so many queries, and what they took.
+    /// Adds queries, and their cost.
     #[inline]
     pub(crate) fn add(&self, queries: u64, stats: Stats) {
         let Self { queries: all_queries, entries, facts } = self;
@@ -92,7 +92,7 @@ fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// How a row was written.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowWrite {
     Insert,
@@ -101,7 +101,7 @@ pub(crate) enum RowWrite {
     Delete,
 }
 
-/// What a transaction has written to a table so far: it counts when it is committed.
+/// The writes of a transaction to a table so far, which count when it is committed.
 pub(crate) struct Tally {
     writes: [u64; 4],
     written: Box<[u64]>,
@@ -124,19 +124,19 @@ impl Tally {
         }
     }
 
-    /// How many rows were written, in whichever way.
+    /// The number of written rows, of every kind.
     pub(crate) fn row_count(&self) -> u64 {
         self.writes.iter().sum()
     }
 
-    /// So many entries of an index.
+    /// The written entries of an index.
     pub(crate) fn entries(&mut self, index: usize, count: u64) {
         if let Some(counted) = self.written.get_mut(index) {
             *counted += count;
         }
     }
 
-    /// Adds what a transaction inside of the one that this is for has written to the same table.
+    /// Adds the writes of a nested transaction to the same table.
     pub(crate) fn add(&mut self, other: &Self) {
         let writes = self.writes.iter_mut().zip(&other.writes);
         for (count, more) in writes.chain(self.written.iter_mut().zip(&other.written)) {

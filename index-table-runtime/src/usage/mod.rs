@@ -1,4 +1,4 @@
-//! What a table and its indexes are used for: counters that are always on, and the report of them.
+//! The usage of a table and its indexes: counters that are always on, and their report.
 
 mod advice;
 mod counters;
@@ -22,15 +22,15 @@ use serde::Serialize;
 
 use crate::model::schema::Strategy;
 
-/// What a table and its indexes have been used for, in this process and since the table was opened:
-/// a report. From the `usage` of a repository.
+/// A report of the usage of a table and its indexes, in this process and since the table was opened. From the
+/// `usage` of a repository.
 ///
-/// Printed, it is a table. Serialized, it is for whoever collects figures.
+/// It is displayed as a table, and can be serialized for monitoring.
 ///
-/// A query counts when it is over, that is when its iterator is dropped; a write counts when it is
-/// committed. A table is open as long as a clone of one of its repositories is there; opened again
-/// after that, it begins at 0. Counting is always on: a `get` costs one addition to a counter that
-/// threads share, a query two or three, and an entry none.
+/// A query counts when its iterator is dropped, and a write when it is committed. A table is open as long as
+/// one of its repositories exists; when it is opened again after that, the counters start at 0. Counting is
+/// always on: a `get` costs one addition to a counter that threads share, a query two or three, and an entry
+/// none.
 ///
 /// # Examples
 ///
@@ -75,17 +75,17 @@ pub struct Usage {
     /// The name of the table.
     pub table: &'static str,
     /// Rows that were looked up by their primary key alone: by `get`, `get_many` and the rows of a
-    /// [`Combined`](crate::Combined). Those that an index led to are with the index.
+    /// [`Combined`](crate::Combined). Rows that were found through an index count for the index.
     pub gets: u64,
     /// Queries of the table itself, in the order of the primary key.
     pub scans: u64,
-    /// Rows that these queries stepped on.
+    /// Rows that these queries read.
     pub scanned: u64,
     /// Rows that were inserted.
     pub inserts: u64,
-    /// Rows that were put; not those that were in the table already, byte for byte.
+    /// Rows that were put, without rows that were equal byte for byte.
     pub puts: u64,
-    /// Rows that were updated, without those that stayed as they were.
+    /// Rows that were updated, without rows that did not change.
     pub updates: u64,
     /// Rows that were deleted.
     pub deletes: u64,
@@ -102,9 +102,9 @@ pub struct IndexUsage {
     /// `"normalized"`, `"partial"` or `"full"`.
     pub strategy: &'static str,
     /// Queries that were run: one for each scan, also within a [`Combined`](crate::Combined), and
-    /// for each [`Distinct`](crate::Distinct). The check of a `unique` index in a write is none.
+    /// for each [`Distinct`](crate::Distinct). The check of a `unique` index in a write does not count.
     pub queries: u64,
-    /// Entries that these stepped on, as in [`Stats::entries`](crate::Stats::entries).
+    /// Entries that these queries read, as in [`Stats::entries`](crate::Stats::entries).
     pub entries: u64,
     /// References that were followed to their rows.
     pub facts: u64,
@@ -115,8 +115,8 @@ pub struct IndexUsage {
 }
 
 impl Usage {
-    /// Reads the counters. Other threads may add to them meanwhile, so that the figures of a
-    /// moment need not fit together exactly.
+    /// Reads the counters. Other threads may change them meanwhile, so the figures may not match each other
+    /// exactly.
     pub(crate) fn of(counters: &TableCounters) -> Self {
         let [scans, scanned, gets] = counters.facts.get();
         let mut usage = Self {

@@ -7,17 +7,17 @@ use std::{
 
 /// The progress of long work: a copy of a store, a bulk load, a build of indexes, a verification or an upgrade.
 ///
-/// Each of these is a builder, and its `progress` takes a closure that is called with this.
+/// Each of these is a builder with a method `progress`, whose closure gets this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What is counted, such as `"rows"`. Work in two phases counts something else in each of them.
+    /// The unit, such as `"rows"`. Work in two phases has a unit for each phase.
     pub unit: &'static str,
-    /// How many are done.
+    /// The number of finished units.
     pub done: u64,
-    /// How many there are; `None`: unknown.
+    /// The total number of units; `None` if it is unknown.
     pub total: Option<u64>,
-    /// The time that the rest takes at the speed so far; `None`: unknown.
+    /// The time for the rest at the speed so far; `None` if it is unknown.
     pub left: Option<Duration>,
 }
 
@@ -29,7 +29,7 @@ impl Progress {
         Self { unit, done, total, left: total.and_then(|total| left(done, total, begun)) }
     }
 
-    /// As if the work had begun only behind the first `before`, which were done earlier.
+    /// For work that continues: the first `before` units were finished earlier.
     pub(crate) fn since(self, before: u64, begun: Instant) -> Self {
         let rest = |count: u64| count.saturating_sub(before);
         Self {
@@ -57,9 +57,9 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Calls a closure with the progress of counted work, each so many steps.
+/// Calls a closure with the progress of counted work, after a number of steps.
 pub(crate) struct ProgressReporter<'a> {
-    /// `None`: nobody wants to know.
+    /// `None` without a closure.
     report: Option<Box<dyn FnMut(Progress) + 'a>>,
     begun: Instant,
     unit: &'static str,
@@ -86,7 +86,7 @@ impl<'a> ProgressReporter<'a> {
         self.report();
     }
 
-    /// So many more are done.
+    /// Adds finished units.
     #[inline]
     pub(crate) fn add(&mut self, count: u64) {
         let before = self.done / INTERVAL;
@@ -96,7 +96,7 @@ impl<'a> ProgressReporter<'a> {
         }
     }
 
-    /// Reports at once.
+    /// Reports immediately.
     #[cold]
     pub(crate) fn report(&mut self) {
         if let Some(report) = &mut self.report {

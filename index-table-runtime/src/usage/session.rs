@@ -1,7 +1,7 @@
 use super::stats::Total;
 use crate::model::key::Unescaped;
 
-/// What a transaction keeps beside the engine's own.
+/// The state of a transaction beside the engine's own.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) unescaped: Unescaped,

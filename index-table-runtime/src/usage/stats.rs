@@ -1,4 +1,4 @@
-//! What questions read, counted by each for itself.
+//! The reads of queries; each query counts its own.
 
 use std::{cell::Cell, ops::AddAssign, sync::Arc};
 
@@ -8,27 +8,26 @@ use crate::{
     usage::{ReadCounters, Session, TableCounters, trace::Trace},
 };
 
-/// What a scan has read so far, or all queries of a transaction. From the `stats` of
-/// [`ReadTxn`](crate::ReadTxn::stats) and of everything that iterates, such as
-/// [`Rows`](crate::Rows::stats) and [`Entries`](crate::Entries::stats).
+/// The reads of a scan so far, or of all finished queries of a transaction. From the `stats` of
+/// [`ReadTxn`](crate::ReadTxn::stats) and of everything that iterates, such as [`Rows`](crate::Rows::stats)
+/// and [`Entries`](crate::Entries::stats).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Places that were looked for in an index, or in a fact table as the index of its primary
-    /// key: one for each scan that was run, or for each value of its list; for each value of a [`Distinct`](crate::Distinct), and
-    /// for each leap of a [`Combined`](crate::Combined), one more.
+    /// Seeks in an index, or in a fact table as the index of its primary key: one for each scan, or for each
+    /// value of its list, for each value of a [`Distinct`](crate::Distinct), and for each seek of a
+    /// [`Combined`](crate::Combined).
     pub seeks: u64,
-    /// Entries that were stepped on, of indexes and of fact tables. A scan counts each entry of a
-    /// packed block; [`Scan::count`](crate::Scan::count), which reads no more of a block than its
-    /// length, counts the block as one, and none where the size of the whole is known.
+    /// Entries of indexes and of fact tables that were read. A scan counts each entry of a packed block;
+    /// [`Scan::count`](crate::Scan::count) reads only the length of a block and counts it as one, and reads
+    /// none if the size of the whole is known.
     pub entries: u64,
-    /// Facts looked up by their primary key: by `get` and `get_many`, and by following the
-    /// references of a normalized or partial index, be it only to compare a hashed field.
+    /// Facts that were looked up by their primary key: by `get` and `get_many`, and by following the
+    /// references of a normalized or partial index, also to compare a hashed field.
     pub facts: u64,
-    /// Bytes that were decoded: of a row those of the row, of an entry its index key, its primary
-    /// key and what it carries, of a key those of the key, of a value of a
-    /// [`Distinct`](crate::Distinct) those of the index key. What was stepped over or counted, and
-    /// the reference that was followed to a row, is not among them.
+    /// Bytes that were decoded: of a row all its bytes; of an entry its index key, its primary key and its
+    /// data; of a key its bytes; of a value of a [`Distinct`](crate::Distinct) the index key. Skipped and
+    /// counted entries, and references to rows, are not included.
     pub bytes: u64,
     /// The different shards that were read, of a transaction on a [`ShardedStore`](crate::ShardedStore); 0 in a store
     /// without shards.
@@ -44,7 +43,7 @@ impl AddAssign for Stats {
     }
 }
 
-/// A transaction's stats: of the questions that are over.
+/// A transaction's stats, of its finished queries.
 #[derive(Debug, Default)]
 pub(crate) struct Total(Cell<Stats>);
 
@@ -61,7 +60,7 @@ impl Total {
     }
 }
 
-/// Where is written down what questions took: in their transaction, and with their table.
+/// The places where queries record their cost: in their transaction, and with their table.
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger<'txn> {
     pub(crate) session: &'txn Session,
@@ -74,7 +73,7 @@ impl<'txn> Ledger<'txn> {
         Self { session, usage }
     }
 
-    /// Begins to count what a question of this index, or of the fact table, takes.
+    /// Begins to count the cost of a query of this index, or of the fact table.
     pub(crate) fn meter(self, source: Source, limit: Option<u64>) -> Meter<'txn> {
         Meter::new(self, source, limit, Trace::scan(self.usage, source))
     }
@@ -84,7 +83,7 @@ impl<'txn> Ledger<'txn> {
         Meter::new(self, Source::Facts, None, trace)
     }
 
-    /// A count of entries, in which nothing was decoded.
+    /// Records a count of entries, which decodes nothing.
     pub(crate) fn count(self, source: Source, count: Count) {
         let stats = Stats { seeks: count.seeks, entries: count.steps, ..Stats::default() };
         Trace::scan(self.usage, source).record(stats);
@@ -92,7 +91,7 @@ impl<'txn> Ledger<'txn> {
         self.usage.of(source).add(1, stats);
     }
 
-    /// A fact that was looked up by itself, and how long it is.
+    /// Records the look-up of a single fact, and its length.
     #[inline]
     pub(crate) fn get(self, bytes: usize) {
         let stats = Stats { facts: 1, bytes: bytes as u64, ..Stats::default() };
@@ -101,9 +100,9 @@ impl<'txn> Ledger<'txn> {
     }
 }
 
-/// Counts what one question takes, while it runs. Written down when it is dropped.
+/// Counts the cost of one query while it runs. It is recorded when it is dropped.
 ///
-/// A question that was never run, without a seek and a fact, is none.
+/// A query that never ran, without a seek and a fact, does not count.
 pub(crate) struct Meter<'txn> {
     session: &'txn Session,
     counters: &'txn ReadCounters,
@@ -111,9 +110,9 @@ pub(crate) struct Meter<'txn> {
     facts: u64,
     bytes: u64,
     limit: u64,
-    /// How many more entries may come. So the limit, which is to be kept anyway, counts them.
+    /// The number of remaining entries. So the limit, which is kept anyway, counts the entries.
     left: u64,
-    /// Entries that were read and don't come, since they only share a hash with those that do.
+    /// Entries that were read and skipped, since they only share a hash with the value.
     passed: u64,
     trace: Trace,
 }
@@ -152,25 +151,25 @@ impl<'txn> Meter<'txn> {
         self.seeks += 1;
     }
 
-    /// What is left to be read behind the next entry; `None`: nothing may come any more.
+    /// The limit behind the next entry; `None` if it is reached.
     #[inline]
     pub(crate) const fn left_behind_next(&self) -> Option<u64> {
         self.left.checked_sub(1)
     }
 
-    /// An entry was read, which [leaves](Meter::left_behind_next) so many.
+    /// Records an entry, with the [remaining](Meter::left_behind_next) limit.
     #[inline]
     pub(crate) const fn entry(&mut self, left: u64) {
         self.left = left;
     }
 
-    /// An entry was read, of a question without a limit.
+    /// Records an entry of a query without a limit.
     #[inline]
     pub(crate) const fn step(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// An entry was read, and is none of the answer.
+    /// Records an entry that is not part of the result.
     pub(crate) const fn pass(&mut self) {
         self.passed += 1;
     }
@@ -180,7 +179,7 @@ impl<'txn> Meter<'txn> {
         self.facts += 1;
     }
 
-    /// The fact with this primary key, to be decoded.
+    /// Looks up the fact with this primary key, to decode it.
     #[inline]
     pub(crate) fn look_up<'t>(
         &mut self,
@@ -193,20 +192,20 @@ impl<'txn> Meter<'txn> {
         Ok(fact)
     }
 
-    /// A row to be decoded, which the engine has joined: it counts as one that is looked up.
+    /// Records a joined row, which counts as a look-up.
     #[inline]
     pub(crate) const fn joined(&mut self, row: &[u8]) {
         self.fact();
         self.bytes(row.len());
     }
 
-    /// So many bytes are decoded.
+    /// Records decoded bytes.
     #[inline]
     pub(crate) const fn bytes(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// A count of entries within the question.
+    /// A count of entries within the query.
     pub(crate) fn count(&mut self, count: Count) {
         self.seeks += count.seeks;
         self.left = self.left.saturating_sub(count.steps);

@@ -1,4 +1,4 @@
-//! What is advised for which figures. What is counted is tested from outside, with real indexes.
+//! Advice for given figures. Integration tests check the counters with real indexes.
 
 use super::{IndexUsage, Usage, advice};
 use crate::model::schema::{IndexSchema, KeyField, Strategy};
@@ -64,11 +64,11 @@ fn an_index_that_only_leads_to_rows() {
              `include`"]
     );
     for strategy in [NORMALIZED, PARTIAL] {
-        // Too few to say, and too few of all.
+        // Too few entries for advice, and a small part of all entries.
         assert!(!is_advised(index(strategy, false), 1, [50, 999, 999, 1]));
         assert!(!is_advised(index(strategy, false), 1, [50, 1112, 1000, 1]));
     }
-    // What is carried would be written too often.
+    // Included fields would be written too often.
     assert!(!is_advised(index(NORMALIZED, false), 101, [50, 1000, 1000, 1]));
     assert!(!is_advised(index(FULL, false), 1, [50, 1000, 1000, 1]));
 }

@@ -9,7 +9,7 @@ mod on {
         usage::{Stats, TableCounters},
     };
 
-    /// The span of a question, which says at its end what it took.
+    /// The span of a query, which has its cost at its end.
     pub(crate) struct Trace(Span);
 
     impl Trace {
@@ -25,7 +25,7 @@ mod on {
             Self(tracing::debug_span!(target: "index_table", "get_many", table, facts = Empty))
         }
 
-        /// Of what has the spans of its parts.
+        /// For work whose parts have spans.
         pub(crate) const fn none() -> Self {
             Self(Span::none())
         }

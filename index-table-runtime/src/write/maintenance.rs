@@ -1,4 +1,4 @@
-//! Maintenance of the indexes of a table of which some are not readable, or are eventual.
+//! Maintenance of the indexes of a table if some are not readable, or are eventual.
 //!
 //! During the build of an index, each write of a row also writes its entries, whatever the progress of the
 //! build, and the build writes the entries of every row, some of them a second time. So all entries are right at any
@@ -27,7 +27,7 @@ pub(crate) struct MaintenancePlan {
     by_index: Box<[Maintenance]>,
     /// The messages of the transaction, if an index is eventual.
     later: Option<Outbox>,
-    /// For unique indexes that are being built, the last row that the build has been at.
+    /// For unique indexes under construction, the last row that the build has read.
     built: Vec<(usize, Vec<u8>)>,
     /// The unique indexes in which several rows may have a key.
     violated: Vec<usize>,
@@ -39,13 +39,13 @@ enum Maintenance {
     Immediate,
     /// Beside the entries of other rows with the same key.
     Shared,
-    /// By the worker.
+    /// Later, by the worker.
     Eventual,
     None,
 }
 
 impl MaintenancePlan {
-    /// `None`: all indexes are maintained as they are declared, with their rows.
+    /// `None` if all indexes are maintained as declared, with their rows.
     pub(crate) fn of(
         schema: &TableSchema,
         limit: Limit,
@@ -112,26 +112,25 @@ impl MaintenancePlan {
         matches!(self.of_index(index), Maintenance::Immediate | Maintenance::Eventual)
     }
 
-    /// The unique indexes whose builds have not been at the row `old` and don't come to it when it has
-    /// become `new`.
+    /// The unique indexes whose builds have not read the row `old`, and would not read it as `new`.
     pub(crate) fn passed(&self, old: &[u8], new: &[u8]) -> impl Iterator<Item = usize> {
         let passed = move |at: &[u8]| new <= at && at < old;
         self.built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
     }
 
-    /// Before an operation on a row; `in_line`: all of its changes are to be made at once.
+    /// Called before an operation on a row; with `in_line`, all of its changes are made at once.
     pub(crate) fn begin(&mut self, in_line: bool) {
         if let Some(later) = &mut self.later {
             later.begin(in_line);
         }
     }
 
-    /// Whether what leaves a message has to wait for room.
+    /// Whether writes that leave a message have to wait for room.
     pub(crate) fn has_to_wait(&self) -> bool {
         self.later.as_ref().is_some_and(Outbox::has_to_wait)
     }
 
-    /// Refuses the changes from `old` to `new`, of which nothing is written yet, if they leave a message.
+    /// Refuses the changes from `old` to `new`, before anything is written, if they leave a message.
     ///
     /// # Errors
     ///
@@ -146,9 +145,8 @@ impl MaintenancePlan {
         maintain::entry_changes(schema, old, new, &mut Refuse { by_index, later, schema })
     }
 
-    /// A sink that hands on what is to be done to the indexes when a row is written, which was
-    /// stored under the primary key `old` before. What is to be done later is
-    /// [noted](MaintenancePlan::leave).
+    /// A sink for the changes to the indexes when a row is written that had the primary key `old`. It passes
+    /// immediate changes on, and [notes](MaintenancePlan::leave) deferred ones.
     pub(crate) fn filter<'a, 't, 's>(
         &'a mut self,
         to: Counting<'a, Writer<'t, 's>>,
@@ -158,7 +156,7 @@ impl MaintenancePlan {
         Filter { by_index, later: later.as_mut().filter(|later| !later.in_line), to, old }
     }
 
-    /// The same, with everything done at once.
+    /// The same, with all changes made at once.
     pub(crate) fn filter_in_line<'a, 't, 's>(
         &'a self,
         to: Counting<'a, Writer<'t, 's>>,
@@ -166,7 +164,7 @@ impl MaintenancePlan {
         Filter { by_index: &self.by_index, later: None, to, old: None }
     }
 
-    /// Leaves messages about what was noted, or disables the indexes if there is no room for them.
+    /// Leaves messages about the noted changes, or disables the indexes if there is no room.
     pub(crate) fn leave(
         &mut self,
         schema: &TableSchema,
@@ -191,7 +189,7 @@ impl MaintenancePlan {
         self.later.as_ref()
     }
 
-    /// Goes on where a transaction inside of this one has ended.
+    /// Continues from the end of a nested transaction.
     pub(crate) fn continue_with(&mut self, mut inner: Self) {
         if let (Some(later), Some(outer)) = (&mut inner.later, &self.later) {
             later.continues(outer);
@@ -204,7 +202,7 @@ impl MaintenancePlan {
     }
 }
 
-/// Refuses what is to be done later.
+/// Refuses deferred changes.
 struct Refuse<'a> {
     by_index: &'a [Maintenance],
     later: &'a mut Outbox,
@@ -226,7 +224,7 @@ impl Sink for Refuse<'_> {
 
 pub(crate) struct Filter<'a, 't, 's> {
     by_index: &'a [Maintenance],
-    /// `None`: everything is done at once.
+    /// `None` if all changes are made at once.
     later: Option<&'a mut Outbox>,
     to: Counting<'a, Writer<'t, 's>>,
     old: Option<&'a [u8]>,

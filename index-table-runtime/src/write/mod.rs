@@ -1,5 +1,5 @@
-//! Writing rows: what an operation checks, the entries that it changes, and what it leaves for index
-//! workers and subscribers.
+//! Writing rows: the checks of an operation, the entries that it changes, the messages for index workers and
+//! the events for subscribers.
 
 pub(crate) mod maintenance;
 pub(crate) mod queue;

@@ -1,4 +1,4 @@
-//! Writing a row: what is compiled once and not for each type of row.
+//! Writing a row: the code that is compiled once and not for each type of row.
 
 use crate::model::row_vtable::RowVtable;
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Whether a row comes back from its bytes with the same keys.
+/// Whether a row that is decoded from its bytes has the same keys.
 pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Result<()> {
     let unreadable = |reason: String| {
         let key = rows.schema.show_primary_key(new.primary_key());
@@ -27,18 +27,18 @@ pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Resu
     };
     (rows.load)(tried, new.row()).map_err(|error| {
         unreadable(format!(
-            "could not be read back from the bytes that serde makes ({error}); a type inside of it needs \
-             a format that describes itself, as `serde_json::Value` and serde's `untagged`, `tag`, \
-             `flatten` and `skip_serializing_if` do: keep it as text, or as a type without them"
+            "can't be read back from its serialized bytes ({error}); a type inside it needs a \
+             self-describing format, as `serde_json::Value` and serde's `untagged`, `tag`, \
+             `flatten` and `skip_serializing_if` do: store it as text, or as a type without them"
         ))
     })??;
     if tried.same_keys(new) {
         return Ok(());
     }
-    Err(unreadable("has other keys when it is read back from the bytes that serde makes".into()))
+    Err(unreadable("has other keys when it is read back from its serialized bytes".into()))
 }
 
-/// Writes `new` over the row with its primary key, if there is one.
+/// Writes `new`, replacing the row with its primary key if there is one.
 pub(crate) fn put(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -59,7 +59,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// Writes `new` in the place of the row that it was made of.
+/// Writes `new` instead of its original row.
 pub(crate) fn update(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -81,7 +81,7 @@ pub(crate) fn update(
     Ok(())
 }
 
-/// Writes `new` over the row that has its key in the unique index at this position, if there is one.
+/// Writes `new`, replacing the row with the same key in the unique index at this position if there is one.
 pub(crate) fn put_by(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -117,7 +117,7 @@ pub(crate) fn delete(
     Ok(true)
 }
 
-/// Deletes the row that `old` was made of.
+/// Deletes the row of the image `old`.
 pub(crate) fn delete_loaded(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -132,7 +132,7 @@ pub(crate) fn delete_loaded(
     Ok(())
 }
 
-/// Writes `new`, a row that is not there yet; nothing has changed if it is refused.
+/// Writes `new`, a new row; nothing has changed if it is refused.
 pub(crate) fn insert(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -143,7 +143,7 @@ pub(crate) fn insert(
     let claimed = written.plan.is_none() && unique::claim(rows.schema, writer, new)?;
     if !claimed {
         if let Err(error) = unique::check(rows, writer, written.plan.as_ref(), None, new) {
-            // A row that is there already is the plainer reason.
+            // An existing row is the clearer reason.
             let taken = writer.reader().fact(new.primary_key())?.is_some();
             return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
         }
@@ -167,7 +167,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Writes `new` in the place of `old`, after all that can be refused has been checked.
+/// Writes `new` instead of `old`, after all checks.
 fn replace(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -201,7 +201,7 @@ fn replace(
     send(rows, writer, Some(old), Some(new), written)
 }
 
-/// Whether there is room for a message, if one has to be left: the last thing that can refuse a write.
+/// Checks that there is room for a message, if one is needed: the last check that can refuse a write.
 fn admit(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -212,7 +212,7 @@ fn admit(
     let Some(plan) = plan.as_mut().filter(|plan| plan.has_to_wait()) else {
         return Ok(());
     };
-    // A second row with its primary key is refused for that, whatever room there is.
+    // A second row with the same primary key is refused first, with or without room.
     if let (None, Some(new)) = (old, new)
         && writer.reader().fact(new.primary_key())?.is_some()
     {
@@ -221,7 +221,7 @@ fn admit(
     plan.refuse(rows.schema, old, new)
 }
 
-/// Sends the changes of all entries from `old` to `new` to the indexes, as far as they are kept up.
+/// Sends the changes of all entries from `old` to `new` to the maintained indexes.
 fn send(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -240,8 +240,8 @@ fn send(
     }
 }
 
-/// Writes the row with this primary key, which is stored as `bytes` of an older version, as
-/// `renewed`: the same in the current one.
+/// Writes the row with this primary key, stored as `bytes` of an older version, as `renewed`, in the current
+/// version.
 pub(crate) fn upgrade(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -251,13 +251,13 @@ pub(crate) fn upgrade(
 ) -> Result<()> {
     rows.load_stored(old, bytes, primary_key)?;
     rows.load_stored(new, renewed, primary_key)?;
-    // Entries were made of another conversion of the row.
+    // Another conversion of the row has made the entries.
     if !old.same_keys(new) {
         let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
         let reason = "it has other keys each time, or when it is read back".to_owned();
         return Err(rows.conversion(version, primary_key, reason));
     }
-    // A table has more rows than a queue has room.
+    // A table can have more rows than a queue has room for.
     if let Some(plan) = &mut written.plan {
         plan.begin(true);
     }

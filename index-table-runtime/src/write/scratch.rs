@@ -9,7 +9,7 @@ pub(crate) struct Scratch {
     pub(crate) tried: Image,
 }
 
-/// What buffers may hold when they are kept for the next transaction, in bytes.
+/// The maximum size of buffers that are kept for the next transaction, in bytes.
 const LARGE: usize = 1 << 18;
 
 impl Scratch {

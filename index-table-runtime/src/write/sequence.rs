@@ -1,9 +1,8 @@
-//! The numbers that `insert_with` gives out.
+//! The numbers that `insert_with` assigns.
 //!
-//! The next number is one above the greater of the last one that was given out, which is kept in
-//! the file, and the greatest primary key in the table; the first is 1. So a number is not given
-//! out again, whether its row is deleted or not, and rows that were inserted with keys of their
-//! own are not in the way. What was given out in a transaction that is rolled back was not.
+//! The next number is one above the maximum of the last assigned one, which is stored in the file, and the
+//! greatest primary key in the table; the first is 1. So a number is not assigned again after its row was
+//! deleted, and rows with explicit keys do no harm. A rollback also undoes the assignment.
 
 use crate::model::KeyRange;
 use crate::{
@@ -21,7 +20,7 @@ pub(crate) fn last<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<
     Ok(given::<R>(writer)?.max(greatest::<R>(writer)?))
 }
 
-/// Keeps the last number that was given out.
+/// Stores the last assigned number.
 pub(crate) fn keep(writer: &mut Writer<'_, '_>, number: u128) -> Result<()> {
     match u64::try_from(number) {
         Ok(number) => writer.put_sequence(&number.to_be_bytes()),

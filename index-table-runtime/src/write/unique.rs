@@ -14,16 +14,16 @@ use crate::{
     write::maintenance::MaintenancePlan,
 };
 
-/// Writes the entries of a new row in the indexes whose keys have one entry at most, if these keys
-/// are free; `false`: one of them is not, or it can't be said in this way, and nothing has changed.
+/// Writes the entries of a new row in the indexes whose keys have at most one entry, if these keys are free;
+/// `false` if one is not, or if this can't decide it; then, nothing has changed.
 ///
-/// That is one search for what would be two: whether a key is free, and where its entry belongs.
+/// This needs one search instead of two, to check a key and to find the place of its entry.
 pub(crate) fn claim(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
     new: &Image,
 ) -> Result<bool> {
-    // Those with hashes are compared with the rows.
+    // Hashed keys are compared with the rows.
     if schema.indexes.iter().any(|declared| declared.unique && declared.is_hashed()) {
         return Ok(false);
     }
@@ -40,7 +40,7 @@ pub(crate) fn claim(
     Ok(true)
 }
 
-/// Removes the first so many entries of those that were claimed.
+/// Removes the first claimed entries.
 pub(crate) fn release(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
@@ -54,12 +54,12 @@ pub(crate) fn release(
         .try_for_each(|(index, key)| writer.change(Change::DeleteEntry { index, key, primary_key }))
 }
 
-/// The indexes whose keys have one entry at most.
+/// The indexes whose keys have at most one entry.
 fn claimable(schema: &TableSchema) -> impl Iterator<Item = (usize, &IndexSchema)> {
     schema.indexes.iter().enumerate().filter(|(_, declared)| declared.has_one_entry_per_key())
 }
 
-/// Hands on all changes but the entries that have been claimed.
+/// Passes on all changes but the claimed entries.
 pub(crate) struct Unclaimed<'a, S> {
     pub(crate) schema: &'a TableSchema,
     pub(crate) sink: &'a mut S,
@@ -138,8 +138,8 @@ pub(crate) fn check_shared(
     Ok(())
 }
 
-/// Checks a row that moves to where the builds of indexes have been. It may have had a key together with
-/// another row all the time.
+/// Checks a row that moves to a primary key that builds have passed. It may already have shared a key with
+/// another row.
 fn check_passed(
     rows: &RowVtable,
     reader: Reader<'_>,
@@ -173,7 +173,7 @@ pub(crate) fn holder<'t>(
         return holder_of_values(rows, reader, index, key, own, hashed);
     }
     let holder = reader.unique(index, key)?.map(|entry| entry.primary_key);
-    // A row doesn't stand in its own way.
+    // A row does not conflict with itself.
     Ok(holder.filter(|holder| *holder != own))
 }
 

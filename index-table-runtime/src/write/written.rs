@@ -1,4 +1,4 @@
-//! What a write transaction keeps of each table that it writes.
+//! The state of a write transaction for each table that it writes.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -15,13 +15,13 @@ use crate::{
     usage::{RowWrite, TableCounters, Tally},
 };
 
-/// What a commit is told to. Transactions that write the table keep it until then.
+/// The receivers of a commit. Transactions that write the table keep it until then.
 pub(crate) struct SharedTable {
-    /// What the table is used for.
+    /// The usage of the table.
     pub(crate) usage: Arc<TableCounters>,
-    /// Who watches it.
+    /// Its subscribers.
     pub(crate) watchers: Watchers,
-    /// The last commit that is known to have left this record.
+    /// The last commit that is known to have this record.
     pub(crate) as_declared: AtomicU64,
 }
 
@@ -30,18 +30,17 @@ pub(crate) struct Written {
     /// The `OpenTable::opened` of the table.
     pub(crate) opened: u64,
     pub(crate) tally: Tally,
-    /// `None`: all indexes are kept up as they are declared.
+    /// `None` if all indexes are maintained as declared.
     pub(crate) plan: Option<MaintenancePlan>,
-    /// For those who watch the table.
+    /// For the subscribers of the table.
     pub(crate) watched: Watched,
-    /// A load has begun to write its rows and has not come to its end: what is there must not be
-    /// committed.
+    /// A load has started to write its rows and has not finished: the transaction must not be committed.
     pub(crate) unfinished: bool,
     pub(crate) shared: Arc<SharedTable>,
 }
 
 impl Written {
-    /// A row was written, in the place of `old`.
+    /// Records a written row, which replaces `old`.
     pub(crate) fn row(&mut self, kind: RowWrite, old: Option<&Image>, new: Option<&Image>) {
         self.tally.row(kind);
         self.watched.note(old, new);
@@ -52,13 +51,13 @@ impl Written {
         if self.unfinished {
             let table = self.shared.usage.schema.name;
             return Err(Error::TransactionFailed {
-                reason: format!("a load into table `{table}` has failed half-way"),
+                reason: format!("a load into table `{table}` has failed before its end"),
             });
         }
         Ok(())
     }
 
-    /// Adds what a transaction inside of this one has written to the same table.
+    /// Adds the writes of a nested transaction to the same table.
     pub(crate) fn add(&mut self, more: Self) {
         self.tally.add(&more.tally);
         self.watched.add(more.watched);

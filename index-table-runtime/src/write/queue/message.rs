@@ -1,4 +1,4 @@
-//! What is in a queue, as bytes.
+//! The records of a queue, as bytes.
 
 use std::{
     collections::BTreeSet,
@@ -16,20 +16,20 @@ use crate::{
     },
 };
 
-/// A row, and the eventual indexes in which it has become another one.
+/// A row, and the eventual indexes in which its entries change.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
-    /// When it was written, in milliseconds since 1970.
+    /// The time of the write, in milliseconds since 1970.
     pub(crate) time: u64,
     pub(crate) primary_key: Vec<u8>,
     pub(crate) indexes: Vec<Part>,
 }
 
-/// What a message says of an index.
+/// The part of a message about one index.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) index: String,
-    /// Those that the row had, and did not have any more when the message was written.
+    /// The keys that the row had, and no longer had when the message was written.
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
@@ -37,16 +37,16 @@ pub(crate) struct Part {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeadLetterRecord {
     pub(crate) error: String,
-    /// Its bytes, which may be what is wrong.
+    /// Its bytes, which may be damaged.
     pub(crate) message: Vec<u8>,
 }
 
-/// How far a queue has been applied.
+/// The progress of a queue.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QueueState {
     /// The number of the last message that was applied or became a dead letter.
     pub(crate) applied: u64,
-    /// How many dead letters there are.
+    /// The number of dead letters.
     pub(crate) dead_letters: u64,
 }
 
@@ -64,11 +64,11 @@ impl QueueState {
         writer.put_message(QUEUE_STATE, &encode(schema, &self)?)
     }
 
-    /// How many messages are to be applied.
+    /// The number of messages to apply.
     pub(crate) fn left(self, reader: Reader<'_>) -> Result<u64> {
         let own = u64::from(self != Self::default());
         let left = reader.messages()?.saturating_sub(own + self.dead_letters);
-        // In a damaged queue there may be others, to which nobody comes.
+        // A damaged queue can have others, which no worker would apply.
         Ok(if left > 0 && self.next(reader)?.is_none() { 0 } else { left })
     }
 
@@ -78,19 +78,19 @@ impl QueueState {
         if last < BOUND { Ok(last.max(self.applied)) } else { Err(damaged(schema)) }
     }
 
-    /// The first message that is to be applied.
+    /// The first message to apply.
     pub(crate) fn next(self, reader: Reader<'_>) -> Result<Option<(u64, &[u8])>> {
         let next = reader.message(self.applied + 1)?;
         Ok(next.filter(|(number, _)| *number < DEAD_LETTERS))
     }
 }
 
-/// The rows that messages in a queue are about, by index: what is not right yet, and not wrong.
+/// The rows that messages in a queue name, by index: their entries are late, not wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Queued(BTreeSet<(usize, Vec<u8>)>);
 
 impl Queued {
-    /// None, if the queue is damaged: who applies messages may not come to those that are there.
+    /// None if the queue is damaged, because a worker may never apply its messages.
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
         if damage(schema, reader)?.is_some() {
             return Ok(Self::default());
@@ -123,7 +123,7 @@ pub(crate) fn encode(schema: &TableSchema, value: &impl Serialize) -> Result<Vec
         .map_err(|error| Error::Codec { table: schema.name, reason: error.to_string() })
 }
 
-/// `None`: they are no such bytes.
+/// `None` if the bytes are invalid.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Some(value),
@@ -137,7 +137,7 @@ fn damaged(schema: &TableSchema) -> Error {
         table: schema.name,
         index: None,
         key: "of its queue".to_owned(),
-        reason: "how far it has been applied can't be read".to_owned(),
+        reason: "its progress can't be read".to_owned(),
     }
 }
 

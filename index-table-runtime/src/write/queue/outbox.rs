@@ -1,4 +1,4 @@
-//! What a write leaves for the worker.
+//! The messages that a write leaves for the worker.
 
 use super::message::{self, Message, Part, QueueState, encode};
 use crate::engine::{Limit, WhenFull};
@@ -17,19 +17,19 @@ pub(crate) struct Outbox {
     limit: Limit,
     /// The number of the last one.
     last: u64,
-    /// How many are in the queue.
+    /// The number of messages in the queue.
     length: u64,
-    /// How many of them are the transaction's own.
+    /// The number of the transaction's own messages among them.
     own: u64,
     /// Entries are changed in line, for this row.
     pub(crate) in_line: bool,
     /// A write was refused.
     pub(crate) refused: bool,
-    /// Of the row that is being written, or of two, if it moves.
+    /// The pending messages of the row that is being written; two if it moves.
     pending: Vec<PendingMessage>,
 }
 
-/// What is noted of a row.
+/// The noted changes of a row.
 #[derive(Debug)]
 struct PendingMessage {
     primary_key: Vec<u8>,
@@ -48,28 +48,27 @@ impl Outbox {
         self.length >= self.limit.messages
     }
 
-    /// Before an operation on a row. What a write has noted that failed is forgotten.
+    /// Called before an operation on a row. It drops the notes of a write that failed.
     pub(crate) fn begin(&mut self, in_line: bool) {
         self.pending.clear();
         let applies = self.limit.when_full == WhenFull::ApplyInLine;
         self.in_line = in_line || (applies && self.is_full());
     }
 
-    /// Whether the transaction would have to wait before it leaves a message. One that has left one
-    /// goes on.
+    /// Whether the transaction would have to wait before it leaves a message. Only its first message waits.
     pub(crate) fn has_to_wait(&self) -> bool {
         let waits = matches!(self.limit.when_full, WhenFull::Wait(_));
         waits && !self.in_line && self.own == 0 && self.is_full()
     }
 
-    /// Refuses a write, which has to wait.
+    /// Refuses a write that has to wait.
     #[cold]
     pub(crate) fn refuse(&mut self, schema: &TableSchema) -> Error {
         self.refused = true;
         Error::IndexQueueFull { table: schema.name, messages: self.length }
     }
 
-    /// Notes what is to be done to an entry.
+    /// Notes a change of an entry.
     pub(crate) fn note(&mut self, change: Change<'_>) {
         let (index, primary_key, key) = match change {
             Change::PutEntry { index, primary_key, .. } => (index, primary_key, None),
@@ -83,7 +82,7 @@ impl Outbox {
             self.pending.len() - 1
         });
         let Some(PendingMessage { indexes, .. }) = self.pending.get_mut(row) else { return };
-        // They come index by index.
+        // The changes arrive index by index.
         if indexes.last().is_none_or(|(last, _)| *last != index) {
             indexes.push((index, Vec::new()));
         }
@@ -92,7 +91,7 @@ impl Outbox {
         }
     }
 
-    /// Whether what is noted is not to be written, because the indexes are to be disabled for it.
+    /// Whether the notes are dropped, because the indexes are disabled instead.
     pub(crate) fn disables(&mut self) -> bool {
         let disables =
             !self.pending.is_empty() && self.is_full() && self.limit.when_full == WhenFull::Disable;
@@ -123,9 +122,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// The number of the message with which all that the transaction has written is in the indexes:
-    /// the last one in the queue. It may be another one's, which has the rest of a row of which this
-    /// transaction has changed a part, in line or in no index at all.
+    /// The number of the message after which the indexes contain all writes of the transaction: the last one
+    /// in the queue. It can belong to another transaction.
     pub(crate) fn token(&self) -> Option<u64> {
         (self.length > 0).then_some(self.last)
     }
@@ -135,7 +133,7 @@ impl Outbox {
         self.own > 0
     }
 
-    /// What the transaction around this one has written before it.
+    /// The earlier messages of the outer transaction.
     pub(crate) fn continues(&mut self, outer: &Self) {
         self.own += outer.own;
     }

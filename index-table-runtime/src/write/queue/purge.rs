@@ -1,4 +1,4 @@
-//! What messages say of indexes that are built anew, or are declared in another way meanwhile.
+//! Messages about indexes that are rebuilt, or declared in another way.
 
 use super::{
     DEAD_LETTERS, QUEUE_STATE,
@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// Takes all indexes but those that `keep` names out of the messages of a queue, and messages that
-/// are about none out of the queue, where they would take the room of others.
+/// Removes all indexes but those in `keep` from the messages of a queue, and removes messages that then name
+/// no index, to free their room.
 pub(crate) fn purge(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
@@ -21,7 +21,7 @@ pub(crate) fn purge(
 ) -> Result<()> {
     let last = match last(schema, writer) {
         Ok(last) => Some(last),
-        // A repair is for that, which needs a table that is open.
+        // A repair handles that, which needs an open table.
         Err(Error::Corrupt { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -56,8 +56,8 @@ fn last(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<u64> {
     QueueState::read(schema, writer.reader())?.last(schema, writer.reader())
 }
 
-/// Removes the last message, which keeps that its number is not given out again, if it is the only
-/// one and about no index.
+/// Removes the last message, if it is the only one and names no index. Otherwise it stays, so that its number
+/// is not used again.
 fn remove_last(schema: &TableSchema, writer: &mut Writer<'_, '_>, last: u64) -> Result<()> {
     let mut state = QueueState::read(schema, writer.reader())?;
     let is_void = state.next(writer.reader())?.is_some_and(|(number, bytes)| {

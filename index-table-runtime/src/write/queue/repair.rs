@@ -1,4 +1,4 @@
-//! Queues that are damaged.
+//! Damaged queues.
 
 use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, message::QueueState};
 use crate::{
@@ -9,21 +9,20 @@ use crate::{
     },
 };
 
-/// Empties a queue whose numbers can't be, with which writers or workers could not go on, and says what
-/// was wrong with it; `None`: nothing was. Rows that messages were about may have wrong entries from
-/// then on.
+/// Empties a queue with impossible numbers, with which writers or workers could not continue, and returns the
+/// damage; `None` if there was none. Rows that messages named may then have wrong entries.
 pub(crate) fn repair(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Option<String>> {
     let mut applied = 0;
     let Some(damage) = look(schema, writer.reader(), &mut applied)? else { return Ok(None) };
     writer.clear_messages()?;
-    // Whoever waits for one of the messages is done.
+    // Waiting for one of the messages ends.
     if applied > 0 {
         QueueState { applied, dead_letters: 0 }.write(schema, writer)?;
     }
     Ok(Some(damage))
 }
 
-/// What is wrong with a queue that a repair would empty; `None`: nothing is.
+/// The damage of a queue that a repair would empty; `None` if there is none.
 pub(crate) fn damage(schema: &TableSchema, reader: Reader<'_>) -> Result<Option<String>> {
     look(schema, reader, &mut 0)
 }
@@ -35,7 +34,7 @@ fn look(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Result<
     }
 }
 
-/// Compares what is in a queue with its position; `greatest`: of the numbers that were met.
+/// Compares the records of a queue with its state; `greatest` is the greatest number among them.
 fn compare(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Result<Option<String>> {
     let state = QueueState::read(schema, reader);
     let applied = state.as_ref().map_or(0, |state| state.applied);
@@ -44,7 +43,7 @@ fn compare(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Resu
     while let Some((number, _)) = reader.message(from)? {
         let own = number & !DEAD_LETTERS;
         if own >= BOUND {
-            return Ok(Some(format!("a message has the number {own}, to which none comes")));
+            return Ok(Some(format!("a message has the number {own}, which is too great")));
         }
         *greatest = own.max(*greatest);
         left += u64::from(number < DEAD_LETTERS && number > applied);
@@ -55,11 +54,17 @@ fn compare(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Resu
     let state = state?;
     if dead_letters != state.dead_letters {
         let counted = state.dead_letters;
-        return Ok(Some(format!("it counts {counted} dead letters, and there are {dead_letters}")));
+        return Ok(Some(format!(
+            "its state counts {counted} dead letters, and it has \
+                                {dead_letters}"
+        )));
     }
     let own = u64::from(state != QueueState::default());
     let (there, known) = (reader.messages()?, own + left + dead_letters);
     Ok((there != known).then(|| {
-        format!("it has {there} records, and {known} of them are its state, messages to apply, or dead letters")
+        format!(
+            "it has {there} records, and only {known} of them are its state, messages to \
+                 apply, or dead letters"
+        )
     }))
 }

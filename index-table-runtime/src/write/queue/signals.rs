@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// What happens to the queues of a store in this process.
+/// Signals about the queues of a store in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     state: Mutex<State>,
@@ -14,14 +14,14 @@ pub(crate) struct Signals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often messages have been written or applied.
+    /// The number of times that messages were written or applied.
     events: u64,
-    /// Somebody waits for messages to be applied.
+    /// A thread waits for messages to be applied.
     hurry: bool,
 }
 
 impl Signals {
-    /// Messages have been written or applied, or a worker is to stop.
+    /// Messages were written or applied, or a worker has to stop.
     pub(crate) fn notify(&self) {
         self.state().events += 1;
         self.changed.notify_all();
@@ -31,24 +31,24 @@ impl Signals {
         self.state().events
     }
 
-    /// No worker waits for more messages to gather.
+    /// No worker waits for further messages.
     pub(crate) fn hurry(&self) {
         self.state().hurry = true;
         self.changed.notify_all();
     }
 
-    /// Waits until something has happened since, or the time is over.
+    /// Waits for the next signal, up to a timeout.
     pub(crate) fn wait(&self, since: u64, time: Duration) {
         self.wait_while(time, |state| state.events == since && !state.hurry);
     }
 
-    /// Waits for more to happen, if something has happened since and nobody waits for it.
+    /// Waits for further signals, if there was one since and no thread waits for the result.
     pub(crate) fn gather(&self, since: u64, time: Duration, stopped: impl Fn() -> bool) {
         self.wait_while(time, |state| state.events != since && !state.hurry && !stopped());
         self.state().hurry = false;
     }
 
-    /// As [`wait`](Signals::wait), for who is in a hurry.
+    /// As [`wait`](Signals::wait), for a thread that waits for messages to be applied.
     pub(crate) fn wait_for_event(&self, since: u64, time: Duration) {
         self.wait_while(time, |state| state.events == since);
     }

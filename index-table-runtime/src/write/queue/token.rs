@@ -1,4 +1,4 @@
-//! How far a queue is, and whether that is far enough.
+//! The progress of a queue, and tokens to wait for.
 
 use std::time::Duration;
 
@@ -10,17 +10,16 @@ use crate::{
     model::{error::Result, schema::TableSchema},
 };
 
-/// How far the queues of tables have to be applied for what a transaction has written to them, for the
-/// `wait_for` of their repositories.
-/// From [`WriteTxn::token`](crate::WriteTxn::token) and
+/// Stands for the writes of a transaction to tables with eventual indexes, for the `wait_for` of their
+/// repositories. From [`WriteTxn::token`](crate::WriteTxn::token) and
 /// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
 ///
-/// It can be sent to other processes that have the same store open, and is good for a long time: a
-/// number for each table that has eventual indexes.
+/// It can be sent to other processes that have the same store open, and does not expire. It has a number for
+/// each table with eventual indexes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
-    /// For each table, the number of the last message in its queue, the transaction's or an earlier one: a
-    /// number for each place that the table has a queue in, of which there is one.
+    /// For each table, the number of the last message in its queue, of this transaction or an earlier one.
+    /// There is a number for each queue of the table, currently one.
     tables: Vec<(String, Vec<u64>)>,
 }
 
@@ -30,8 +29,8 @@ impl IndexToken {
         Self { tables: tables.map(|(table, number)| (table, vec![number])).collect() }
     }
 
-    /// Whether there is nothing to wait for: the transaction has written no table with eventual
-    /// indexes, or none with messages in its queue.
+    /// Whether there is nothing to wait for, because the transaction has written no table with messages in
+    /// its queue.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
@@ -44,15 +43,15 @@ impl IndexToken {
     }
 }
 
-/// How far the eventual indexes of a table are behind its rows. From the `lag` of a repository.
+/// The lag of the eventual indexes of a table behind its rows. From the `lag` of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Lag {
     /// How many messages are to be applied.
     pub messages: u64,
-    /// How long the oldest of them has been there, by the clock of this machine.
+    /// The age of the oldest message, by the clock of this machine.
     pub behind: Duration,
-    /// How many messages could not be applied.
+    /// The number of messages that could not be applied.
     pub dead_letters: u64,
 }
 

@@ -16,7 +16,7 @@ pub use subscriber::Lagged;
 pub(crate) use subscriber::{Buffer, Filter, Limits, Stored, Subscriber, WatchedChange, Watchers};
 pub(crate) use watched::Watched;
 
-/// Wakes tasks. One whose waker panics is its own affair, and not that of who has written.
+/// Wakes tasks. The panic of a waker does not affect the writer.
 pub(crate) fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));

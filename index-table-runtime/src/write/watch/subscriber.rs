@@ -1,4 +1,4 @@
-//! Who watches a table, and what waits for them.
+//! The subscribers of a table, and their buffers.
 
 use std::{
     collections::VecDeque,
@@ -17,19 +17,19 @@ use crate::{
     query::Bounds,
 };
 
-/// Those who watch a table.
+/// The subscribers of a table.
 #[derive(Default)]
 pub(crate) struct Watchers {
     list: Mutex<List>,
-    /// How many are in the list, for those who find nobody there, as most do.
+    /// The length of the list, for a fast check of the usual case that it is empty.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct List {
-    /// By their ids. A list is never changed, since transactions keep it; there is none that is empty.
+    /// By their ids. A list is never changed, since transactions keep it, and never empty.
     subscribers: Option<Subscribers>,
-    /// The id of the next one.
+    /// The next id.
     next: u64,
 }
 
@@ -66,27 +66,27 @@ impl Watchers {
         list.subscribers = (!subscribers.is_empty()).then_some(subscribers);
     }
 
-    /// Whether nobody watches; who begins to at the same time may be overlooked.
+    /// Whether there are no subscribers; one that subscribes at the same time may be missed.
     #[inline]
     pub(crate) fn seems_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether nobody watches who could have read a snapshot without what was committed before this is
-    /// asked: of two who write one place, put a fence, and read the other's, one sees the other.
+    /// True if no subscriber can have missed the last commit. Subscribers and writers each write one place,
+    /// issue a fence, and read the other's place, so at least one of the two sees the other.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         fence(Ordering::SeqCst);
         self.seems_empty()
     }
 
-    /// Those who watch, and the id of the next one.
+    /// The subscribers, and the next id.
     pub(crate) fn now(&self) -> (Option<Subscribers>, u64) {
         let list = self.list();
         (list.subscribers.clone(), list.next)
     }
 
-    /// There won't be any changes any more.
+    /// Ends the subscriptions: there will be no more changes.
     pub(crate) fn close(&self) {
         let mut wakers = Vec::new();
         for subscriber in self.now().0.iter().flat_map(|subscribers| subscribers.iter()) {
@@ -100,10 +100,10 @@ impl Watchers {
     }
 }
 
-/// Who watches: what, and what waits to be received.
+/// A subscriber: its scans, and its buffer.
 pub(crate) struct Subscriber {
     pub(crate) id: u64,
-    /// The rows that any of them finds; none: all.
+    /// The rows that any of these scans finds; all rows if there are none.
     filters: Box<[Filter]>,
     pub(crate) limits: Limits,
     buffer: Mutex<Buffer>,
@@ -116,7 +116,7 @@ pub(crate) struct Filter {
     pub(crate) bounds: Bounds,
 }
 
-/// How much may wait.
+/// The limits of the buffer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) changes: usize,
@@ -129,7 +129,7 @@ impl Limits {
     }
 }
 
-/// What waits to be received: first that changes were dropped, then those that came after.
+/// The buffer: first the notice that changes were dropped, then later changes.
 #[derive(Default)]
 pub(crate) struct Buffer {
     pub(crate) lagged: Option<Lagged>,
@@ -148,7 +148,7 @@ impl Subscriber {
             || self.filters.iter().any(|filter| filter.bounds.find(filter.source, row))
     }
 
-    /// Takes the changes of a commit: all of them, or none, so that a commit is never received in part.
+    /// Buffers the changes of a commit, all or none, so that a commit is never received in part.
     pub(crate) fn take(&self, commit: Stamp, pending: Pending) -> Option<Waker> {
         let Pending { changes, bytes, missed } = pending;
         self.change(|buffer| {
@@ -162,12 +162,12 @@ impl Subscriber {
         })
     }
 
-    /// Takes note of a commit whose changes it can't have.
+    /// Records a commit whose changes do not fit.
     pub(crate) fn miss(&self, commit: Stamp, missed: u64) -> Option<Waker> {
         self.change(|buffer| buffer.miss(commit, missed))
     }
 
-    /// The waker is to be woken without a lock.
+    /// The caller wakes the waker without a lock.
     fn change(&self, change: impl FnOnce(&mut Buffer)) -> Option<Waker> {
         let mut buffer = self.buffer();
         change(&mut buffer);
@@ -192,7 +192,7 @@ impl Buffer {
     }
 }
 
-/// A change as a subscriber gets it; a row that it doesn't watch is left out.
+/// The change for a subscriber, without rows that it does not watch.
 pub(crate) struct WatchedChange {
     pub(crate) before: Option<Stored>,
     pub(crate) after: Option<Stored>,
@@ -227,14 +227,14 @@ impl Stored {
     }
 }
 
-/// Changes were dropped: there was no room for them, or they could not be told one by one. What is
-/// watched is to be read again, in a transaction that begins after this was received; it has all that
-/// was dropped. What is received next comes after that.
+/// Changes were dropped: there was no room, or they can't be reported one by one. Read the table or query
+/// again, in a transaction that begins after this event was received; it contains all dropped changes. Later
+/// events follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lagged {
-    /// About how many changes were dropped, for a report: where they were not told one by one, all
-    /// rows are counted that were written, and none that were repaired.
+    /// The approximate number of dropped changes, for a report. If they can't be reported one by one, it
+    /// counts all written rows, and no repaired ones.
     pub missed: u64,
     /// The number of the last commit with such a change.
     pub commit_number: CommitNumber,

@@ -1,4 +1,4 @@
-//! What a write transaction notes for those who watch.
+//! The notes of a write transaction for subscribers.
 
 use std::{collections::BTreeMap, task::Waker};
 
@@ -6,22 +6,22 @@ use super::subscriber::{Limits, Stored, Subscriber, Subscribers, WatchedChange, 
 use crate::engine::Stamp;
 use crate::model::maintain::Image;
 
-/// The changes of one table in one write transaction, for those who watched it when they began;
-/// nothing, if there was nobody.
+/// The changes of one table in one write transaction, for the subscribers at its first write; empty if there
+/// were none.
 ///
-/// Dropped, it has told nobody anything: so a transaction that is rolled back leaves no trace.
+/// Dropping it delivers nothing, so a rollback leaves no events.
 pub(crate) struct Watched(Option<Box<Notes>>);
 
 #[derive(Default)]
 struct Notes {
     subscribers: Option<Subscribers>,
-    /// Those with this id or a greater one came later, and have missed what was before.
+    /// Subscribers with this id or a greater one came later, and have missed earlier changes.
     until: u64,
     /// By the subscribers' ids.
     pending: BTreeMap<u64, Pending>,
-    /// How many of them have more than they may.
+    /// The number of subscribers over their limit.
     over: usize,
-    /// Something has changed that can't be told row by row.
+    /// Something has changed that can't be reported row by row.
     untold: bool,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Pending {
     pub(crate) changes: Vec<WatchedChange>,
     /// Of the rows in them.
     pub(crate) bytes: usize,
-    /// How many were dropped, as soon as it is clear that the buffer has no room for all.
+    /// The number of dropped changes, as soon as the buffer can't have room for all.
     pub(crate) missed: u64,
 }
 
@@ -79,25 +79,25 @@ impl Watched {
         self.0.as_ref().is_some_and(|notes| notes.takes_more())
     }
 
-    /// Notes that something has changed that can't be told row by row.
+    /// Notes a change that can't be reported row by row.
     pub(crate) fn note_untold(&mut self) {
         self.0.get_or_insert_default().untold = true;
     }
 
-    /// Adds what a transaction inside of this one has noted, which came later.
+    /// Adds the notes of a nested transaction, which are later.
     pub(crate) fn add(&mut self, more: Self) {
         match (&mut self.0, more.0) {
             (Some(notes), Some(more)) => notes.add(*more),
-            // Whoever came between the two has missed what was before.
+            // A subscriber that came between the two has missed the earlier changes.
             (None, Some(more)) if more.untold => self.note_untold(),
             (_, None) | (None, Some(_)) => {}
         }
     }
 
-    /// Hands over what was noted, once it is committed under this number; `rows`: how many were
-    /// written. The wakers are to be woken when others can write again.
+    /// Delivers the notes after the commit with this number; `rows` is the number of written rows. The caller
+    /// wakes the wakers when other threads can write again.
     ///
-    /// Who subscribes after this has asked who does, reads a snapshot that has the commit.
+    /// A later subscriber reads a snapshot that contains the commit.
     #[inline]
     pub(crate) fn deliver(
         &mut self,
