@@ -1,4 +1,4 @@
-//! Opening a table: what the file has is compared with the declaration, and made what it says.
+//! Opening a table: the file is compared with the declaration, and changed to match it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,9 +22,8 @@ use crate::{
     write::queue,
 };
 
-/// A table with no more rows than this is small: its indexes are built in the transaction in which
-/// they are declared, so that they are there or nothing has changed. That takes a fraction of a
-/// second, for which other writers, and those that open tables, wait.
+/// A table with no more rows than this is small: its indexes are built in the transaction that declares them,
+/// completely or not at all. Other writers, and threads that open tables, wait for it a fraction of a second.
 const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
@@ -53,7 +52,7 @@ fn has_unreadable(store: &Store, table: &OpenTable) -> Result<bool> {
     Ok(!(unreadable.incomplete.is_empty() && unreadable.violated.is_empty()))
 }
 
-/// Opens a table whose indexes may have to be built yet.
+/// Opens a table whose indexes may still have to be built.
 pub(crate) fn open_online(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     store.inner.refuse_sharded("`open_online`; `open` builds the indexes of each shard")?;
     if store.inner.engine.is_read_only() {
@@ -77,8 +76,8 @@ fn declare(store: &Store, rows: &'static RowVtable, build_small: bool) -> Result
     })
 }
 
-/// Compares the table in the file with its declaration, and builds what has to be built, or
-/// declares that it has to be.
+/// Compares the table in the file with its declaration, and builds new indexes, or declares that they have to
+/// be built.
 fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let mut declared = TableRecord::of(schema, |index| writer.layout(index));
@@ -104,7 +103,7 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
                     writer.put_record(&name, &state)?;
                 }
                 declared.changes = file.changes.wrapping_add(1).max(1);
-                // What is queued for others, and was before, means nothing any more.
+                // Queued messages about other declarations are meaningless.
                 queue::purge(schema, writer, |name| {
                     let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
                     let stays = |(at, index): (usize, &IndexSchema)| {
@@ -151,8 +150,7 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
     Ok(Declared { record, readable })
 }
 
-/// Empties the queue if it is damaged, so that it can't be told what is in it for whom; and the
-/// indexes that may have lost something by that.
+/// Empties the queue if it is damaged; returns the indexes that may lack entries because of that.
 fn repair_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
     let is_damaged = queue::repair(schema, writer)?.is_some();
     let indexes = 0..schema.indexes.len();

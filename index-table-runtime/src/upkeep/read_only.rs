@@ -1,4 +1,4 @@
-//! Opening a table of a store that was opened for reading alone: its declaration has to fit the file.
+//! Opening a table of a read-only store: its declaration must match the file.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ pub(super) fn find(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTa
         let schema = rows.schema;
         let declared = fit(schema, &engine.catalog()?, |index| engine.layout(schema, index))?;
         let Some(tables) = engine.find_table(schema)? else {
-            let difference = "another process changes it just now".to_owned();
+            let difference = "another process is changing it".to_owned();
             return Err(mismatch(schema, difference, "open it again"));
         };
         Ok((tables, declared))
@@ -45,7 +45,7 @@ fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> 
     Error::SchemaMismatch { table: schema.name, difference, way_out }
 }
 
-/// What opening the table makes of the declaration, if that needs no change of the file.
+/// The result of opening the table, if that needs no change of the file.
 fn fit(
     schema: &TableSchema,
     records: &Records,

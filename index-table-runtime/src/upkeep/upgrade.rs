@@ -1,4 +1,4 @@
-//! Rows of older versions, all of them written in the current one.
+//! Rewriting all rows of older versions in the current version.
 
 use std::{
     fmt,
@@ -20,21 +20,21 @@ use crate::{
     write::rows,
 };
 
-/// Bytes of rows that are written in a transaction, unless told otherwise.
+/// The default number of bytes of rows that are written in a transaction.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// So many times as much is read in it at most, where there is nothing to write.
+/// At most this many times as much is read in it, if there is nothing to write.
 const READ: usize = 16;
 
-/// Between two batches, so that others who wait for the lock get it: it isn't a fair one.
+/// The pause between two batches, so that waiting threads get the lock, which isn't fair.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Writes the rows of a table that have an older version in the current one. From the `upgrade` of
 /// a repository; it does nothing until [`run`](Upgrade::run).
 ///
-/// There is no need for it: rows of older versions are read, and are written in the current one when
-/// they change. After an upgrade they are no longer converted each time, and the structs of older
-/// versions can go from the code.
+/// An upgrade is optional: rows of older versions can be read, and are written in the current version when
+/// they change. After an upgrade, they are no longer converted each time, and the structs of older versions
+/// can be removed from the code.
 ///
 /// # Examples
 ///
@@ -94,13 +94,13 @@ pub struct Upgrade<'a, R> {
     row: PhantomData<fn() -> R>,
 }
 
-/// What an [`Upgrade`] has done.
+/// The result of an [`Upgrade`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Upgraded {
-    /// The rows that were looked at.
+    /// The rows that were read.
     pub rows: u64,
-    /// Those that had an older version, and have the current one now.
+    /// The rows that had an older version, and have the current one now.
     pub upgraded: u64,
 }
 
@@ -114,8 +114,8 @@ impl<'a, R: Entity> Upgrade<'a, R> {
         Self { store, table, rows, batch_bytes, progress: None, row }
     }
 
-    /// How many bytes of rows are written in a transaction; one row at least. Default: 1 MiB. Each
-    /// transaction costs a commit, and others who write wait for it.
+    /// The number of bytes of rows that are written in a transaction, at least one row. Default: 1 MiB. Each
+    /// transaction costs a commit, and other writers wait for it.
     pub const fn batch_bytes(mut self, bytes: usize) -> Self {
         self.batch_bytes = bytes;
         self
@@ -127,24 +127,23 @@ impl<'a, R: Entity> Upgrade<'a, R> {
         self
     }
 
-    /// Goes through the table, a transaction after another; others write in between, in this process
-    /// and in others. The last one takes note that there are no rows of older versions any more.
+    /// Rewrites the rows, in one transaction after another; others write in between, in this process and in
+    /// other processes. The last one records that there are no rows of older versions.
     ///
-    /// It may be stopped at any point, also by the end of the process. Run again, it begins at the
-    /// first row and passes over those that are done, which costs reading them. A table of which the
-    /// catalog says that all rows have the current version is not read at all.
+    /// It may be stopped at any point, also by the end of the process. The next run starts at the first row
+    /// and skips finished rows, which costs reading them. If the catalog records no older versions, the table
+    /// is not read at all.
     ///
     /// Cost: the table is read once; each row of an older version is converted and written, with
-    /// its entries in full indexes. Memory for a batch, whatever the size of the table.
+    /// its entries in full indexes. Memory for a batch, for tables of any size.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Conversion`](crate::Error::Conversion)
     /// with the row that can't be read or converted;
-    /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) when this thread has a write
-    /// transaction; [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) when another process has
-    /// declared the table anew meanwhile; what [`Store::transaction`] does. What was committed
-    /// before remains.
+    /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
+    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has changed the declaration
+    /// meanwhile; the errors of [`Store::transaction`]. Earlier transactions remain committed.
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = R::TABLE.name);
         let Self { store, table, rows, batch_bytes, progress, .. } = self;
@@ -159,7 +158,7 @@ impl<R> fmt::Debug for Upgrade<'_, R> {
     }
 }
 
-/// [`Upgrade`], for what is compiled once.
+/// The part of [`Upgrade`] that is compiled once.
 struct Work<'a> {
     store: &'a Store,
     table: &'a OpenTable,
@@ -171,11 +170,11 @@ struct Work<'a> {
 
 /// The rows of a transaction.
 struct Batch {
-    /// Those that have another version than the current one: primary key and bytes.
+    /// The rows with another version than the current one: primary key and bytes.
     older: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How many were looked at.
+    /// The number of rows that were read.
     rows: u64,
-    /// The last of them; `None`: it is the last one of the table.
+    /// The last of them; `None` at the end of the table.
     behind: Option<Vec<u8>>,
     /// All rows of the table.
     total: u64,
@@ -212,8 +211,8 @@ impl Work<'_> {
                 let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
                 rows::upgrade(self.rows, &mut writer, scratch, written, row)?;
             }
-            // Nobody writes rows of older versions: a table has the current one in its record, with
-            // which each writer compares its own.
+            // No process writes rows of older versions: the table's record has the current one, with which
+            // each writer compares its own.
             if batch.behind.is_none() {
                 versions::forget(&mut writer)?;
             }
@@ -221,8 +220,7 @@ impl Work<'_> {
         })
     }
 
-    /// Reads the next rows. What is borrowed from a page doesn't outlive a write, so those that are
-    /// to be written are copied.
+    /// Reads the next rows. Borrowed pages don't outlive a write, so the rows to write are copied.
     fn read(&self, reader: Reader<'_>, behind: Option<&[u8]>) -> Result<Batch> {
         let total = reader.stored(Source::Facts)?.unwrap_or(0);
         let mut batch = Batch { older: Vec::new(), rows: 0, behind: None, total };

@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-/// The versions of which there may be rows.
+/// The versions that rows may have.
 pub(crate) fn recorded(reader: Reader<'_>) -> Result<Vec<u32>> {
     let parts = reader.recorded_parts()?;
     Ok(parts.iter().filter_map(|part| version_of(part)).collect())
@@ -25,7 +25,7 @@ pub(crate) fn check(schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Records the version of the file as an older one, if that is what it becomes.
+/// Records the version of the file as an older one, if the table gets a later one.
 pub(crate) fn keep(
     table: &'static str,
     file: &TableRecord,
@@ -36,7 +36,7 @@ pub(crate) fn keep(
     writer.put_record(&version.to_string(), &record.encode(table)?)
 }
 
-/// There are no rows of older versions any more.
+/// Records that there are no rows of older versions.
 pub(crate) fn forget(writer: &mut Writer<'_, '_>) -> Result<()> {
     for version in recorded(writer.reader())? {
         writer.remove_record(&version.to_string())?;

@@ -16,12 +16,12 @@ use crate::{
     write::queue,
 };
 
-/// How a batch is built.
+/// The mode of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BuildOptions {
-    /// Whether violated indexes are looked through, and disabled ones are built from the first row.
+    /// Whether violated indexes are checked for duplicates, and disabled ones are rebuilt.
     pub(super) retry: bool,
-    /// All rows at once, and from the first one.
+    /// All rows at once, from the first one.
     pub(super) exclusive: bool,
     pub(super) bytes: usize,
     pub(super) memory: usize,
@@ -30,10 +30,10 @@ pub(super) struct BuildOptions {
 /// The result of a batch.
 #[derive(Debug, Default)]
 pub(super) struct BuildBatch {
-    /// The indexes that it was about; none: there is nothing to be built.
+    /// The indexes of the batch; empty if there is nothing to build.
     pub(super) indexes: Vec<usize>,
     pub(super) rows: u64,
-    /// How far these indexes are, and how many rows there are.
+    /// The progress of these indexes, and the number of rows.
     pub(super) done: u64,
     pub(super) of: u64,
     /// The states of all indexes that are not readable, or were not before the batch.
@@ -81,8 +81,7 @@ pub(super) fn build_batch(
         }
     }
     purge(rows, writer, &restarted)?;
-    // Indexes that were declared at different times come together where one is at the other's
-    // place.
+    // Indexes that were declared at different times are built together from the position of the later one on.
     let behind = building.iter().map(|(_, state)| state.behind.clone()).min().flatten();
     let (mut group, others): (Vec<_>, Vec<_>) =
         building.into_iter().partition(|(_, state)| state.behind == behind);
@@ -113,7 +112,7 @@ pub(super) fn build_batch(
         let state = if behind.is_some() {
             Some(StateRecord::Building(state))
         } else if state.duplicates.count > 0 {
-            // Some may have been resolved since the build has met them.
+            // Some duplicates may have been resolved since the build found them.
             violation(rows, writer, index)?
         } else {
             None
@@ -124,7 +123,7 @@ pub(super) fn build_batch(
     Ok(batch)
 }
 
-/// The state of a unique index that has the entries of all rows, by the duplicates in it.
+/// The state of a unique index that has the entries of all rows, from its duplicates.
 fn violation(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -160,7 +159,7 @@ pub(crate) fn at_once(
     Ok(())
 }
 
-/// Declares that these indexes are to be built; `of`: the rows that there are.
+/// Declares that these indexes have to be built; `of` is the number of rows.
 pub(crate) fn declare(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -175,7 +174,7 @@ pub(crate) fn declare(
     Ok(())
 }
 
-/// Lets the builds of these indexes begin with the first row again, as far as they are being built.
+/// Restarts the builds of these indexes from the first row.
 pub(crate) fn restart(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -194,7 +193,7 @@ pub(crate) fn restart(
     Ok(())
 }
 
-/// Takes indexes that are empty out of what is queued: their builds come to all rows.
+/// Removes empty indexes from the queued messages, since their builds read all rows.
 fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
     let schema = rows.schema;
     if indexes.iter().any(|index| schema.is_eventual(*index)) {
@@ -207,7 +206,7 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
     Ok(())
 }
 
-/// Writes the state of an index; `None`: it is readable.
+/// Writes the state of an index; `None` if it is readable.
 fn record(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,

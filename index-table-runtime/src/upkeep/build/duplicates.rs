@@ -12,18 +12,18 @@ use crate::{
     },
 };
 
-/// The rows whose entries have one key.
+/// The rows with the same key.
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
-    /// The first row with each value of the hashed fields. Those of the first of all are read when there is a
-    /// second row.
+    /// The first row with each value of the hashed fields. The values of the first row are read when there is
+    /// a second row.
     first: Vec<(Vec<u8>, Option<KeyBuf>)>,
 }
 
-/// Goes through the index and lists them.
+/// Reads the index and lists its duplicates.
 ///
-/// Cost: a step for each entry; with hashed fields, a look at each row that shares its hash.
+/// Cost: a step for each entry; with hashed fields, a look-up of each row that shares its hash.
 pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result<Duplicates> {
     let source = Source::Index(index);
     let is_hashed = rows.schema.index(source).is_some_and(IndexSchema::is_hashed);

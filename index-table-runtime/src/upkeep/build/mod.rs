@@ -1,4 +1,4 @@
-//! Building indexes: all at once while a table is opened, or step by step while it is in use.
+//! Building indexes: all at once while a table is opened, or in batches while it is in use.
 
 mod batch;
 mod duplicates;
@@ -25,32 +25,32 @@ use crate::{
     usage::{Progress, trace::span},
 };
 
-/// Rows that are read in a step, in bytes. Writers wait for a step, and each one writes the pages of
-/// an index anew that it comes to: a quarter of this takes half as long again altogether.
+/// The bytes of rows in a batch. Writers wait for a batch, and each batch rewrites the pages of an index that
+/// it changes: with a quarter of this, a build takes half as long again.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// What entries are sorted in, in bytes, before files are used.
+/// The memory for sorting entries, in bytes, before files are used.
 pub(crate) const MEMORY: usize = 64 << 20;
 
-/// How long writers that wait are let go first between two steps.
+/// The pause between two batches, in which waiting writers go first.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Builds the indexes of a table that are not readable yet. From the `build` of a repository; it
 /// does nothing until [`run`](Build::run).
 ///
-/// `open_online` declares the indexes of a table and leaves them to this. Each step reads rows up
-/// to a number of bytes, adds their entries and records how far it is, all in a transaction of
-/// its own. Other writers go on between the steps and keep the indexes up from the first. A build
-/// that ends early, because its process is killed or by [`limit`](Build::limit), is continued by
-/// the next one; two at the same time help one another.
+/// `open_online` only declares the indexes of a table. Each batch of a build reads rows up to a number of
+/// bytes, adds their entries and records the position, in one transaction. Other writers go on between the
+/// batches, and maintain the indexes from their declaration on. If a build ends early, because its process is
+/// killed or by [`limit`](Build::limit), the next one continues; two builds at the same time share the work.
 ///
-/// Rows with the same key in a unique index don't end a build. The index gets the entries of all of them and is
-/// [violated](IndexState::Violated) then: scans read it like an index that isn't unique, and it is maintained.
-/// Change or delete the rows that the report and [`Store::catalog`] list, and run another build. It looks for
-/// duplicates in the index, without reading the rows again, and makes the index readable if there are none.
+/// Rows with the same key in a unique index don't end a build. The index gets the entries of all of them and
+/// becomes [violated](IndexState::Violated): it is maintained, and scans read it like an index that isn't
+/// unique. Change or delete the rows that the report and [`Store::catalog`] list, and run another build. It
+/// checks the index for duplicates, without reading the rows again, and makes the index readable if there are
+/// none.
 ///
-/// Cost: a look at each row, and for each of its entries a write in sorted order; memory for the
-/// entries of a batch. For a violated index, a step for each of its entries.
+/// Cost: each row is read, and each of its entries is written in sorted order; memory for the entries of a
+/// batch. For a violated index, a step for each of its entries.
 ///
 /// # Examples
 ///
@@ -104,7 +104,7 @@ pub struct Build<'t> {
     progress: Option<Box<dyn FnMut(Progress) + 't>>,
 }
 
-/// What a build has come to. From [`Build::run`].
+/// The result of a build. From [`Build::run`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BuildReport {
@@ -112,9 +112,9 @@ pub struct BuildReport {
     pub table: &'static str,
     /// The indexes that were not readable when it began.
     pub indexes: Vec<BuiltIndex>,
-    /// How many rows it has read.
+    /// The number of rows that it has read.
     pub rows: u64,
-    /// In how many steps.
+    /// The number of batches.
     pub steps: u64,
 }
 
@@ -124,18 +124,18 @@ pub struct BuildReport {
 pub struct BuiltIndex {
     /// Its name.
     pub name: &'static str,
-    /// What has become of it.
+    /// Its state after the build.
     pub state: IndexState,
 }
 
 impl BuildReport {
-    /// Whether nothing is left to do: each index is readable, or violated.
+    /// Whether the build is complete: each index is readable, or violated.
     #[must_use]
     pub fn is_done(&self) -> bool {
         !self.indexes.iter().any(|index| matches!(index.state, IndexState::Building { .. }))
     }
 
-    /// Whether all indexes can be asked.
+    /// Whether all indexes are readable.
     #[must_use]
     pub fn is_readable(&self) -> bool {
         self.indexes.iter().all(|index| index.state == IndexState::Readable)
@@ -145,7 +145,7 @@ impl BuildReport {
 impl fmt::Display for BuildReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { table, indexes, rows, steps } = self;
-        writeln!(f, "table `{table}`: {rows} rows in {steps} steps")?;
+        writeln!(f, "table `{table}`: {rows} rows in {steps} batches")?;
         indexes
             .iter()
             .try_for_each(|BuiltIndex { name, state }| writeln!(f, "  index `{name}`: {state}"))
@@ -159,51 +159,50 @@ impl<'t> Build<'t> {
         Self { store, table, rows, options, limit: None, progress: None }
     }
 
-    /// The bytes of the rows that a step reads; one row at least. Default: 4 MiB. The less it is,
-    /// the shorter other writers wait, and the longer it takes altogether.
+    /// The bytes of rows in a batch, at least one row. Default: 4 MiB. With a smaller value, other writers
+    /// wait for less time, and the build takes longer.
     pub const fn batch_bytes(mut self, bytes: usize) -> Self {
         self.options.bytes = bytes;
         self
     }
 
-    /// Ends after this many steps, for who has something else to do in between.
+    /// Ends after this many batches.
     pub const fn limit(mut self, steps: u64) -> Self {
         self.limit = Some(steps);
         self
     }
 
-    /// All in one transaction, from the first row on, for a table that nobody writes to meanwhile:
-    /// all entries are sorted, with files in the temporary directory above 64 MiB, and written into
-    /// an empty index, whose pages are full then. It takes less time, and other writers wait
-    /// throughout.
+    /// Builds in one transaction, from the first row on, for a table without other writers: all entries are
+    /// sorted, with temporary files above 64 MiB, and written into an empty index with full pages. It takes
+    /// less time, and other writers wait for all of it.
     pub const fn exclusive(mut self) -> Self {
         self.options.exclusive = true;
         self
     }
 
-    /// Calls `progress` after each step, with the rows so far. If several indexes are built, these are the rows of
-    /// the index that is furthest behind.
+    /// Calls `progress` after each batch, with the rows so far. If several indexes are built, these are the
+    /// rows of the index that is furthest behind.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 't) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
 
-    /// Builds what is to be built, or as much as the [`limit`](Build::limit) says.
+    /// Builds the indexes, up to the [`limit`](Build::limit).
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`](crate::Error::Corrupt) for a row that can't be decoded and
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for one that can't be in an index: what was
-    /// done before this step remains, and another build continues there. What
-    /// [`Store::transaction`] does; [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) when
-    /// another process has opened the table with another declaration.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for a row that can't be in an index: earlier batches
+    /// remain, and another build continues there. The errors of [`Store::transaction`];
+    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has opened the table with
+    /// another declaration.
     pub fn run(mut self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
         let mut report = Collected::default();
         let mut pace: Option<Pace> = None;
         while self.limit.is_none_or(|limit| report.steps < limit) {
             if report.steps > 0 {
-                // A lock that is taken again at once goes to nobody else.
+                // No other thread gets a lock that is taken again at once.
                 thread::sleep(PAUSE);
             }
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
@@ -231,7 +230,7 @@ impl<'t> Build<'t> {
     }
 }
 
-/// The speed of one run, which may have begun in the middle.
+/// The speed of this run, which may have started in the middle.
 struct Pace {
     begun: Instant,
     before: u64,
@@ -248,7 +247,7 @@ impl Pace {
     }
 }
 
-/// What the steps of a run have come to.
+/// The result of the batches of a run.
 #[derive(Default)]
 struct Collected {
     states: BTreeMap<usize, IndexState>,
@@ -258,7 +257,7 @@ struct Collected {
 
 impl Collected {
     fn add(&mut self, batch: BuildBatch) {
-        // What is not mentioned any more, another build has done.
+        // Another build has finished the indexes that no longer appear.
         self.states.values_mut().for_each(|state| *state = IndexState::Readable);
         for (index, state) in batch.states {
             self.states.insert(index, state.map_or(IndexState::Readable, IndexState::of));

@@ -16,14 +16,14 @@ use crate::{
     write::unique,
 };
 
-/// Which rows.
+/// A range of rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Range<'a> {
-    /// Those behind this primary key.
+    /// The rows behind this primary key.
     pub(super) behind: Option<&'a [u8]>,
-    /// Those up to this one, itself among them.
+    /// The rows up to this one, inclusive.
     pub(super) until: Option<&'a [u8]>,
-    /// No more than these bytes, if it is more than one row.
+    /// At most this many bytes, if it is more than one row.
     pub(super) bytes: Option<usize>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Range<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) rows: u64,
-    /// The primary key of the last one, if there is more in the range.
+    /// The primary key of the last one, if the range has more rows.
     pub(super) behind: Option<Vec<u8>>,
 }
 
@@ -42,17 +42,17 @@ pub(super) struct Met<'a> {
     pub(super) key: &'a [u8],
     /// The primary key of the other row.
     pub(super) holder: &'a [u8],
-    /// How many such rows this one stands for.
+    /// The number of such rows that this one represents.
     pub(super) count: u64,
 }
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
-/// Adds the entries of the rows in the range to these indexes. Entries that are there already are no
-/// hindrance. In a unique index, `on_duplicate` gets the rows with the key of another one.
+/// Adds the entries of the rows in the range to these indexes; entries may already exist. In a unique index,
+/// `on_duplicate` gets the rows with the key of another row.
 ///
-/// They are sorted before they are written: in their order, an entry is likely to be in the page of
-/// the one before it, and what goes behind all that is there fills its pages.
+/// They are sorted before they are written: then an entry is likely to be in the page of the one before it,
+/// and entries behind all others fill their pages.
 pub(super) fn add(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -93,7 +93,7 @@ pub(super) fn add(
     Ok(done)
 }
 
-/// Reads the rows, and gives their entries to the sorters.
+/// Reads the rows, and adds their entries to the sorters.
 fn gather(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -145,7 +145,7 @@ fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge) ->
     Ok(())
 }
 
-/// Adds an entry of a unique index, beside those that other rows have under its key.
+/// Adds an entry of a unique index, beside the entries of other rows with its key.
 fn add_shared(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -176,7 +176,7 @@ fn add_hashed(
     let RawEntry { key, primary_key, data } = entry;
     let others = Query::new(Source::Index(index), KeyRange::beginning_with(key));
     let is_shared = writer.reader().scan(others)?.any(|other| {
-        // An error will be met again.
+        // An error will occur again.
         other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
     });
     if is_shared {
@@ -199,7 +199,7 @@ fn image(rows: &RowVtable, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Resul
     Ok(image)
 }
 
-/// Of entries in order, the first one with each key.
+/// The first entry with each key, from entries in order.
 struct FirstOfEach<'a> {
     entries: Merge,
     duplicates: &'a mut Vec<Duplicate>,
@@ -214,7 +214,7 @@ struct Duplicate {
     key: Vec<u8>,
     holder: Vec<u8>,
     primary_key: Vec<u8>,
-    /// How many such rows this one stands for: there may be more than memory has room for.
+    /// The number of such rows that this one represents: there may be more than memory has room for.
     count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Writing what was gathered and decided, in the order of the keys.
+//! Writing the selected rows and entries, in the order of the keys.
 
 use super::{
     LoadReport, ProgressReporter,
@@ -60,22 +60,22 @@ pub(crate) fn apply(
     Ok(LoadReport { read, written: read - skipped, skipped, replaced: replaced.replaced })
 }
 
-/// Where changes of entries go through.
+/// The sink for changes of entries.
 struct Sinks<'a> {
     tally: &'a mut Tally,
     plan: Option<&'a MaintenancePlan>,
     watched: &'a mut Watched,
 }
 
-/// What became of the facts.
+/// The result for the facts.
 #[derive(Default)]
 struct Replaced {
     new: u64,
     replaced: u64,
 }
 
-/// Writes the facts into a table that has some of the rows, and removes the entries that those
-/// had and have no more. The new ones come later, when no key is another row's any more.
+/// Writes the facts into a table that has some of the rows, and removes their obsolete entries. The new
+/// entries are written later, when no other row has their keys.
 fn replace_facts(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -93,7 +93,7 @@ fn replace_facts(
             Some(stored) => {
                 rows.load_stored(old, stored, primary_key)?;
                 rows.load_stored(new, row, primary_key)?;
-                // It is written all the same: entries of full indexes have the bytes of the fact.
+                // It is still written, since entries of full indexes have the bytes of the fact.
                 let is_same = rows.is_same(stored, row);
                 let mut counting = tally.counting(writer);
                 match plan {
@@ -118,7 +118,7 @@ fn replace_facts(
     Ok(count)
 }
 
-/// Notes for those who watch that the rows are new, as far as it can still be told to anyone.
+/// Notes for the subscribers that the rows are new, while their buffers have room.
 fn note_new(
     rows: &RowVtable,
     new: &mut Image,
@@ -144,7 +144,7 @@ fn note_one(
     watched: &mut Watched,
 ) {
     if watched.takes_notes() {
-        // Whoever watches is no reason for a load to fail.
+        // A subscriber must not make a load fail.
         match rows.load_stored(new, row, primary_key) {
             Ok(()) => watched.note(None, Some(new)),
             Err(_) => watched.note_untold(),
@@ -152,7 +152,7 @@ fn note_one(
     }
 }
 
-/// Writes the entries that are not there as they are; how many.
+/// Writes the entries that are missing or different; returns their number.
 fn put_changed(
     writer: &mut Writer<'_, '_>,
     index: usize,
@@ -169,7 +169,7 @@ fn put_changed(
     Ok(written)
 }
 
-/// Writes the entries of an index that isn't readable, as far as it is kept up.
+/// Writes the entries of an index that isn't readable, if it is maintained.
 fn put_filtered(
     writer: &mut Writer<'_, '_>,
     index: usize,

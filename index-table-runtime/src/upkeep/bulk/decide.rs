@@ -1,9 +1,9 @@
-//! Which rows of a load are written: nothing has been so far, so that what is refused changes nothing.
+//! Selecting the rows of a load that are written. Nothing has been written so far, so a refusal changes
+//! nothing.
 //!
-//! Rows that can't be there together have a key in common, so that they are neighbours in
-//! the order of that key. For [`OnDuplicate::Skip`] it matters which of them came first, and whether
-//! that one is left out for another key; so the keys that rows have in common are noted by the rows'
-//! numbers, and gone through once more in the order in which the rows came.
+//! Rows that exclude each other have a key in common, so they are neighbours in the order of that key. For
+//! [`OnDuplicate::Skip`], the first of them wins, unless it is left out because of another key; so shared
+//! keys are recorded with the rows' numbers, and processed in the order of the input.
 
 use super::{
     OnDuplicate,
@@ -19,17 +19,17 @@ use crate::{
     write::{maintenance::MaintenancePlan, unique},
 };
 
-/// Which rows are left out, and what the table has.
+/// The rows that are left out, and the state of the table.
 pub(super) struct Decision {
     pub(super) left_out: Numbers,
-    /// The greatest primary key in the table; `None`: it is empty.
+    /// The greatest primary key in the table; `None` if it is empty.
     pub(super) greatest: Option<Vec<u8>>,
-    /// Rows of the table are to be replaced, or have been found to be the same.
+    /// Rows of the table are replaced, or are equal.
     pub(super) replaces: bool,
 }
 
 impl Decision {
-    /// The row with this primary key in the table. What is above all that are there is not looked up.
+    /// The row with this primary key in the table. Keys above the greatest one are not looked up.
     pub(super) fn stored<'t>(
         &self,
         reader: Reader<'t>,
@@ -112,19 +112,18 @@ struct Deciding<'a, 't> {
     reader: Reader<'t>,
     gathered: &'a Gathered,
     decision: Decision,
-    /// With [`OnDuplicate::Skip`]: the keys that rows have in common, as (number of the row, number of
-    /// the key).
+    /// With [`OnDuplicate::Skip`]: the shared keys, as (number of the row, number of the key).
     common: Notes,
     /// With [`OnDuplicate::Replace`]: the keys of unique indexes that other rows of the table have, as
-    /// (primary key of that row, nothing), with the index, the row that is to have it and the key.
+    /// (primary key of that row, empty), with the index, the new row and the key.
     taken: Notes,
 }
 
-/// What is found out about rows, sorted.
+/// Facts about rows, sorted.
 struct Notes {
     sorter: Sorter,
     memory: usize,
-    /// How many keys are known by a number.
+    /// The number of numbered keys.
     keys: u64,
 }
 
@@ -134,7 +133,7 @@ impl Notes {
         if self.sorter.memory() > self.memory { self.sorter.spill(1 << 12) } else { Ok(()) }
     }
 
-    /// Notes that a row has a key.
+    /// Records that a row has a key.
     fn add_key(&mut self, row: u64, key: u64) -> Result<()> {
         self.add(&row.to_be_bytes(), &key.to_be_bytes(), &[])
     }
@@ -145,14 +144,14 @@ impl Notes {
     }
 }
 
-/// A key, and the row that was the first to have it.
+/// A key, and the first row with it.
 #[derive(Default)]
 struct First {
     /// The values of hashed fields.
     hashed: Vec<u8>,
     primary_key: Vec<u8>,
     row: u64,
-    /// The number of the key, once a second row has it.
+    /// The number of the key, when a second row has it.
     key: Option<u64>,
 }
 
@@ -167,7 +166,7 @@ impl First {
         (self.row, self.key) = (row.number, None);
     }
 
-    /// Notes that another row has the key too.
+    /// Records that another row has the key too.
     fn shares(&mut self, other: u64, notes: &mut Notes) -> Result<()> {
         let key = if let Some(key) = self.key {
             key
@@ -262,7 +261,7 @@ impl Deciding<'_, '_> {
         Ok(())
     }
 
-    /// Whether another row in the table has the key; `true`: the row is left out for it.
+    /// Whether another row in the table has the key; `true` if the row is left out because of it.
     fn is_held(&mut self, index: usize, entry: Gist<'_>) -> Result<bool> {
         let Gist { entry: RawEntry { key, primary_key, .. }, hashed, .. } = entry;
         let Self { rows, reader, gathered, taken, .. } = self;
@@ -272,7 +271,7 @@ impl Deciding<'_, '_> {
             OnDuplicate::Fail => Err(rows.taken(index, key, hashed, holder)),
             OnDuplicate::Skip => Ok(true),
             OnDuplicate::Replace => {
-                // Its values need no hash to be told from those before and behind them.
+                // Its values are distinguished without a hash.
                 let lengths = [index as u64, key.len() as u64].map(u64::to_ne_bytes).concat();
                 taken.add(holder, &lengths, &[key, hashed].concat())?;
                 Ok(false)
@@ -281,8 +280,8 @@ impl Deciding<'_, '_> {
     }
 }
 
-/// Goes through the rows that have keys in common as they came: one that has a key of another one that
-/// is written is left out.
+/// Processes the rows with shared keys in the order of the input: a row is left out if a written row has one
+/// of its keys.
 fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
     let sorted = common.sorter.finish(common.memory)?;
     let mut taken = Numbers::default();
@@ -314,8 +313,8 @@ fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
     Ok(())
 }
 
-/// Whether the rows of the table whose keys others are to have are all replaced. If one is, it gives
-/// the key up: with the key in its new content, the two would have been neighbours.
+/// Whether all rows of the table whose keys the load takes are replaced. A replaced row gives the key up: if
+/// its new content had the key, the two would have been neighbours.
 fn refuse_taken(
     rows: &RowVtable,
     gathered: &Gathered,

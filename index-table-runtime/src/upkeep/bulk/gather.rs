@@ -16,7 +16,7 @@ use crate::{
 /// Takes rows.
 pub(crate) struct Gatherer {
     schema: &'static TableSchema,
-    /// Of the facts, and then of each index.
+    /// The sorters of the facts, and then of each index.
     sorters: Sorters,
     on_duplicate: OnDuplicate,
     memory: usize,
@@ -30,9 +30,9 @@ pub(crate) struct Gathered {
     pub(super) facts: Records,
     pub(super) indexes: Vec<Records>,
     pub(super) on_duplicate: OnDuplicate,
-    /// How many rows there are. Each has a number below that.
+    /// The number of rows. Each row has a number below it.
     pub(super) rows: u64,
-    /// The bytes for what has to be found out about the rows.
+    /// The memory for decisions about rows, in bytes.
     pub(super) memory: usize,
     pub(super) directory: Box<Path>,
 }
@@ -43,10 +43,10 @@ pub(crate) struct Records {
     tail: Tail,
 }
 
-/// What stands behind the data of each entry.
+/// The tail behind the data of each entry.
 ///
-/// First the values of hashed fields, and their length as a u32, if the index is unique and
-/// its keys don't tell them; then the number of the row as a u64, if rows may be left out.
+/// First the values of hashed fields, and their length as a u32, if the index is unique and its keys don't
+/// contain them; then the number of the row as a u64, if rows may be left out.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     hashed: bool,
@@ -54,7 +54,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// `None`: of the facts.
+    /// `None` for the facts.
     fn of(index: Option<&IndexSchema>, on_duplicate: OnDuplicate) -> Self {
         let hashed = index.is_some_and(|index| index.unique && index.is_hashed());
         Self { hashed, number: on_duplicate != OnDuplicate::Fail }
@@ -89,13 +89,13 @@ impl Tail {
     }
 }
 
-/// An entry, and what its tail says.
+/// An entry, and its decoded tail.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gist<'a> {
     pub(super) entry: RawEntry<'a>,
     /// The values of hashed fields.
     pub(super) hashed: &'a [u8],
-    /// Which row it is of; 0 if none is left out.
+    /// The number of its row; 0 if none is left out.
     pub(super) number: u64,
 }
 
@@ -142,7 +142,7 @@ impl Gatherer {
             Some(facts) => facts,
             None => Records { sorted: none()?, tail: Tail::of(None, on_duplicate) },
         };
-        // Half of the eighth is for what is noted, and half for the buffers of its merge.
+        // Half of the eighth is for records, and half for the buffers of their merge.
         let memory = memory.max(LEAST_MEMORY) / 16;
         Ok(Gathered { facts, indexes, on_duplicate, rows: read, memory, directory })
     }
@@ -153,7 +153,7 @@ impl Records {
         self.sorted.len()
     }
 
-    /// Whether the rows came in this order, and none twice.
+    /// Whether the rows arrived in strictly ascending order.
     pub(super) fn came_ascending(&self) -> bool {
         self.sorted.came_ascending()
     }
@@ -175,13 +175,13 @@ impl Reading {
         Ok(if self.advance()? { Some(self.gist()) } else { None })
     }
 
-    /// Steps to the next record; `false`: there is none.
+    /// Steps to the next record; `false` at the end.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.merge.advance()
     }
 
-    /// What it stands on.
+    /// The current record.
     #[inline]
     pub(super) fn gist(&self) -> Gist<'_> {
         self.tail.read(self.merge.entry())

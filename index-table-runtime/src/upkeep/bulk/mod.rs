@@ -1,9 +1,9 @@
 //! Loading many rows at once.
 //!
-//! Rows are read first, without a transaction: each becomes its fact and its entries, and those
-//! go to sorters ([`gather`]). Then, in one transaction, it is decided which rows are to be written
-//! ([`decide`]), before anything is, and they are, database after database in the order of
-//! its keys ([`apply`]). What was sorted can be read again, should the map have to grow.
+//! Rows are read first, without a transaction: the fact and the entries of each row are added to sorters
+//! ([`gather`]). Then, in one transaction, the rows to write are selected ([`decide`]), and written, database
+//! after database in the order of its keys ([`apply`]). The sorted records can be read again if the map has
+//! to grow.
 
 mod apply;
 mod decide;
@@ -35,16 +35,16 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 /// Loads many rows at once, in one transaction. From the `bulk_load` and `bulk_load_in` of a
 /// repository; it does nothing until [`run`](BulkLoad::run).
 ///
-/// It does what inserting the rows one by one in a transaction does, and in less time: rows and
-/// entries are sorted, and written in the order of their keys. An empty table has nearly full pages
-/// then, and takes less of the disk.
+/// The result equals inserting the rows one by one in a transaction, in less time: rows and entries are
+/// sorted, and written in the order of their keys. An empty table gets nearly full pages, and takes less
+/// space on the disk.
 ///
-/// The rows are read and sorted before the transaction begins, so that others can write meanwhile,
-/// and the iterator may use the store itself. What doesn't fit into the
-/// [`memory`](BulkLoad::memory) goes to temporary files.
+/// The rows are read and sorted before the transaction begins, so that others can write meanwhile, and the
+/// iterator may use the store. Rows and entries that don't fit into the [`memory`](BulkLoad::memory) go to
+/// temporary files.
 ///
-/// All or nothing: if there is an error, or the process dies, nothing was loaded. With
-/// `bulk_load_in`, what was loaded is part of that transaction.
+/// All or nothing: after an error, or if the process is killed, nothing was loaded. With `bulk_load_in`, the
+/// load is part of that transaction.
 ///
 /// # Examples
 ///
@@ -88,16 +88,15 @@ pub struct BulkLoad<'a, 's, R, I> {
     row: PhantomData<fn(&R)>,
 }
 
-/// Where the rows go to.
+/// The target of the rows.
 pub(crate) enum Target<'a, 's> {
     /// A transaction of its own.
     Store(&'a Store),
     Txn(&'a mut WriteTxn<'s>),
 }
 
-/// What [`BulkLoad`] does with rows that can't be there together: those with the same primary key,
-/// or with the same key in a unique index, be they in the table already or both among those that are
-/// loaded.
+/// The policy of a [`BulkLoad`] for rows with the same primary key, or with the same key in a unique index,
+/// whether both are loaded or one of them is in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnDuplicate {
@@ -105,27 +104,26 @@ pub enum OnDuplicate {
     /// them; nothing is written. The default.
     #[default]
     Fail,
-    /// The first one stays, those in the table before all: as if the rows were inserted one by one,
-    /// and those that are refused left out.
+    /// The first row stays, with rows of the table first: as if the rows were inserted one by one, and
+    /// refused ones left out.
     Skip,
-    /// Of those with the same primary key the last one is written, over the one in the table. Two
-    /// rows with the same key in a unique index are [`Error::UniqueViolation`] if they would both
-    /// be there in the end: rows that are loaded may exchange such keys, and take those of rows that
-    /// give them up.
+    /// The last row with a primary key wins, and replaces the row in the table. If two rows have the same key
+    /// in a unique index at the end, it is [`Error::UniqueViolation`]: rows may exchange such keys, and take
+    /// keys that other rows give up.
     Replace,
 }
 
-/// What a [`BulkLoad`] has done.
+/// The result of a [`BulkLoad`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// The rows that it was given.
+    /// The rows of the iterator.
     pub read: u64,
-    /// Those of them that are in the table now, also if they were there before, byte for byte.
+    /// The rows that are in the table now, including rows that were in it before, byte for byte.
     pub written: u64,
-    /// The others: those that were left out for another one with the same key.
+    /// The rows that were left out because of another row with the same key.
     pub skipped: u64,
-    /// How many of those that were written took the place of a row with other content in the table.
+    /// The number of written rows that replaced a row with other content.
     pub replaced: u64,
 }
 
@@ -144,18 +142,17 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         }
     }
 
-    /// What to do about rows that can't be there together. Default: [`OnDuplicate::Fail`].
+    /// The policy for rows with the same key. Default: [`OnDuplicate::Fail`].
     pub const fn on_duplicate(mut self, policy: OnDuplicate) -> Self {
         self.on_duplicate = policy;
         self
     }
 
-    /// The bytes that it takes for rows and entries, which go to temporary files beyond that; less than
-    /// 64 KiB, or than the largest row needs, is taken for that. Default: 256 MiB.
+    /// The memory for rows and entries, in bytes; beyond it, they go to temporary files. The minimum is 64
+    /// KiB, or the need of the largest row. Default: 256 MiB.
     ///
-    /// Not in it are some copies of the row that is read, a bit for each row, once rows are left out, and
-    /// what LMDB does in any transaction: it keeps the pages that are written, up to 512 MiB of them,
-    /// before it gives them to the operating system.
+    /// Not included are some copies of the current row, a bit for each row if rows are left out, and the
+    /// pages of the transaction, of which LMDB keeps up to 512 MiB before it writes them.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
@@ -164,19 +161,18 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// The directory for temporary files. Default: the store's; for one in memory, that of the operating
     /// system.
     ///
-    /// The files have no names (`O_TMPFILE`), so that a killed process leaves nothing. Where the file
-    /// system has no such files, a process that is killed at the wrong moment may leave an empty file
+    /// The files have no names (`O_TMPFILE`), so a killed process leaves no files. If the file system does
+    /// not support that, a process that is killed at the wrong moment may leave an empty file
     /// `.index-table-….tmp`, which the next load into the directory removes.
     ///
-    /// They take what the rows and entries take, and twice that for a moment if the memory is a very
-    /// small part of it.
+    /// They take the size of the rows and entries, and for a moment twice that if the memory is much smaller.
     pub fn temporary(mut self, directory: impl AsRef<Path>) -> Self {
         self.temporary = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Calls `tell` every few thousand rows: with `"rows read"` and no total first, and then with `"rows and entries
-    /// written"`, which begin at 0 again if the map has to grow.
+    /// Calls `tell` every few thousand rows: first with `"rows read"` and no total, and then with `"rows and
+    /// entries written"`, which starts at 0 again if the map has to grow.
     pub fn progress(mut self, tell: impl FnMut(Progress) + 'a) -> Self {
         self.tell = Some(Box::new(tell));
         self
@@ -184,17 +180,17 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
 
     /// Loads the rows.
     ///
-    /// Cost: for each row, its bytes and entries are made, copied and sorted, and in a table that has
-    /// rows, looked up in the order of their keys. In an empty one nothing is looked up.
+    /// Cost: each row and its entries are encoded, copied and sorted, and in a table with rows also looked
+    /// up, in the order of their keys. In an empty table, nothing is looked up.
     ///
     /// # Errors
     ///
-    /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`] as [`OnDuplicate`] says;
-    /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written;
-    /// [`Error::Corrupt`] for a row in the table that is to be replaced. [`Error::DiskFull`] and
-    /// [`Error::Io`] for the temporary files too, [`Error::MapFull`] and errors of the engine. Nothing has changed then, and a transaction
-    /// of yours goes on, unless the rows were being written already: it refuses to be committed then,
-    /// as it does if `progress` panics meanwhile.
+    /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`], depending on [`OnDuplicate`];
+    /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written; [`Error::Corrupt`] for a
+    /// row in the table that has to be replaced. [`Error::DiskFull`] and [`Error::Io`] for the temporary
+    /// files too, [`Error::MapFull`] and errors of the engine. Then, nothing has changed, and your
+    /// transaction can continue, unless writing the rows had started: then it refuses to commit. The same
+    /// holds if `progress` panics.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,
@@ -206,12 +202,12 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         loading.finish()
     }
 
-    /// As [`run`](BulkLoad::run), with an iterator of results. The first error ends it, and nothing has
-    /// been written then.
+    /// As [`run`](BulkLoad::run), with an iterator of results. The first error ends it, and nothing is
+    /// written.
     ///
     /// # Errors
     ///
-    /// That of the iterator, and as [`run`](BulkLoad::run).
+    /// The error of the iterator, and as [`run`](BulkLoad::run).
     ///
     /// # Examples
     ///
@@ -270,7 +266,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     }
 }
 
-/// A load that is under way.
+/// A running load.
 struct Loading<'a, 's, R> {
     table: &'a OpenTable,
     target: Target<'a, 's>,

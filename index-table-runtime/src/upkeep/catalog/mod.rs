@@ -1,5 +1,4 @@
-//! What a store has on record of its tables and indexes, for who wants to see it, and what is done
-//! to what nobody declares any more.
+//! The catalog of a store's tables and indexes, and dropping indexes that are no longer declared.
 
 mod show;
 
@@ -18,10 +17,10 @@ use crate::{
     store::Store,
 };
 
-/// The tables and indexes of a store, as they were declared last, and the states of the indexes.
-/// From [`Store::catalog`].
+/// The tables and indexes of a store, as last declared, and the states of the indexes. From
+/// [`Store::catalog`].
 ///
-/// Printed, it is a list. Serialized, it is for tools.
+/// It is displayed as a list, and can be serialized for tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Catalog {
@@ -35,19 +34,19 @@ pub struct Catalog {
 pub struct CatalogTable {
     /// Its name.
     pub name: String,
-    /// Why the rest is not here: its record was written by a later release, or is damaged.
+    /// The reason why the other fields are empty: its record was written by a later release, or is damaged.
     pub unreadable: Option<String>,
-    /// The format of what the file has of it.
+    /// The format of its data in the file.
     pub format: u32,
     /// The version of its rows.
     pub version: u32,
-    /// The older ones of which there may be rows, until an [`Upgrade`](crate::Upgrade).
+    /// The older versions that rows may have, until an [`Upgrade`](crate::Upgrade).
     pub older_versions: Vec<u32>,
-    /// The fields of its rows in order, with their types as they are written in the struct.
+    /// The fields of its rows in order, with their types as spelled in the struct.
     pub fields: Vec<(String, String)>,
     /// The fields of its primary key.
     pub primary_key: Vec<CatalogKey>,
-    /// Its indexes: those that are declared in order, and then those that are retired.
+    /// Its indexes: the declared ones in order, and then the retired ones.
     pub indexes: Vec<CatalogIndex>,
 }
 
@@ -59,8 +58,8 @@ pub struct CatalogKey {
     pub name: String,
     /// The name of its encoding, such as `u64` or `option<text>`.
     pub shape: String,
-    /// How it comes from the row: `"field"`, `"each"`, `"desc"`, `"computed"`, `"hash"`, `"each-computed"`
-    /// or `"hash-computed"`.
+    /// Its form: `"field"`, `"each"`, `"desc"`, `"computed"`, `"hash"`, `"each-computed"` or
+    /// `"hash-computed"`.
     pub form: String,
 }
 
@@ -76,11 +75,11 @@ pub struct CatalogIndex {
     pub strategy: &'static str,
     /// The included fields of a partial one.
     pub include: Vec<String>,
-    /// `"unique"`, `"sparse"`, `"filter=method"` and `"eventual"`, as far as they are declared.
+    /// `"unique"`, `"sparse"`, `"filter=method"` and `"eventual"`, if they are declared.
     pub options: Vec<String>,
-    /// How its entries are laid out in the file.
+    /// The layout of its entries in the file.
     pub layout: String,
-    /// Whether it can be asked, and if not, why.
+    /// Whether it is readable, and if not, the reason.
     pub state: IndexState,
 }
 
@@ -88,13 +87,13 @@ impl Store {
     /// The tables and indexes that the store has on record, declared in this program or not, and
     /// the states of the indexes.
     ///
-    /// Cost: a read transaction that reads the catalog, and none of the tables.
+    /// Cost: a read transaction that reads only the catalog.
     ///
     /// # Errors
     ///
-    /// What [`read`](Store::read) does. In a process that has not opened a table yet, in a store
-    /// that had none then, [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread
-    /// writes.
+    /// The errors of [`read`](Store::read). In a process that has not opened a table yet, for a store that
+    /// was empty when it was opened, [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread
+    /// has a write transaction.
     ///
     /// # Examples
     ///
@@ -137,18 +136,16 @@ impl Store {
     /// Drops the indexes that were declared once and are not any more, and gives their pages back
     /// to the file. Returns their names, each behind that of its table: `person.town`.
     ///
-    /// An index that a repository of this process still has, since another process has opened the
-    /// table without it, stays for the next time. Another process that has it and asks it after that
-    /// gets an error, and has to close the store before it can declare it again, if no other one has
-    /// meanwhile: LMDB takes the database for open.
+    /// An index that a repository of this process still has, since another process has opened the table
+    /// without it, is not dropped. Queries on a dropped index in another process fail, and that process must
+    /// close the store before it can declare the index again, since LMDB regards the database as open.
     ///
     /// Cost: a write transaction that goes through the pages of these indexes.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) when this thread writes;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Nothing has changed
-    /// then.
+    /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Then, nothing has changed.
     ///
     /// # Examples
     ///
@@ -192,7 +189,7 @@ impl Store {
             for (name, state) in records {
                 if let Some((table, index)) = name.split_once('.')
                     && is_index(index)
-                    // What a later release has written is its own.
+                    // Records of a later release are not changed.
                     && of(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
                     && matches!(StateRecord::decode(state), Some(StateRecord::Retired(_)))
                     && !is_in_use(table, index)

@@ -73,32 +73,31 @@ impl fmt::Display for IndexState {
 }
 
 impl IndexState {
-    /// Why it is not readable, and what to do about it.
+    /// The reason why it is not readable, and the remedy.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Building { rows, of, .. } => format!(
-                "it is being built, and {rows} of {of} rows are done; the repository's `build` goes on \
-                 with it, and `open` does until it is done"
+                "it is under construction, with {rows} of {of} rows done; the repository's \
+                 `build` continues it, and so does `open`"
             ),
             Self::Violated(duplicates) => {
                 let first = duplicates.first.first();
                 let first = first.map_or(String::new(), |first| format!(" ({first})"));
                 format!(
-                    "it is unique, and {duplicates} stood in the way of its build{first}; \
-                     `Store::catalog` lists them, `open_online` opens the table so that they can be \
-                     changed and scans read the index, and `build` of the repository makes it readable \
-                     when there are none"
+                    "it is unique, and its build has found {duplicates}{first}; `Store::catalog` \
+                     lists them, `open_online` opens the table so that you can change them, and \
+                     the repository's `build` makes the index readable when there are none"
                 )
             }
-            Self::Readable => {
-                "it was not readable, and is now; begin another transaction".to_owned()
-            }
+            Self::Readable => "it was not readable in this snapshot, and is now; begin another \
+                 transaction"
+                .to_owned(),
             Self::Disabled => {
-                "its queue was full; start a worker, and then the repository's `build` builds it \
-                               anew, as `open` does"
+                "its queue was full; start a worker, and rebuild it by the repository's `build` \
+                 or `open`"
                     .to_owned()
             }
-            Self::Retired => "it is not declared any more".to_owned(),
+            Self::Retired => "it is no longer declared".to_owned(),
         }
     }
 }
@@ -113,11 +112,11 @@ impl fmt::Display for Duplicates {
 impl fmt::Display for Duplicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, holder, row } = self;
-        write!(f, "the row {row} has the key {key}, which the row {holder} has already")
+        write!(f, "the row {row} has the key {key}, and so has the row {holder}")
     }
 }
 
-/// Fields of a key as they are declared, with their shapes.
+/// Fields of a key as declared, with their shapes.
 fn keys(fields: &[CatalogKey]) -> String {
     listed(fields.iter().map(|CatalogKey { name, shape, form }| match form.as_str() {
         "field" => format!("{name}: {shape}"),

@@ -20,25 +20,25 @@ use crate::{
     write::Written,
 };
 
-/// The most messages of a batch.
+/// The maximum number of messages in a batch.
 const MESSAGES: u64 = 1024;
 
-/// What the messages and the rows of a batch have together at the most, in bytes, but for the last.
+/// The maximum size of the messages and rows of a batch, in bytes, without the last one.
 const BYTES: usize = 1 << 20;
 
-/// How long writers that wait are let go first between two batches: a lock that is taken again at once
-/// goes to nobody else.
+/// The pause between two batches, in which waiting writers go first: no other thread gets a lock that is
+/// taken again at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
-/// What has become of the messages of a queue. From the `drain` of a repository.
+/// The result of applying the messages of a queue. From the `drain` of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Drained {
-    /// How many were applied.
+    /// The number of applied messages.
     pub applied: u64,
-    /// How many could not be applied, and became dead letters.
+    /// The number of messages that could not be applied, and became dead letters.
     pub dead_letters: u64,
-    /// How many are left.
+    /// The number of remaining messages.
     pub left: u64,
 }
 
@@ -74,14 +74,14 @@ pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Dr
     Ok(batch)
 }
 
-/// How many messages there are, to see whether it is worth a turn to write.
+/// The number of messages, to decide whether a write transaction is needed.
 fn left(store: &Store, table: &OpenTable) -> Result<u64> {
     let txn = store.read()?;
     let reader = txn.reader(table)?;
     QueueState::read(table.schema, reader)?.left(reader)
 }
 
-/// Applies messages, and keeps how far it is, in one transaction.
+/// Applies messages and records the progress, in one transaction.
 fn batch(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -117,7 +117,7 @@ fn batch(
     Ok(batch)
 }
 
-/// Why a message can't be applied, if that is its own or its row's affair.
+/// The reason why a message can't be applied, if it is in the message or its row.
 pub(super) fn poisoned(error: Error) -> Result<String> {
     match error {
         Error::Corrupt { .. }
@@ -130,7 +130,7 @@ pub(super) fn poisoned(error: Error) -> Result<String> {
     }
 }
 
-/// Makes the entries of a row what it says now; how many bytes were read.
+/// Writes the entries of the current row; returns the number of bytes that were read.
 pub(super) fn apply(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -176,15 +176,15 @@ pub(super) fn apply(
     Ok(read)
 }
 
-/// Takes the image of a row. Its type may have methods that keys are computed by, and one that
-/// panics is not to take the worker with it.
+/// Takes the image of a row. Its type may have methods that compute keys, and a panic in one must not end the
+/// worker.
 fn load(rows: &RowVtable, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key))).unwrap_or_else(
         |panic| {
             let said = panic.downcast_ref::<&str>().map(ToString::to_string);
             let message = said.or_else(|| panic.downcast_ref::<String>().cloned());
             Err(Error::Panicked {
-                message: message.unwrap_or_else(|| "it said nothing".to_owned()),
+                message: message.unwrap_or_else(|| "without a message".to_owned()),
             })
         },
     )

@@ -16,11 +16,11 @@ use crate::{
 pub struct DeadLetter {
     /// Its number.
     pub number: u64,
-    /// The primary key of its row, as errors show it; `None`: the message can't be read.
+    /// The primary key of its row, as in errors; `None` if the message can't be read.
     pub row: Option<String>,
-    /// The indexes that it is about.
+    /// The indexes that it names.
     pub indexes: Vec<String>,
-    /// Why it could not be applied.
+    /// The reason why it could not be applied.
     pub error: String,
 }
 

@@ -17,48 +17,47 @@ use crate::{
     store::{Inner, Store},
 };
 
-/// How often it is looked whether other processes have written messages.
-/// The name of the thread.
+/// The interval for checking whether other processes have written messages. The name of the thread.
 const NAME: &str = "index-worker";
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long messages are left to gather, if nobody waits for them: each batch is a commit, for
-/// which writers wait.
+/// The time to wait for more messages, if no thread waits for the result: each batch is a commit, for which
+/// writers wait.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// How long it rests when it has failed.
+/// The pause after a failure.
 const REST: Duration = Duration::from_millis(200);
 
 /// A thread that applies the messages of a store's queues to eventual indexes, of those tables of
 /// which this process has a repository. From [`Store::start_index_worker`].
 ///
-/// It stops when this is dropped, after the batch at which it is; what is left is there for the
-/// next one. It doesn't keep the store open, and ends with it. Several, in one process or in
-/// several, don't disturb each other.
+/// It stops when this is dropped, after its current batch; the remaining messages stay in the queue. It
+/// doesn't keep the store open, and ends with it. Several workers, in one process or in several, can run at
+/// once.
 #[must_use = "the worker stops when this is dropped"]
 pub struct IndexWorker {
     shared: Arc<Shared>,
     store: Weak<Inner>,
     thread: Option<JoinHandle<()>>,
-    /// A process that was forked off has no such thread.
+    /// A forked process has no such thread.
     process: u32,
 }
 
 struct Shared {
     stopped: AtomicBool,
     signals: Arc<Signals>,
-    /// What the last round has failed with.
+    /// The error of the last round.
     error: Mutex<Option<Error>>,
 }
 
 impl Store {
-    /// Starts a thread that applies the messages of the queues to eventual indexes, of those tables of which
-    /// this process has a repository, until what this returns is dropped.
+    /// Starts a thread that applies the messages of the queues to eventual indexes, for the tables of which
+    /// this process has a repository, until the returned handle is dropped.
     ///
     /// # Errors
     ///
-    /// [`Error::Forked`], and [`Error::Thread`] when the thread can't be started.
+    /// [`Error::Forked`], and [`Error::Thread`] if the thread can't be started.
     ///
     /// # Examples
     ///
@@ -115,8 +114,8 @@ impl IndexWorker {
         Ok(Self { shared, store: weak, thread: Some(thread), process: process::id() })
     }
 
-    /// What it has met at last, if it could not go on: it tries again, five times a second. What is
-    /// wrong with single messages is none of these: they become dead letters.
+    /// The last error, if the worker could not continue: it tries again, five times a second. Messages that
+    /// can't be applied don't count: they become dead letters.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.shared.error().as_ref().map(Error::again)
@@ -130,7 +129,7 @@ impl Drop for IndexWorker {
         }
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.signals.notify();
-        // One that waits for the turn that this thread has would never end.
+        // Waiting for a worker that waits for this thread's write transaction would never end.
         let waits = self.store.upgrade().is_some_and(|store| store.refuse_nested_write().is_err());
         if let Some(thread) = self.thread.take()
             && !waits
@@ -176,7 +175,7 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
     }
 }
 
-/// A batch of each queue; whether there is more. A table that fails doesn't keep the others.
+/// Applies a batch of each queue; returns whether there is more. A table that fails doesn't block the others.
 fn round(store: &Store, shared: &Shared) -> Result<bool> {
     let (mut more, mut failed) = (false, None);
     for table in store.inner.eventual_tables() {

@@ -1,13 +1,13 @@
-//! What an entry is by the image of its row. Pure.
+//! Comparing an entry with the image of its row. Pure.
 
 use crate::model::{entry::RawEntry, maintain::Image, schema::IndexSchema};
 
-/// How an entry is not what its row says.
+/// The difference between an entry and its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Difference {
     /// The row has no entry with this key.
     Key,
-    /// The entry carries something else than the row has.
+    /// The entry has other data than the row.
     Data,
 }
 

@@ -8,7 +8,7 @@ use crate::{model::schema::TableSchema, query::Cursor};
 /// Findings that a [`VerifyReport`] lists; all are counted.
 const LISTED: usize = 1000;
 
-/// What can be wrong with a table; see [`Finding`].
+/// The kind of a [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[non_exhaustive]
 pub enum FindingKind {
@@ -16,46 +16,46 @@ pub enum FindingKind {
     Missing,
     /// An entry refers to a row that is not in the table.
     Dangling,
-    /// An entry isn't what its row says: the row doesn't have this key, or has other included
-    /// fields, or isn't this copy of it.
+    /// An entry differs from its row: the row doesn't have this key, or has other included fields, or differs
+    /// from the copy in a full index.
     Stale,
-    /// An index has something that this crate would not have written: an entry whose key can't be
-    /// decoded, or a block of primary keys that is empty, cut, out of order or in the wrong place.
+    /// An index has bytes that this crate does not write: an entry whose key can't be decoded, or a block of
+    /// primary keys that is empty, cut, out of order or in the wrong place.
     Malformed,
     /// A row can't be decoded.
     UndecodableRow,
-    /// A row is stored under another primary key than it has.
+    /// A row is stored under another primary key than its own.
     WrongPrimaryKey,
     /// A row of an older version has another primary key once it is converted, or another value in a field
     /// that `#[table(changed = […])]` doesn't name.
     WrongConversion,
     /// Two rows have the same key in a unique index.
     Duplicate,
-    /// LMDB's count of a table or an index is another one than what is in it.
+    /// LMDB's count of a table or an index differs from its contents.
     WrongCount,
-    /// The queue of a table's eventual indexes has something that this crate would not have written,
-    /// or is not as far as what is in it says: nobody knows what these indexes have not got yet.
+    /// The queue of a table's eventual indexes has records that this crate does not write, or a wrong
+    /// progress, so the missing changes of these indexes are unknown.
     DamagedQueue,
 }
 
-/// One thing that is wrong. From [`Verify`](crate::Verify) and [`Repair`](crate::Repair).
+/// A difference or damage. From [`Verify`](crate::Verify) and [`Repair`](crate::Repair).
 ///
-/// Printed, it says where it is, what is wrong and what [`Repair`](crate::Repair) does about it.
-/// Keys are shown decoded, as in errors, and in hex when they can't be.
+/// Its `Display` has the place, the problem and the action of [`Repair`](crate::Repair). Keys are shown
+/// decoded, as in errors, and in hex if they can't be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is.
+    /// The kind.
     pub kind: FindingKind,
     /// The table.
     pub table: &'static str,
-    /// The index; `None`: it is about a row, all rows or the queue.
+    /// The index; `None` if it is about a row, all rows or the queue.
     pub index: Option<&'static str>,
     /// The index key, if it is about one.
     pub key: Option<String>,
     /// The primary key, if it is about one.
     pub primary_key: Option<String>,
-    /// What exactly is wrong.
+    /// The problem, as text.
     pub reason: String,
 }
 
@@ -89,25 +89,28 @@ impl fmt::Display for Finding {
         let way_out = match self.kind {
             FindingKind::Missing => "`repair` writes it",
             FindingKind::Dangling => "`repair` removes it",
-            FindingKind::Stale => "`repair` writes what the row says",
-            FindingKind::Malformed => "`repair` removes it and writes what the rows say",
+            FindingKind::Stale => "`repair` rewrites it from the row",
+            FindingKind::Malformed => "`repair` removes it and rewrites its entries from the rows",
             FindingKind::UndecodableRow | FindingKind::WrongPrimaryKey => {
-                "`put` can't replace it; `repair` deletes it if told `delete_unreadable_rows`"
+                "`put` can't replace it; `repair` deletes it with `delete_unreadable_rows`"
             }
-            FindingKind::WrongConversion => "the `From` of a later version has to keep it",
+            FindingKind::WrongConversion => "the `From` of a later version must keep it",
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
-            FindingKind::WrongCount if self.index.is_some() => "`repair` builds the index anew",
+            FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
             FindingKind::WrongCount => "copy the rows to another table",
-            FindingKind::DamagedQueue => "`repair` empties it and writes what the rows say",
+            FindingKind::DamagedQueue => {
+                "`repair` empties it and rewrites the entries from the \
+                                          rows"
+            }
         };
         write!(f, ": {}; {way_out}", self.reason)
     }
 }
 
-/// What a verification or a repair has found, all in all. From [`Verify::run`](crate::Verify::run)
-/// and [`Repair::run`](crate::Repair::run).
+/// The result of a verification or a repair. From [`Verify::run`](crate::Verify::run) and
+/// [`Repair::run`](crate::Repair::run).
 ///
-/// Printed, it is a line for what was looked at and one for each finding of the list.
+/// It is displayed as a summary, and a line for each finding of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -117,14 +120,14 @@ pub struct VerifyReport {
     pub rows: u64,
     /// Entries of indexes that were compared with their rows.
     pub entries: u64,
-    /// How often each kind was found; no kind, if nothing was.
+    /// The number of findings of each kind; empty without findings.
     pub counts: BTreeMap<FindingKind, u64>,
-    /// How many of the findings are as they were: all of a verification, and of a repair those
-    /// that it can't repair, or only with another option.
+    /// The number of findings that remain: all of a verification, and of a repair those that it can't repair,
+    /// or only with another option.
     pub left: u64,
     /// The first thousand findings.
     pub findings: Vec<Finding>,
-    /// Where to continue; `None`: the whole table has been gone through.
+    /// The position to continue from; `None` if the whole table was read.
     pub next: Option<Cursor>,
 }
 
@@ -141,13 +144,13 @@ impl VerifyReport {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are no findings.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// How often this was found.
+    /// The number of findings of this kind.
     #[must_use]
     pub fn count(&self, kind: FindingKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or_default()

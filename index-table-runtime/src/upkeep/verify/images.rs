@@ -5,24 +5,24 @@ use std::collections::HashMap;
 use super::row::load;
 use crate::model::{entity::Entity, maintain::Image};
 
-/// The most bytes that are kept, with more than [`LEAST`] images.
+/// The maximum number of bytes, with more than [`LEAST`] images.
 const MOST: usize = 64 << 20;
 
-/// So many images are kept, however large: rows often share elements.
+/// This many images are kept, of any size: rows often share elements.
 const LEAST: usize = 4;
 
 /// The images of rows, with their entries in one index.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     index: usize,
-    /// By primary key; `None`: the row can't be read.
+    /// By primary key; `None` if the row can't be read.
     loaded: HashMap<Vec<u8>, Option<Image>>,
     /// The bytes of all images.
     bytes: usize,
 }
 
 impl Images {
-    /// The image of the row with these bytes; `None`: it can't be read.
+    /// The image of the row with these bytes; `None` if it can't be read.
     pub(super) fn get<R: Entity>(
         &mut self,
         index: usize,

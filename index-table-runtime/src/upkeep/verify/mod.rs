@@ -1,8 +1,7 @@
-//! Verification and repair: whether the indexes of a table are what its rows say.
+//! Verification and repair: comparing the indexes of a table with its rows.
 //!
-//! [`walk`] goes through a table and says what is wrong, in bytes, and how it would be repaired;
-//! [`Verify`] shows that and [`Repair`] does it. Whether pieces of an index lie as they should is
-//! asked of the engine.
+//! [`walk`] goes through a table and finds differences, in bytes, with their fixes; [`Verify`] shows them and
+//! [`Repair`] applies the fixes. The engine checks the physical pieces of an index.
 
 mod compare;
 mod finding;
@@ -32,26 +31,23 @@ use crate::{
 use resume_point::ResumePoint;
 use walk::TableCheck;
 
-/// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields what
-/// is wrong. From the `verify` of a repository; see [`Repair`] for what to do about it.
+/// Compares the indexes of a table with its rows, in the snapshot of a transaction, and yields the
+/// differences. From the `verify` of a repository; [`Repair`] corrects them.
 ///
-/// [`run`](Verify::run) goes through everything and gives a [`VerifyReport`]. As an iterator, it yields
-/// each [`Finding`] when it is met; it ends after the first error. In between, or with a
-/// [`limit`](Verify::limit), [`rows`](Verify::rows) and [`entries`](Verify::entries) say how much
-/// has been looked at, and [`cursor`](Verify::cursor) where [`after`](Verify::after) continues, in
-/// this transaction or a later one, and in another process if need be.
+/// [`run`](Verify::run) reads the whole table and returns a [`VerifyReport`]. As an iterator, it yields each
+/// [`Finding`]; it ends after the first error. [`rows`](Verify::rows) and [`entries`](Verify::entries) have
+/// the progress, and [`cursor`](Verify::cursor) the position where [`after`](Verify::after) continues, in
+/// this transaction or a later one, and even in another process.
 ///
-/// An index that lacks entries, because it is being built or is disabled, is passed over. The duplicates of
-/// a [violated](crate::IndexState::Violated) index are no findings. Every other index is read as it is
-/// stored, and then entry by entry: each is compared with the row that it refers to. Then every row is read,
-/// and each of its entries has to be there. What is wrong inside of
-/// LMDB's own pages is not looked for: LMDB itself may fail at it.
+/// An index that lacks entries, because it is under construction or disabled, is skipped. The duplicates of a
+/// [violated](crate::IndexState::Violated) index are no findings. Of every other index, the physical pieces
+/// are checked first; then each entry is compared with its row. Then every row is read, and each of its
+/// entries is looked up. Damage inside LMDB's pages is not searched for, and can make LMDB fail.
 ///
-/// Cost: all rows are decoded once, and once more for each index, and the entries that they should have
-/// are compared with those of the index by hashes. Only where the hashes differ is an entry compared with
-/// its row, and looked up. With a [`limit`](Verify::limit), and in the index in which
-/// [`after`](Verify::after) continues, this is done for each entry, without hashes. Memory does not grow
-/// with the number of rows.
+/// Cost: all rows are decoded once, and once more for each index, and their expected entries are compared
+/// with the actual ones by hashes. Only if the hashes differ, an entry is compared with its row, and looked
+/// up. With a [`limit`](Verify::limit), and in the index in which [`after`](Verify::after) continues, each
+/// entry is compared, without hashes. Memory does not grow with the number of rows.
 ///
 /// # Examples
 ///
@@ -83,9 +79,9 @@ use walk::TableCheck;
 pub struct Verify<'txn, R> {
     /// `None` once it has failed.
     walk: Option<TableCheck<'txn, R>>,
-    /// What the next item is, instead of a finding.
+    /// The next item, instead of a finding.
     failure: Option<Error>,
-    /// Steps that are left.
+    /// The remaining steps.
     left: Option<u64>,
     reporter: Option<ProgressReporter<'txn>>,
 }
@@ -102,12 +98,12 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         Self { walk, failure, left: None, reporter: None }
     }
 
-    /// Only what comes behind the place at which another verification of the table stopped. A
-    /// cursor of anything else is [`Error::InvalidCursor`].
+    /// Continues at the position at which another verification of the table stopped. Any other cursor is
+    /// [`Error::InvalidCursor`].
     ///
-    /// The rows may have changed since: what was written behind the place is looked at, and what
-    /// was written before it is not. Counts of entries ([`FindingKind::WrongCount`]) are compared where
-    /// one verification has gone through the whole index.
+    /// The rows may have changed since: writes behind the position are verified, and writes before it are
+    /// not. Counts of entries ([`FindingKind::WrongCount`]) are compared if one verification has read the
+    /// whole index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if let Some(walk) = self.walk.take() {
             match ResumePoint::of::<R>(cursor.clone()) {
@@ -118,7 +114,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         self
     }
 
-    /// Ends after this many steps: a row, an entry or a block of entries is one.
+    /// Ends after this many steps: a step is a row, an entry or a block of entries.
     pub fn limit(mut self, steps: u64) -> Self {
         self.left = Some(steps);
         self.walk = self.walk.map(TableCheck::in_parts);
@@ -126,7 +122,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     }
 
     /// Calls `progress` every few thousand steps, and at the end. A row, an entry or a block of entries is a step,
-    /// and so is the end of a part. Reading all rows before the entries of an index are compared is none.
+    /// and so is the end of a part. Reading all rows before the entries of an index does not count.
     ///
     /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'txn) -> Self {
@@ -143,13 +139,12 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         self
     }
 
-    /// Goes through the table, or as far as the [`limit`](Verify::limit) says.
+    /// Verifies the table, up to the [`limit`](Verify::limit).
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] when another process has declared one of the
-    /// indexes otherwise, and errors of the engine. What is wrong with the table is in the
-    /// report.
+    /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] if another process has changed the declaration of
+    /// an index, and errors of the engine. The findings are in the report.
     pub fn run(mut self) -> Result<VerifyReport> {
         span!(DEBUG, "verify", table = R::TABLE.name);
         let mut report = VerifyReport::new(R::TABLE);
@@ -160,22 +155,21 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         Ok(report)
     }
 
-    /// How many rows have been read so far in the order of the table.
+    /// The number of rows that were read so far in the order of the table.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.walk.as_ref().map_or(0, |walk| walk.rows)
     }
 
-    /// How many entries have been compared with their rows so far.
+    /// The number of entries that were compared with their rows so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.walk.as_ref().map_or(0, |walk| walk.entries)
     }
 
-    /// Behind what has been looked at so far, for [`after`](Verify::after); `None`: that is
-    /// everything, or it has failed.
+    /// The position so far, for [`after`](Verify::after); `None` at the end, or after an error.
     ///
-    /// It holds keys of the table, and it is not signed, as any [`Cursor`].
+    /// Like every [`Cursor`], it contains keys of the table and is not signed.
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
         self.walk.as_ref()?.place().map(ResumePoint::cursor::<R>)

@@ -5,38 +5,38 @@ use std::{borrow::Cow, rc::Rc};
 use super::finding::FindingKind;
 use crate::model::{entry::RawEntry, schema::Source};
 
-/// Something that is wrong, in bytes, and how it is repaired.
+/// A difference or damage, in bytes, with its fix.
 #[derive(Debug)]
 pub(super) struct RawFinding {
     pub(super) kind: FindingKind,
     pub(super) source: Source,
-    /// The index key, or what a piece is stored under.
+    /// The index key, or the key of a piece.
     pub(super) key: Vec<u8>,
     pub(super) primary_key: Vec<u8>,
     pub(super) reason: Cow<'static, str>,
     pub(super) fix: Fix,
 }
 
-/// How a difference is repaired.
+/// The fix of a difference.
 #[derive(Debug)]
 pub(super) enum Fix {
-    /// It isn't.
+    /// None.
     None,
-    /// Remove the piece of the index under this key, or all that begin with it. What is missing
-    /// then is written when the rows are gone through.
+    /// Remove the piece of the index under this key, or all that begin with it. The missing entries are
+    /// written when the rows are read.
     RemovePieces { all: bool },
     /// Remove the entry.
     Delete,
-    /// Write the entry, with this in it.
+    /// Write the entry, with this data.
     Put(Rc<[u8]>),
     /// Remove all entries of the index.
     Clear,
-    /// Empty the queue, which comes before all others.
+    /// Empty the queue, before all other fixes.
     EmptyQueue,
 }
 
 impl RawFinding {
-    /// `damage`: what is wrong with the queue.
+    /// `damage` describes the damage of the queue.
     pub(super) fn queue(damage: &str) -> Self {
         let reason = format!("the queue of its eventual indexes is damaged: {damage}");
         let (kind, source) = (FindingKind::DamagedQueue, Source::Facts);

@@ -24,35 +24,34 @@ use crate::{
     usage::trace::span,
 };
 
-/// The findings that are collected before they are repaired: no more than this, and no more bytes. What is borrowed from a
-/// page doesn't outlive a write.
+/// The maximum number, and the maximum bytes, of findings that are collected before they are repaired.
+/// Borrowed pages don't outlive a write.
 const BATCH: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Makes the indexes of a table what its rows say. From the `repair` of a repository; it does
-/// nothing until [`run`](Repair::run).
+/// Corrects the indexes of a table from its rows. From the `repair` of a repository; it does nothing until
+/// [`run`](Repair::run).
 ///
-/// The rows are what counts. Entries that should not be there are removed, those that are missing
-/// or carry something else are written, and of an index whose blocks are damaged those of the keys
-/// concerned are written anew. What is right is not touched. A row that can't be decoded, or is
-/// stored under another primary key than it has, is reported and left with its entries, unless
-/// [`delete_unreadable_rows`](Repair::delete_unreadable_rows) is said; so are two rows with the same
-/// key in a unique index, of which it is not known which is the right one.
+/// The rows are taken as right. Wrong entries are removed, missing and stale ones are written, and the keys
+/// of damaged blocks are rewritten. Correct entries are not written. A row that can't be decoded, or is
+/// stored under another primary key than its own, is reported and left with its entries, except with
+/// [`delete_unreadable_rows`](Repair::delete_unreadable_rows). Two rows with the same key in a unique index
+/// are reported and left too, since a repair can't choose between them.
 ///
-/// An index that lacks entries is passed over: the repository's `build` makes it of the rows.
-/// Eventual indexes are repaired without waiting for their worker. If their queue is damaged, so that it
-/// is not known how far it is, it is emptied ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
+/// An index that lacks entries is skipped: use the repository's `build`. Eventual indexes are repaired
+/// without waiting for their worker. If their queue is damaged, it is emptied
+/// ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
 ///
-/// Where a block is damaged, the right entries of its key are removed with it and written anew; the
-/// report counts them as [`Missing`](crate::FindingKind::Missing) ones. Those of rows that can't be decoded
-/// are lost there.
+/// If a block is damaged, the right entries of its key are removed with it and written again; the report
+/// counts them as [`Missing`](crate::FindingKind::Missing). Entries of rows that can't be decoded are lost
+/// there.
 ///
-/// Nothing of it lasts before the transaction is committed, so a look at the report can come first.
+/// The repair becomes permanent when the transaction is committed, so you can read the report first.
 ///
 /// # Examples
 ///
-/// The method of an index answers otherwise than when the rows were written, which opening a
-/// table can't notice:
+/// The method of an index returns another value than when the rows were written, which opening a table can't
+/// detect:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -109,8 +108,8 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         Self { txn, table, rows, delete_unreadable: false, row: PhantomData }
     }
 
-    /// Deletes the rows that can't be decoded, and those that are stored under another primary key
-    /// than they have, with all of their entries. What was in them is lost.
+    /// Deletes the rows that can't be decoded, and rows that are stored under another primary key than their
+    /// own, with all of their entries. Their contents are lost.
     ///
     /// Cost: the table is read once more.
     pub const fn delete_unreadable_rows(mut self) -> Self {
@@ -118,16 +117,15 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         self
     }
 
-    /// Goes through the table and repairs the differences.
+    /// Repairs the differences of the whole table.
     ///
-    /// Cost: that of [`Verify`](crate::Verify), and a write for each finding. Memory for a
-    /// thousand findings at a time, however many there are.
+    /// Cost: that of [`Verify`](crate::Verify), and a write for each finding. Memory for a thousand findings
+    /// at a time.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) when a row has a key that no entry can have;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. The transaction is to be
-    /// dropped then.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if a row has a key that no entry can have;
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Then, drop the transaction.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let Self { txn, table, rows, .. } = self;
@@ -138,7 +136,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
             if !report.is_clean() {
-                // Nobody knows what the rows had in them, nor who watched them.
+                // The contents of the rows are unknown, and so are their subscribers.
                 written.watched.note_untold();
                 build::restart(rows, &mut writer, &unreadable.incomplete)?;
             }
@@ -158,7 +156,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
                 removed |= apply_fix::<R>(&mut writer, &unreadable.violated, found)?;
                 report.add_repaired(R::TABLE, found);
             }
-            // What was behind a piece that is gone may be wrong without it.
+            // Pieces behind a removed one may be wrong without it.
             next = if removed {
                 Some(ResumePoint { stage: batch.stage, behind: None })
             } else {
@@ -169,17 +167,17 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     }
 }
 
-/// What was found in one go.
+/// The findings of one round.
 struct Batch {
     found: Vec<RawFinding>,
-    /// Where.
+    /// Their place.
     stage: Stage,
     next: Option<ResumePoint>,
 }
 
 impl Batch {
-    /// Goes on until there is enough, or the stage ends: what it leaves behind has to be repaired
-    /// before the next one begins.
+    /// Continues until there are enough findings, or the stage ends: its findings must be repaired before the
+    /// next stage begins.
     fn gather<R: Entity>(
         reader: Reader<'_>,
         unreadable: &Unreadable,
@@ -214,7 +212,8 @@ impl Batch {
     }
 }
 
-/// Applies the fix of one finding; `true`: it removed pieces of an index. In `violated` indexes, keys have several entries.
+/// Applies the fix of one finding; `true` if it removed pieces of an index. In `violated` indexes, keys have
+/// several entries.
 fn apply_fix<R: Entity>(
     writer: &mut Writer<'_, '_>,
     violated: &[usize],
@@ -231,7 +230,7 @@ fn apply_fix<R: Entity>(
                 None => Ok(false),
             };
         }
-        // Whether or not there should be one, there may be another entry of the key. What is no key has none.
+        // The key may have another entry. Bytes that are not a key have none.
         Fix::Delete if has_one && R::TABLE.can_read(*source, key, primary_key) => {
             writer.remove_shared(index, key, primary_key)?;
         }
@@ -249,8 +248,8 @@ fn apply_fix<R: Entity>(
     Ok(false)
 }
 
-/// Whether an entry can have these keys: the method that computed one may be another by now than
-/// when the row was written.
+/// Whether an entry can have these keys: the method that computes one may have changed since the row was
+/// written.
 fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Result<()> {
     let alone = R::TABLE.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
     let len = if alone { key.len() } else { key.len() + primary_key.len() };
@@ -260,7 +259,7 @@ fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Re
     Err(R::TABLE.too_long(source, key, len))
 }
 
-/// Deletes the rows that can't be read. Their entries lead nowhere then, and are found.
+/// Deletes the rows that can't be read. Their entries are then dangling, and are found.
 fn delete_unreadable<R: Entity>(
     writer: &mut Writer<'_, '_>,
     report: &mut VerifyReport,
@@ -275,7 +274,7 @@ fn delete_unreadable<R: Entity>(
             let fact = facts.entry();
             if let Err((kind, reason)) =
                 load::<R>(&mut image, fact.primary_key, fact.data, None)
-                // It is not the row that is wrong.
+                // The row is not wrong.
                 && kind != FindingKind::WrongConversion
             {
                 batch.push(RawFinding::new(kind, Source::Facts, fact, reason, Fix::Delete));

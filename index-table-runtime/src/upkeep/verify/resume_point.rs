@@ -1,4 +1,4 @@
-//! Where a walk is, and the cursors that say so.
+//! The position of a walk, and its cursors.
 
 use crate::{
     model::{
@@ -10,7 +10,7 @@ use crate::{
     query::{Cursor, hash_of},
 };
 
-/// What is gone through, one after another.
+/// The stages of a walk, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The queue, if some indexes are eventual.
@@ -23,7 +23,7 @@ pub(super) enum Stage {
     Facts,
 }
 
-/// Where to go on: behind this place in this stage, or at its beginning.
+/// The position to continue from: behind this place in this stage, or at the start of the stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResumePoint {
     pub(super) stage: Stage,
@@ -45,7 +45,7 @@ impl ResumePoint {
         Self { stage, behind: None }
     }
 
-    /// What the cursors of a stage belong to.
+    /// The owner of the cursors of a stage.
     fn question<R: Entity>(stage: Stage) -> u64 {
         let (kind, source) = match stage {
             Stage::Queue => ("queue", Source::Facts),

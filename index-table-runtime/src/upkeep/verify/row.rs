@@ -1,4 +1,4 @@
-//! The image of a row as it is stored, and who else has one of its keys.
+//! The image of a stored row, and other rows with one of its keys.
 
 use super::{compare, finding::FindingKind, images::Images};
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// What is wrong with a row that has none.
+/// The problem of a row without an image.
 pub(super) fn load<R: Entity>(
     image: &mut Image,
     primary_key: &[u8],
@@ -46,7 +46,7 @@ pub(super) fn load<R: Entity>(
     }
 }
 
-/// The primary key of another row that has this key of a unique index too, as the index has it.
+/// The primary key of another row with this key of a unique index, as the index has it.
 pub(super) fn holder<R: Entity>(
     reader: Reader<'_>,
     image: &Image,

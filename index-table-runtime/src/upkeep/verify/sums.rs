@@ -1,4 +1,4 @@
-//! Which entries of an index can be wrong, found without decoding a row for each entry.
+//! Finds the entries of an index that can be wrong, without decoding a row for each entry.
 //!
 //! A row with `each` in an index has many entries there, and takes as long to decode. Therefore, the
 //! entries that the rows should have and the entries of the index are hashed, and the sums of both are
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// The most buckets of an index.
+/// The maximum number of buckets of an index.
 const MOST: u64 = 1 << 16;
 
 /// For each bucket: the sum of the hashes of the entries that rows should have, minus the sum of those

@@ -1,4 +1,4 @@
-//! What is wrong with a piece, an entry or a row.
+//! The problems of a piece, an entry or a row.
 
 use std::{borrow::Cow, rc::Rc};
 
@@ -52,7 +52,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             self.surplus(FindingKind::Dangling, source, entry, reason);
             return Ok(());
         };
-        // What a row that can't be read has in the index is not known.
+        // The entries of a row that can't be read are unknown.
         let image = if declared.has_each() {
             self.known.images.get::<R>(index, entry.primary_key, fact)
         } else {
@@ -67,14 +67,14 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             }
             Some(Difference::Data) => {
                 let fix = Fix::Put(image.data(index, declared).into());
-                let reason = "it carries something else than its row has";
+                let reason = "its included fields differ from its row";
                 self.report(FindingKind::Stale, source, entry, reason, fix);
             }
         }
         Ok(())
     }
 
-    /// Whether the entry before this one, which has been stepped on, has the same key.
+    /// Whether the previous entry has the same key.
     fn is_second(&self, entry: &RawEntry<'_>) -> bool {
         let before = self.previous.as_ref().or(self.behind.as_ref());
         before.is_some_and(|before| before.key == entry.key)
@@ -142,12 +142,12 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                     let fix = Fix::Put(Rc::clone(data));
                     report(FindingKind::Missing, "there is no such entry".into(), fix);
                 }
-                // Where a key can have several entries, all rows but the first are doubles.
+                // Where a key can have several entries, all rows but the first are duplicates.
                 if let Some(holder) = holder
                     && (alone || *holder < *fact.primary_key)
                 {
                     let holder = R::TABLE.show_primary_key(&holder);
-                    let reason = format!("the row {holder} has the key as well");
+                    let reason = format!("the row {holder} has the same key");
                     report(FindingKind::Duplicate, reason.into(), Fix::None);
                 }
             }

@@ -1,9 +1,8 @@
-//! The way through a table: the queue, each index, first as it is stored and then entry by entry, and
-//! the rows last.
+//! The walk through a table: the queue, each index, first its physical pieces and then its entries, and the
+//! rows last.
 //!
-//! In this order a repair can remove first what should not be there and write then what is
-//! missing, and each thing that is wrong is met once: entries say whether they are right, rows
-//! whether their entries are there.
+//! In this order, a repair removes wrong entries first and writes missing ones later, and each problem is
+//! found once: an entry shows whether it is right, and a row whether its entries exist.
 
 mod look;
 
@@ -41,14 +40,14 @@ enum Running<'t> {
     Entries(Box<LentEntries<'t>>),
 }
 
-/// What is known of the rows and the indexes. It stays true when something is repaired.
+/// Knowledge about the rows and the indexes. It stays true after repairs.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// Which entries are right, by index.
+    /// The entries that are right, by index.
     sums: BTreeMap<usize, Sums>,
-    /// The indexes whose pieces are all as they should be, so that a look-up finds what a scan does.
+    /// The indexes whose pieces are all intact, so that a look-up finds the same as a scan.
     sound: BTreeSet<usize>,
-    /// Of rows with many entries in an index.
+    /// Images of rows with many entries in an index.
     images: Images,
 }
 
@@ -56,28 +55,28 @@ pub(super) struct Known {
 pub(super) struct TableCheck<'t, R> {
     reader: Reader<'t>,
     pub(super) stage: Stage,
-    /// What is left of the stage; `None`: it has not begun.
+    /// The rest of the stage; `None` if it has not begun.
     running: Option<Running<'t>>,
-    /// Where the stage begins.
+    /// The start of the stage.
     behind: Option<Position>,
     /// The last step in this stage, and the one before it.
     last: Option<Position>,
     previous: Option<Position>,
-    /// Steps in this stage, if it was begun at its beginning.
+    /// Steps in this stage, if the walk started at its first step.
     counted: Option<u64>,
     over: bool,
     found: VecDeque<RawFinding>,
     image: Image,
     pub(super) known: Known,
-    /// It is not to read all rows for what may be a few entries.
+    /// It must not read all rows for possibly few entries.
     in_parts: bool,
     pub(super) rows: u64,
     pub(super) entries: u64,
-    /// What eventual indexes have not got yet, once it is asked for.
+    /// The changes that eventual indexes lack, when they are needed.
     queued: Option<Queued>,
-    /// Entries that they lack so far are repaired too.
+    /// Late entries are repaired too.
     impatient: bool,
-    /// The indexes that are not readable, of which those that lack entries are passed over.
+    /// The indexes that are not readable; those that lack entries are skipped.
     unreadable: Unreadable,
     row: PhantomData<fn() -> R>,
 }
@@ -110,18 +109,18 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         }
     }
 
-    /// The same from another place on.
+    /// The same from another position on.
     pub(super) fn at(self, place: ResumePoint) -> Self {
         let Self { impatient, in_parts, .. } = self;
         Self { in_parts, impatient, ..Self::new(self.reader, self.unreadable, place) }
     }
 
-    /// With what eventual indexes have not got yet among what is wrong.
+    /// Also reports the late changes of eventual indexes.
     pub(super) fn impatient(self) -> Self {
         Self { impatient: true, ..self }
     }
 
-    /// Without reading all rows at the beginning of an index.
+    /// Without reading all rows before an index.
     pub(super) fn in_parts(self) -> Self {
         Self { in_parts: true, ..self }
     }
@@ -131,12 +130,12 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         self.unreadable.incomplete.contains(&index)
     }
 
-    /// Whether each key of an index has one entry at most: its declaration says so, and no rows violate it.
+    /// Whether each key of an index has at most one entry: it is unique, and not violated.
     fn has_one_entry_per_key(&self, index: usize, declared: &IndexSchema) -> bool {
         declared.has_one_entry_per_key() && !self.unreadable.violated.contains(&index)
     }
 
-    /// How many steps there are from the beginning to the end.
+    /// The number of steps from the start to the end.
     pub(super) fn total(&self) -> Result<u64> {
         // The end of a stage is a step too, and so is the queue.
         let mut total =
@@ -147,7 +146,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             let pieces =
                 self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
             let entries = match self.reader.count(&Query::new(source, KeyRange::ALL)) {
-                // That it is damaged is what is to be found out.
+                // Damage of the queue is a finding.
                 Err(Error::Corrupt { .. }) => pieces,
                 count => count?.found,
             };
@@ -156,12 +155,12 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         Ok(total)
     }
 
-    /// What has been found and not been taken yet.
+    /// Findings that were not taken yet.
     pub(super) fn next_raw(&mut self) -> Option<RawFinding> {
         self.found.pop_front()
     }
 
-    /// Behind the last step of which all has been taken that was found; `None`: all is done.
+    /// The position behind the last step whose findings were all taken; `None` at the end.
     pub(super) fn place(&self) -> Option<ResumePoint> {
         if self.over && self.found.is_empty() {
             return None;
@@ -171,7 +170,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         Some(ResumePoint { stage: self.stage, behind })
     }
 
-    /// Goes on by one piece, entry or row; `false`: all is done.
+    /// Steps to the next piece, entry or row; `false` at the end.
     pub(super) fn step(&mut self) -> Result<bool> {
         if self.over {
             return Ok(false);
@@ -204,7 +203,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             Running::Entries(mut entries) => {
                 let is_there = loop {
                     match entries.advance().map_err(Error::from) {
-                        // The piece that it is in has been found to be damaged.
+                        // Its piece is damaged and has been reported.
                         Err(Error::Corrupt { .. }) => {}
                         Ok(true) if self.is_behind(&entries.entry()) => {}
                         next => break next?,
@@ -222,7 +221,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         Ok(true)
     }
 
-    /// What is different because the worker has not come to it is not wrong.
+    /// A difference that a message explains is not wrong.
     fn leave_out_queued(&mut self) -> Result<()> {
         let is_late = |found: &RawFinding| {
             matches!(found.kind, FindingKind::Stale | FindingKind::Dangling | FindingKind::Missing)
@@ -278,7 +277,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         }
     }
 
-    /// Compares the steps with the engine's account, and goes on to the next stage.
+    /// Compares the steps with the engine's count, and continues with the next stage.
     fn end(&mut self) -> Result<()> {
         let source = match self.stage {
             Stage::Pieces(index) => Some(Source::Index(index)),
@@ -289,7 +288,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             let stored = self.reader.stored(source)?;
             if let Some(stored) = stored.filter(|stored| *stored != counted) {
                 let fix = if source == Source::Facts { Fix::None } else { Fix::Clear };
-                let reason = format!("the file counts {stored} of them, and there are {counted}");
+                let reason = format!("LMDB counts {stored} of them, and there are {counted}");
                 self.report(FindingKind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
             }
         }
@@ -314,8 +313,8 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         }
     }
 
-    /// Whether an entry is before one of its key that has been seen, and so in a block that was
-    /// found to be damaged: to go on there would be to go back.
+    /// Whether an entry is before an earlier one of its key, and so in a damaged block: continuing there
+    /// would go back.
     fn is_behind(&self, entry: &RawEntry<'_>) -> bool {
         let seen = self.last.as_ref().or(self.behind.as_ref());
         seen.is_some_and(|Position { key, primary_key }| {
@@ -323,7 +322,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         })
     }
 
-    /// Keeps the place of a step.
+    /// Records the place of a step.
     fn stepped(&mut self, on: RawEntry<'_>) {
         // The buffers of the step before the last one are used again.
         std::mem::swap(&mut self.previous, &mut self.last);
