@@ -41,7 +41,7 @@ fn every_way_to_an_index_is_refused_until_it_is_built() -> TestResult {
         for asked in ask(&before) {
             let text = refused(asked);
             assert!(
-                text.contains("is not readable: it is being built, and 0 of 200 rows are done"),
+                text.contains("is not readable: it is under construction, with 0 of 200 rows done"),
                 "{text}"
             );
             assert!(text.contains("`build` goes on with it"), "{text}");

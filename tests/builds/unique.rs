@@ -46,9 +46,9 @@ fn all_duplicates_are_listed_and_can_be_mended() -> TestResult {
             let first = [&first.key, &first.holder, &first.row].map(String::as_str);
             assert_eq!(first, ["109", "9", "10"]);
             let text = refused.unwrap_err().to_string();
-            assert!(text.contains("9 duplicates stood in the way"), "{text}");
+            assert!(text.contains("its build has found 9 duplicates"), "{text}");
             assert!(
-                text.contains("(the row 10 has the key 109, which the row 9 has already)"),
+                text.contains("(the row 10 has the key 109, and so has the row 9)"),
                 "{text}"
             );
             assert!(store.catalog()?.to_string().contains("violated, 9 duplicates"));

@@ -108,7 +108,7 @@ fn two_rows_with_one_key_are_left() -> Result<()> {
     assert_eq!(indexes, [Some("code"), Some("once")]);
     assert_eq!(
         found.findings[0].to_string(),
-        "table `items`, index `code`, key 101, row 2: the row 1 has the key as well; change or \
+        "table `items`, index `code`, key 101, row 2: the row 1 has the same key; change or \
          delete one of the two rows, then `repair`"
     );
     assert_eq!(items.get_by_code(&txn, 101)?.map(|item| item.id), Some(1));

@@ -153,7 +153,7 @@ fn a_primary_key_of_another_value_is_found() -> TestResult {
         assert_eq!(
             report.findings[0].to_string(),
             "table `files`, row 0: from version 1 it is converted into one with the primary key 1; \
-             the `From` of a later version has to keep it"
+             the `From` of a later version must keep it"
         );
         Ok(())
     })

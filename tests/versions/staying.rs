@@ -273,7 +273,7 @@ fn a_field_that_is_changed_and_not_declared_is_found() -> TestResult {
         assert_eq!(
             shown,
             "table `people`, row 0: from version 1 it is converted into one with another `town`, a \
-             field that `changed` does not name; the `From` of a later version has to keep it"
+             field that `changed` does not name; the `From` of a later version must keep it"
         );
         drop(txn);
         is_found(store.transaction(|txn| people.update(txn, 1, |row| row.stars = 1)).map(drop));

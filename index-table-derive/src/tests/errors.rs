@@ -106,7 +106,7 @@ fn a_filtered_index_needs_a_name() {
     let message = |method: &str, name: &str| {
         format!(
             "a filtered index needs a name: its queries find only rows for which `{method}` holds, \
-             and their names have to say so; add `name = \"{name}\"`"
+             and their names must show that; add `name = \"{name}\"`"
         )
     };
     one("#[index(town, filter = is_open)]", &message("is_open", "open"));
@@ -146,7 +146,7 @@ fn what_names_the_row_is_left_out() {
     }
     one(
         "#[index(self.town.len())]",
-        "an index has the fields of the row itself; for one inside of `town` write a method that \
+        "an index can only name fields of the row; for a field inside `town` write a method that \
          returns it: `computed(method: Type)`",
     );
     for path in ["Customer::open", "self.open", "self::Customer::open"] {
@@ -222,7 +222,7 @@ fn a_field_with_the_name_of_an_option_is_raw() {
         assert_eq!(found(&format!("#[index(r#{name})]")), [""; 0]);
         assert_eq!(
             found(&format!("#[index({name}, id)]")),
-            [format!("the fields come before the options; move `id` forward; {advice}")]
+            [format!("fields come before options; move `id` forward; {advice}")]
         );
     }
     one("#[index(unique)]", "this index has no fields: `#[index(field)]`");
@@ -239,7 +239,7 @@ fn what_is_missing_is_said_once() {
     }
     one("#[index(unique(town))]", "this is written `unique`");
     one("#[index(include(town))]", "this is written `include = [field]`");
-    one("#[index(crate = x)]", "`crate = some::path` belongs into `#[table(…)]`");
+    one("#[index(crate = x)]", "`crate = some::path` is an option of `#[table(…)]`");
     // These are two mistakes.
     let found = messages(&customer("#[index(strateg = \"full\")]"));
     assert_eq!(
@@ -253,7 +253,7 @@ fn what_is_missing_is_said_once() {
 
 #[test]
 fn a_primary_key_in_the_wrong_place_is_one_error() {
-    let message = "`#[primary_key]` is written on a field: the one that identifies a row";
+    let message = "`#[primary_key]` is written on the field that identifies a row";
     for attributes in [
         "#[primary_key(id)]",
         "#[table(primary_key = id)]",
@@ -322,6 +322,6 @@ fn values_of_the_wrong_kind_say_how_they_are_written() {
     one("#[table(allow())]", "name what is allowed: `allow(optional_key)`");
     one("#[table(allow = optional_key)]", "this is written `allow(optional_key)`");
     one("#[table(crate = \"a\")]", "expected a path without quotes: `crate = some::path`");
-    one("#[table(unique)]", "`unique` belongs into `#[index(…)]`");
+    one("#[table(unique)]", "`unique` is an option of `#[index(…)]`");
     one("#[table(version = -1)]", "a version is a whole number from 1 to 4294967295");
 }
