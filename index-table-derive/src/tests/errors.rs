@@ -146,7 +146,7 @@ fn what_names_the_row_is_left_out() {
     }
     one(
         "#[index(self.town.len())]",
-        "an index can only name fields of the row; for a field inside `town` write a method that \
+        "an index can only name fields of the row; for a field inside `town`, write a method that \
          returns it: `computed(method: Type)`",
     );
     for path in ["Customer::open", "self.open", "self::Customer::open"] {
