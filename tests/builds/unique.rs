@@ -47,10 +47,7 @@ fn all_duplicates_are_listed_and_can_be_mended() -> TestResult {
             assert_eq!(first, ["109", "9", "10"]);
             let text = refused.unwrap_err().to_string();
             assert!(text.contains("its build has found 9 duplicates"), "{text}");
-            assert!(
-                text.contains("(the row 10 has the key 109, and so has the row 9)"),
-                "{text}"
-            );
+            assert!(text.contains("(the row 10 has the key 109, and so has the row 9)"), "{text}");
             assert!(store.catalog()?.to_string().contains("violated, 9 duplicates"));
 
             // What is violated is maintained, and refuses no key.

@@ -158,8 +158,12 @@ fn damage_in(report: &VerifyReport) -> Option<String> {
     assert_eq!((of_queue.next(), report.count(FindingKind::DamagedQueue)), (None, 1));
     let damage = shown
         .strip_prefix("table `items`: the queue of its eventual indexes is damaged: ")
-        .and_then(|shown| shown.strip_suffix("; `repair` empties it and rewrites the entries \
-                                              from the rows"));
+        .and_then(|shown| {
+            shown.strip_suffix(
+                "; `repair` empties it and rewrites the entries \
+                                              from the rows",
+            )
+        });
     Some(damage.expect("the table, the damage and the way out").to_owned())
 }
 

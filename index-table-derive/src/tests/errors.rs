@@ -146,8 +146,8 @@ fn what_names_the_row_is_left_out() {
     }
     one(
         "#[index(self.town.len())]",
-        "an index can only name fields of the row; for a field inside `town`, write a method that \
-         returns it: `computed(method: Type)`",
+        "an index can only name fields of the row; for a field inside `town`, write a method \
+         that returns it: `computed(method: Type)`",
     );
     for path in ["Customer::open", "self.open", "self::Customer::open"] {
         let method = "write the method alone: `open`";

@@ -27,7 +27,7 @@ fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     })
 }
 
-/// An index that is only a way to the rows.
+/// An index whose references are always followed.
 fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { entries, facts, .. } = *usage;
     if facts < MINIMUM || facts.saturating_mul(10) < entries.saturating_mul(9) {

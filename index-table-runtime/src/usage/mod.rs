@@ -89,11 +89,11 @@ pub struct Usage {
     pub updates: u64,
     /// Rows that were deleted.
     pub deletes: u64,
-    /// What its indexes were used for, in the order of their declaration.
+    /// The usage of its indexes, in the order of their declaration.
     pub indexes: Vec<IndexUsage>,
 }
 
-/// What an index was used for; see [`Usage`].
+/// The usage of an index; see [`Usage`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct IndexUsage {
