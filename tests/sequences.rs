@@ -152,8 +152,8 @@ fn numbers_of_128_bits_go_on_beyond_64() -> TestResult {
         ticks.insert(&mut txn, &tick(u128::MAX - 1))?;
         assert_eq!(ticks.insert_with(&mut txn, tick)?, u128::MAX);
         let exhausted = ticks.insert_with(&mut txn, tick).map_err(|error| error.to_string());
-        let reason = "table `tick` has no primary key left for `insert_with`: nothing is above the \
-                      last number; `insert` takes a key that is free";
+        let reason = "table `tick` has no primary key left for `insert_with` above the last \
+                      number; use `insert` with a free key";
         assert_eq!(exhausted, Err(reason.to_owned()));
         Ok(())
     })

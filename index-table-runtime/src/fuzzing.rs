@@ -1,4 +1,4 @@
-//! What the fuzz targets ask of the inside. Not for anyone else: it changes with any release.
+//! The entry points of the fuzz targets. Not part of the API: they change with any release.
 
 #![allow(missing_docs, reason = "the targets are its documentation")]
 
@@ -9,22 +9,22 @@ use crate::model::{
     schema::{StateRecord, TableRecord, VersionRecord},
 };
 
-/// The value at the beginning of some bytes, and what else is known of it.
+/// The value at the start of some bytes, with its encodings.
 pub struct Encoded<'b, T> {
     pub value: T,
     /// Its bytes.
     pub bytes: &'b [u8],
-    /// What the encoder makes of it.
+    /// The bytes from the encoder.
     pub again: Vec<u8>,
-    /// How long its shape says that it is.
+    /// The length that its shape computes.
     pub skipped: Option<usize>,
-    /// It, borrowed, from its bytes and from those of the encoder.
+    /// The borrowed value, from its bytes and from those of the encoder.
     pub shown: String,
     pub shown_again: String,
 }
 
 impl<'b, T: Key> Encoded<'b, T> {
-    /// `None`: they are not the encoding of a value.
+    /// `None` if the bytes are not the encoding of a value.
     #[must_use]
     pub fn read(from: &'b [u8]) -> Option<Self> {
         let unescaped = Unescaped::default();
@@ -59,7 +59,7 @@ pub fn row<R: Entity>(bytes: &[u8]) -> Option<R> {
     row::decode(bytes).ok()
 }
 
-/// What `look` makes of the view of the row with these bytes.
+/// The result of `look` for the view of the row with these bytes.
 pub fn with_view<R: Viewed, T>(bytes: &[u8], look: impl FnOnce(R::View<'_>) -> T) -> Option<T> {
     let kept = Unescaped::default();
     row::view::<R>(bytes, &kept).ok().map(look)

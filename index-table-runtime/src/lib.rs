@@ -1,5 +1,5 @@
-//! The run-time half of [`index-table`](https://docs.rs/index-table): depend on that crate, which
-//! re-exports what applications use.
+//! The runtime of [`index-table`](https://docs.rs/index-table). Depend on that crate, which re-exports the
+//! public items.
 //!
 //! What decides is pure and knows no engine: the key encoding (`key`), what a table is
 //! (`schema`), which entries change with a row (`maintain`), what a query asks for (`scan`). What

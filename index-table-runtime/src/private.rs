@@ -1,4 +1,4 @@
-//! What generated code names. Not for anyone else: it changes with any release.
+//! The names for generated code. Not part of the API: they change with any release.
 
 pub use core::result::Result::Ok;
 pub use serde;

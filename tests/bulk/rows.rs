@@ -43,7 +43,7 @@ fn names_what_is_there_already() -> TestResult {
     starts(&[item(3), item(1)], "table `items` has a row with primary key 1 already");
     starts(&[item(3), item(2), item(3)], "table `items` has a row with primary key 3 already");
     let code = |id, code| Item { code, ..item(id) };
-    starts(&[code(2, 9), code(3, 9)], "unique index `code` of table `items` has the key 9 already");
+    starts(&[code(2, 9), code(3, 9)], "unique index `code` of table `items` already has the key 9");
     starts(&[code(2, item(1).code)], "unique index `code` of table `items` has the key 265443");
     let url = Item { url: item(1).url, ..item(2) };
     starts(&[url], "unique index `once` of table `items` has the key \"https://example.com/1\"");

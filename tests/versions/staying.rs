@@ -248,7 +248,7 @@ fn a_field_that_is_changed_and_not_declared_is_found() -> TestResult {
             };
             assert_eq!(
                 reason,
-                "it becomes one with another `town`, a field that `changed` does not name"
+                "its conversion changes `town`, a field that `changed` does not name"
             );
         };
         // Here by a build, of the indexes over methods.

@@ -105,7 +105,7 @@ fn a_name_can_collide_with_the_methods_of_another_index() {
 fn a_filtered_index_needs_a_name() {
     let message = |method: &str, name: &str| {
         format!(
-            "a filtered index needs a name: its queries find only rows for which `{method}` holds, \
+            "a filtered index needs a name: its queries find only rows for which `{method}` returns true, \
              and their names must show that; add `name = \"{name}\"`"
         )
     };
@@ -113,7 +113,7 @@ fn a_filtered_index_needs_a_name() {
     one("#[index(town, filter = r#match, unique)]", &message("match", "match"));
     one(
         "#[index(town, filter = is_open, name = \"\")]",
-        "\"\" is no identifier, and the methods are named by it",
+        "\"\" is not an identifier, and the names of the methods contain it",
     );
 }
 

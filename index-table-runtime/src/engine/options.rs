@@ -3,16 +3,15 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt::Debug, io, time::Duration};
 
-/// What survives a crash of the machine. A crash of the process loses nothing that was committed
-/// in any of them.
+/// The guarantee for a crash of the machine. With every variant, a crash of the process loses no commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Durability {
-    /// A commit returns when it is on disk: two syncs. The default.
+    /// A commit returns when it is on disk, after two syncs. The default.
     #[default]
     Full,
-    /// One sync a commit: the machine's crash may lose the last commit, no more, and the store
-    /// stays consistent (LMDB's `MDB_NOMETASYNC`).
+    /// One sync for each commit: a crash of the machine can lose only the last commit, and the store stays
+    /// consistent (LMDB's `MDB_NOMETASYNC`).
     Relaxed,
     /// A commit returns when it is on disk, in a journal: one sync.
     #[doc(hidden)]
@@ -45,9 +44,9 @@ pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
     None => 1 << 29,
 };
 
-/// How to open a store; from [`Store::options`](crate::Store::options).
+/// The options for opening a store; from [`Store::options`](crate::Store::options).
 ///
-/// They can be serialized, to be kept in a program's settings: an option that is not there has its default.
+/// They can be serialized, for a program's settings: a missing option has its default.
 ///
 /// ```
 /// use index_table::{Durability, Options, Store};
@@ -101,86 +100,85 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How much of the file is mapped, in bytes; rounded up to whole pages. Default: 1 TiB, on 32-bit
-    /// machines 512 MiB, or less where the process has little address space left: with `n` stores open,
-    /// the default is at most 1 / (`n` + 2) of it, but at least 64 MiB. So a process can have thousands of
-    /// stores open.
-    /// `usize::MAX` is as much as the process may have, in the same way. [`max_map_size`](Options::max_map_size)
-    /// limits it.
+    /// The size of the map, in bytes, rounded up to whole pages. Default: 1 TiB, on 32-bit machines 512 MiB,
+    /// or less if the process has little address space left: with `n` stores open, the default is at most 1 /
+    /// (`n` + 2) of it, but at least 64 MiB. So a process can have thousands of stores open. `usize::MAX`
+    /// maps as much as the process may have, in the same way. [`max_map_size`](Options::max_map_size) limits
+    /// it.
     ///
-    /// It is address space, neither memory nor disk: the file grows as it is filled. When it is full,
-    /// [`Store::transaction`](crate::Store::transaction) maps twice as much and runs again, and a transaction from
-    /// [`Store::write`](crate::Store::write) gets [`Error::MapFull`](crate::Error::MapFull). A file that is larger already
-    /// is mapped as a whole.
+    /// The map takes address space, and neither memory nor disk: the file grows as it is filled. If the map
+    /// is full, [`Store::transaction`](crate::Store::transaction) maps twice as much and runs its closure
+    /// again, and a transaction from [`Store::write`](crate::Store::write) fails with
+    /// [`Error::MapFull`](crate::Error::MapFull). A larger file is mapped as a whole.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes;
         self
     }
 
-    /// The most that this process maps, in bytes, which limits the file as well; rounded down to whole
-    /// pages. Default: what the address space has.
+    /// The maximum size of the map of this process, in bytes, which limits the file as well; rounded down to
+    /// whole pages. Default: the address space.
     ///
-    /// A file that is larger already is mapped as a whole. A new one has two pages.
+    /// A larger file is mapped as a whole. A new file has two pages.
     pub fn max_map_size(mut self, bytes: usize) -> Self {
         self.max_map_size = bytes;
         self
     }
 
-    /// What survives a crash of the machine. Default: [`Durability::Full`].
+    /// The guarantee for a crash of the machine. Default: [`Durability::Full`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// The most tables and indexes together, including those of the file that this process doesn't use; a
-    /// table with eventual indexes is one more. Default: 64. A file that has more than half as many when it
-    /// is opened gets room for all of those and half as many more. Each costs every transaction some 50
-    /// bytes that are cleared: with 128, a transaction for one `get` takes 11,400 instructions instead of
-    /// 8,300. More than 1,048,576 is an error of [`open`](Options::open).
+    /// The maximum number of tables and indexes together, including those in the file that this process
+    /// doesn't use; a table with eventual indexes counts as one more. Default: 64. If a file has more than
+    /// half as many when it is opened, there is room for all of them and half as many more. For each, every
+    /// transaction clears some 50 bytes: with 128, a transaction for one `get` takes 11,400 instructions
+    /// instead of 8,300. More than 1,048,576 is an error of [`open`](Options::open).
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self
     }
 
-    /// The most read transactions at the same time, of all processes. Default: 126. The process
-    /// that opens the store first decides. Each takes 64 bytes of the disk, which are reserved when the
-    /// store is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
+    /// The maximum number of concurrent read transactions of all processes. Default: 126. The process that
+    /// opens the store first decides. Each takes 64 bytes on the disk, which are reserved when the store is
+    /// opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
     pub fn max_readers(mut self, readers: u32) -> Self {
         self.max_readers = readers;
         self
     }
 
-    /// How much space the file has ahead of what is used, at the most, in bytes. Default: 1 MiB. 0: none,
-    /// and the file grows with each commit that needs more.
+    /// The maximum space ahead of the used pages in the file, in bytes. Default: 1 MiB. With 0, there is
+    /// none, and the file grows with each commit that needs more.
     ///
-    /// A commit into a file that grows waits longer for the disk, because the file system has to write
-    /// down the growth as well: where each commit needs new pages, as while a reader holds the old ones,
-    /// it took half as long again without space ahead. So when a write transaction begins and less than
-    /// a quarter of a step is left, zeros are written behind the end: a step, and never more than an
-    /// eighth of what is used, so that small stores stay small (below 512 KiB there is nothing ahead).
+    /// A commit into a growing file waits longer for the disk, because the file system has to record the
+    /// growth as well: if each commit needs new pages, as during a long-lived reader, it took half as long
+    /// again without space ahead. So when a write transaction begins and less than a quarter of a step is
+    /// left, zeros are written behind the end: one step, and at most an eighth of the used space, so that
+    /// small stores stay small (below 512 KiB there is nothing ahead).
     ///
-    /// It costs that space on the disk, and that those bytes are written twice. A disk that has no room
-    /// for it, a limit on the size of files and the end of the map are no errors: the file grows as it
-    /// would have. Copies leave it out. Without syncs ([`Durability::None`]) there is nothing to save, and
-    /// nothing ahead; nor is there on systems other than Unix.
+    /// It costs that space on the disk, and these bytes are written twice. A full disk, a limit on the size
+    /// of files and the end of the map are no errors here: the file then grows as without this option. Copies
+    /// leave the space out. Without syncs ([`Durability::None`]), and on systems other than Unix, nothing is
+    /// written ahead.
     pub fn reserve(mut self, bytes: usize) -> Self {
         self.reserve = bytes;
         self
     }
 
-    /// How many messages the queue of a table with eventual indexes may have, and what this process does
-    /// when a write meets one that is full. Default: 100,000, and [`WhenFull::ApplyInLine`].
+    /// The maximum number of messages in the queue of a table with eventual indexes, and the policy of this
+    /// process for a write with a full queue. Default: 100,000, and [`WhenFull::ApplyInLine`].
     ///
-    /// With [`WhenFull::Wait`], a transaction that has begun to leave messages goes on, so that a queue may
-    /// have as many more.
+    /// With [`WhenFull::Wait`], only the first message of a transaction waits, so a queue can exceed the
+    /// limit by one transaction.
     pub fn index_queue(mut self, messages: u64, when_full: WhenFull) -> Self {
         self.index_queue = Limit { messages, when_full };
         self
     }
 
-    /// Whether a store is created where there is none. Default: `true`. Without, a path without a store
-    /// (no directory, or none with a `data.mdb`) is [`Error::StoreNotFound`](crate::Error::StoreNotFound),
-    /// and nothing is created there.
+    /// Whether a missing store is created. Default: `true`. With `false`, a path without a store (no
+    /// directory, or no `data.mdb` in it) is [`Error::StoreNotFound`](crate::Error::StoreNotFound), and
+    /// nothing is created.
     ///
     /// # Examples
     ///
@@ -201,18 +199,17 @@ impl Options {
         self
     }
 
-    /// Whether the store is opened for reading alone. Default: `false`. Such a store is never created, and
-    /// the data file is not written to. Every write fails with
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly). A repository can be opened if its declaration fits the
-    /// file: its rows and indexes are those of the file, which may have more indexes. Otherwise it is
-    /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
+    /// Whether the store is opened read-only. Default: `false`. Such a store is never created, and the data
+    /// file is not written to. Every write fails with [`Error::ReadOnly`](crate::Error::ReadOnly). A
+    /// repository can be opened if its declaration matches the file, which may have more indexes. Otherwise
+    /// it is [`Error::SchemaMismatch`](crate::Error::SchemaMismatch).
     ///
-    /// Other processes may write meanwhile. So a reader needs a slot in the lock file, to which this
-    /// process must be able to write; it is created where it is missing. A reader without a slot might see
-    /// pages that a writer uses again. So where the lock file can't be written to, the store is opened only
-    /// if no process can write: on a file system that is read-only as a whole. Elsewhere it is
-    /// [`Error::NoReaderSlot`](crate::Error::NoReaderSlot): with read permission alone, and in a directory
-    /// of a writable file system that is mounted read-only.
+    /// Other processes may write meanwhile. So a reader needs a slot in the lock file, to which this process
+    /// must be able to write; a missing lock file is created. A reader without a slot might see pages that a
+    /// writer uses again. So if the lock file can't be written to, the store is opened only if no process can
+    /// write: on a file system that is read-only as a whole. Otherwise, it is
+    /// [`Error::NoReaderSlot`](crate::Error::NoReaderSlot): with read permission alone, and in a directory of
+    /// a writable file system that is mounted read-only.
     ///
     /// # Examples
     ///
@@ -311,8 +308,7 @@ impl Options {
             [("max_readers", self.max_readers, 1), ("max_databases", self.max_databases, 0)];
         for (option, number, least) in numbers {
             if number < least || number > MOST {
-                let reason =
-                    format!("`{option}` is {number}, and has to be from {least} to {MOST}");
+                let reason = format!("`{option}` is {number}, and must be from {least} to {MOST}");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
             }
         }
@@ -329,7 +325,7 @@ impl Options {
             max_readers,
             reserve,
             index_queue,
-            // A store that is open is there, however it came to be.
+            // An open store exists, with any value of this option.
             create: _,
             read_only,
             checkpoint,
@@ -352,28 +348,25 @@ impl Options {
     }
 }
 
-/// What a write does that meets a full queue; see
-/// [`Options::index_queue`](crate::Options::index_queue).
+/// The policy for a write with a full queue; see [`Options::index_queue`](crate::Options::index_queue).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum WhenFull {
-    /// It changes the entries itself, as with strong consistency, and leaves no message. The
-    /// default.
+    /// The write changes the entries itself, as with strong consistency, and leaves no message. The default.
     ApplyInLine,
-    /// It waits until the worker has made room, this long at the most, and fails with
-    /// [`Error::IndexQueueFull`](crate::Error::IndexQueueFull) then. [`Store::transaction`](crate::Store::transaction) does so,
-    /// by rolling back and running its closure again, and so does a
-    /// [`GroupWriter`](crate::GroupWriter), with those behind the closure waiting as well, and the
-    /// time counted from when each was submitted; in a transaction from
-    /// [`Store::write`](crate::Store::write), in which the worker could not come to its turn, the
-    /// write fails at once.
+    /// The write waits until the worker has made room, up to this time, and then fails with
+    /// [`Error::IndexQueueFull`](crate::Error::IndexQueueFull).
+    /// [`Store::transaction`](crate::Store::transaction) rolls back, waits, and runs its closure again. So
+    /// does a [`GroupWriter`](crate::GroupWriter), where later closures wait too, and the time counts from
+    /// the submission of each. In a transaction from [`Store::write`](crate::Store::write), which blocks the
+    /// worker, the write fails at once.
     Wait(Duration),
-    /// It disables the eventual indexes of the table: they are no longer maintained, and queries on them fail,
-    /// until the repository's `build` has built them again.
+    /// The write disables the eventual indexes of the table: they are no longer maintained, and queries on
+    /// them fail, until the repository's `build` has rebuilt them.
     Disable,
 }
 
-/// How long a queue may get.
+/// The limit of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limit {
     pub(crate) messages: u64,

@@ -1,5 +1,5 @@
-//! Errors made of others: of what the system, the codec and keys say, once more for each transaction
-//! that a failure concerns, and boxed on the way through an iterator.
+//! Conversions of errors: from the system, the codec and keys; copies for each transaction that a failure
+//! concerns; boxed errors in iterators.
 
 use std::{error, fmt, io, iter, path::Path};
 
@@ -7,7 +7,7 @@ use super::Error;
 use crate::model::key::DecodeError;
 
 impl Error {
-    /// Why a directory was not opened.
+    /// The reason why a directory was not opened.
     #[cold]
     pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
         match source.kind() {
@@ -18,7 +18,7 @@ impl Error {
         }
     }
 
-    /// What the operating system said.
+    /// The operating system's error.
     #[cold]
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
@@ -117,7 +117,7 @@ impl Error {
     }
 }
 
-/// Whether there was no room for what was to be written.
+/// Whether there was no room for a write.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 
@@ -166,7 +166,7 @@ impl error::Error for Messages {
     }
 }
 
-/// Why a row or an included field can't be written. The write that met it says for which table.
+/// The reason why a row or an included field can't be written. The caller adds the table.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EncodeError(#[from] pub(crate) postcard::Error);
@@ -185,7 +185,7 @@ impl DecodeError {
             }
             Self::Altered { version, field } => {
                 let reason = format!(
-                    "it becomes one with another `{field}`, a field that `changed` does not name"
+                    "its conversion changes `{field}`, a field that `changed` does not name"
                 );
                 Error::Conversion { table, key, version, reason }
             }
@@ -194,8 +194,7 @@ impl DecodeError {
     }
 }
 
-/// An [`Error`] on the way through an iterator: as small as a pointer, so that an entry is not
-/// copied with room for an error around it.
+/// An [`Error`] in an iterator, as small as a pointer, so that the items stay small.
 pub(crate) struct Boxed(Box<Error>);
 
 impl From<Error> for Boxed {
@@ -213,10 +212,10 @@ impl StoreError for Boxed {
     }
 }
 
-/// What `?` makes an [`Error`] of: errors of this crate alone.
+/// The errors that `?` converts into [`Error`]: only errors of this crate.
 ///
-/// The compiler shows the label where a closure of [`Store::transaction`](crate::Store::transaction) has
-/// met another error.
+/// The compiler shows the label where a closure of [`Store::transaction`](crate::Store::transaction) uses `?`
+/// on another error.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an error of the store",
     label = "is not an error of the store; with your own errors, call `try_transaction` instead \

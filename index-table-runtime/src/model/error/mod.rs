@@ -1,4 +1,4 @@
-//! What can go wrong, and ([`convert`]) how one thing becomes another on its way to the caller.
+//! The errors of this crate, and their conversions ([`convert`]).
 
 mod convert;
 
@@ -12,7 +12,7 @@ use crate::model::{key::MAX_KEY_LEN, schema::IndexState};
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, with the table, the index and the key where there is one.
+/// The errors of this crate, with the table, the index and the key if there is one.
 ///
 /// Keys are shown decoded, as `7` or `("Redmond", "Smith")`.
 ///
@@ -54,8 +54,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// `insert`, or an `update` that changes the primary key, met a row that is there already.
-    #[error("table `{table}` has a row with primary key {key} already; `put` would replace it")]
+    /// An `insert`, or an `update` that changes the primary key, would have the primary key of another row.
+    #[error("table `{table}` already has a row with primary key {key}; `put` would replace it")]
     DuplicateKey {
         /// The table.
         table: &'static str,
@@ -63,36 +63,36 @@ pub enum Error {
         key: String,
     },
 
-    /// `insert_with` met a table whose primary key has no number above the last one.
+    /// `insert_with` failed, because the type of the primary key has no number above the last one.
     #[error(
-        "table `{table}` has no primary key left for `insert_with`: nothing is above {}; \
-         `insert` takes a key that is free", shown_number(*last)
+        "table `{table}` has no primary key left for `insert_with` above {}; use `insert` with a \
+         free key", shown_number(*last)
     )]
     SequenceExhausted {
         /// The table.
         table: &'static str,
-        /// The last number: the greatest that was given out, or that is in the table. `u64::MAX` also
-        /// stands for the numbers above it, which only 128-bit keys have.
+        /// The last number: the greatest that was assigned, or is in the table. `u64::MAX` also represents
+        /// greater numbers, which only 128-bit keys have.
         last: u64,
     },
 
-    /// The row that was made for `insert_with` has another primary key than the one it was given.
+    /// The closure of `insert_with` returned a row with another primary key than the assigned one.
     #[error(
-        "the row for table `{table}` was to have the primary key {given}, and has {key}; a row \
-         with a key of its own is for `insert`"
+        "the closure of `insert_with` was given the primary key {given} for table `{table}`, and \
+         returned a row with {key}; use `insert` for explicit keys"
     )]
     OtherKey {
         /// The table.
         table: &'static str,
-        /// The key that the row was to have.
+        /// The assigned key.
         given: String,
-        /// The key that it has.
+        /// The key of the row.
         key: String,
     },
 
     /// Another row has the same key in a unique index.
     #[error(
-        "unique index `{index}` of table `{table}` has the key {key} already, for the row with \
+        "unique index `{index}` of table `{table}` already has the key {key}, for the row with \
          primary key {holder}; change or delete that row first"
     )]
     UniqueViolation {
@@ -108,7 +108,8 @@ pub enum Error {
 
     /// A key doesn't fit into LMDB's limit.
     #[error(
-        "the key {key} of {} in table `{table}` takes {len} bytes, and LMDB's limit is {MAX_KEY_LEN}{}",
+        "the key {key} of {} in table `{table}` has {len} bytes, and LMDB's limit is \
+         {MAX_KEY_LEN}{}",
         index_or("the primary key", *index),
         if index.is_some() {
             " (the primary key is part of it unless the index is unique); index a long field as \
@@ -122,29 +123,29 @@ pub enum Error {
         table: &'static str,
         /// The index; `None` for the primary key.
         index: Option<&'static str>,
-        /// The key, cut.
+        /// The key, truncated.
         key: String,
-        /// Its length, encoded, with the primary key where the entry needs it.
+        /// The length of its encoding, with the primary key if the entry needs it.
         len: usize,
     },
 
-    /// The file was written by a struct that was declared in another way.
+    /// The declaration of the struct does not match the file.
     #[error("table `{table}` doesn't match its declaration: {difference}; {way_out}")]
     SchemaMismatch {
         /// The table.
         table: &'static str,
-        /// What is different.
+        /// The difference.
         difference: String,
-        /// What to do about it.
+        /// The remedy.
         way_out: &'static str,
     },
 
-    /// The file holds something that this crate would not have written. The `verify` of the
-    /// repository finds what else is wrong, and `repair` corrects it; a row that can't be decoded can
-    /// neither be replaced nor deleted in another way, since its entries are not known.
+    /// The file has bytes that this crate does not write. The repository's `verify` lists all damage, and
+    /// `repair` corrects it. Other methods can neither replace nor delete a row that can't be decoded, since
+    /// its entries are unknown.
     #[error(
-        "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists what is wrong, \
-         and `repair` is the way out",
+        "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists the damage, \
+         and `repair` corrects it",
         index_or("facts", *index)
     )]
     Corrupt {
@@ -152,14 +153,14 @@ pub enum Error {
         table: &'static str,
         /// The index; `None` for the fact table.
         index: Option<&'static str>,
-        /// The key, in hex when it can't be decoded.
+        /// The key, in hex if it can't be decoded.
         key: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 
     /// A row has a later version than the code. Another process has opened the table with a later
-    /// declaration since, or the row is damaged.
+    /// declaration, or the row is damaged.
     #[error(
         "table `{table}`, {}, key {key}: the row has version {version}, and this program reads \
          versions up to {known}; restart it with the declaration that is in use",
@@ -178,10 +179,10 @@ pub enum Error {
         known: u32,
     },
 
-    /// A row of an older version does not come out of the `From` of a later one as it has to.
+    /// The `From` of a later version converts a row of an older version wrongly.
     #[error(
         "table `{table}`: the row {key} has version {version}, and can't be converted: {reason}; \
-         the `From` of a later version has to be corrected"
+         correct the `From` of a later version"
     )]
     Conversion {
         /// The table.
@@ -190,7 +191,7 @@ pub enum Error {
         key: String,
         /// The version of the row.
         version: u32,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
 
@@ -199,23 +200,21 @@ pub enum Error {
     Codec {
         /// The table.
         table: &'static str,
-        /// What the codec says.
+        /// The message of the codec.
         reason: String,
     },
 
-    /// The connection or the disk failed during a commit: it may have been applied or not. Read what it has
-    /// written before writing it again.
-    #[error("the outcome of a commit is not known: {source}")]
+    /// The connection or the disk failed during a commit, so it is unknown whether the commit was applied.
+    /// Read the rows before you write them again.
+    #[error("it is unknown whether the commit was applied: {source}")]
     CommitUnknown {
-        /// What has failed.
+        /// The failure.
         source: Box<Error>,
     },
 
-    /// The store has reached its map size. The transaction can only be dropped; nothing that was
-    /// committed is lost.
+    /// The store has reached its map size. The transaction can only be dropped; no committed row is lost.
     #[error(
-        "the store has reached its map size of {map_size} bytes; drop this transaction, and write in \
-         `store.transaction(…)`, which lets it grow up to `Store::options().max_map_size(…)`, or open \
+        "the store has reached its map size of {map_size} bytes; drop this transaction, and write in `store.transaction(…)`, which enlarges the map up to `Store::options().max_map_size(…)`, or open \
          it with a larger `map_size(…)`"
     )]
     MapFull {
@@ -223,26 +222,25 @@ pub enum Error {
         map_size: usize,
     },
 
-    /// The map has to be replaced by a larger one, which takes a moment without transactions of this
-    /// process, and there was none.
+    /// The map has to be replaced by a larger one, which needs a moment without transactions of this process,
+    /// and there was none.
     #[error(
-        "the store has to map more than {map_size} bytes, and transactions of this process are in the \
-         way: {readers} that read, the oldest for {oldest:.1?}; drop read transactions sooner, or open \
+        "the store has to map more than {map_size} bytes, and transactions of this process block that: {readers} readers, the oldest {oldest:.1?} old; drop read transactions sooner, or open \
          the store with a larger `Store::options().map_size(…)`"
     )]
     GrowthBlocked {
         /// The map size in bytes.
         map_size: usize,
-        /// How many read transactions there are.
+        /// The number of read transactions.
         readers: usize,
-        /// How long the oldest of them has been one.
+        /// The age of the oldest.
         oldest: Duration,
     },
 
-    /// A cursor of another index, direction or question, or no cursor at all.
+    /// The cursor belongs to another index, direction or query, or is not a cursor.
     #[error("the cursor can't be used here: {reason}")]
     InvalidCursor {
-        /// What doesn't fit.
+        /// The mismatch.
         reason: &'static str,
     },
 
@@ -255,9 +253,9 @@ pub enum Error {
     NotCombinable {
         /// The table.
         table: &'static str,
-        /// The index; `None` for the fact table, and where several parts are meant.
+        /// The index; `None` for the fact table, and for several parts.
         index: Option<&'static str>,
-        /// What stands in the way.
+        /// The reason.
         reason: &'static str,
     },
 
@@ -279,31 +277,30 @@ pub enum Error {
         table: &'static str,
     },
 
-    /// This thread has a write transaction already; a second one would wait for it forever.
-    #[error("this thread holds a write transaction of the store already; commit or drop it first")]
+    /// This thread has a write transaction; a second one would wait for it forever.
+    #[error("this thread already has a write transaction of the store; commit or drop it first")]
     WriteInProgress,
 
-    /// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter), or a method that keys are
-    /// computed by, has panicked.
-    #[error("the closure has panicked: {message}; nothing that it wrote is there")]
+    /// A closure of a [`GroupWriter`](crate::GroupWriter), or a method that computes keys, has panicked.
+    #[error("the closure has panicked: {message}; its writes are undone")]
     Panicked {
-        /// What it said.
+        /// The message.
         message: String,
     },
 
-    /// A [`GroupWriter`](crate::GroupWriter) that is closed takes nothing more.
+    /// The [`GroupWriter`](crate::GroupWriter) is closed.
     #[error(
         "the group writer is closed, and the closure was not run; `store.writer()` starts another one"
     )]
     WriterClosed,
 
-    /// The directory is open in this process already, and can't be shared: it was opened with other
-    /// options, or without this crate.
-    #[error("`{path}` is open in this process already, {reason}", path = path.display())]
+    /// The directory is open in this process, and can't be shared: it was opened with other options, or
+    /// without this crate.
+    #[error("`{path}` is already open in this process, {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
         path: PathBuf,
-        /// What stands in the way, and what to do.
+        /// The reason and the remedy.
         reason: String,
     },
 
@@ -313,11 +310,11 @@ pub enum Error {
     ReadOnly {
         /// The store's directory.
         path: PathBuf,
-        /// What the operating system said; `None`: the store was opened for reading alone.
+        /// The operating system's error; `None` if the store was opened read-only.
         source: Option<io::Error>,
     },
 
-    /// There is no store at the path, and none is created with [`create(false)`](crate::Options::create)
+    /// There is no store at the path, and it is not created with [`create(false)`](crate::Options::create)
     /// and [`read_only(true)`](crate::Options::read_only).
     #[error(
         "there is no store at `{path}`; check the path, or open it with `Store::options().create(true)`, the \
@@ -329,26 +326,26 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A store that is opened for reading alone has a lock file that can't be written to, and other
-    /// processes may write to the store; see [`read_only`](crate::Options::read_only).
+    /// The store was opened read-only, its lock file can't be written to, and other processes may write to
+    /// the store; see [`read_only`](crate::Options::read_only).
     #[error(
-        "`{path}` can't be opened for reading: its `lock.mdb` can't be written to ({source}), and a reader \
-         without a slot in it may see pages that a writer uses again; allow this process to write to \
-         `lock.mdb`, copy `data.mdb` to another directory while nobody writes, or mount the whole file \
-         system read-only",
+        "`{path}` can't be opened for reading: its `lock.mdb` can't be written to ({source}), \
+         and a reader without a slot in it may see pages that a writer uses again; allow this \
+         process to write to `lock.mdb`, copy `data.mdb` to another directory while no process \
+         writes, or mount the whole file system read-only",
         path = path.display()
     )]
     NoReaderSlot {
         /// The store's directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
     /// The process was forked from the one that opened the store, and can't use it.
     #[error(
-        "`{path}` was opened before this process was forked; drop all that it has inherited of the \
-         store, and open it anew",
+        "`{path}` was opened before this process was forked; drop all inherited handles to the \
+         store, and open it again",
         path = path.display()
     )]
     Forked {
@@ -356,13 +353,13 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is not LMDB's, or is damaged: what was found when it was opened, by
-    /// [`Store::check`](crate::Store::check), or by LMDB itself.
+    /// The file is not an LMDB file, or is damaged. Found by opening it, by
+    /// [`Store::check`](crate::Store::check), or by LMDB.
     #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
     DamagedFile {
         /// The store's directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
 
@@ -401,7 +398,7 @@ pub enum Error {
     LockFile {
         /// The store's directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
 
@@ -417,14 +414,14 @@ pub enum Error {
         path: PathBuf,
         /// The map size in bytes.
         map_size: usize,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// The process has as many files open as it may have, and a store needs four.
+    /// The process has reached its limit of open files, and a store needs four.
     #[error(
-        "`{path}` can't be opened, because the process may have {limit} files open and a store needs four \
-         ({source}); raise the limit (`ulimit -n`), or have fewer stores open",
+        "`{path}` can't be opened, because the process may have {limit} open files and a store \
+         needs four ({source}); raise the limit (`ulimit -n`), or close other stores",
         path = path.display()
     )]
     TooManyOpenFiles {
@@ -432,15 +429,15 @@ pub enum Error {
         path: PathBuf,
         /// The limit.
         limit: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// Another process has made the store larger than this one's map, and there is no address space
+    /// Another process has made the store larger than the map of this process, and there is no address space
     /// for a larger one.
     #[error(
-        "another process has made the store larger than the {map_size} bytes that this one maps, and \
-         the process has no address space for more; raise its limit"
+        "another process has made the store larger than the map of this process ({map_size} \
+         bytes), and this process has no address space for more; raise its limit"
     )]
     MapTooSmall {
         /// The map size in bytes.
@@ -462,13 +459,13 @@ pub enum Error {
         "all {max_readers} reader slots are taken{}; drop read transactions sooner, or open the \
          store with a larger `Store::options().max_readers(…)`",
         oldest.map_or(String::new(), |oldest| {
-            format!(" (the oldest in this process for {oldest:.1?})")
+            format!(" (the oldest in this process is {oldest:.1?} old)")
         })
     )]
     TooManyReaders {
         /// The limit.
         max_readers: u32,
-        /// How long the oldest of this process has been there.
+        /// The age of the oldest in this process.
         oldest: Option<Duration>,
     },
 
@@ -476,51 +473,51 @@ pub enum Error {
     #[error("a store in memory has no file to copy")]
     InMemory,
 
-    /// The index is not readable: it is being built, or rows stand in its way.
+    /// The index is not readable: it is under construction, disabled or retired, or has duplicates.
     #[error("index `{index}` of table `{table}` is not readable: {}", state.reason())]
     IndexNotReadable {
         /// The table.
         table: &'static str,
         /// The index.
         index: &'static str,
-        /// How far its build is, or what stands in its way.
+        /// The progress of its build, or its other state.
         state: IndexState,
     },
 
-    /// The queue of a table's eventual indexes is full, and was so for as long as
-    /// [`WhenFull::Wait`](crate::WhenFull::Wait) says.
+    /// The queue of a table's eventual indexes is full, also after the time of
+    /// [`WhenFull::Wait`](crate::WhenFull::Wait).
     #[error(
-        "the queue for the eventual indexes of table `{table}` is full, with {messages} messages; start \
-         a worker by `store.start_index_worker()`, `drain` it, or allow for more by \
-         `Store::options().index_queue(…)`"
+        "the queue for the eventual indexes of table `{table}` is full, with {messages} \
+         messages; start a worker by `store.start_index_worker()`, `drain` it, or raise the \
+         limit by `Store::options().index_queue(…)`"
     )]
     IndexQueueFull {
         /// The table.
         table: &'static str,
-        /// How many messages it has.
+        /// The number of its messages.
         messages: u64,
     },
 
-    /// There is no room on the disk, or within a quota or a limit on the size of files. Nothing that was
-    /// committed is lost, and the store works again when there is room. A transaction that has met this
-    /// error can only be dropped.
+    /// There is no room on the disk, or within a quota or a limit on the size of files. No committed row is
+    /// lost, and the store works again when there is room. After this error, the transaction can only be
+    /// dropped.
     #[error(
         "{path}: no room on the disk ({source}); the store works again when there is room",
         path = path.display()
     )]
     DiskFull {
-        /// The store's directory, that of the copy, or that of temporary files.
+        /// The directory of the store, of the copy, or of temporary files.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
-    /// The operating system refused.
+    /// A system call failed.
     #[error("{path}: {source}", path = path.display())]
     Io {
-        /// The store's directory, that of the copy, or that of temporary files.
+        /// The directory of the store, of the copy, or of temporary files.
         path: PathBuf,
-        /// What it said.
+        /// The message.
         source: io::Error,
     },
 
@@ -529,7 +526,7 @@ pub enum Error {
     Thread {
         /// The name of the thread.
         name: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -540,15 +537,15 @@ pub enum Error {
     )]
     TransactionTooLarge,
 
-    /// The transaction can only be dropped, because an earlier write in it has failed half-way.
+    /// The transaction can only be dropped, because an earlier write in it has failed.
     #[error("{reason}; the transaction can only be dropped")]
     TransactionFailed {
-        /// What has failed.
+        /// The failure.
         reason: String,
     },
 
-    /// The store can't be used until all handles to it are dropped and it is opened again. Nothing that
-    /// was committed is lost.
+    /// The store can't be used until all handles to it are dropped and it is opened again. No committed row
+    /// is lost.
     #[error(
         "`{path}`: {reason}; close the store, that is, drop all handles to it, and open it again",
         path = path.display()
@@ -556,7 +553,7 @@ pub enum Error {
     ReopenNeeded {
         /// The store's directory.
         path: PathBuf,
-        /// What has happened.
+        /// The reason.
         reason: &'static str,
     },
 
@@ -565,7 +562,7 @@ pub enum Error {
     Engine {
         /// The store's directory.
         path: PathBuf,
-        /// What LMDB or its bindings said.
+        /// The error of LMDB or its bindings.
         source: Arc<dyn error::Error + Send + Sync>,
     },
 
@@ -624,17 +621,17 @@ pub enum Error {
     /// A defect of this crate.
     #[error("a defect in index-table: {reason}")]
     Internal {
-        /// What was expected not to happen.
+        /// The unexpected event.
         reason: String,
     },
 }
 
-/// A number of a sequence, of which `u64::MAX` may be a greater one.
+/// A number of a sequence; `u64::MAX` may represent a greater one.
 fn shown_number(number: u64) -> String {
     if number == u64::MAX { "the last number".to_owned() } else { number.to_string() }
 }
 
-/// Why a store can't be written to, and what to do.
+/// The reason why a store can't be written to, and the remedy.
 fn read_only(source: Option<&io::Error>) -> String {
     match source {
         None => "was opened with `read_only(true)`; open it without, to write".to_owned(),
@@ -645,7 +642,7 @@ fn read_only(source: Option<&io::Error>) -> String {
     }
 }
 
-/// The index as messages name it, or what stands in its place where there is none.
+/// The name of the index in messages, or its replacement.
 fn index_or(other: &str, index: Option<&str>) -> String {
     index.map_or(other.to_owned(), |index| format!("index `{index}`"))
 }
