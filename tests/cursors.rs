@@ -65,7 +65,7 @@ fn another_question_refuses_it() -> Result<()> {
         assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
     }
     let text = "page 2".parse::<Cursor>().map_err(|error| error.to_string());
-    let message = "the cursor can't be used here: the text is no cursor; start without one";
+    let message = "the cursor can't be used here: the text is not a cursor; start without one";
     assert_eq!(text, Err(message.to_owned()));
     Ok(())
 }

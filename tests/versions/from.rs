@@ -134,7 +134,7 @@ fn a_primary_key_of_another_value_is_found() -> TestResult {
             };
             assert_eq!(
                 (key.as_str(), reason.as_str()),
-                ("0", "it becomes one with the primary key 1")
+                ("0", "its conversion changes the primary key to 1")
             );
         };
         is_found(&refused);
@@ -152,7 +152,7 @@ fn a_primary_key_of_another_value_is_found() -> TestResult {
         assert_eq!((report.rows, report.count(FindingKind::WrongConversion)), (5, 5));
         assert_eq!(
             report.findings[0].to_string(),
-            "table `files`, row 0: from version 1 it is converted into one with the primary key 1; \
+            "table `files`, row 0: its conversion from version 1 changes the primary key to 1; \
              the `From` of a later version must keep it"
         );
         Ok(())

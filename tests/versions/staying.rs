@@ -272,7 +272,7 @@ fn a_field_that_is_changed_and_not_declared_is_found() -> TestResult {
         let shown = people.verify(&txn).find(conversion).ok_or("none")??.to_string();
         assert_eq!(
             shown,
-            "table `people`, row 0: from version 1 it is converted into one with another `town`, a \
+            "table `people`, row 0: its conversion from version 1 changes `town`, a \
              field that `changed` does not name; the `From` of a later version must keep it"
         );
         drop(txn);

@@ -1,4 +1,4 @@
-//! What the types of fields have to be that an entry or a view carries.
+//! The requirements on the types of fields of an entry or a view.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,8 @@ impl<T: Clone + Debug + PartialEq> Carried for T {}
 #[diagnostic::on_unimplemented(
     message = "the index `{Index}` carries `{Self}`, which lacks `Clone`, `Debug` or `PartialEq`",
     label = "lacks `Clone`, `Debug` or `PartialEq`",
-    note = "the entries of an index have these traits: put `#[derive(Clone, Debug, PartialEq)]` on `{Self}`, or let the index carry other fields"
+    note = "the entries of an index have these traits: put `#[derive(Clone, Debug, PartialEq)]` \
+            on `{Self}`, or include other fields in the index"
 )]
 pub trait CarriedBy<Index> {}
 

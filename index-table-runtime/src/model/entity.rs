@@ -1,4 +1,4 @@
-//! What the derive implements: a row and its index entries, seen from the runtime.
+//! The traits that the derive implements: a row and its index entries, for the runtime.
 
 use std::{fmt, marker::PhantomData};
 
@@ -14,10 +14,10 @@ use crate::model::{
     shard::Distribution,
 };
 
-/// What serde can write and read: for the one error of a struct without serde's traits. [`RowFormat`]
-/// is for any type, so that nothing else requires them.
+/// A type that serde can write and read, for the single error about a struct without serde's traits.
+/// [`RowFormat`] exists for any type, so that nothing else requires them.
 #[diagnostic::on_unimplemented(
-    message = "rows of `{Self}` can't be stored: serde doesn't write and read them",
+    message = "rows of `{Self}` can't be stored: serde can't write and read them",
     label = "lacks serde's `Serialize` or `Deserialize`",
     note = "put both on the struct: `#[derive(serde::Serialize, serde::Deserialize)]`"
 )]
@@ -30,9 +30,9 @@ impl<R: Serialize + DeserializeOwned> Stored for R {}
 #[derive(Debug)]
 pub struct IsStored<R: Stored>(PhantomData<R>);
 
-/// What serde can read: the same for a struct with `#[derive(RowVersion)]`.
+/// A type that serde can read: the same for a struct with `#[derive(RowVersion)]`.
 #[diagnostic::on_unimplemented(
-    message = "rows of `{Self}` can't be read: serde doesn't read them",
+    message = "rows of `{Self}` can't be read: serde can't read them",
     label = "lacks serde's `Deserialize`",
     note = "put it on the struct: `#[derive(serde::Deserialize)]`"
 )]
@@ -45,7 +45,7 @@ impl<R: DeserializeOwned> Read for R {}
 #[derive(Debug)]
 pub struct IsRead<R: Read>(PhantomData<R>);
 
-/// How rows of type `R` are written and read, if serde does it, and by [`NoRowFormat`] for other types.
+/// Writing and reading rows of type `R` with serde; [`NoRowFormat`] has the functions for other types.
 #[derive(Debug)]
 pub struct RowFormat<R>(PhantomData<R>);
 
@@ -73,21 +73,21 @@ impl<R: Serialize + Entity> RowFormat<R> {
 }
 
 impl<R: DeserializeOwned> RowFormat<R> {
-    /// Reads a struct, which has all of the bytes.
+    /// Reads a struct from all of the bytes.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such struct.
+    /// [`DecodeError`] if the bytes are not such a struct.
     #[inline]
     pub fn decode(body: &[u8]) -> Result<R, DecodeError> {
         row::whole(body)
     }
 }
 
-/// What a type without serde's traits has in the place of the functions of [`RowFormat`]. It never runs,
+/// The replacement of the functions of [`RowFormat`] for a type without serde's traits. It never runs,
 /// because [`IsStored`] doesn't compile for such a type.
 pub trait NoRowFormat<R> {
-    /// In the place of [`RowFormat::encode`].
+    /// Instead of [`RowFormat::encode`].
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ pub trait NoRowFormat<R> {
         Ok(())
     }
 
-    /// In the place of [`RowFormat::encode_sorted`].
+    /// Instead of [`RowFormat::encode_sorted`].
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ pub trait NoRowFormat<R> {
         Ok(())
     }
 
-    /// In the place of [`RowFormat::decode`].
+    /// Instead of [`RowFormat::decode`].
     ///
     /// # Errors
     ///
@@ -119,14 +119,14 @@ impl<R> NoRowFormat<R> for RowFormat<R> {}
 
 /// A row type with `#[derive(IndexTable)]`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no entity",
+    message = "`{Self}` is not an entity",
     note = "put `#[derive(IndexTable)]` on the struct"
 )]
 pub trait Entity: Sized + 'static {
     /// The primary key: the field's type, or the tuple of the fields' types.
     type Key: Key;
 
-    /// The table as it is declared.
+    /// The declared table.
     const TABLE: &'static TableSchema;
 
     /// In which shards the rows are.
@@ -146,7 +146,7 @@ pub trait Entity: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such row.
+    /// [`DecodeError`] if the bytes are not such a row.
     fn decode(body: &[u8]) -> Result<Self, DecodeError>;
 
     /// Appends the primary key.
@@ -159,8 +159,8 @@ pub trait Entity: Sized + 'static {
     /// [`EncodeError`] when an included field can't be encoded.
     fn entries(&self, index: usize, entries: &mut EntryBuffer) -> Result<(), EncodeError>;
 
-    /// Appends the encodings of the fields that the key of the index at position `index` has as
-    /// hashes, in the order of the key.
+    /// Appends the encodings of the hashed fields in the key of the index at position `index`, in the order
+    /// of the key.
     fn hashed(&self, index: usize, values: &mut KeyBuf) {
         let _ = (index, values);
     }
@@ -169,7 +169,7 @@ pub trait Entity: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no entry of this index.
+    /// [`DecodeError`] if the bytes are not an entry of this index.
     fn hashed_in_entry(
         index: usize,
         entry: EntryReader<'_>,
@@ -183,36 +183,35 @@ pub trait Entity: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such row.
+    /// [`DecodeError`] if the bytes are not such a row.
     fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
         let _ = body;
         Err(DecodeError::Version { found: version, expected: Self::TABLE.version })
     }
 }
 
-/// A struct that rows of a table have, or had: with `#[derive(IndexTable)]` or
-/// `#[derive(RowVersion)]`.
+/// The struct of a table's rows in any version: with `#[derive(IndexTable)]` or `#[derive(RowVersion)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a version of a row",
     label = "is not a version of a row",
     note = "put `#[derive(RowVersion)]` on the struct, with `#[table(version = …)]` as it was"
 )]
 pub trait RowVersion: Sized {
-    /// What its rows are.
+    /// Its version of the rows.
     const ROW: &'static RowSchema;
 
     /// Reads the bytes of a struct, without the version in front.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such row.
+    /// [`DecodeError`] if the bytes are not such a row.
     fn decode(body: &[u8]) -> Result<Self, DecodeError>;
 
     /// Reads a row of a version before this one, without the version in front, and converts it.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such row.
+    /// [`DecodeError`] if the bytes are not such a row.
     fn older(version: u32, body: &[u8]) -> Result<Self, DecodeError> {
         let _ = body;
         Err(DecodeError::Version { found: version, expected: Self::ROW.version })
@@ -255,12 +254,12 @@ impl<Old, Next: From<Old>> Precedes<Next> for Old {
     }
 }
 
-/// The version before `Next`, for types that are one and, by [`NoVersion`], for others.
+/// The version before `Next`; [`NoVersion`] provides values for types that are not a version.
 #[derive(Debug)]
 pub struct VersionOf<T, Next>(PhantomData<(T, Next)>);
 
 impl<T: RowVersion + DeserializeOwned, Next: DeserializeOwned> VersionOf<T, Next> {
-    /// What its rows are.
+    /// Its version of the rows.
     pub const ROW: Option<PreviousRow> = Some(PreviousRow {
         schema: T::ROW,
         locate_fields: row::locate_fields::<T>,
@@ -273,22 +272,22 @@ impl<T: RowVersion, Next> VersionOf<T, Next> {
     pub const NUMBER: u32 = T::ROW.version;
 }
 
-/// What is said of a type that is not a version of a row: that nothing more is wrong with it. What
-/// [`VersionOf`] says itself goes before it.
+/// The values for a type that is not a version of a row, which give no further errors. [`VersionOf`] has
+/// precedence.
 pub trait NoVersion {
-    /// In the place of [`VersionOf::ROW`].
+    /// Instead of [`VersionOf::ROW`].
     const ROW: Option<PreviousRow> = None;
-    /// In the place of [`VersionOf::NUMBER`].
+    /// Instead of [`VersionOf::NUMBER`].
     const NUMBER: u32 = 0;
 }
 
 impl<T, Next> NoVersion for VersionOf<T, Next> {}
 
-/// What [`Scan::entries`](crate::Scan::entries) yields: the entry struct of an index, or the row
-/// itself for the fact table.
+/// The items of [`Scan::entries`](crate::Scan::entries): the entry struct of an index, or the row itself for
+/// the fact table.
 ///
-/// It is what functions for any scan ask for. The derive implements it, and nobody else: what is in it
-/// may change with any release.
+/// It is the bound of functions for any scan. Only the derive implements it: its items may change with any
+/// release.
 ///
 /// # Examples
 ///
@@ -335,7 +334,7 @@ pub trait IndexEntry<'txn>: Sized {
     /// The row type.
     type Row: Entity;
 
-    /// Where the entries are.
+    /// The source of the entries.
     #[doc(hidden)]
     const SOURCE: Source;
 
@@ -343,7 +342,7 @@ pub trait IndexEntry<'txn>: Sized {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no entry of this index.
+    /// [`DecodeError`] if the bytes are not an entry of this index.
     #[doc(hidden)]
     fn decode(entry: EntryReader<'txn>) -> Result<Self, DecodeError>;
 }
@@ -363,18 +362,18 @@ impl<R: Entity> IndexEntry<'_> for R {
     note = "put `#[table(view)]` on the struct"
 )]
 pub trait Viewed: Entity {
-    /// The borrowed twin of the row.
+    /// The borrowed form of the row.
     type View<'txn>;
 
-    /// Reads the fields of one row, in the order in which they are stored.
+    /// Reads the fields of one row, in stored order.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such fields.
+    /// [`DecodeError`] if the bytes are not such fields.
     fn view<'txn>(row: &mut RowReader<'txn>) -> Result<Self::View<'txn>, DecodeError>;
 }
 
-/// `T`, which mentions a lifetime: so that a view always has one, whether it borrows or not.
+/// `T`, with a lifetime: so that a view always has one, even if it borrows nothing.
 pub trait Within<'txn> {
     /// The type itself.
     type Value;
@@ -384,14 +383,14 @@ impl<T> Within<'_> for T {
     type Value = T;
 }
 
-/// What the entries of a scan carry.
+/// The data of the entries of a scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     /// The row: they are facts.
     Fact,
     /// The row, in the fact's bytes.
     FullEntry,
-    /// Included fields or nothing.
+    /// Included fields, or nothing.
     Entry,
 }
 
@@ -410,8 +409,7 @@ impl Form {
     }
 }
 
-/// Reads the parts of one index entry: key fields, primary key fields, and what is carried, each
-/// in order.
+/// Reads the parts of one index entry: key fields, primary key fields, and data, each in order.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryReader<'txn> {
     key: KeyReader<'txn>,
@@ -441,22 +439,22 @@ impl<'txn> EntryReader<'txn> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
     pub fn key<T: Key>(&mut self) -> Result<T::Ref<'txn>, DecodeError> {
         T::decode(&mut self.key)
     }
 
-    /// Goes over the next field of the index key.
+    /// Skips the next field of the index key.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     pub fn skip_key<T: Key>(&mut self) -> Result<(), DecodeError> {
         T::SHAPE.skip(&mut self.key)
     }
 
-    /// Goes over the next field of the index key, which is hashed.
+    /// Skips the next field of the index key, which is hashed.
     ///
     /// # Errors
     ///
@@ -469,17 +467,17 @@ impl<'txn> EntryReader<'txn> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
     pub fn primary_key<T: Key>(&mut self) -> Result<T::Ref<'txn>, DecodeError> {
         T::decode(&mut self.primary_key)
     }
 
-    /// Goes over the next field of the primary key.
+    /// Skips the next field of the primary key.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     pub fn skip_primary_key<T: Key>(&mut self) -> Result<(), DecodeError> {
         T::SHAPE.skip(&mut self.primary_key)
     }
@@ -488,7 +486,7 @@ impl<'txn> EntryReader<'txn> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
     pub fn included<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
         let (value, rest) = row::take(self.data)?;
@@ -500,18 +498,18 @@ impl<'txn> EntryReader<'txn> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
     pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
         self.included()
     }
 
-    /// The next included field, or field of the row, if it is a text: what
-    /// [`included`](EntryReader::included) reads as a `&str`, and sooner if it is short and ASCII.
+    /// The next included field, or field of the row, if it is a text: like
+    /// [`included`](EntryReader::included) for a `&str`, and faster if it is short and ASCII.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no text.
+    /// [`DecodeError`] if the bytes are not text.
     #[inline]
     pub fn text(&mut self) -> Result<&'txn str, DecodeError> {
         if let Some((&len, rest)) = self.data.split_first()
@@ -526,7 +524,7 @@ impl<'txn> EntryReader<'txn> {
     }
 }
 
-/// Reads the fields of one row, in the order in which they are stored.
+/// Reads the fields of one row, in stored order.
 pub struct RowReader<'txn> {
     pub(crate) from: row::Deserializer<'txn>,
 }
@@ -536,7 +534,7 @@ impl<'txn> RowReader<'txn> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no such field.
+    /// [`DecodeError`] if the bytes are not such a field.
     #[inline]
     pub fn field<T: Deserialize<'txn>>(&mut self) -> Result<T, DecodeError> {
         self.field_with(|from| T::deserialize(from))

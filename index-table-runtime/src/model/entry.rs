@@ -5,19 +5,19 @@ use crate::model::{
     schema::{Source, TableSchema},
 };
 
-/// One entry as an engine gives it back, borrowed from the transaction.
+/// One entry as an engine returns it, borrowed from the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawEntry<'t> {
     /// The index key; empty for a fact.
     pub(crate) key: &'t [u8],
     /// The primary key of the row.
     pub(crate) primary_key: &'t [u8],
-    /// What the entry carries; for a fact, the row.
+    /// The data of the entry; for a fact, the row.
     pub(crate) data: &'t [u8],
 }
 
 impl<'t> RawEntry<'t> {
-    /// The place of a finding that is about no entry.
+    /// The place of a finding without an entry.
     pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
 
     /// The change that writes it.
@@ -29,13 +29,13 @@ impl<'t> RawEntry<'t> {
         }
     }
 
-    /// Its place in the order of the database.
+    /// Its position in the order of the database.
     pub(crate) fn position(&self) -> Position {
         Position { key: self.key.to_vec(), primary_key: self.primary_key.to_vec() }
     }
 }
 
-/// The place of one entry in the order of a database, whether the entry is still there or not.
+/// The position of one entry in the order of a database, even if the entry was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The index key; empty for the fact table.
@@ -45,7 +45,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Whether both keys are such as entries of `source` have.
+    /// Whether both keys are valid for entries of `source`.
     pub(crate) fn is_in(&self, schema: &TableSchema, source: Source) -> bool {
         let key_len = match schema.index(source) {
             Some(index) => index.key_len(&self.key),
@@ -55,7 +55,7 @@ impl Position {
             && schema.primary_key_len(&self.primary_key) == Ok(self.primary_key.len())
     }
 
-    /// Both keys one after the other: the order of entries is the order of these bytes.
+    /// The concatenation of both keys: the order of entries is the order of these bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         [self.key.as_slice(), &self.primary_key].concat()
     }

@@ -1,15 +1,15 @@
 //! The methods of `filter` and `computed`, and errors about their signatures.
 //!
-//! The derive doesn't see the methods. It calls them, and declares a method of the same name on a
-//! reference to the row, which the compiler takes where there is no other with the right receiver. What
-//! it returns, [`NoMethod`], has the error.
+//! The derive doesn't see the methods. It calls them, and declares a method of the same name on a reference
+//! to the row, which the compiler uses if there is no other with the right receiver. Its return type,
+//! [`NoMethod`], has the error.
 //!
-//! The traits are those of the type that is needed, and not of the one that is returned: for a `&bool` the
-//! compiler would suggest to dereference it, in the attribute.
+//! The traits are implemented for the expected type, and not for the returned one: for a `&bool`, the
+//! compiler would suggest in the attribute to dereference it.
 
 use std::{convert::Infallible, marker::PhantomData};
 
-/// What a method of `filter` should return, which returns a `T`: `bool`.
+/// The expected return type of a method of `filter`, `bool`, for a method that returns `T`.
 #[diagnostic::on_unimplemented(
     message = "a `filter` is a method `fn(&self) -> {Self}`",
     label = "the method returns `{T}`"
@@ -27,7 +27,7 @@ impl<T> FilterOf<T> for T {
     }
 }
 
-/// What a method of `computed` should return, which returns a `T`.
+/// The expected return type of a method of `computed`, for a method that returns `T`.
 #[diagnostic::on_unimplemented(
     message = "a method of `computed` with the type `{Self}` is `fn(&self) -> {Self}`",
     label = "the method returns `{T}`"
@@ -45,7 +45,7 @@ impl<T> ComputedBy<T> for T {
     }
 }
 
-/// Returned in the place of a method that the struct `R` does not have.
+/// Returned by the replacement of a method that the struct `R` does not have.
 #[derive(Debug)]
 pub struct NoMethod<R, T>(PhantomData<(R, T)>, Infallible);
 
@@ -61,21 +61,21 @@ impl<R: HasComputed<T>, T> ComputedBy<NoMethod<R, T>> for T {
     }
 }
 
-/// Holds for no type: the error about the method of a `filter`.
+/// Implemented for no type: the error about the method of a `filter`.
 #[diagnostic::on_unimplemented(
     message = "a `filter` is a method `fn(&self) -> bool`",
     label = "`{Self}` has no method of this name and signature"
 )]
 pub trait HasFilter {}
 
-/// Holds for no type: the error about the method of a `computed`.
+/// Implemented for no type: the error about the method of a `computed`.
 #[diagnostic::on_unimplemented(
     message = "a method of `computed` with the type `{T}` is `fn(&self) -> {T}`",
     label = "`{Self}` has no method of this name and signature"
 )]
 pub trait HasComputed<T> {}
 
-/// What the method of a `filter` has returned.
+/// The returned value of the method of a `filter`.
 #[inline]
 pub fn filter<T>(result: T) -> bool
 where
@@ -84,7 +84,7 @@ where
     bool::from_filter(result)
 }
 
-/// What the method of a `computed` has returned.
+/// The returned value of the method of a `computed`.
 #[inline]
 pub fn computed<T: ComputedBy<C>, C>(result: C) -> T {
     T::from_computed(result)

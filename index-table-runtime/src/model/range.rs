@@ -2,14 +2,14 @@
 
 use crate::model::key::{KeyBuf, successor};
 
-/// A contiguous range of encoded keys: from `start` on, as far as `end` says.
+/// A contiguous range of encoded keys: from `start` up to `end`.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyRange {
     pub(crate) start: KeyBuf,
     pub(crate) end: End,
 }
 
-/// Where a [`KeyRange`] ends.
+/// The end of a [`KeyRange`].
 #[derive(Debug, Clone)]
 pub(crate) enum End {
     /// Behind the last key that begins with `start`.
@@ -31,7 +31,7 @@ impl KeyRange {
         Self { start, end: End::Prefix }
     }
 
-    /// The keys of this range behind all keys that begin with `prefix`; `None`: there can be none.
+    /// The keys of this range behind all keys that begin with `prefix`; `None` if there can be none.
     pub(crate) fn behind(&self, prefix: &[u8]) -> Option<Self> {
         let mut bytes = prefix.to_vec();
         if !successor(&mut bytes) {
@@ -75,7 +75,7 @@ impl KeyRange {
         key >= self.start() && self.ends_behind(key)
     }
 
-    /// The first bytes behind the range; `None`: it ends with the last key.
+    /// The first bytes behind the range; `None` if it ends with the last key.
     pub(crate) fn end(&self) -> Option<Vec<u8>> {
         match &self.end {
             End::Prefix => {

@@ -1,7 +1,7 @@
 //! The fact's bytes: the row's version, then postcard's encoding of the struct.
 //!
-//! A row of an older version is read as the struct that it was, and converted by the `From` of each
-//! version up to the current one. That is off the way of rows that have it.
+//! A row of an older version is read as the struct of that version, and converted by the `From` of each
+//! version up to the current one. Rows of the current version don't pay for it.
 
 mod canonical;
 mod fields;
@@ -18,7 +18,7 @@ use crate::model::{
     key::{DecodeError, Unescaped},
 };
 
-/// What reads a field.
+/// A reader of fields.
 pub(crate) type Deserializer<'a> = postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>;
 
 /// Appends the bytes of `row` to `out`.
@@ -27,8 +27,8 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
     row.encode(out)
 }
 
-/// Reads a whole row. With debug assertions, it fails for a row whose conversion changes a field that it
-/// has to keep.
+/// Reads a whole row. With debug assertions, it fails for a row whose conversion changes a field that must
+/// keep its value.
 #[expect(clippy::inline_always, reason = "the row would be moved once more")]
 #[inline(always)]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
@@ -38,7 +38,7 @@ pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     }
 }
 
-/// Reads a whole row, whatever its conversion does.
+/// Reads a whole row, without checking its conversion.
 pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
         Ok(body) => <R as Entity>::decode(body),
@@ -46,8 +46,7 @@ pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError
     }
 }
 
-/// Reads a whole row without copying what its view borrows. What is made of a row of an older
-/// version is kept in `kept`.
+/// Reads a whole row without copying borrowed fields. A converted row of an older version is kept in `kept`.
 #[inline]
 pub(crate) fn view<'t, R: Viewed>(
     bytes: &'t [u8],
@@ -60,8 +59,7 @@ pub(crate) fn view<'t, R: Viewed>(
     if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
 }
 
-/// The bytes of the struct in a row; of a row of an older version, those that it would have, which
-/// are in `kept`.
+/// The bytes of the struct in a row; for a row of an older version, the converted bytes, which are in `kept`.
 #[inline]
 pub(crate) fn current_body<'t, R: Entity>(
     bytes: &'t [u8],
@@ -88,8 +86,8 @@ pub(crate) fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     decode(bytes).and_then(|row: R| encoded(&row))
 }
 
-/// Whether a stored row is `new` with the elements of its collections in another order, as releases wrote it that
-/// did not sort them.
+/// Whether a stored row equals `new` except for the order of the elements of its collections, which earlier
+/// releases did not sort.
 pub(crate) fn is_reordered<R: Entity>(stored: &[u8], new: &[u8]) -> bool {
     stored.len() == new.len()
         && body(stored, R::TABLE.version).is_ok()
@@ -113,12 +111,12 @@ fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, Decode
     Ok(row)
 }
 
-/// The row that one of an older version becomes, that version, and the bytes of its struct.
+/// The converted row of an older version, that version, and the bytes of its struct.
 fn convert<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<(R, u32, &[u8]), DecodeError> {
     let DecodeError::Version { found, .. } = error else { return Err(error) };
     let (_, body) = take::<u32>(bytes)?;
     match <R as Entity>::older(found, body) {
-        // No version that the code knows, whichever was asked last.
+        // No version that the code knows.
         Err(DecodeError::Version { .. }) => Err(error),
         row => row.map(|row| (row, found, body)),
     }
@@ -166,7 +164,7 @@ pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
     if found == expected { Ok(rest) } else { Err(DecodeError::Version { found, expected }) }
 }
 
-/// Reads one value off the front.
+/// Reads the first value.
 pub(crate) fn take<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), DecodeError> {
     postcard::take_from_bytes(bytes).map_err(DecodeError::Row)
 }
@@ -179,7 +177,7 @@ pub(crate) fn append<T: Serialize + ?Sized>(
     postcard::serialize_with_flavor(value, Append(out)).map_err(EncodeError::from)
 }
 
-/// postcard's own flavor for a `Vec` owns it; this one appends to a buffer that is used again.
+/// postcard's flavor for a `Vec` owns it; this one appends to a reused buffer.
 struct Append<'a>(&'a mut Vec<u8>);
 
 impl postcard::ser_flavors::Flavor for Append<'_> {

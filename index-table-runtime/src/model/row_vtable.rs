@@ -1,4 +1,4 @@
-//! What the runtime needs of a type of row where it is compiled once and not for each type.
+//! The functions of a type of row, for code that is compiled once and not for each type.
 
 use std::any::{self, TypeId};
 
@@ -14,8 +14,7 @@ use crate::model::{
 
 type Comparison = fn(&[u8], &[u8]) -> bool;
 
-/// A type of row, for what is compiled once and not for each: the schema, and functions in the
-/// place of the trait's.
+/// A type of row, for code that is compiled once: the schema, and function pointers for the trait's methods.
 pub(crate) struct RowVtable {
     id: TypeId,
     name: fn() -> &'static str,
@@ -23,7 +22,7 @@ pub(crate) struct RowVtable {
     pub(crate) distribution: Distribution,
     /// Takes the image of the row with these bytes. The outer error: they are no such row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
-    /// Appends the encodings of the fields that an index has as hashes, of the row with these bytes.
+    /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
     /// [`row::is_reordered`], if the rows have collections that are sorted.
     is_reordered: Option<Comparison>,
@@ -67,7 +66,7 @@ impl RowVtable {
         (self.name)()
     }
 
-    /// Takes the image of a row that is stored under `primary_key`, which has to be its own.
+    /// Takes the image of a row that is stored under `primary_key`, which must be its own.
     pub(crate) fn load_stored(
         &self,
         image: &mut Image,
@@ -90,11 +89,11 @@ impl RowVtable {
         match row::version(image.row()) {
             Ok(version) if version != self.schema.version => {
                 let becomes = self.schema.show_primary_key(image.primary_key());
-                let reason = format!("it becomes one with the primary key {becomes}");
+                let reason = format!("its conversion changes the primary key to {becomes}");
                 self.conversion(version, primary_key, reason)
             }
             _ => {
-                let error = DecodeError::Value("the row has another primary key inside");
+                let error = DecodeError::Value("the row contains another primary key");
                 self.corrupt(error, primary_key)
             }
         }
@@ -106,20 +105,20 @@ impl RowVtable {
         Error::Conversion { table: self.schema.name, key, version, reason }
     }
 
-    /// What a row that can't be decoded is reported as.
+    /// The error for a row that can't be decoded.
     #[cold]
     pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
         self.schema.corrupt(Source::Facts, primary_key, error)
     }
 
-    /// What a second row with this primary key is.
+    /// The error for a second row with this primary key.
     #[cold]
     pub(crate) fn duplicate(&self, primary_key: &[u8]) -> Error {
         let key = self.schema.show_primary_key(primary_key);
         Error::DuplicateKey { table: self.schema.name, key }
     }
 
-    /// What a row is whose key in a unique index another one has; `hashed`: the values of its hashed
+    /// The error for a row whose key in a unique index another row has; `hashed` has the values of its hashed
     /// fields.
     #[cold]
     pub(crate) fn taken(&self, index: usize, key: &[u8], hashed: &[u8], holder: &[u8]) -> Error {

@@ -16,18 +16,18 @@ use crate::model::{
     schema::Source,
 };
 
-/// A contiguous block of keys: what is equal in the leading fields, and a range, a prefix or
-/// nothing in the next.
+/// A contiguous block of keys: equal leading fields, and a range, a prefix or no condition for the next
+/// field.
 ///
-/// As bytes: from `start` on, as far as `end` says. Neither ever cuts through a field that
-/// follows the ones given, because an encoding is never a prefix of another one.
+/// As bytes: from `start` up to `end`. Neither cuts through a later field, because an encoding is never a
+/// prefix of another one.
 ///
-/// A hashed field is given by its hash, which is in the bytes, and by its value, which is not.
+/// For a hashed field, the hash is in the bytes, and the value is kept beside them.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     pub(crate) range: KeyRange,
     hashed: Option<Arc<Hashed>>,
-    /// What may follow `range`, which is a prefix then.
+    /// A list for the field behind `range`, which is then a prefix.
     list: Option<Arc<KeyList>>,
 }
 
@@ -86,7 +86,7 @@ impl Bounds {
         self
     }
 
-    /// Keys whose next field is in `range`: a range of values, whichever way they are sorted.
+    /// Keys whose next field is in `range`: a range of values, in either sort order.
     #[must_use]
     pub fn range<'a, T: Key>(self, range: impl RangeBounds<T::Arg<'a>>) -> Self {
         let (mut first, mut last) = (range.start_bound(), range.end_bound());
@@ -102,7 +102,7 @@ impl Bounds {
         let end = match last {
             Bound::Included(value) => End::behind(&with(value)),
             Bound::Excluded(value) => End::Before(with(value).as_bytes().to_vec()),
-            // Not `Prefix`: an excluded start may have left the leading fields behind.
+            // Not `Prefix`: an excluded start may be behind the leading fields.
             Bound::Unbounded => End::behind(&leading),
         };
         let range = match first {
@@ -134,7 +134,7 @@ impl Bounds {
         self.hashed.is_some()
     }
 
-    /// The query of what is within the bounds, and the values of hashed fields.
+    /// The query within the bounds, and the values of hashed fields.
     #[inline]
     pub(super) fn into_query(self, source: Source) -> (Query, Option<Arc<Hashed>>) {
         let Self { range, hashed, list } = self;

@@ -41,7 +41,7 @@ pub(super) struct Check<'txn> {
 }
 
 impl<'txn> Check<'txn> {
-    /// `None`: there is nothing to check.
+    /// `None` if there is nothing to check.
     #[inline]
     pub(super) fn of(
         reader: Reader<'txn>,
@@ -86,7 +86,7 @@ impl<'txn> Check<'txn> {
 
     /// The next entry that meets the conditions.
     ///
-    /// Not inlined: a scan without conditions pays a branch, and no copy of the entry.
+    /// Not inlined: a scan without conditions pays for a branch, and not for a copy of the entry.
     #[inline(never)]
     pub(super) fn next(
         &mut self,
@@ -109,7 +109,7 @@ impl<'txn> Check<'txn> {
         }
     }
 
-    /// Goes to the next entry that meets the conditions; `false`: there is none.
+    /// Steps to the next entry that meets the conditions; `false` at the end.
     #[inline(never)]
     pub(super) fn advance(
         &mut self,

@@ -20,7 +20,7 @@ use crate::{
 pub(super) struct Conditions<'txn> {
     /// The values of hashed fields.
     pub(super) hashed: Option<Arc<Hashed>>,
-    /// Those of [`Scan::filter`](super::Scan::filter).
+    /// The tests of [`Scan::filter`](super::Scan::filter).
     pub(super) tests: Vec<RowTest<'txn>>,
     /// Where the query ends before the end of its bounds.
     pub(super) stop: Option<Stop>,
@@ -94,7 +94,7 @@ pub(super) fn row_test<'txn, R: Entity>(test: impl Fn(&R) -> bool + 'txn) -> Row
 }
 
 impl<'txn> Conditions<'txn> {
-    /// `None`: there are no conditions.
+    /// `None` if there are no conditions.
     #[inline]
     pub(super) fn of(hashed: Option<Arc<Hashed>>) -> Option<Rc<Self>> {
         hashed.map(|hashed| Rc::new(Self { hashed: Some(hashed), ..Self::default() }))
@@ -134,10 +134,10 @@ impl<'txn> Conditions<'txn> {
 /// The values that a query gives for hashed fields.
 #[derive(Debug, Clone)]
 pub(super) struct Hashed {
-    /// Their encodings, in the order of the key. Each ends by itself, so a row has these values if
-    /// its own begin with these bytes, however many more of its fields are hashed.
+    /// Their encodings, in the order of the key. Each is self-delimiting, so a row has these values if its
+    /// own encodings start with these bytes, even if more of its fields are hashed.
     pub(super) values: Vec<u8>,
-    /// The values that one more field may have, behind the others.
+    /// The list of values of one more field, behind the others.
     pub(super) list: Option<Arc<KeyList>>,
     pub(super) of_row: ValuesOf,
 }
@@ -150,7 +150,7 @@ impl Hashed {
         read.is_ok() && self.are(values.as_bytes())
     }
 
-    /// Whether a row has these values, of which all are given.
+    /// Whether a row has these values, if all are given.
     pub(super) fn are(&self, values: &[u8]) -> bool {
         match (&self.list, values.strip_prefix(self.values.as_slice())) {
             (_, None) => false,
@@ -163,7 +163,7 @@ impl Hashed {
 /// [`values_of`] a type of row.
 pub(super) type ValuesOf = fn(usize, ValueSource<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
 
-/// Where the hashed values of a row are read.
+/// The place of the hashed values of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ValueSource<'a> {
     Fact(&'a [u8]),
@@ -171,7 +171,7 @@ pub(super) enum ValueSource<'a> {
     Entry(RawEntry<'a>, Form),
 }
 
-/// Appends the encodings of the fields that the index at this position has as hashes.
+/// Appends the encodings of the fields that the index at this position hashes.
 pub(super) fn values_of<R: Entity>(
     index: usize,
     source: ValueSource<'_>,

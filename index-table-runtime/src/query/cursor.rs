@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// The first byte of every cursor; another form would have another one.
+/// The first byte of every cursor, which identifies its form.
 const FORMAT: u8 = 1;
 
 const OTHER: &str = "it was made by another index, direction or arguments; start without a cursor";
@@ -24,14 +24,13 @@ const CHANGED: &str = "its text was changed; start without a cursor";
 /// It is the gap behind the row that it was made from, in the direction of the scan.
 ///
 /// Opaque text of the characters `0`–`9` and `a`–`f`, through `Display`, `FromStr` and serde: safe
-/// in a URL. It is a position and not an offset, so rows that come or go between two pages neither
-/// repeat nor skip others. It belongs to one question: the same index, direction and arguments;
-/// any other refuses it. It holds the last row's keys, and it is not signed: who can read it can
-/// read those, and who changes it can start elsewhere within the same question.
+/// in a URL. It is a position and not an offset, so rows that are inserted or deleted between two pages
+/// neither repeat nor skip others. It is valid for one query: the same index, direction and arguments; any
+/// other query refuses it. It contains the last row's keys, and is not signed: anyone who has the text can
+/// read these keys, and a changed text can start at another position of the same query.
 ///
-/// The text is the hexadecimal form of: `01`; the FNV-1a hash (64 bits, big-endian) of what the
-/// cursor belongs to; the length of the index key (16 bits, big-endian); the index key; the
-/// primary key.
+/// The text is the hexadecimal form of: `01`; the FNV-1a hash (64 bits, big-endian) of the query; the length
+/// of the index key (16 bits, big-endian); the index key; the primary key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Cursor {
@@ -73,9 +72,8 @@ impl Cursor {
 
     /// The position, if this cursor belongs to the query, which is this [`question`].
     ///
-    /// The text comes from outside and may have been changed. A place outside of the query's
-    /// bounds would lead to entries outside of the query, and one that is no key to places
-    /// that no entry has.
+    /// The text is untrusted. A place outside the query's bounds would return entries outside the query, and
+    /// bytes that are not a key would be an impossible place.
     pub(super) fn position_in(
         &self,
         schema: &TableSchema,
@@ -111,7 +109,7 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
         end.as_deref().unwrap_or_default(),
     ];
     let hash = hash_of(&parts);
-    // An index may be declared anew under its old name.
+    // An index may be declared in another way under its old name.
     let fields = index.map_or(&[][..], |index| index.key);
     let hash = fields
         .iter()
@@ -159,7 +157,7 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self> {
         parse(text)
-            .ok_or(Error::InvalidCursor { reason: "the text is no cursor; start without one" })
+            .ok_or(Error::InvalidCursor { reason: "the text is not a cursor; start without one" })
     }
 }
 

@@ -17,9 +17,9 @@ use crate::{
 
 /// A [`Scan`](crate::Scan) that borrows no transaction. From [`Scan::query`](crate::Scan::query).
 ///
-/// It deletes the rows that the scan finds, which takes the write transaction for itself, so that the scan
-/// can't borrow it.
-#[must_use = "it does nothing until it is run"]
+/// It deletes the rows that the scan finds, which borrows the write transaction mutably, so that the scan
+/// can't borrow it too.
+#[must_use = "a query does nothing until it is run"]
 pub struct DetachedQuery<R> {
     query: Result<Query>,
     schema: &'static TableSchema,
@@ -49,7 +49,7 @@ impl<R: Entity> DetachedQuery<R> {
     ///
     /// # Errors
     ///
-    /// Why the scan can't be run.
+    /// The reason why the scan can't run.
     pub(crate) fn into_parts(self) -> Result<(Detached, Arc<TableCounters>)> {
         let Self { query, schema, hashed, stop, usage, .. } = self;
         Ok((Detached { query: query?, schema, hashed, stop }, usage))
@@ -61,8 +61,8 @@ impl Detached {
         self.query.source
     }
 
-    /// Appends the primary keys of the next rows, one behind the other, up to a number of entries and of bytes,
-    /// and their lengths to `lengths`. The next call goes on behind them; nothing is appended at the end.
+    /// Appends the primary keys of the next rows, up to a number of entries and of bytes, and their lengths
+    /// to `lengths`. The next call continues behind them; at the end, nothing is appended.
     pub(crate) fn next_keys(
         &mut self,
         reader: Reader<'_>,

@@ -19,19 +19,19 @@ use crate::{
     usage::{Ledger, Meter, Stats},
 };
 
-/// Each different value that some fields of an index have, once and in order: a question that
-/// has not been run yet. From the `distinct_…` methods of a repository.
+/// Each different value of some fields of an index, once and in order: a query that has not run yet. From the
+/// `distinct_…` methods of a repository.
 ///
 /// [`values`](Distinct::values), [`counts`](Distinct::counts) and [`first`](Distinct::first) run
-/// it. Nothing is read before that, and memory does not grow with the answer.
+/// it. Nothing is read before that, and memory does not grow with the result.
 ///
 /// `V` is the type of the field, or the tuple of the fields' types; for a `desc` field, [`Desc`] of
 /// its type.
 ///
 /// [`Desc`]: crate::Desc
-#[must_use = "it does nothing until it is asked for values or counts"]
+#[must_use = "it does nothing until its values or counts are read"]
 pub struct Distinct<'txn, V> {
-    /// With it, whether a unique index is violated.
+    /// Also, whether a unique index is violated.
     reader: Result<(Reader<'txn>, bool)>,
     schema: &'static TableSchema,
     ledger: Ledger<'txn>,
@@ -53,33 +53,32 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         Self { reader, schema, ledger, query, conditions, value: PhantomData }
     }
 
-    /// From the last value in the index's order to the first: from the greatest to the smallest, but
-    /// for a `desc` field. A second `rev` turns it round again.
+    /// From the last value in the index's order to the first: from the greatest to the smallest, or the other
+    /// way round for a `desc` field. A second `rev` restores the order.
     pub fn rev(mut self) -> Self {
         self.query.reverse = !self.query.reverse;
         self
     }
 
-    /// The values, borrowed from the transaction's snapshot where they can be: `&str` for a
-    /// `String`.
+    /// The values, borrowed from the transaction's snapshot where possible: `&str` for a `String`.
     ///
-    /// Cost: one seek for each value, however many rows have it, and one to see that there are no
-    /// more; a step instead of a seek where no two rows have the same value, that is in a unique
-    /// index or the fact table with all fields of the key. The fact table is not touched.
+    /// Cost: one seek for each value, for any number of rows, and one at the end. If no two rows have the
+    /// same value, in a unique index or the fact table with all fields of the key, it is a step instead of a
+    /// seek. The fact table is not read.
     pub fn values(self) -> DistinctValues<'txn, V> {
         DistinctValues { cursor: self.into_cursor(), value: PhantomData }
     }
 
-    /// The values, and how many entries each has: what [`count`](crate::Scan::count) says for
-    /// `find_by_…` of the value in the same index.
+    /// The values, and the number of entries of each: the [`count`](crate::Scan::count) of `find_by_…` with
+    /// the value in the same index.
     ///
     /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
     pub fn counts(self) -> DistinctCounts<'txn, V> {
         DistinctCounts { cursor: self.into_cursor(), value: PhantomData }
     }
 
-    /// The first value in the index's order: the smallest, and behind [`rev`](Distinct::rev) the
-    /// greatest; for a `desc` field the other way round.
+    /// The first value in the index's order: the smallest, or after [`rev`](Distinct::rev) the greatest; for
+    /// a `desc` field the other way round.
     ///
     /// Cost: one seek.
     ///
@@ -127,26 +126,26 @@ impl<V> fmt::Debug for Distinct<'_, V> {
 struct DistinctCursor<'txn> {
     /// `None` once it has ended.
     reader: Option<Reader<'txn>>,
-    /// Why the query could not be run: the result in the place of the first value.
+    /// The error if the query can't run, which replaces the first value.
     failure: Option<Error>,
     schema: &'static TableSchema,
     meter: Meter<'txn>,
-    /// What is left, as soon as `entries` is `None`.
+    /// The rest, when `entries` is `None`.
     query: Query,
     conditions: Option<Rc<Conditions<'txn>>>,
     /// The length of the fields before the value's, which are equal in all entries.
     leading: usize,
     /// A whole key, with the values of its hashed fields, is in one entry.
     once: bool,
-    /// Where to go on without a seek.
+    /// The position to continue from without a seek.
     entries: Option<Matches<'txn, Entries<'txn>>>,
 }
 
-/// A value that was met, and the bytes that all keys with it begin with.
+/// A value, and the common prefix of all keys with it.
 struct Met<'txn, T> {
     value: T,
     prefix: &'txn [u8],
-    /// No other entry has it.
+    /// Exactly one entry has it.
     once: bool,
 }
 
@@ -216,7 +215,7 @@ impl<'txn> DistinctCursor<'txn> {
         self.schema.corrupt(self.query.source, self.key(entry), error)
     }
 
-    /// How many entries have this value.
+    /// The number of entries with this value.
     fn count<T>(&mut self, met: &Met<'txn, T>, reader: Reader<'txn>) -> Result<u64> {
         if met.once {
             return Ok(1);
@@ -234,7 +233,7 @@ pub struct DistinctValues<'txn, V> {
 }
 
 impl<V> DistinctValues<'_, V> {
-    /// What has been read so far, by this question alone.
+    /// The reads of this query so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.cursor.meter.stats()
@@ -258,7 +257,7 @@ pub struct DistinctCounts<'txn, V> {
 }
 
 impl<V> DistinctCounts<'_, V> {
-    /// What has been read so far, by this question alone.
+    /// The reads of this query so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.cursor.meter.stats()

@@ -1,7 +1,7 @@
-//! The undecoded entries of a query that runs, and what the iterators make of them.
+//! The undecoded entries of a running query, and their conversion for the iterators.
 //!
-//! What is decoded to owned values (rows, keys, pages) reads entries that are lent until the next step; what
-//! borrows from the snapshot (entries, views) reads entries that live as long as the transaction.
+//! Iterators of owned values (rows, keys, pages) read entries that are lent until the next step; iterators
+//! that borrow from the snapshot (entries, views) read entries that live as long as the transaction.
 
 use std::rc::Rc;
 
@@ -19,26 +19,26 @@ use crate::{
     usage::{Ledger, Meter, Stats},
 };
 
-/// Why an entry without its row is damage.
+/// The message about an entry without its row.
 pub(crate) const DANGLING: DecodeError =
     DecodeError::Value("the entry refers to a row that is not in the fact table");
 
-/// The undecoded entries of a query that runs. Ends at the limit, and at the first error.
+/// The undecoded entries of a running query. Ends at the limit, and at the first error.
 ///
 /// `C` is [`Entries`] or [`LentEntries`].
 pub(super) struct EntryScan<'txn, C> {
-    /// For facts; `None` if the query could not be run.
+    /// For facts; `None` if the query can't run.
     reader: Option<Reader<'txn>>,
     /// `None` once it has ended.
     running: Option<Matches<'txn, C>>,
-    /// Why the query could not be run: the result in the place of the first entry.
+    /// The error if the query can't run, which replaces the first entry.
     failure: Option<Boxed>,
     schema: &'static TableSchema,
     source: Source,
     form: Form,
-    /// A row is looked up for each entry before the entry comes, and counted there.
+    /// A row is looked up, and counted, for each entry before the entry is returned.
     has_looked_up: bool,
-    /// Counts, and keeps the limit.
+    /// Counts, and applies the limit.
     meter: Meter<'txn>,
 }
 
@@ -110,12 +110,12 @@ impl<'txn, C> EntryScan<'txn, C> {
 }
 
 impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
-    /// Goes to the next entry; `false`: there is none.
+    /// Steps to the next entry; `false` at the end.
     pub(super) fn advance(&mut self) -> Result<bool, Boxed> {
         self.step()
     }
 
-    #[expect(clippy::inline_always, reason = "it would be one more call for each row")]
+    #[expect(clippy::inline_always, reason = "it would cost a call for each row")]
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Boxed> {
         if let Some(left) = self.meter.left_behind_next()
@@ -178,7 +178,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         Some(Err(self.stop(failure)))
     }
 
-    /// The bytes of the next row. Not generic: all that a row costs but its decoding is compiled once.
+    /// The bytes of the next row. Not generic: everything but the decoding of a row is compiled once.
     fn next_bytes(&mut self) -> Result<Option<&[u8]>, Boxed> {
         if !self.step()? {
             return Ok(None);
@@ -224,11 +224,10 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
 }
 
 impl<'txn> EntryScan<'txn, Entries<'txn>> {
-    /// The next entry, as `decode` makes it from what `read` finds of it. Stops for good when
-    /// either fails.
+    /// The next entry, read by `read` and decoded by `decode`. Ends when either fails.
     ///
-    /// In two steps, so that what is made, which may be large, is not moved once more.
-    #[expect(clippy::inline_always, reason = "what is made would be moved once more")]
+    /// In two steps, so that the result, which may be large, is not moved once more.
+    #[expect(clippy::inline_always, reason = "the result would be moved once more")]
     #[inline(always)]
     pub(super) fn decode_next<I, T>(
         &mut self,
@@ -249,7 +248,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         }
     }
 
-    /// What `decode` makes of the next row.
+    /// The next row, decoded by `decode`.
     pub(super) fn next_bytes<T>(
         &mut self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
@@ -267,7 +266,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up)
     }
 
-    /// The parts of an entry, for `E`; those of a row if `E` is the row type, whichever index the scan reads.
+    /// The parts of an entry, for `E`; the parts of its row if `E` is the row type, for every index.
     #[inline]
     pub(super) fn entry_reader<E: IndexEntry<'txn>>(
         &mut self,
@@ -316,8 +315,8 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
     }
 }
 
-/// The row that an entry refers to: the one that was looked up to compare it, the one that the engine has
-/// joined, or else the fact.
+/// The row that an entry refers to: already looked up for a comparison, joined by the engine, or else the
+/// fact.
 fn referred_row<'row, 'txn: 'row>(
     reader: Option<Reader<'txn>>,
     meter: &mut Meter<'txn>,
@@ -336,7 +335,7 @@ fn referred_row<'row, 'txn: 'row>(
     fact.ok_or(Failure::Decode(DANGLING))
 }
 
-/// Why an entry, or its row, can't be read.
+/// The error of an entry or its row.
 pub(super) enum Failure {
     Decode(DecodeError),
     Other(Error),

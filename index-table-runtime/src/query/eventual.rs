@@ -1,4 +1,4 @@
-//! Queries on an index that is eventual.
+//! Queries on an eventual index.
 
 use std::fmt;
 

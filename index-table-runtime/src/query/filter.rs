@@ -1,4 +1,4 @@
-//! Filters: tests of rows that no index makes.
+//! Filters: tests of rows without an index.
 
 use super::{
     Scan,
@@ -7,17 +7,17 @@ use super::{
 use crate::model::entity::IndexEntry;
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// Only the rows for which `test` is `true`. With several filters, all of them have to be.
+    /// Only the rows for which `test` returns `true`. With several filters, all of them must.
     ///
-    /// Everything that runs the scan finds these rows alone, in their order: a [`limit`](Scan::limit), a
-    /// [`page`](Scan::page) and a [`count`](Scan::count) are of rows that pass the test, whether they are
+    /// Every method that runs the scan returns only these rows, in their order: [`limit`](Scan::limit),
+    /// [`page`](Scan::page) and [`count`](Scan::count) apply to rows that pass the test, whether they are
     /// called before or after `filter`. A cursor does not depend on the filter.
     ///
-    /// Cost: each entry that is stepped on costs its row, which is decoded for the test, and decoded again if it
-    /// is returned. On a normalized or partial index it is looked up in the fact table once, also for
+    /// Cost: the row of each entry is decoded for the test, and decoded again if it is returned. On a
+    /// normalized or partial index it is looked up in the fact table once, also for
     /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count), which read no rows
-    /// otherwise. A test that few rows pass reads many rows for each that it finds: an index with a
-    /// `filter` of its own, or over the tested field, finds them without reading others.
+    /// otherwise. A test that few rows pass reads many rows for each that it finds: an index with a `filter`
+    /// of its own, or over the tested field, finds them without reading others.
     ///
     /// A watcher and a [deletion](crate::DetachedQuery::delete) refuse a scan with a filter, as
     /// [`Error::NotCombinable`](crate::Error::NotCombinable).

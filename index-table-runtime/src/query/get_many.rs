@@ -23,7 +23,7 @@ use crate::{
 pub struct GetMany<'txn, R, I> {
     /// `None` once it has ended.
     reader: Option<Reader<'txn>>,
-    /// Why nothing can be read: the result in the place of the first row.
+    /// The error if nothing can be read, which replaces the first row.
     failure: Option<Error>,
     meter: Meter<'txn>,
     keys: I,
@@ -39,9 +39,9 @@ struct Batch<'txn> {
     /// The primary keys: the first ones are those of the facts, the others are buffers.
     primary_keys: Vec<KeyBuf>,
     facts: Vec<Option<&'txn [u8]>>,
-    /// How many of the facts have been taken.
+    /// The number of facts that have been taken.
     taken: usize,
-    /// Why there are no further facts.
+    /// The reason why there are no further facts.
     failure: Option<Error>,
 }
 
@@ -106,7 +106,7 @@ impl<'txn, R, I> GetMany<'txn, R, I> {
         Self { reader, failure, meter, keys, batch: Batch::new(), row: PhantomData }
     }
 
-    /// What has been read so far: a fact for each key.
+    /// The reads so far: a fact for each key.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.meter.stats()
@@ -124,7 +124,7 @@ impl<'txn, R, I> GetMany<'txn, R, I> {
 }
 
 impl<'txn, R: Entity, I: Iterator<Item: Borrow<R::Key>>> GetMany<'txn, R, I> {
-    /// What `decode` makes of the next row.
+    /// The next row, decoded by `decode`.
     fn decode_next<T>(
         &mut self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
@@ -156,7 +156,7 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
             (Some(_), _) => {
                 let looked_up = self.batch.facts.len() - self.batch.taken;
                 let left = self.keys.size_hint().1.and_then(|left| left.checked_add(looked_up));
-                // One more for the error that ends it.
+                // One more for the final error.
                 (
                     0,
                     left.and_then(|left| {
@@ -186,7 +186,7 @@ pub struct GetManyViews<'txn, R, I> {
 }
 
 impl<R, I> GetManyViews<'_, R, I> {
-    /// What has been read so far: a fact for each key.
+    /// The reads so far: a fact for each key.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.rows.meter.stats()

@@ -23,8 +23,8 @@ impl<'txn, E: IndexEntry<'txn>> IntoIterator for Scan<'txn, E> {
     }
 }
 
-/// The iterators differ in their name, their item, the entries that they read, how they make an item and what
-/// the row has to be.
+/// The iterators differ in their name, their item, the entries that they read, the conversion to an item and
+/// the bound on the row.
 macro_rules! iterator {
     (
         $(#[$docs:meta])* $name:ident, $item:ty, $entries:ty, $scan:ident => $next:expr
@@ -42,7 +42,7 @@ macro_rules! iterator {
                 Self { scan, entry: PhantomData }
             }
 
-            /// What has been read so far, by this scan alone.
+            /// The reads of this scan so far.
             #[must_use]
             pub fn stats(&self) -> Stats {
                 self.scan.stats()

@@ -1,4 +1,4 @@
-//! IN lists: the values that one field of a key may have.
+//! IN lists: several values for one field of a key.
 
 use std::{ops::Range, sync::Arc};
 
@@ -7,7 +7,7 @@ use crate::{
     model::key::{Key, KeyBuf},
 };
 
-/// The encoded values of an IN list, as they come.
+/// The encoded values of an IN list, in their given order.
 #[derive(Debug)]
 pub struct Values(pub(super) Vec<Box<[u8]>>);
 
@@ -53,8 +53,8 @@ fn encode_present<T: Key>(value: T::Present<'_>, out: &mut KeyBuf) {
     T::encode(value.into(), out);
 }
 
-/// A query with a list as queries without one: a range for each value, in the order of the scan, and of the
-/// first one only what is behind the position.
+/// A query with a list as queries without one: a range for each value, in the order of the scan, and only the
+/// part of the first range behind the position.
 pub(super) struct Ranges {
     /// The query without its list and its position.
     query: Query,
@@ -63,7 +63,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// The ranges behind the first one, which becomes the range of `query`. `None`: the query has no list.
+    /// The ranges behind the first one, which becomes the range of `query`. `None` if the query has no list.
     #[inline]
     pub(super) fn behind_first(query: &mut Query) -> Option<Box<Self>> {
         query.list.is_some().then(|| Self::split(query))

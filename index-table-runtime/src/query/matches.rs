@@ -16,14 +16,14 @@ use crate::{
     usage::{Ledger, Meter},
 };
 
-/// The entries that match a query, without its limit: the caller keeps the limit and counts the entries.
+/// The entries that match a query, without its limit: the caller applies the limit and counts the entries.
 ///
 /// `C` is [`Entries`] or [`LentEntries`].
 pub(super) struct Matches<'txn, C> {
     entries: C,
-    /// `None`: the query has no conditions.
+    /// `None` if the query has no conditions.
     check: Option<Box<Check<'txn>>>,
-    /// `None`: the query has no list.
+    /// `None` if the query has no list.
     ranges: Option<Box<Ranges>>,
 }
 
@@ -72,7 +72,7 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         None
     }
 
-    /// The next entry. The meter counts what the conditions take, and not the entry.
+    /// The next entry. The meter counts the cost of the conditions, and not the entry.
     #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
     #[inline(always)]
     pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<EntryResult<'txn>> {
@@ -101,7 +101,7 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         Ok(Self { entries: reader.cursor(query)?, check, ranges })
     }
 
-    /// Goes to the first entry of the ranges of a list behind this one, which has ended; `false`: there is none.
+    /// Steps to the first entry of the ranges of a list behind this one, which has ended; `false` at the end.
     pub(super) fn advance_range(
         &mut self,
         reader: Reader<'txn>,
@@ -119,9 +119,9 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         Ok(false)
     }
 
-    /// Goes to the next entry; `false`: there is none. The meter counts what the conditions take, and not
-    /// the entry.
-    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
+    /// Steps to the next entry; `false` at the end. The meter counts the cost of the conditions, and not the
+    /// entry.
+    #[expect(clippy::inline_always, reason = "it would cost a call for each entry")]
     #[inline(always)]
     pub(super) fn advance(&mut self, meter: &mut Meter<'txn>) -> Result<bool, Boxed> {
         match &mut self.check {
@@ -143,7 +143,7 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
     }
 }
 
-/// How many entries match a query, up to its limit.
+/// The number of entries that match a query, up to its limit.
 pub(super) fn count<'txn>(
     reader: Reader<'txn>,
     schema: &'static TableSchema,

@@ -1,4 +1,4 @@
-//! Queries: their values ([`Bounds`], [`Query`]), and what runs them ([`Scan`]).
+//! Queries: their values ([`Bounds`], [`Query`]), and the value that runs them ([`Scan`]).
 
 mod before;
 mod bounds;
@@ -50,8 +50,7 @@ use conditions::Conditions;
 use entry_scan::EntryScan;
 use request::ScanRequest;
 
-/// A query that has not been run yet: a contiguous block of an index, or of the fact table, in
-/// key order.
+/// A query that has not run yet: a contiguous part of an index, or of the fact table, in key order.
 ///
 /// The methods [`rev`](Scan::rev), [`limit`](Scan::limit), [`filter`](Scan::filter), [`after`](Scan::after) and
 /// [`before`](Scan::before) restrict it; [`rows`](Scan::rows), [`views`](Scan::views),
@@ -107,7 +106,7 @@ use request::ScanRequest;
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a scan does nothing until it is asked for rows, views, entries, keys or a count"]
+#[must_use = "a scan does nothing until its rows, views, entries, keys or count are read"]
 pub struct Scan<'txn, E> {
     request: ScanRequest<'txn>,
     entry: PhantomData<fn() -> E>,
@@ -122,7 +121,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Self { request, entry: PhantomData }
     }
 
-    /// Its table or index, and its bounds. An error: it can't be run.
+    /// Its table or index, and its bounds, or the reason why it can't run.
     pub(crate) fn into_bounds(mut self) -> Result<(Source, Bounds)> {
         self.request.refuse_tests("a watcher takes no `filter`; filter its events");
         let ScanRequest { reader, query, conditions, .. } = self.request;
@@ -130,13 +129,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         reader.map(|_| (query.source, Bounds::of_query(query, hashed)))
     }
 
-    /// From the last key to the first; a second `rev` turns it round again.
+    /// From the last key to the first; a second `rev` restores the order.
     pub fn rev(mut self) -> Self {
         self.request.query.reverse = !self.request.query.reverse;
         self
     }
 
-    /// At most `limit` rows; of two limits, the smaller one holds.
+    /// At most `limit` rows; of two limits, the smaller one applies.
     pub fn limit(mut self, limit: usize) -> Self {
         let limit = limit as u64;
         let limits = &mut self.request.query.limit;
@@ -146,10 +145,10 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// Only what follows a cursor of the same scan, such as [`Page::next`].
     ///
-    /// Cost: none beside the one seek, however deep the place is.
+    /// Cost: none beside the seek, at any depth.
     ///
-    /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when
-    /// the scan is run.
+    /// With a cursor of another scan, running the scan fails with
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor).
     pub fn after(mut self, cursor: &Cursor) -> Self {
         self.request.after = Some(cursor.clone());
         self
@@ -157,9 +156,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// The rows; `for row in scan` is the same.
     ///
-    /// Cost: one seek and one step for each entry; on a normalized or partial index a look-up in
-    /// the fact table for each row as well, the same that compares the values of hashed fields. Each
-    /// row is decoded into owned values; one of an older version is converted as well.
+    /// Cost: one seek and one step for each entry; on a normalized or partial index also a look-up in the
+    /// fact table for each row, which serves for comparing hashed fields too. Each row is decoded into owned
+    /// values; a row of an older version is converted as well.
     pub fn rows(mut self) -> Rows<'txn, E> {
         self.request.reads_rows();
         Rows::new(self.cursor())
@@ -168,10 +167,10 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// The rows, with their strings and bytes borrowed from the transaction's snapshot: the view of
     /// a row type with `#[table(view)]`.
     ///
-    /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows); no allocation where the view
-    /// has only numbers, borrowed strings and borrowed bytes.
+    /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows); no allocation if the view has only
+    /// numbers, borrowed strings and borrowed bytes.
     ///
-    /// A row of an older version can't be borrowed: it is converted and encoded in the current one, into
+    /// A row of an older version can't be borrowed: it is converted and encoded in the current version, into
     /// memory that is kept until the transaction ends.
     ///
     /// # Examples
@@ -217,13 +216,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Views::new(self.request.scan(None))
     }
 
-    /// The entries, borrowed from the transaction's snapshot; the fact table is not touched, but to
-    /// compare the values of fields that are hashed and not in the entries.
+    /// The entries, borrowed from the transaction's snapshot. The fact table is only read to compare hashed
+    /// fields that are not in the entries.
     ///
-    /// Cost: one seek and one step for each entry; no allocation where the entry struct has only
-    /// numbers and borrowed strings. Of a row of an older version, an entry of a full index is made as
-    /// its [view](Scan::views) is. The entries of the fact table and of a [`boxed`](Scan::boxed) scan are
-    /// the rows, at the cost of [`rows`](Scan::rows).
+    /// Cost: one seek and one step for each entry; no allocation if the entry struct has only numbers and
+    /// borrowed strings. The entry of a row of an older version in a full index is converted like its
+    /// [view](Scan::views). The entries of the fact table and of a [`boxed`](Scan::boxed) scan are the rows,
+    /// at the cost of [`rows`](Scan::rows).
     pub fn entries(mut self) -> Entries<'txn, E> {
         if matches!(E::SOURCE, Source::Facts) {
             self.request.reads_rows();
@@ -233,30 +232,30 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
     ///
-    /// Cost: one seek and one step for each entry; the fact table is not touched, but as for
+    /// Cost: one seek and one step for each entry; the fact table is read only as for
     /// [`entries`](Scan::entries).
     pub fn keys(self) -> Keys<'txn, E> {
         Keys::new(self.cursor())
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     ///
-    /// Cost: nothing is decoded. A whole index or table that stores each entry by itself knows
-    /// its size; a normalized index with a primary key of fixed length reads one block for some
-    /// 64 rows; otherwise it is one step for each entry. Nothing is read behind the limit. Where a hashed
-    /// field is given with its value, it is the cost of [`entries`](Scan::entries).
+    /// Cost: nothing is decoded. For a whole index or table that stores each entry separately, the size is
+    /// known; a normalized index with a primary key of fixed length reads one block for some 64 rows;
+    /// otherwise it is one step for each entry. Nothing is read behind the limit. For a query with the value
+    /// of a hashed field, the cost is that of [`entries`](Scan::entries).
     ///
     /// # Errors
     ///
-    /// [`Error`](crate::Error) when the store can't be read.
+    /// [`Error`](crate::Error) if the store can't be read.
     pub fn count(self) -> Result<u64> {
         self.request.count()
     }
 
-    /// Whether there is a row at all.
+    /// Whether there is a row.
     ///
-    /// Cost: one seek, or none for a whole index or table that knows its size; nothing is
-    /// decoded, but as for [`count`](Scan::count).
+    /// Cost: one seek, or none if the size is known; nothing is decoded, except as for
+    /// [`count`](Scan::count).
     ///
     /// # Errors
     ///
@@ -271,14 +270,14 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// # Errors
     ///
-    /// [`Error`](crate::Error) when the store can't be read.
+    /// [`Error`](crate::Error) if the store can't be read.
     pub fn first(self) -> Result<Option<E::Row>> {
         // Before a cursor, a limit is of the last rows.
         let scan = if self.request.before.is_none() { self.limit(1) } else { self };
         scan.rows().next().transpose()
     }
 
-    /// The scan with a type that scans of all indexes of a table have in common: that of
+    /// The scan with a type that is common to the scans of all indexes of a table: the type of
     /// [`all`](crate::Table::all). For a choice between scans at run time.
     ///
     /// It finds the same rows in the same order, and cursors of either scan are valid for the other. Only
@@ -339,13 +338,12 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Scan { request: self.request, entry: PhantomData }
     }
 
-    /// The query of the scan, which borrows no transaction: what finds the rows to
-    /// [delete](DetachedQuery::delete).
+    /// The query of the scan, which borrows no transaction, for [deleting](DetachedQuery::delete) its rows.
     pub fn query(self) -> DetachedQuery<E::Row> {
         DetachedQuery::new(self.request)
     }
 
-    /// What `decode` makes of the first row.
+    /// The first row, decoded by `decode`.
     pub(crate) fn one<T>(
         self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,

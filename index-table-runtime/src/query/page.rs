@@ -1,4 +1,4 @@
-//! Pages: some rows, views or entries of a scan, and the cursor to the next ones.
+//! Pages: some rows, views or entries of a scan, and the cursor for the next page.
 
 use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// A page of up to so many rows gets its memory at once.
+/// The memory of a page of up to this many rows is allocated at once.
 pub(super) const RESERVED: usize = 128;
 
-/// Some rows, views or entries of a scan, and where the next ones start. From [`Scan::page`],
+/// Some rows, views or entries of a scan, and the cursor for the next page. From [`Scan::page`],
 /// [`Scan::page_views`] and [`Scan::page_entries`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,7 +57,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// A page of `size` rows: the first ones, or the last ones of a scan with [`before`](Scan::before). With the
     /// cursors to the next and the previous page, which a page of 0 rows does not have.
     ///
-    /// Cost: as [`rows`](Scan::rows) for so many rows, and a step to see whether there are more.
+    /// Cost: as [`rows`](Scan::rows) for this number of rows, and one more step.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// A [`page`](Scan::page) of [views](Scan::views), for rows with `#[table(view)]`. The cursors are those of
     /// `page`.
     ///
-    /// Cost: as [`views`](Scan::views) for so many rows, and a step to see whether there are more.
+    /// Cost: as [`views`](Scan::views) for this number of rows, and one more step.
     ///
     /// # Errors
     ///
@@ -117,7 +117,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// A [`page`](Scan::page) of [entries](Scan::entries). The cursors are those of `page`.
     ///
-    /// Cost: as [`entries`](Scan::entries) for so many entries, and a step to see whether there are more.
+    /// Cost: as [`entries`](Scan::entries) for this number of entries, and one more step.
     ///
     /// # Errors
     ///

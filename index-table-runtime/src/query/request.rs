@@ -1,4 +1,4 @@
-//! All of a [`Scan`](super::Scan) but the type of its entries: what is compiled once.
+//! A [`Scan`](super::Scan) without the type of its entries, which is compiled once.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -19,13 +19,13 @@ use crate::{
     usage::Ledger,
 };
 
-/// A query that has not been run yet, and what runs it.
+/// A query that has not run yet.
 pub(super) struct ScanRequest<'txn> {
     pub(super) reader: Result<Reader<'txn>>,
     pub(super) schema: &'static TableSchema,
     pub(super) ledger: Ledger<'txn>,
     pub(super) query: Query,
-    /// `None`: its bounds are the only condition.
+    /// `None` if its bounds are the only condition.
     pub(super) conditions: Option<Rc<Conditions<'txn>>>,
     /// Where it begins; `None`: where its bounds do.
     pub(super) after: Option<Cursor>,
@@ -108,7 +108,7 @@ impl<'txn> ScanRequest<'txn> {
         (self.reader.map(|_| self.query), hashed, stop)
     }
 
-    /// A filtered scan can't be run: this is the reason.
+    /// The reason why a filtered scan can't run.
     pub(super) fn refuse_tests(&mut self, reason: &'static str) {
         if self.conditions.as_ref().is_some_and(|conditions| !conditions.tests.is_empty()) {
             self.refuse(reason);

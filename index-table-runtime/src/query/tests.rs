@@ -26,7 +26,7 @@ fn borrowed<T: Key>(bound: &Bound<T>) -> Bound<T::Arg<'_>> {
     }
 }
 
-/// Keys with what they stand for, in order.
+/// Keys with their values, in order.
 struct Keys<T> {
     sorted: Vec<(Vec<u8>, T)>,
 }
@@ -43,8 +43,8 @@ impl<T: Key + Clone> Keys<T> {
         Self { sorted }
     }
 
-    /// The bounds hold just the keys whose value is `inside`, whichever way they are read: forward,
-    /// backward, or by comparing with both ends.
+    /// The bounds contain exactly the keys whose value is `inside`, read forward, backward, or by comparing
+    /// with both ends.
     fn check(&self, bounds: &Bounds, inside: impl Fn(&T) -> bool, what: impl Fn() -> String) {
         let expected: Vec<&[u8]> = self.keys(|_, value| inside(value)).collect();
         let forward: Vec<&[u8]> = self

@@ -1,13 +1,13 @@
 //! Errors about a field's type that name the field.
 //!
-//! `Field` is a type parameter that is called like the field. The blanket implementations are not
-//! recommended, so the compiler reports what is asserted, and not what it would take.
+//! `Field` is a type parameter with the name of the field. The blanket implementations are
+//! `do_not_recommend`, so the compiler reports the assertion, and not the bounds of the implementation.
 
 use std::marker::PhantomData;
 
 use super::{Each, Key, TextKey};
 
-/// [`Key`], of the type of the field that `Field` is called like.
+/// [`Key`], for the type of the field with the name `Field`.
 #[diagnostic::on_unimplemented(
     message = "the field `{Field}` can't be part of a key: its type `{Self}` has no key encoding",
     label = "has no key encoding",
@@ -21,18 +21,19 @@ pub trait KeyOf<Field> {}
 #[diagnostic::do_not_recommend]
 impl<T: Key, Field> KeyOf<Field> for T {}
 
-/// [`Each`], of the type of the field that `Field` is called like.
+/// [`Each`], for the type of the field with the name `Field`.
 #[diagnostic::on_unimplemented(
     message = "`each({Field})` needs a collection of keys, and `{Self}` is not one",
     label = "is not a collection of keys",
-    note = "supported: `Vec`, `VecDeque`, `BTreeSet`, `HashSet`, `Option`, arrays and boxed slices of what can be part of a key"
+    note = "supported: `Vec`, `VecDeque`, `BTreeSet`, `HashSet`, `Option`, arrays and boxed \
+            slices of types that can be part of a key"
 )]
 pub trait EachOf<Field> {}
 
 #[diagnostic::do_not_recommend]
 impl<C: Each, Field> EachOf<Field> for C {}
 
-/// [`Key`], of what the method that `Method` is called like returns.
+/// [`Key`], for the return type of the method with the name `Method`.
 #[diagnostic::on_unimplemented(
     message = "`computed({Method}: …)` can't be part of a key: `{Self}` has no key encoding",
     label = "has no key encoding",
@@ -45,7 +46,7 @@ pub trait ComputedOf<Method> {}
 #[diagnostic::do_not_recommend]
 impl<T: Key, Method> ComputedOf<Method> for T {}
 
-/// The standard library's `String`, or what can stand in for it in a key.
+/// The standard library's `String`, or a replacement for it in a key.
 #[diagnostic::on_unimplemented(
     message = "this `{Self}` is not the standard library's",
     label = "spelled like the standard library's `String`",
@@ -56,7 +57,7 @@ pub trait Text {}
 #[diagnostic::do_not_recommend]
 impl<T: TextKey> Text for T {}
 
-/// Compiles where it is named if a type that is spelled `String` is one.
+/// Compiles if a type that is spelled `String` is that type.
 #[derive(Debug)]
 pub struct IsText<T: Text>(PhantomData<T>);
 
@@ -66,10 +67,10 @@ pub const fn assert_key<T: KeyOf<Field>, Field>() {}
 /// Compiles if `each(…)` of a field of type `C` can be part of a key.
 pub const fn assert_each<C: EachOf<Field>, Field>() {}
 
-/// Compiles if what a method returns, a `T`, can be part of a key.
+/// Compiles if the return type `T` of a method can be part of a key.
 pub const fn assert_computed<T: ComputedOf<Method>, Method>() {}
 
-/// Whether `None` is a value of `T`, for types that are keys and, by [`NoKey`], for others.
+/// Whether `None` is a value of `T`; [`NoKey`] provides values for types that are not keys.
 #[derive(Debug)]
 pub struct CanBeAbsent<T>(PhantomData<T>);
 
@@ -80,11 +81,11 @@ impl<T: Key> CanBeAbsent<T> {
     pub const FAILS: bool = !Self::HOLDS;
 }
 
-/// What is said of a type that is no key: that nothing more is wrong with it.
+/// The values for a type that is not a key, which give no further errors.
 pub trait NoKey {
-    /// In the place of [`CanBeAbsent::HOLDS`], which goes before it where there is one.
+    /// Instead of [`CanBeAbsent::HOLDS`], which has precedence if it exists.
     const HOLDS: bool = true;
-    /// In the place of [`CanBeAbsent::FAILS`].
+    /// Instead of [`CanBeAbsent::FAILS`].
     const FAILS: bool = true;
 }
 

@@ -6,7 +6,7 @@ const INLINE: usize = 64;
 
 /// A growing buffer for one encoded key; keys of up to 64 bytes need no allocation.
 ///
-/// Equal to a `Vec<u8>` in all but where the bytes are.
+/// Equal to a `Vec<u8>`, except for the place of the bytes.
 #[derive(Clone)]
 pub struct KeyBuf {
     inline: [u8; INLINE],
@@ -23,7 +23,7 @@ impl KeyBuf {
         Self { inline: [0; INLINE], len: 0, spilled: false, heap: Vec::new() }
     }
 
-    /// An empty buffer that is on the heap from the start: for many keys in a row.
+    /// An empty buffer on the heap, for many keys in succession.
     pub(crate) const fn on_heap() -> Self {
         Self { inline: [0; INLINE], len: 0, spilled: true, heap: Vec::new() }
     }
@@ -72,7 +72,7 @@ impl KeyBuf {
         }
     }
 
-    /// Appends the encoding of a value in the form in which a query takes it.
+    /// Appends the encoding of a value in the form of a query's parameter.
     pub fn push_arg<T: Key>(&mut self, value: T::Arg<'_>) -> &mut Self {
         T::encode(value, self);
         self
@@ -98,12 +98,12 @@ impl KeyBuf {
         self.len() == 0
     }
 
-    /// The bytes on the heap that it has room for.
+    /// The capacity on the heap.
     pub(crate) fn capacity(&self) -> usize {
         self.heap.capacity()
     }
 
-    /// Forgets the bytes and keeps the memory.
+    /// Clears the bytes and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.heap.clear();

@@ -1,22 +1,21 @@
-//! Strings and byte strings: escaped, closed by `00`.
+//! Strings and byte strings: escaped, and terminated by `00`.
 
 use std::{borrow::Cow, sync::Arc};
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
-/// Closes a string. Sorts before every byte that can follow inside one, so a string sorts
-/// before its extensions.
+/// Terminates a string. It sorts before every byte inside a string, so a string sorts before its extensions.
 pub(super) const END: u8 = 0x00;
 /// Starts the two-byte form of `00` (`01 01`) and of itself (`01 02`).
 const ESCAPE: u8 = 0x01;
 
-/// A key type whose values can be asked for by a prefix: `String`, `Vec<u8>`, and `Option` of these.
+/// A key type with prefix queries: `String`, `Vec<u8>`, and `Option` of these.
 pub trait PrefixKey: Key {
     /// The form in which a query takes a prefix: `&str` for `String` and for `Option<String>`.
     type Prefix<'a>: Copy;
 
-    /// Appends the encoding of `prefix` without its end: what every value that starts with
-    /// `prefix` has in front.
+    /// Appends the encoding of `prefix` without its terminator, the common prefix of the encodings of all
+    /// values that start with `prefix`.
     fn encode_prefix(prefix: Self::Prefix<'_>, out: &mut KeyBuf);
 }
 
@@ -43,9 +42,8 @@ fn escape_special(bytes: &[u8], out: &mut KeyBuf) {
     }
 }
 
-/// Marks the first byte of a word, from its lowest one on, that is never plain in a string: a `00`
-/// or a `01`, which have nothing but their lowest bit set. Above the first mark there may be others
-/// that mean nothing.
+/// Marks the first byte of a word, from the lowest one, that is escaped or a terminator: a `00` or a `01`,
+/// whose other bits are zero. Further marks above the first one may be wrong.
 #[inline]
 const fn marks(word: u64) -> u64 {
     let others = word & !ONES;
@@ -57,8 +55,8 @@ const ONES: u64 = u64::from_ne_bytes([1; 8]);
 /// The highest one.
 const HIGHS: u64 = ONES << 7;
 
-/// Whether a byte has to be escaped. Eight bytes at a time, the last ones twice where the length is
-/// no multiple of it: strings are most of what is in keys.
+/// Whether a byte has to be escaped. It reads eight bytes at a time, and the last ones twice if the length is
+/// not a multiple of eight: strings are the largest part of keys.
 #[inline]
 fn has_special(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -74,7 +72,7 @@ fn has_special(bytes: &[u8]) -> bool {
     in_rest || words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0)
 }
 
-/// The start of an encoded string, as far as nothing is escaped.
+/// The start of an encoded string, up to the first escape.
 struct Plain<'a> {
     bytes: &'a [u8],
     /// Whether all of it is ASCII.
@@ -84,7 +82,7 @@ struct Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
-    /// `None`: there is neither `00` nor `01`.
+    /// `None` if there is neither `00` nor `01`.
     #[inline]
     fn read(encoded: &'a [u8]) -> Option<Self> {
         let (words, rest) = encoded.as_chunks::<8>();
@@ -119,7 +117,7 @@ impl<'a> Plain<'a> {
 /// check for UTF-8 takes, which for short texts is a quarter of the instructions of a covered entry.
 #[inline]
 pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
-    #[expect(unsafe_code, reason = "the standard library has no safe way yet that is stable")]
+    #[expect(unsafe_code, reason = "the standard library has no stable safe function yet")]
     // SAFETY: ASCII is UTF-8.
     bytes.is_ascii().then(|| unsafe { std::str::from_utf8_unchecked(bytes) })
 }
@@ -163,7 +161,7 @@ impl<'a> KeyReader<'a> {
         self.other_text()
     }
 
-    /// What is not ASCII, or is escaped.
+    /// Text that is not ASCII, or is escaped.
     fn other_text(&mut self) -> Result<&'a str, DecodeError> {
         let (bytes, escaped) = self.escaped()?;
         let bytes = if escaped { self.keep(unescape(bytes)?) } else { bytes };
@@ -209,7 +207,7 @@ impl PrefixKey for String {
     }
 }
 
-/// Types that hold text, and differ from `String` in nothing that is in a key.
+/// Types of text with the encoding of `String`.
 macro_rules! as_text {
     ($($type:ty),+ $(,)?) => {$(
         impl $crate::model::key::Key for $type {

@@ -1,4 +1,4 @@
-//! Keys made of keys: `Option` and tuples.
+//! Composite keys: `Option` and tuples.
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey};
 
@@ -35,7 +35,7 @@ impl<T: Key> Key for Option<T> {
     }
 }
 
-/// No value that is there starts as `None` does.
+/// No `Some` starts like `None`.
 impl<T: PrefixKey> PrefixKey for Option<T> {
     type Prefix<'a> = T::Prefix<'a>;
 

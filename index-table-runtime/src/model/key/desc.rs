@@ -1,7 +1,7 @@
 //! Descending order: the encoding with every byte inverted.
 //!
-//! Inverting reverses how two encodings compare, because no encoding is the beginning of another
-//! one: they differ at some byte, and that one decides. It keeps where each of them ends, too.
+//! Inverting reverses the order of two encodings, because no encoding is a prefix of another one: they differ
+//! at some byte, which determines the order. The inverted encoding ends at the same byte.
 
 use std::fmt::{self, Debug};
 
@@ -11,10 +11,10 @@ use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey, Unescaped}
 
 /// A key that sorts in descending order of `T`: the greatest value first, `None` last.
 ///
-/// Arguments are those of `T`. What is read is owned, since inverted bytes can't be borrowed.
+/// Arguments are those of `T`. Decoded values are owned, since inverted bytes can't be borrowed.
 ///
-/// For a field in an index there is `desc(field)`; a method that is indexed returns it itself. It is no
-/// type of a field: a row has the value. A primary key is read in descending order by `rev()`.
+/// A field of an index uses `desc(field)`; an indexed method returns this type. It can't be the type of a
+/// field: a row has the value. `rev()` reads a primary key in descending order.
 ///
 /// # Examples
 ///
@@ -106,14 +106,14 @@ pub(super) fn encode<T: Key>(value: T::Arg<'_>, out: &mut KeyBuf) {
     inverted(out, |out| T::encode(value, out));
 }
 
-/// Appends what `encode` does, inverted.
+/// Appends the output of `encode`, inverted.
 fn inverted(out: &mut KeyBuf, encode: impl FnOnce(&mut KeyBuf)) {
     let start = out.len();
     encode(out);
     out.invert_from(start);
 }
 
-/// Takes one value of `shape`, which is a [`KeyShape::Desc`], and turns its bytes back.
+/// Takes one value of `shape`, which is a [`KeyShape::Desc`], and inverts its bytes again.
 pub(super) fn upright(shape: &KeyShape, reader: &mut KeyReader<'_>) -> Result<KeyBuf, DecodeError> {
     let mut behind = *reader;
     shape.skip(&mut behind)?;

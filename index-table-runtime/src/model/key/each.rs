@@ -4,7 +4,7 @@ use super::Key;
 
 /// A collection that `each(field)` can index: one entry for each distinct element.
 pub trait Each {
-    /// What the collection holds: the type of the key field.
+    /// The type of the elements, which is the type of the key field.
     type Element: Key;
 
     /// The elements; in any order, repeated or not.

@@ -1,14 +1,14 @@
 //! Hashes of fields that may be too long for a key.
 //!
-//! BLAKE3, because whoever chooses the values must not be able to choose ones that share a hash:
-//! answers would stay right, and take longer with each of them. It is part of the format.
+//! BLAKE3, so that an attacker who chooses the values can't make them share a hash: results would stay right,
+//! and queries would become slower. It is part of the format.
 
 use super::{DecodeError, KeyReader};
 
 /// The length of a hash, in bytes.
 pub(super) const LEN: usize = 16;
 
-/// What stands in a key for the field with this encoding: the first 128 bits of its BLAKE3 hash.
+/// The bytes in a key for the field with this encoding: the first 128 bits of its BLAKE3 hash.
 pub(crate) fn hash(encoding: &[u8]) -> [u8; LEN] {
     #[cfg(test)]
     if collides(encoding) {
@@ -25,7 +25,7 @@ fn collides(encoding: &[u8]) -> bool {
     encoding.starts_with(b"~")
 }
 
-/// Goes over one hash.
+/// Skips one hash.
 pub(crate) fn skip(reader: &mut KeyReader<'_>) -> Result<(), DecodeError> {
     reader.take(LEN).map(drop)
 }

@@ -4,10 +4,9 @@
 //!
 //! - **preserves order**: comparing two encodings byte by byte gives the order of the values;
 //! - **is self-delimiting**: no encoding of a type is a proper prefix of another one of that
-//!   type, so a composite never confuses `("ab", "c")` with `("a", "bc")`, and whatever follows
-//!   a field can't change how it compares;
-//! - **can be decoded**: an index entry needs no second copy of its key fields, but of those that
-//!   are hashed.
+//!   type, so a composite never confuses `("ab", "c")` with `("a", "bc")`, and later fields never change the
+//!   order of earlier ones;
+//! - **can be decoded**: an index entry needs no second copy of its key fields, except for hashed ones.
 //!
 //! | type | bytes |
 //! |---|---|
@@ -25,10 +24,10 @@
 //! | `#[derive(IndexKey)]` enums | the variant's number as a `u16` |
 //! | the others | as one of the above: see [`through`] |
 //!
-//! The string form closes with a single `00` that occurs nowhere inside, so it needs no look
-//! ahead: a terminator with an escape that starts with the same byte (as in the tuple layer of
-//! `FoundationDB`, `00` closing and `00 FF` escaping) is ambiguous as soon as the next field may
-//! begin with `FF`. `docs/FORMAT.md` has the test vectors.
+//! The string form ends with a single `00` that occurs nowhere inside, so it needs no look-ahead: a
+//! terminator with an escape that starts with the same byte (as in the tuple layer of `FoundationDB`, with
+//! `00` as the terminator and `00 FF` as the escape) is ambiguous if the next field may start with `FF`.
+//! `docs/FORMAT.md` has the test vectors.
 
 use std::fmt::Debug;
 
@@ -70,30 +69,30 @@ pub use shape::KeyShape;
 pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
-/// The longest key that LMDB takes, as it is compiled by default.
+/// The maximum length of a key in LMDB, as it is compiled by default.
 pub const MAX_KEY_LEN: usize = 511;
 
 /// A type that can be a field of a primary key or of an index key.
 ///
-/// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (of
-/// the sizes that serde knows: up to 32), `NonZero` integers, `Duration`, `SystemTime`, IP
-/// addresses, `Box<str>`, `Arc<str>`, `Cow<'static, str>`, types of other crates behind features,
-/// what has `#[derive(IndexKey)]`, `Option` of these and tuples of up to twelve of these.
+/// Implemented for the integers, `bool`, `char`, `f32`, `f64`, `String`, `Vec<u8>`, `[u8; N]` (up to 32
+/// bytes, the limit of serde), `NonZero` integers, `Duration`, `SystemTime`, IP addresses, `Box<str>`,
+/// `Arc<str>`, `Cow<'static, str>`, types of other crates behind features, types with `#[derive(IndexKey)]`,
+/// and `Option` and tuples of up to twelve of these.
 pub trait Key: Sized {
-    /// The form in which a query takes the value: `&str` for `String`, the value for integers.
+    /// The type of a query's parameter: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
 
-    /// The form in which a query on a sparse index takes the value: as [`Arg`](Self::Arg), but for an
-    /// `Option`, whose inside it is.
+    /// The type of a parameter of a query on a sparse index: as [`Arg`](Self::Arg), or the inner type of an
+    /// `Option`.
     type Present<'a>: Copy + Into<Self::Arg<'a>>;
 
-    /// The form in which an entry gives the value back, borrowed from the page where it can be.
+    /// The type of the value in an entry, borrowed from the page where possible.
     type Ref<'a>: Debug + Clone + PartialEq + Serialize;
 
-    /// What the encoding looks like, for code that doesn't know the type.
+    /// The shape of the encoding, for code that doesn't know the type.
     const SHAPE: KeyShape;
 
-    /// The value as a query would take it.
+    /// The value as a query's parameter.
     fn arg(&self) -> Self::Arg<'_>;
 
     /// Whether a sparse index has entries with this value: `false` for `None`.
@@ -108,19 +107,19 @@ pub trait Key: Sized {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no encoding of this type.
+    /// [`DecodeError`] if the bytes are not an encoding of this type.
     fn decode<'a>(reader: &mut KeyReader<'a>) -> Result<Self::Ref<'a>, DecodeError>;
 
     /// Reads one value, owned.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] when the bytes are no encoding of this type.
+    /// [`DecodeError`] if the bytes are not an encoding of this type.
     fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// The smallest byte string that is greater than every string starting with `prefix`, in place;
-/// `false` when there is none (`prefix` is empty or all `FF`).
+/// The smallest byte string that is greater than every string starting with `prefix`, in place; `false` if
+/// there is none (`prefix` is empty or all `FF`).
 pub(crate) fn successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xFF {

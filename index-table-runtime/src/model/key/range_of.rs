@@ -1,10 +1,11 @@
 use std::ops::RangeBounds;
 
-/// [`RangeBounds`], with an error that says how a range of a field is written.
+/// [`RangeBounds`], with an error that shows the syntax of a range of a field.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a range of `{T}`",
     label = "is not a range of `{T}`",
-    note = "a range of strings has `&str` at its ends: `from.as_str()..to.as_str()` for a `String` or a `&String`"
+    note = "a range of strings has `&str` bounds: `from.as_str()..to.as_str()` for a `String` or \
+            a `&String`"
 )]
 pub trait RangeOf<T>: RangeBounds<T> {}
 

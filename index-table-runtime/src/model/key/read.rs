@@ -1,25 +1,25 @@
 use std::cell::{Cell, OnceCell};
 
-/// Why bytes are not what they should be. The scan that met them says where.
+/// The reason why bytes can't be decoded. The caller adds the place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
     #[error("the bytes end too early")]
     Short,
-    /// There are bytes left over.
+    /// There are further bytes behind the end.
     #[error("there are bytes left over")]
     Long,
     /// A string has an escape that no encoder writes.
     #[error("a string has a damaged escape")]
     Escape,
-    /// The bytes stand for no value of the type.
+    /// The bytes are not a value of the type.
     #[error("{0}")]
     Value(&'static str),
     /// A row or an included field that postcard can't read.
     #[error("{0}")]
     Row(postcard::Error),
-    /// A row of a version that the code doesn't know.
+    /// A row of an unknown version.
     #[error(
         "the row has version {found}, {}",
         if found > expected {
@@ -37,10 +37,10 @@ pub enum DecodeError {
         /// The version of `#[table(version = …)]`.
         expected: u32,
     },
-    /// A row of an older version gets another value in a field that keeps its value.
+    /// A conversion changes a field that must keep its value.
     #[error(
-        "from version {version} it is converted into one with another `{field}`, a field that \
-         `changed` does not name"
+        "its conversion from version {version} changes `{field}`, a field that `changed` does \
+         not name"
     )]
     Altered {
         /// The version of the row.
@@ -66,7 +66,7 @@ impl<'a> KeyReader<'a> {
         self.rest
     }
 
-    /// Goes on with `rest`, an end of what was left.
+    /// Continues with `rest`, the end of the remaining bytes.
     #[inline]
     pub(super) const fn go_on_at(&mut self, rest: &'a [u8]) {
         self.rest = rest;
@@ -91,8 +91,8 @@ impl<'a> KeyReader<'a> {
     }
 }
 
-/// What could not be borrowed from a page, kept until the transaction ends: strings that are escaped
-/// there, and what is made of rows of older versions. Chunks that double in size and never move.
+/// Values that can't be borrowed from a page, kept until the transaction ends: escaped strings, and converted
+/// rows of older versions. Chunks that double in size and never move.
 #[derive(Debug, Default)]
 pub(crate) struct Unescaped {
     len: Cell<usize>,

@@ -8,7 +8,7 @@ use super::Key;
     note = "for another key, make the row with its key and `insert` it"
 )]
 pub trait Sequence: Key {
-    /// The key with this number; `None`: there is none.
+    /// The key with this number, if there is one.
     fn from_number(number: u128) -> Option<Self>;
 
     /// The number of the key; 0 for a negative one.

@@ -5,8 +5,7 @@ use std::{
 
 use super::{DecodeError, Key, KeyReader, Unescaped, bytes::END, desc, hash};
 
-/// What an encoding looks like: enough to find its end, to show it, and to compare it with what
-/// a file was written with.
+/// The shape of an encoding: enough to find its end, to show it, and to compare it with the shape in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyShape {
@@ -26,7 +25,7 @@ pub enum KeyShape {
     Text,
     /// Bytes, escaped.
     Bytes,
-    /// That many bytes as they are.
+    /// An array of bytes, unchanged.
     Array(usize),
     /// Nothing, or one more shape.
     Option(&'static KeyShape),
@@ -40,12 +39,12 @@ pub enum KeyShape {
     IpAddr,
     /// The variants of an enum with their numbers, which are two bytes.
     Enum(&'static [(&'static str, u16)]),
-    /// Bytes as of that shape, with a meaning of their own.
+    /// Bytes of another shape, with their own meaning.
     Named(&'static str, &'static KeyShape),
 }
 
 impl KeyShape {
-    /// The number of bytes, where it is the same for every value.
+    /// The number of bytes, if it is the same for every value.
     pub(crate) fn fixed_len(&self) -> Option<usize> {
         match self {
             Self::Unsigned(bytes) | Self::Signed(bytes) => Some(usize::from(*bytes)),
@@ -75,7 +74,7 @@ impl KeyShape {
         }
     }
 
-    /// Goes over one value.
+    /// Skips one value.
     pub(crate) fn skip(&self, reader: &mut KeyReader<'_>) -> Result<(), DecodeError> {
         self.skip_masked(reader, 0)
     }
@@ -117,7 +116,7 @@ impl KeyShape {
         }
     }
 
-    /// Writes one value as a person would.
+    /// Writes one value in readable form.
     fn show(&self, reader: &mut KeyReader<'_>, out: &mut String) -> Result<(), DecodeError> {
         // Writing to a `String` can't fail.
         let mut put = |value: &dyn fmt::Debug| {
@@ -169,7 +168,7 @@ impl KeyShape {
     }
 }
 
-/// The name in the catalog: two shapes have the same name only if they are the same.
+/// The name in the catalog: two shapes have the same name only if they are equal.
 impl fmt::Display for KeyShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -205,9 +204,9 @@ impl fmt::Display for KeyShape {
     }
 }
 
-/// Whether keys of the shape with the name `file` are keys of the one with the name `code`: they
-/// are the same, but for variants that an enum has in the code behind those in the file. A variant
-/// between those would move the others in rows, where variants are positions.
+/// Whether keys of the shape with the name `file` are keys of the shape with the name `code`: the two are
+/// equal, except for variants that an enum has in the code behind all variants of the file. A variant between
+/// others would change the positions of the later ones, and rows contain positions.
 pub(crate) fn fits(file: &str, code: &str) -> bool {
     const ENUM: &str = "enum[";
     match (file.split_once(ENUM), code.split_once(ENUM)) {
@@ -248,8 +247,8 @@ fn show_list<'s>(
 /// The longest text of a key in a message, in bytes.
 const SHOWN: usize = 120;
 
-/// A key as a message shows it: `7`, `("Redmond", "Smith")`; what can't be decoded, in hex; what
-/// is long, cut.
+/// A key for a message: `7`, `("Redmond", "Smith")`; in hex if it can't be decoded, and truncated if it is
+/// long.
 pub(crate) fn show_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
     key: &[u8],
@@ -257,8 +256,7 @@ pub(crate) fn show_key<'s>(
     show_hashed_key(shapes, key, &[])
 }
 
-/// [`show_key`] with the values of the hashed fields in the place of the hashes, unless there are
-/// none.
+/// [`show_key`] with the values of the hashed fields instead of the hashes, if there are some.
 pub(crate) fn show_hashed_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
     key: &[u8],
@@ -296,7 +294,7 @@ pub(crate) fn show_hashed_key<'s>(
     text
 }
 
-/// Whether the bytes are a key of these shapes, and nothing else.
+/// Whether the bytes are exactly a key of these shapes.
 pub(crate) fn is_readable<'s>(shapes: impl IntoIterator<Item = &'s KeyShape>, key: &[u8]) -> bool {
     let (unescaped, mut text) = (Unescaped::default(), String::new());
     let mut reader = KeyReader::new(key, &unescaped);

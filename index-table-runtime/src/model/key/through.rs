@@ -1,4 +1,4 @@
-//! Keys that are encoded as another type is.
+//! Keys with the encoding of another type.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -8,8 +8,8 @@ use std::{
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
-/// A key that is passed and returned by value, and has the encoding of `$inner`, in which not
-/// every value may stand for one of `$type`.
+/// A key that is passed and returned by value, with the encoding of `$inner`; not every value of `$inner` is
+/// a `$type`.
 macro_rules! through {
     ($($type:ty: $inner:ty, $shape:expr, |$value:ident| $encode:expr, |$raw:ident| $decode:expr;)+) => {$(
         impl $crate::model::key::Key for $type {
@@ -63,7 +63,7 @@ const SECOND: u32 = 1_000_000_000;
 
 /// Seconds and nanoseconds.
 const DURATION: KeyShape = KeyShape::Named("duration", &<(u64, u32)>::SHAPE);
-/// Seconds since 1970 in UTC, rounded down, and the nanoseconds behind them.
+/// Seconds since 1970 in UTC, rounded down, and the remaining nanoseconds.
 pub(super) const INSTANT: KeyShape = KeyShape::Named("instant", &<(i64, u32)>::SHAPE);
 
 through! {
@@ -96,7 +96,7 @@ fn since_epoch(time: SystemTime) -> (i64, u32) {
         Ok(after) => (seconds(after), after.subsec_nanos()),
         Err(error) => {
             let before = error.duration();
-            // `!n` is `-1 - n`: it reaches the smallest number too.
+            // `!n` is `-1 - n`, which also works for the smallest number.
             match (before.as_secs().checked_sub(1), before.subsec_nanos()) {
                 (Some(less), 0) => (!seconds(Duration::from_secs(less)), 0),
                 (_, nanoseconds) => (!seconds(before), SECOND - nanoseconds),

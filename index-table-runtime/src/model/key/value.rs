@@ -1,13 +1,13 @@
-//! What `#[derive(IndexKey)]` asks of the type it is on.
+//! The requirements of `#[derive(IndexKey)]` on its type.
 //!
-//! As in [`assert`](super::assert), the blanket implementations are not recommended: the compiler
-//! reports what is asserted.
+//! As in [`assert`](super::assert), the blanket implementations are `do_not_recommend`: the compiler reports
+//! the assertion.
 
 use std::fmt::Debug;
 
 use serde::Serialize;
 
-/// What an entry gives back.
+/// A type that entries contain.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a key, and lacks a trait that the fields of entries need",
     label = "lacks one of `Debug`, `Clone`, `PartialEq` and `Serialize`",
@@ -18,11 +18,12 @@ pub trait KeyValue: Debug + Clone + PartialEq + Serialize {}
 #[diagnostic::do_not_recommend]
 impl<T: Debug + Clone + PartialEq + Serialize> KeyValue for T {}
 
-/// What an entry gives back and a query takes by value.
+/// A type that entries contain and queries take by value.
 #[diagnostic::on_unimplemented(
     message = "the enum `{Self}` is a key, and lacks a trait that keys need to be passed by value",
     label = "lacks one of `Copy`, `Debug`, `Clone`, `PartialEq` and `Serialize`",
-    note = "queries take an enum by value, and entries give it back: derive `Copy`, `Debug`, `Clone`, `PartialEq` and serde's `Serialize`"
+    note = "queries take an enum by value, and entries contain it: derive `Copy`, `Debug`, \
+            `Clone`, `PartialEq` and serde's `Serialize`"
 )]
 pub trait EnumValue: KeyValue + Copy {}
 

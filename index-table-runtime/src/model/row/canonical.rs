@@ -1,4 +1,4 @@
-//! A canonical order for collections without an order of their own.
+//! A canonical order for unordered collections.
 //!
 //! Serde writes a `HashSet` in the order of its iterator, which differs between two equal sets, so two equal
 //! rows would have different bytes. The bytes of the elements are sorted instead, in each field whose type is
@@ -19,8 +19,8 @@ use crate::model::{entity::Entity, error::EncodeError};
 pub struct Collection {
     /// The elements are stored in the order of their bytes: it is a `HashSet` or a `HashMap`.
     pub sorted: bool,
-    /// The elements of a tuple, or the one type of the elements, the values or the content. Empty: they have no such
-    /// collections in them.
+    /// The elements of a tuple, or the one type of the elements, the values or the content. Empty if they
+    /// have no such collections in them.
     pub inside: &'static [Self],
 }
 
@@ -116,7 +116,7 @@ impl Value {
     }
 }
 
-/// Writes what postcard writes, with the elements of some collections in another order.
+/// Writes the output of postcard, with the elements of some collections sorted.
 struct Canonical<'a, 'o> {
     plain: &'a mut Plain<'o>,
     value: Value,
@@ -135,7 +135,7 @@ struct Elements<'a, 'o> {
 #[derive(Default)]
 struct Sorting {
     bytes: Vec<u8>,
-    /// Where each element ends.
+    /// The end of each element.
     ends: Vec<usize>,
 }
 
@@ -186,7 +186,7 @@ impl Elements<'_, '_> {
     }
 }
 
-/// Implements the methods for values that are no collections.
+/// Implements the methods for values that are not collections.
 macro_rules! plain {
     ($($method:ident($($argument:ident: $type:ty),*) -> $returned:ty;)+) => {$(
         fn $method(self, $($argument: $type),*) -> Result<$returned> {

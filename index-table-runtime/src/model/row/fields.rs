@@ -1,8 +1,8 @@
-//! Where fields are in the bytes of a row, and whether a conversion leaves them as they were.
+//! The places of fields in the bytes of a row, and whether a conversion keeps their values.
 //!
-//! An index whose fields no version changes stays as it is when the version does, so the value of such a field
-//! must be the same in a row of an older version and in the row that it is converted to. Fields have no
-//! marks between them in the file: a struct is read once more to find where each ends.
+//! An index whose fields no version changes stays readable when the version changes, so such a field must
+//! have the same value in a row of an older version and in the converted row. There are no separators between
+//! fields in the file: a struct is read once more to find the end of each field.
 
 use std::{cell::Cell, fmt};
 
@@ -20,7 +20,7 @@ use crate::model::{
     schema::{FieldEnds, TableSchema},
 };
 
-/// Where the fields are in the bytes of a `V`. `None`: its `Deserialize` doesn't read field by field.
+/// The places of the fields in the bytes of a `V`. `None` if its `Deserialize` doesn't read field by field.
 pub(crate) fn locate_fields<V: DeserializeOwned>(body: &[u8]) -> Option<FieldEnds> {
     let left = Cell::new(body.len());
     let mut ends = FieldEnds::default();
@@ -34,7 +34,7 @@ pub(crate) fn locate_fields<V: DeserializeOwned>(body: &[u8]) -> Option<FieldEnd
 ///
 /// # Errors
 ///
-/// [`DecodeError::Altered`], and what reading the row fails with.
+/// [`DecodeError::Altered`], and the errors of reading the row.
 pub(crate) fn check_conversion<R: Entity>(bytes: &[u8]) -> Result<(), DecodeError> {
     let (version, older) = take::<u32>(bytes)?;
     if version == R::TABLE.version {
@@ -64,7 +64,7 @@ pub(super) fn check_converted<R: Entity>(
     let is_altered = |field: &&'static str| {
         match (old_ends.field(field, older), new_ends.field(field, new)) {
             (Some(old), Some(new)) => !is_same(old, new),
-            // It can't be told.
+            // It can't be decided.
             _ => false,
         }
     };
@@ -74,14 +74,14 @@ pub(super) fn check_converted<R: Entity>(
     }
 }
 
-/// The fields that entries of indexes are made of, and that no version from this one on changes.
+/// The fields in entries of indexes that no version from this one on changes.
 fn kept_fields(schema: &TableSchema, version: u32) -> impl Iterator<Item = &'static str> {
     let fields = schema.fields.iter().map(|field| field.name);
     let is_indexed = |name: &str| schema.indexes.iter().any(|index| index.has_field(name));
     fields.filter(move |name| is_indexed(name) && schema.keeps(version, name))
 }
 
-/// Whether two encodings of a value of one type are those of the same value. A set is written in any order.
+/// Whether two encodings of one type represent equal values. A set is written in any order.
 fn is_same(old: &[u8], new: &[u8]) -> bool {
     let sorted = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -91,7 +91,7 @@ fn is_same(old: &[u8], new: &[u8]) -> bool {
     old == new || (old.len() == new.len() && sorted(old) == sorted(new))
 }
 
-/// Bytes that tell how many are left.
+/// Bytes with a count of the remaining ones.
 struct Counted<'de> {
     rest: &'de [u8],
     left: &'de Cell<usize>,
@@ -129,9 +129,9 @@ impl<'de> Flavor<'de> for Counted<'de> {
     }
 }
 
-/// Reads a struct, and notes where each of its fields ends.
+/// Reads a struct, and records the end of each field.
 struct Locating<'l, T> {
-    /// What it is read from, and on the way its visitor and the access to its fields.
+    /// The deserializer of the struct, also as its visitor and the access to its fields.
     from: T,
     /// The bytes of all.
     len: usize,
@@ -162,7 +162,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Locating<'_, D> {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, D::Error> {
-        Err(D::Error::custom("it is read otherwise than as a struct"))
+        Err(D::Error::custom("it is not read as a struct"))
     }
 
     fn is_human_readable(&self) -> bool {

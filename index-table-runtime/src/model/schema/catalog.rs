@@ -1,7 +1,7 @@
-//! The catalog: what each table in the file was declared as when it was last opened for writing.
+//! The catalog: the declaration of each table in the file when it was last opened for writing.
 //!
-//! An index that a table's record doesn't list holds nothing that counts: it is emptied before it is
-//! used. Forms and options are names and not flags, so that later releases can add to them.
+//! An index that is not in a table's record is ignored, and emptied before it is used. Forms and options are
+//! names and not flags, so that later releases can add to them.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,13 +17,13 @@ use crate::model::{
 /// The format of everything in the file but the catalog's own first field, which is this number.
 const FORMAT: u32 = 1;
 
-/// The option of an index that follows the rows in its own time.
+/// The option of an eventual index.
 const EVENTUAL: &str = "eventual";
 
-/// In front of the method, the option of an index of some rows only.
+/// The prefix of the option of a filtered index, in front of the method.
 const FILTER: &str = "filter=";
 
-/// The forms in which a key has what is in a field of the row.
+/// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
 
 /// One table in the catalog; postcard's bytes of this struct are its value there.
@@ -35,9 +35,9 @@ pub(crate) struct TableRecord {
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) primary_key: Vec<KeyFieldRecord>,
     pub(crate) indexes: Vec<IndexRecord>,
-    /// How often it has been replaced by another one. A process that has the table open notices so that
-    /// it was declared otherwise meanwhile, even if it is declared as before now: indexes may be being
-    /// built that this process knows as built. Behind the struct in the file, unless it is 0.
+    /// The number of times that it was replaced. By this number, a process that has the table open detects
+    /// that the declaration has changed meanwhile, even if it has changed back: indexes that this process
+    /// regards as built may be under construction. Behind the struct in the file, unless it is 0.
     #[serde(skip)]
     pub(crate) changes: u32,
 }
@@ -48,7 +48,7 @@ pub(crate) struct KeyFieldRecord {
     pub(crate) name: String,
     /// The name of its [`KeyShape`](crate::model::key::KeyShape).
     pub(crate) shape: String,
-    /// How it comes from the row: `field`, `each`, `desc`, `computed` or `hash`.
+    /// Its form: `field`, `each`, `desc`, `computed` or `hash`.
     pub(crate) form: String,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct IndexRecord {
     pub(crate) name: String,
     pub(crate) key: Vec<KeyFieldRecord>,
     pub(crate) strategy: StrategyRecord,
-    /// `unique`, `sparse`, `filter=method` and [`EVENTUAL`], in this order, as far as they are given.
+    /// `unique`, `sparse`, `filter=method` and [`EVENTUAL`], in this order, if they are given.
     pub(crate) options: Vec<String>,
-    /// How the engine lays the entries out.
+    /// The engine's layout of the entries.
     pub(crate) layout: String,
 }
 
@@ -70,10 +70,10 @@ pub(crate) enum StrategyRecord {
     Full,
 }
 
-/// What opening a table finds.
+/// The result of comparing the declaration with the file.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Comparison {
-    /// All is as declared.
+    /// Everything is as declared.
     Same,
     /// The rows fit; these indexes (by position) are new or were declared otherwise. Empty when
     /// an index is gone, or an enum has new variants: then only the record has to be written.
@@ -81,7 +81,7 @@ pub(crate) enum Comparison {
 }
 
 impl TableRecord {
-    /// What `schema` would be recorded as; `layout` is the engine's choice for each index.
+    /// The record of `schema`; `layout` is the engine's choice for each index.
     pub(crate) fn of(schema: &TableSchema, layout: impl Fn(&IndexSchema) -> &'static str) -> Self {
         Self {
             format: FORMAT,
@@ -128,7 +128,7 @@ impl TableRecord {
 
     /// # Errors
     ///
-    /// Why it can't be read.
+    /// The reason why it can't be read.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         const UNREADABLE: &str = "its catalog record can't be read";
         // The format comes first, so that a later one is recognized whatever follows.
@@ -152,7 +152,7 @@ impl TableRecord {
         }
     }
 
-    /// The indexes that `declared` has no more, as they are kept on record.
+    /// The indexes that `declared` no longer has, in their recorded form.
     pub(crate) fn retired<'a>(&'a self, declared: &'a Self) -> impl Iterator<Item = Retired> + 'a {
         let gone = |index: &&IndexRecord| declared.indexes.iter().all(|it| it.name != index.name);
         let version = self.version;
@@ -164,7 +164,7 @@ impl TableRecord {
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] when the rows in the file aren't what the code would read.
+    /// [`Error::SchemaMismatch`] if the code can't read the rows in the file.
     pub(crate) fn compare(
         &self,
         declared: &Self,
@@ -211,8 +211,8 @@ impl TableRecord {
                  the one that the file has as its `previous`",
             );
         }
-        // The field's type has the name that it had, so its variants are others: numbers in rows
-        // would be read as these.
+        // The field's type has the same name and other variants, so numbers in rows would be read as other
+        // variants.
         for field in declared.indexes.iter().flat_map(|index| &index.key) {
             let retired = retired.iter().filter(|retired| retired.version == self.version);
             let stored = self.indexes.iter().chain(retired.map(|retired| &retired.index));
@@ -257,13 +257,13 @@ impl TableRecord {
 }
 
 impl IndexRecord {
-    /// Whether it follows the rows in its own time.
+    /// Whether it is eventual.
     pub(crate) fn is_eventual(&self) -> bool {
         self.options.last().is_some_and(|option| option == EVENTUAL)
     }
 
-    /// Whether its entries follow from such fields alone, and not from what a method returns. A row that a
-    /// full index carries says of which version it is.
+    /// Whether its entries depend on such fields only, and not on a method. A row in a full index contains
+    /// its version.
     fn is_made_of(&self, is_such: impl Fn(&str) -> bool) -> bool {
         let Self { name: _, key, strategy, options, layout: _ } = self;
         let included: &[String] = match strategy {
@@ -275,8 +275,8 @@ impl IndexRecord {
             && !options.iter().any(|option| option.starts_with(FILTER))
     }
 
-    /// Whether the entries in the file are those of the index in the code. One that is eventual may lack
-    /// some, and one that becomes eventual has them all.
+    /// Whether the entries in the file are those of the index in the code. An eventual index may lack some,
+    /// and an index that becomes eventual has them all.
     fn fits(&self, code: &Self) -> bool {
         let Self { name, key, strategy, options, layout } = self;
         *name == code.name

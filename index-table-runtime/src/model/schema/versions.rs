@@ -1,14 +1,14 @@
-//! Versions of rows: those that the code knows, and those of which the file may have rows.
+//! Versions of rows: those that the code knows, and those that rows in the file may have.
 //!
-//! The table's own record has the current version. Beside it, the catalog has a part for each older
-//! one of which there may be rows: its number as the name, and its fields.
+//! The table's own record has the current version. Beside it, the catalog has a record for each older version
+//! that rows may have: its number as the name, and its fields.
 
 use serde::{Deserialize, Serialize};
 
 use super::{FieldSchema, PreviousRow, TableSchema};
 use crate::model::error::{Error, Result};
 
-/// What the catalog has for an older version; postcard's bytes of this struct.
+/// The record of an older version: postcard's bytes of this struct.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VersionRecord {
     /// Name and declared type.
@@ -32,16 +32,16 @@ impl VersionRecord {
     }
 }
 
-/// Where the fields of a struct end in its bytes.
+/// The ends of the fields of a struct in its bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldEnds {
-    /// The names of the fields that are stored, in order, as serde has them.
+    /// The names of the stored fields, in order, as in serde.
     pub(crate) names: &'static [&'static str],
-    /// Where each ends.
+    /// The end of each.
     pub(crate) ends: Vec<usize>,
 }
 
-/// Finds the fields in the bytes of a struct. `None`: it can't.
+/// Finds the fields in the bytes of a struct; `None` if that is impossible.
 pub(crate) type LocateFields = fn(&[u8]) -> Option<FieldEnds>;
 
 impl FieldEnds {
@@ -53,7 +53,7 @@ impl FieldEnds {
     }
 }
 
-/// The version that a part of the catalog belongs to, if it belongs to one.
+/// The version of a record in the catalog, if it is the record of a version.
 pub(crate) fn version_of(part: &str) -> Option<u32> {
     part.starts_with(|first: char| first.is_ascii_digit()).then(|| part.parse().ok()).flatten()
 }
@@ -98,11 +98,11 @@ impl TableSchema {
         false
     }
 
-    /// Whether rows of an older version are what the code would read.
+    /// Whether the code can read rows of an older version.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`]: it doesn't know the version, or knows it with other fields.
+    /// [`Error::SchemaMismatch`] if it doesn't know the version, or knows it with other fields.
     pub(crate) fn check_older(&self, version: u32, fields: &[(String, String)]) -> Result<()> {
         let (table, current) = (self.name, self.version);
         let mismatch =
@@ -127,7 +127,7 @@ impl TableSchema {
     }
 }
 
-/// Fields as they are recorded.
+/// Fields in recorded form.
 pub(super) fn names_and_types(fields: &[FieldSchema]) -> Vec<(String, String)> {
     fields.iter().map(|field| (field.name.to_owned(), field.declared.to_owned())).collect()
 }

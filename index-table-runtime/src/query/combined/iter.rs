@@ -13,7 +13,7 @@ use crate::{
     usage::Stats,
 };
 
-/// They differ in their name, their item, how they make it and what the row has to be.
+/// They differ in their name, their item, the conversion to it and the bound on the row.
 macro_rules! iterator {
     ($(#[$docs:meta])* $name:ident, $row:ident, $item:ty, $decode:expr) => {
         $(#[$docs])*
@@ -28,7 +28,7 @@ macro_rules! iterator {
                 Self { run, row: PhantomData }
             }
 
-            /// What has been read so far, by all scans together.
+            /// The reads so far, of all scans together.
             #[must_use]
             pub fn stats(&self) -> Stats {
                 self.run.stats()

@@ -17,20 +17,20 @@ use crate::{
     usage::Meter,
 };
 
-/// How many entries are stepped over before a seek is assumed to be cheaper.
+/// The number of entries to step over before a seek is assumed to be cheaper.
 const STEPS: usize = 16;
 
 /// What one scan looks for.
 #[derive(Clone)]
 pub(super) struct Part<'txn> {
     pub(super) query: Query,
-    /// `None`: its bounds are the only condition.
+    /// `None` if its bounds are the only condition.
     pub(super) conditions: Option<Rc<Conditions<'txn>>>,
     /// Its entries are in the order of the primary key. Otherwise they are sorted first.
     pub(super) is_ordered: bool,
 }
 
-/// One scan, and how far it has been read.
+/// One scan, and its position.
 pub(super) struct Leaf<'txn> {
     schema: &'static TableSchema,
     part: Box<Part<'txn>>,

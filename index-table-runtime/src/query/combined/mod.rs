@@ -41,7 +41,7 @@ const LIMITED: &str =
     "no part may have a `rev`, `limit`, `after` or `before`; the whole can have them instead";
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// The rows that are in both.
+    /// The rows that are in both scans.
     ///
     /// Both scans must be without `rev`, `limit`, `after` and `before`, which the combination can have instead;
     /// otherwise running it fails with [`Error::NotCombinable`]. A [`filter`](Scan::filter) of a scan is one of the
@@ -52,7 +52,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Combined::from(self).and(other)
     }
 
-    /// The rows that are in one of them or in both, each once.
+    /// The rows that are in one of the scans or in both, each once.
     ///
     /// The same scans as for [`and`](Scan::and) can be combined. A [`filter`](Scan::filter) of a scan is one of
     /// this scan alone, and reads the row of each of its entries.
@@ -149,7 +149,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         self
     }
 
-    /// At most `limit` rows; of two limits, the smaller one holds.
+    /// At most `limit` rows; of two limits, the smaller one applies.
     pub fn limit(mut self, limit: usize) -> Self {
         let limit = limit as u64;
         self.limit = Some(self.limit.map_or(limit, |other| other.min(limit)));
@@ -181,13 +181,13 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         CombinedKeys::new(self.run())
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     ///
     /// Cost: that of [`keys`](Combined::keys) without decoding them.
     ///
     /// # Errors
     ///
-    /// [`Error::NotCombinable`]; [`Error`] when the store can't be read.
+    /// [`Error::NotCombinable`]; [`Error`] if the store can't be read.
     pub fn count(self) -> Result<u64> {
         let mut run = self.run_in_any_order();
         let mut count = 0;
@@ -197,7 +197,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         Ok(count)
     }
 
-    /// Whether there is a row at all.
+    /// Whether there is a row.
     ///
     /// Cost: that of [`keys`](Combined::keys) for one key, without decoding it.
     ///
@@ -264,11 +264,11 @@ impl<R: Entity> fmt::Debug for Combined<'_, R> {
     }
 }
 
-/// Whether all entries have the same key, so that what orders them is the primary key. Of a list: those of each
-/// value.
+/// Whether all entries have the same key, so that they are in the order of the primary key. For a list: the
+/// entries of each value.
 fn in_primary_key_order(schema: &TableSchema, query: &Query) -> bool {
     let Some(index) = schema.index(query.source) else { return true };
-    // What a text starts with has no end, so it is not taken for a whole field.
+    // The prefix of a text has no end, so it is not mistaken for a whole field.
     let is_key = |query: &Query| {
         query.bounds.as_prefix().is_some_and(|key| index.key_len(key) == Ok(key.len()))
     };

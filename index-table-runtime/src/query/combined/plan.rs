@@ -1,10 +1,10 @@
 //! A combination before it runs: its scans and operators in postfix order.
 //!
-//! `a.and(b).or(c)` is `a b All(2) c Any(2)`. The operands of one operator are side by side wherever
-//! they can be: `a.or(b).or(c)` and `a.or(b.or(c))` are `a b c Any(3)`. So below an operator there are
-//! scans and operators of the other kind alone, on which the cost of [`Tree`](super::tree::Tree) rests.
+//! `a.and(b).or(c)` is `a b All(2) c Any(2)`. The operands of one operator are merged where possible:
+//! `a.or(b).or(c)` and `a.or(b.or(c))` are `a b c Any(3)`. So below an operator there are only scans and
+//! operators of the other kind, which the cost of [`Tree`](super::tree::Tree) depends on.
 //!
-//! The list is flat, so that nothing recurses on the depth of a combination, dropping it included.
+//! The list is flat, so that nothing recurses on the depth of a combination, not even dropping it.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ pub(super) enum Operator {
 #[derive(Clone)]
 pub(super) enum Token<'txn> {
     Scan(Box<Part<'txn>>),
-    /// Of so many operands, which are in front of it.
+    /// The number of its operands, which are in front of it.
     Operator(Operator, usize),
 }
 
@@ -90,8 +90,8 @@ impl<'txn> Plan<'txn> {
     }
 }
 
-/// How many operands a plan adds to an operator: its own ones if it is the same operator, which is
-/// taken off then, and otherwise the plan itself.
+/// The number of operands that a plan adds to an operator: its own operands if it has the same operator,
+/// which is then removed, and otherwise the plan itself.
 fn take_operands(tokens: &mut VecDeque<Token<'_>>, operator: Operator) -> usize {
     match tokens.back() {
         Some(&Token::Operator(same, operands)) if same == operator => {

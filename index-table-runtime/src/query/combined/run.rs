@@ -1,4 +1,4 @@
-//! A combination that runs: one primary key after another.
+//! A running combination: one primary key after another.
 
 use std::ops::Bound;
 
@@ -57,7 +57,7 @@ impl Extent<'_> {
 pub(super) struct Run<'txn> {
     /// `None` once it has ended.
     reader: Option<Reader<'txn>>,
-    /// Why it could not be run: what the first answer is, instead.
+    /// The error if it can't run, which is the first result.
     failure: Option<Error>,
     schema: &'static TableSchema,
     /// What is not counted by a scan: the rows.

@@ -1,22 +1,22 @@
-//! A combination that runs: a tree of scans and operators. Each node finds the first primary key at or behind
-//! a place.
+//! A running combination: a tree of scans and operators. Each node finds the first primary key at or behind a
+//! place.
 //!
-//! A node keeps the last key that it found, its answer. Places never go back, so an answer that is not before
-//! the next place is also the answer there, and a node is searched again only if its answer is before the
+//! A node keeps the last key that it found, its result. Places never go back, so a result that is not before
+//! the next place is also the result there, and a node is searched again only if its result is before the
 //! place:
 //!
-//! - `Any` searches the operands whose answers are before the place, which are first in a heap. Its answer is
+//! - `Any` searches the operands whose results are before the place, which are first in a heap. Its result is
 //!   the least of theirs.
-//! - `All` goes round its operands, with the greatest answer so far as the place, until they agree.
+//! - `All` goes round its operands, with the greatest result so far as the place, until they agree.
 //!
-//! The cost is linear in the entries that are read, and each of them takes a heap operation at most. If `All`
-//! is searched, the answers of all its operands are before the place, because they are not greater than its
-//! own. So it searches each of them, and there are at least two; `Any` searches at least one. Below a node
-//! there are scans and nodes of the other kind alone ([`plan`](super::plan)). So there are not many more
-//! searches of nodes than of scans, and each search of a scan reads an entry, whatever the shape of the tree
-//! is.
+//! The cost is linear in the entries that are read, and each of them takes at most one heap operation. If
+//! `All` is searched, the results of all its operands are before the place, because they are not greater than
+//! its own. So it searches each of them, and there are at least two; `Any` searches at least one. Below a
+//! node there are only scans and nodes of the other kind ([`plan`](super::plan)). So the number of searches
+//! of nodes is proportional to that of scans, and each search of a scan reads an entry, for every shape of
+//! the tree.
 //!
-//! Nodes are in a list, and so are searches that wait for other ones. Nothing recurses on the depth.
+//! Nodes are in a list, and so are waiting searches. Nothing recurses on the depth.
 
 use std::{
     collections::BinaryHeap,
@@ -40,7 +40,7 @@ pub(super) struct Tree<'txn> {
     nodes: Vec<Node<'txn>>,
     /// The operands of all operators, as positions of nodes.
     operands: Vec<usize>,
-    /// Each waits for the one behind it. Empty between two calls of [`first`](Tree::first).
+    /// Each waits for the next one. Empty between two calls of [`first`](Tree::first).
     searches: Vec<Search<'txn>>,
     reverse: bool,
 }
@@ -56,10 +56,10 @@ enum Kind<'txn> {
     Any(Range<usize>, Heads<'txn>),
 }
 
-/// The answers of the operands of `Any`.
+/// The results of the operands of `Any`.
 #[derive(Default)]
 struct Heads<'txn> {
-    /// How many operands have been read: the first ones.
+    /// The number of operands that have been read.
     started: usize,
     /// The answer of each of them with its position, unless it has ended.
     answers: BinaryHeap<Head<'txn>>,
@@ -94,13 +94,13 @@ impl Answer<'_> {
     }
 }
 
-/// A search at a node, and how far it has come.
+/// A search at a node, and its progress.
 struct Search<'txn> {
     node: usize,
     place: Place<'txn>,
     /// `All`: whose turn it is, among the operands.
     turn: usize,
-    /// `All`: how many operands in succession have the place as their answer.
+    /// `All`: the number of successive operands with the place as their result.
     agreed: usize,
     /// `Any`: the operand that is being read, which is not in the heap.
     waits_for: Option<usize>,
@@ -120,7 +120,7 @@ impl<'txn> Tree<'txn> {
         reverse: bool,
     ) -> Self {
         let (mut nodes, mut operands) = (Vec::new(), Vec::new());
-        // Those that have no operator yet.
+        // The nodes without an operator yet.
         let mut loose: Vec<usize> = Vec::new();
         for token in plan.into_tokens() {
             let kind = match token {
@@ -178,8 +178,7 @@ impl<'txn> Tree<'txn> {
         }
     }
 
-    /// Goes on with a search until it has an answer, or until an operand has to be read first, which it waits
-    /// for then.
+    /// Continues a search until it has a result, or until it has to wait for an operand.
     fn proceed(
         &mut self,
         reader: Reader<'txn>,
@@ -211,7 +210,7 @@ impl<'txn> Tree<'txn> {
         Ok(None)
     }
 
-    /// What the scans have read.
+    /// The reads of the scans.
     pub(super) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for node in &self.nodes {
@@ -238,7 +237,7 @@ enum Outcome<'txn> {
     Needs(usize),
 }
 
-/// The answer of a node, if it has one for this place or is a scan.
+/// The result of a node, if it has one for this place or is a scan.
 fn search_node<'txn>(
     nodes: &mut [Node<'txn>],
     reader: Reader<'txn>,

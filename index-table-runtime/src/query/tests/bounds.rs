@@ -1,4 +1,4 @@
-//! Every combination of what bounds can ask for, against a filter.
+//! Every combination of bounds, against a filter.
 
 use std::{fmt::Debug, ops::Bound};
 
@@ -67,7 +67,7 @@ fn equal_fields() {
             }
         }
     }
-    // What is not there.
+    // Absent values.
     films.check(&Bounds::new().equal::<u8>(2), |_| false, || "2".to_owned());
     let bounds = Bounds::new().equal::<u8>(1).equal::<String>("aa");
     films.check(&bounds, |_| false, || "1, aa".to_owned());
@@ -235,7 +235,7 @@ fn start_behind_end_is_empty() {
     empty(last().range::<String>((Bound::Unbounded, Bound::Excluded(""))));
 }
 
-/// What an engine seeks to, byte for byte.
+/// The bytes that an engine seeks to.
 #[test]
 fn the_bytes_of_bounds() {
     let ends = |bounds: &Bounds| (bounds.range.start().to_vec(), bounds.range.end());
@@ -253,8 +253,7 @@ fn the_bytes_of_bounds() {
     assert_eq!(encoded(&(7_u8, "a".to_owned())), [7, b'a', 0]);
 }
 
-/// Fields in both directions: what is asked for is values, and they are where the key's order has
-/// them.
+/// Fields in both directions: queries are about values, in the order of the key.
 #[test]
 fn descending_fields() {
     type Row = (Desc<u8>, Desc<String>, Desc<Option<i16>>);

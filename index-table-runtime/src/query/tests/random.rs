@@ -35,7 +35,7 @@ fn bound<T: std::fmt::Debug + Clone + 'static>(
 
 type Range<T> = (Bound<T>, Bound<T>);
 
-/// What is asked of the three fields.
+/// The conditions on the three fields.
 #[derive(Debug, Clone)]
 enum ScanRequest {
     Texts(Range<String>),
@@ -82,7 +82,7 @@ impl ScanRequest {
         }
     }
 
-    /// Its own values, with which it is sure to have something to decide.
+    /// Its own values, so that the result is often not empty.
     fn values(&self) -> Vec<Value> {
         fn inside<T: Clone>(range: &Range<T>) -> Vec<T> {
             let value = |bound: &Bound<T>| match bound {

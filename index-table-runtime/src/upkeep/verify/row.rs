@@ -38,7 +38,7 @@ pub(super) fn load<R: Entity>(
     match row::version(bytes) {
         Ok(version) if version != R::TABLE.version => Err((
             FindingKind::WrongConversion,
-            format!("from version {version} it is converted into one with the primary key {key}"),
+            format!("its conversion from version {version} changes the primary key to {key}"),
         )),
         _ => {
             Err((FindingKind::WrongPrimaryKey, format!("the row has the primary key {key} inside")))

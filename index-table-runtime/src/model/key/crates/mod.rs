@@ -1,4 +1,4 @@
-//! Types of other crates, each behind a feature that is called like its crate.
+//! Types of other crates, each behind a feature with the name of its crate.
 
 #[cfg(feature = "bytes")]
 mod bytes;
@@ -26,7 +26,7 @@ mod calendar {
     /// Days since 1970-01-01 in the Gregorian calendar.
     pub(super) const DATE: KeyShape = KeyShape::Named("date", &i32::SHAPE);
 
-    /// A date, the seconds since midnight, and the nanoseconds behind them.
+    /// A date, the seconds since midnight, and the remaining nanoseconds.
     #[cfg(any(feature = "chrono", feature = "time"))]
     pub(super) const DATE_TIME: KeyShape = KeyShape::Named("datetime", &<(i32, u32, u32)>::SHAPE);
 

@@ -6,11 +6,10 @@ use crate::model::key::{DecodeError, KeyShape, through::through};
 const LEN: usize = 14;
 
 through! {
-    // Values that are equal, as 1.0 and 1.00 are, have the same key, and come back without zeros
-    // at the end.
+    // Equal values, such as 1.0 and 1.00, have the same key, and are decoded without trailing zeros.
     Decimal: [u8; LEN], KeyShape::Named("decimal", &<[u8; LEN]>::SHAPE),
         |value| encode(value),
-        |raw| decode(raw).ok_or(DecodeError::Value("no decimal number"));
+        |raw| decode(raw).ok_or(DecodeError::Value("not a decimal number"));
 }
 
 /// The digits of the longest number.
