@@ -25,7 +25,7 @@ pub struct DetachedQuery<R> {
     schema: &'static TableSchema,
     hashed: Option<Arc<Hashed>>,
     stop: Option<Stop>,
-    /// Those of the repository that it is from, by which its table is known.
+    /// The counters of its repository, which identify the table.
     usage: Arc<TableCounters>,
     row: PhantomData<fn() -> R>,
 }
