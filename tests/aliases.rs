@@ -29,7 +29,7 @@ struct Account {
 }
 
 #[test]
-fn aliases_are_what_they_stand_for() -> Result<(), Box<dyn std::error::Error>> {
+fn aliases_behave_like_their_types() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::in_memory();
     let accounts = AccountRepository::open(&store)?;
     let account = Account {

@@ -173,7 +173,7 @@ fn only_an_engines_folder_names_its_client_library() -> io::Result<()> {
 }
 
 #[test]
-fn arrows_that_point_up_are_found() {
+fn uses_of_higher_layers_are_detected() {
     let up = |path, code| upward(path, code);
     assert_eq!(up("model/row.rs", "use crate::store::Store;"), ["store"]);
     assert_eq!(

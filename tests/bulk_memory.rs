@@ -110,7 +110,7 @@ fn peak(rows: u64, times: u64, policy: OnDuplicate) -> Result<usize, Box<dyn Err
 }
 
 #[test]
-fn is_bounded() -> Result<(), Box<dyn Error>> {
+fn a_load_stays_within_its_memory_limit() -> Result<(), Box<dyn Error>> {
     // Some 300 bytes a row: once what fits, and ten times as much.
     for rows in [3_000, 30_000] {
         let most = peak(rows, 1, OnDuplicate::Fail)?;

@@ -66,7 +66,7 @@ fn on_both(check: impl Fn(&Store) -> TestResult) -> TestResult {
 }
 
 #[test]
-fn a_store_without_tables_has_nothing_on_record() -> TestResult {
+fn a_store_without_tables_has_an_empty_catalog() -> TestResult {
     on_both(|store| {
         assert_eq!(store.catalog()?.tables, []);
         assert_eq!(store.catalog()?.to_string(), "");
@@ -102,7 +102,7 @@ fn tables_are_listed_as_they_are_declared() -> TestResult {
 }
 
 #[test]
-fn an_index_that_is_gone_is_kept_and_dropped_when_told() -> TestResult {
+fn a_retired_index_is_kept_until_drop_retired() -> TestResult {
     on_both(|store| {
         fill(store)?;
         let people = plain::PersonRepository::open(store)?;
@@ -128,7 +128,7 @@ fn an_index_that_is_gone_is_kept_and_dropped_when_told() -> TestResult {
 
 /// It is declared again without having been dropped: what is in it is of another time.
 #[test]
-fn a_retired_index_that_comes_back_is_built_anew() -> TestResult {
+fn a_retired_index_that_is_declared_again_is_rebuilt() -> TestResult {
     on_both(|store| {
         fill(store)?;
         let people = fewer::PersonRepository::open(store)?;
@@ -181,7 +181,7 @@ fn raw_catalog(
 }
 
 #[test]
-fn a_file_of_a_later_format_is_not_touched() -> TestResult {
+fn a_file_of_a_later_format_is_not_changed() -> TestResult {
     let dir = tempfile::tempdir()?;
     {
         // So large that a writer would take space ahead.

@@ -65,7 +65,7 @@ fn to_the_right<'txn>(
 }
 
 #[test]
-fn a_combination_as_the_first_part_costs_what_it_costs_as_the_last() -> TestResult {
+fn the_cost_of_a_combination_does_not_depend_on_the_order_of_its_parts() -> TestResult {
     const DEPTH: u32 = 60;
     let (store, items) = filled(Store::in_memory(), 640, 64)?;
     let txn = store.read()?;
@@ -80,7 +80,7 @@ fn a_combination_as_the_first_part_costs_what_it_costs_as_the_last() -> TestResu
 }
 
 #[test]
-fn a_combination_is_as_deep_as_it_likes() -> TestResult {
+fn a_deep_combination_does_not_recurse() -> TestResult {
     const DEPTH: u32 = 100_000;
     let (store, items) = filled(Store::in_memory(), 6, 64)?;
     let txn = store.read()?;

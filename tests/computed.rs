@@ -148,7 +148,7 @@ fn what_a_method_returns_is_found_by_its_hash() -> Result<()> {
 }
 
 #[test]
-fn the_catalog_tells_the_forms_apart() -> Result<()> {
+fn the_catalog_distinguishes_the_forms() -> Result<()> {
     let (store, _books) = open()?;
     let catalog = store.catalog()?;
     let table = catalog.tables.iter().find(|table| table.name == "book").expect("it is open");

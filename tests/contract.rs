@@ -46,7 +46,7 @@ struct Film {
 }
 
 #[test]
-fn storing() -> TestResult {
+fn the_examples_of_writing_work() -> TestResult {
     let dir = tempfile::tempdir()?;
     let alice = customer(7, "Alice", "Smith", "Chicago");
     let bob = customer(8, "Bob", "Jones", "Redmond");
@@ -98,7 +98,7 @@ fn storing() -> TestResult {
 }
 
 #[test]
-fn asking() -> TestResult {
+fn the_examples_of_queries_work() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let customers = CustomerRepository::open(&store)?;
@@ -173,7 +173,7 @@ fn asking() -> TestResult {
 }
 
 #[test]
-fn composite_primary_keys() -> TestResult {
+fn the_examples_of_composite_primary_keys_work() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let films = FilmRepository::open(&store)?;

@@ -65,7 +65,7 @@ fn names(path: &Path) -> io::Result<Vec<String>> {
 }
 
 #[test]
-fn a_copy_is_a_whole_state_while_a_writer_goes_on() -> TestResult {
+fn a_copy_is_a_committed_state_during_writes() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path().join("store"))?;
     let items = ItemRepository::open(&store)?;
@@ -100,7 +100,7 @@ fn a_copy_is_a_whole_state_while_a_writer_goes_on() -> TestResult {
 }
 
 #[test]
-fn a_compact_copy_leaves_out_what_is_free() -> TestResult {
+fn a_compact_copy_leaves_out_free_pages() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = |name| dir.path().join(name);
     let store = Store::open(path("store"))?;
@@ -179,7 +179,7 @@ fn a_copy_that_fails_leaves_nothing() -> TestResult {
 }
 
 #[test]
-fn a_backup_is_restored_to_where_nothing_is() -> TestResult {
+fn a_restore_replaces_nothing() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = |name| dir.path().join(name);
     let store = Store::open(path("store"))?;
@@ -217,7 +217,7 @@ fn a_backup_is_restored_to_where_nothing_is() -> TestResult {
 
 /// Without a name before it, the directory is the current one.
 #[test]
-fn a_copy_to_a_relative_path() -> TestResult {
+fn a_copy_can_have_a_relative_path() -> TestResult {
     let dir = tempfile::tempdir_in(".")?;
     let name = dir.path().file_name().ok_or("no name")?;
     let store = Store::open(dir.path())?;

@@ -68,7 +68,7 @@ fn sale(number: u16) -> Result<Sale, Box<dyn std::error::Error>> {
 }
 
 #[test]
-fn rows_are_found_by_them() -> TestResult {
+fn types_of_other_crates_are_keys() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(1 << 26).open(dir.path())?;
     let sales = SaleRepository::open(&store)?;

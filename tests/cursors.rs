@@ -41,7 +41,7 @@ fn page_after<'txn, E: IndexEntry<'txn, Row = Event>>(
 }
 
 #[test]
-fn another_question_refuses_it() -> Result<()> {
+fn a_cursor_is_refused_by_another_query() -> Result<()> {
     let (store, events) = store()?;
     let txn = store.read()?;
     let cursor = |page: Result<Page<Event>>| page.map(|page| page.next.expect("there is more"));
@@ -139,7 +139,7 @@ proptest! {
 
     /// Text that is no cursor is an error, and what is one comes back as the same text.
     #[test]
-    fn text_is_a_cursor_or_an_error(text in "(01)?[0-9a-f]{0,40}|\\PC*") {
+    fn text_that_is_not_a_cursor_is_an_error(text in "(01)?[0-9a-f]{0,40}|\\PC*") {
         match text.parse::<Cursor>() {
             Ok(cursor) => prop_assert_eq!(cursor.to_string(), text),
             Err(error) => prop_assert!(is_refusal(&error), "{error}"),
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn serde_takes_it_as_text() -> std::result::Result<(), Box<dyn std::error::Error>> {
+fn serde_stores_a_cursor_as_text() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let (store, events) = store()?;
     let txn = store.read()?;
     let cursor = events.all(&txn).page(3)?.next.ok_or("there is more")?;
@@ -213,7 +213,7 @@ mod anew {
 
 /// A name that an index is declared anew under is not the same index.
 #[test]
-fn an_index_that_was_declared_anew_refuses_older_cursors()
+fn an_index_with_a_new_declaration_refuses_older_cursors()
 -> std::result::Result<(), Box<dyn std::error::Error>> {
     let store = Store::in_memory();
     let coded = CodedRepository::open(&store)?;

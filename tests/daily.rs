@@ -271,7 +271,7 @@ fn keys_of_scans_are_keys_of_rows() -> Result<()> {
 }
 
 #[test]
-fn what_a_nested_transaction_wrote_is_gone_if_it_fails() -> Result<()> {
+fn a_failed_nested_transaction_is_rolled_back() -> Result<()> {
     with_members(2, |members, txn| {
         members.insert(txn, &member(3))?;
         let failed: Result<(), AppError> = txn.nested(|txn| {
@@ -457,7 +457,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn operations_do_what_a_map_does(operations in prop::collection::vec(operation(), 1..40)) {
+    fn operations_equal_those_of_a_map(operations in prop::collection::vec(operation(), 1..40)) {
         for (_dir, store) in stores().expect("stores") {
             let members = MemberRepository::open(&store).expect("a table");
             let mut model = Model::new();

@@ -141,7 +141,7 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_full_disk_loses_nothing_and_works_again() -> TestResult {
+fn a_full_disk_loses_no_commit_and_the_store_works_again() -> TestResult {
     let Some(disk) = Disk::new()? else { return Ok(()) };
     let store = Store::open(disk.path().join("store"))?;
     let blobs = BlobRepository::open(&store)?;
@@ -179,7 +179,7 @@ fn as_other_process() -> Option<PathBuf> {
 
 /// A limit on the size of files does the same as a full disk, for any user.
 #[test]
-fn a_file_that_may_not_grow_loses_nothing() -> TestResult {
+fn a_limit_on_the_file_size_loses_no_commit() -> TestResult {
     if let Some(path) = as_other_process() {
         let store = Store::open(&path)?;
         let blobs = BlobRepository::open(&store)?;
@@ -195,7 +195,7 @@ fn a_file_that_may_not_grow_loses_nothing() -> TestResult {
     let output = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 4096; exec \"$0\" --exact \"$1\""])
         .arg(std::env::current_exe()?)
-        .arg("a_file_that_may_not_grow_loses_nothing")
+        .arg("a_limit_on_the_file_size_loses_no_commit")
         .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
         .output()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -254,8 +254,8 @@ fn readers_need_no_room_on_the_disk() -> TestResult {
 }
 
 #[test]
-fn a_store_without_a_lock_file_needs_room() -> TestResult {
-    const NAME: &str = "a_store_without_a_lock_file_needs_room";
+fn opening_a_store_without_a_lock_file_needs_room() -> TestResult {
+    const NAME: &str = "opening_a_store_without_a_lock_file_needs_room";
     if let Some(disk) = as_other_process() {
         for path in [disk.join("store"), disk.join("new")] {
             let refused = Store::open(&path);

@@ -61,7 +61,7 @@ fn write_until_killed(path: &Path) -> TestResult {
 }
 
 #[test]
-fn what_was_committed_survives_a_kill() -> TestResult {
+fn commits_survive_a_kill() -> TestResult {
     if let Some(path) = std::env::var_os(CHILD) {
         return write_until_killed(path.as_ref());
     }
@@ -69,7 +69,7 @@ fn what_was_committed_survives_a_kill() -> TestResult {
     // Commits after which a process is killed.
     for commits in 1..13 {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "what_was_committed_survives_a_kill", "--nocapture"])
+            .args(["--exact", "commits_survive_a_kill", "--nocapture"])
             .env(CHILD, dir.path())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -180,7 +180,7 @@ fn customers_counts_the_look_ups() -> TestResult {
 }
 
 #[test]
-fn movies_answers_from_its_own_films() -> TestResult {
+fn movies_queries_its_built_in_films() -> TestResult {
     let output = printed("movies", &NONE)?;
     assert_prints(&output, "Loaded 63 rows in ");
     assert_prints(&output, " rows/s, in one write transaction\n");
@@ -240,7 +240,7 @@ Cary Grant's films by year
 }
 
 #[test]
-fn movies_takes_untidy_lines() -> TestResult {
+fn movies_accepts_untidy_lines() -> TestResult {
     let long = format!(r#"{{"title": "{}", "year": 1920}}"#, "long ".repeat(200));
     let lines: [&[u8]; 14] = [
         b"\xEF\xBB\xBF{\"title\": \"Carmen\", \"year\": 1915, \"cast\": [\"Theda Bara\"], \"genres\": [\"Drama\"]}\r",
@@ -312,7 +312,7 @@ Theda Bara's films and who else is in them
 }
 
 #[test]
-fn movies_takes_an_empty_file() -> TestResult {
+fn movies_accepts_an_empty_file() -> TestResult {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("films.jsonl");
     fs::write(&path, "")?;
@@ -321,7 +321,7 @@ fn movies_takes_an_empty_file() -> TestResult {
 }
 
 #[test]
-fn movies_says_what_is_wrong_with_its_argument() -> TestResult {
+fn movies_reports_a_wrong_argument() -> TestResult {
     let directory = tempfile::tempdir()?;
     let missing = directory.path().join("missing.jsonl");
     let complaint_about = |path: &PathBuf| complaint("movies", &[path]);

@@ -79,7 +79,7 @@ fn a_file_may_end_before_its_last_page() -> TestResult {
 }
 
 #[test]
-fn a_store_in_use_is_in_order() -> TestResult {
+fn a_check_of_a_store_in_use_finds_nothing() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = open(dir.path())?;
     store.check()?;
@@ -250,7 +250,7 @@ fn a_check_finds_a_commit_that_became_older_than_the_one_before() -> TestResult 
 
 /// A disk that is full, or a process that ends, when a file is made.
 #[test]
-fn a_file_that_was_being_made_is_made_anew() -> TestResult {
+fn an_incompletely_created_file_is_created_again() -> TestResult {
     let dir = tempfile::tempdir()?;
     drop(Store::open(dir.path())?);
     let file = dir.path().join("data.mdb");

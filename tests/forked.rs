@@ -225,7 +225,7 @@ fn with_a_watcher(path: &Path) -> TestResult {
     )
 }
 
-const NAME: &str = "a_forked_process_is_refused_and_harms_nothing";
+const NAME: &str = "a_forked_process_is_refused_and_does_not_disturb_its_parent";
 const ROLE: &str = "INDEX_TABLE_FORK_ROLE";
 const PATH: &str = "INDEX_TABLE_OTHER_PROCESS";
 
@@ -238,7 +238,7 @@ fn other_process(role: &str, path: &Path) -> std::io::Result<Child> {
 }
 
 #[test]
-fn a_forked_process_is_refused_and_harms_nothing() -> TestResult {
+fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
     if let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(PATH)) {
         let path = PathBuf::from(path);
         return match role.as_str() {

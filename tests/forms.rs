@@ -101,7 +101,7 @@ fn a_range_of_a_descending_field_is_a_range_of_its_values() -> Result<()> {
 }
 
 #[test]
-fn what_is_absent_comes_last_in_descending_order() -> Result<()> {
+fn none_comes_last_in_descending_order() -> Result<()> {
     let scored = |id, score| Member { score, ..member(id, "Rome") };
     let rows =
         [scored(1, None), scored(2, Some(-1.0)), scored(3, Some(7.5)), scored(4, Some(-0.0))];
@@ -119,7 +119,7 @@ fn what_is_absent_comes_last_in_descending_order() -> Result<()> {
 }
 
 #[test]
-fn what_a_method_returns_is_a_key_like_any_other() -> Result<()> {
+fn the_value_of_a_method_is_a_key() -> Result<()> {
     let (store, members) = open(&[member(1, "Rome"), member(2, "Oz"), member(3, "Rotterdam")])?;
     let txn = store.read()?;
     assert_eq!(ids(members.find_by_initials_alone(&txn, "Ro"))?, [1, 3]);

@@ -182,7 +182,7 @@ fn the_smallest_and_the_largest_are_one_seek() -> TestResult {
 }
 
 #[test]
-fn and_leaps() -> TestResult {
+fn and_seeks_over_entries() -> TestResult {
     on_both_engines(|customers, txn, _| {
         // Two rows of 4000 have the age. The second one is thought to be close to the first until
         // 16 steps have not led there; what is left between them is not read.

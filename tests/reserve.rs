@@ -72,7 +72,7 @@ fn the_file_grows_in_steps_or_with_each_commit() -> TestResult {
 }
 
 #[test]
-fn a_file_that_has_taken_its_place_is_not_touched() -> TestResult {
+fn a_replaced_file_is_not_changed() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (path, moved) = (dir.path().join("store"), dir.path().join("moved"));
     let store = Store::open(&path)?;
@@ -108,7 +108,7 @@ fn small_stores_stay_small() -> TestResult {
 }
 
 #[test]
-fn it_ends_with_the_map() -> TestResult {
+fn space_ahead_ends_with_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 4 << 20;
     let store = Store::options().map_size(size).max_map_size(size).open(dir.path())?;
@@ -158,8 +158,8 @@ fn a_limit_on_files_is_no_error() -> TestResult {
 
 /// Two processes that reserve in turn.
 #[test]
-fn processes_reserve_together() -> TestResult {
-    const NAME: &str = "processes_reserve_together";
+fn processes_share_the_space_ahead() -> TestResult {
+    const NAME: &str = "processes_share_the_space_ahead";
     let work = |path: &Path| -> TestResult {
         let store = Store::open(path)?;
         let blobs = BlobRepository::open(&store)?;

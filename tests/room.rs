@@ -83,7 +83,7 @@ fn as_other_process() -> Option<PathBuf> {
 }
 
 #[test]
-fn transactions_let_the_map_grow() -> TestResult {
+fn transactions_enlarge_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = small(dir.path())?;
     let mut runs = 0;
@@ -153,7 +153,7 @@ impl From<Error> for Own {
 }
 
 #[test]
-fn what_a_closure_makes_of_the_error_doesnt_matter() -> TestResult {
+fn a_closure_runs_again_even_if_it_hides_the_error() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = small(dir.path())?;
     store
@@ -181,7 +181,7 @@ fn what_a_closure_makes_of_the_error_doesnt_matter() -> TestResult {
 }
 
 #[test]
-fn opening_a_table_lets_the_map_grow() -> TestResult {
+fn opening_a_table_enlarges_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 1 << 21;
     let open = || Store::options().map_size(size).reserve(0).open(dir.path());
@@ -200,7 +200,7 @@ fn opening_a_table_lets_the_map_grow() -> TestResult {
 }
 
 #[test]
-fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
+fn a_full_map_loses_no_commit() -> TestResult {
     let dir = tempfile::tempdir()?;
     {
         let store = Store::options().map_size(SMALL).max_map_size(SMALL * 3).open(dir.path())?;
@@ -239,7 +239,7 @@ fn a_full_map_loses_nothing_that_was_committed() -> TestResult {
 }
 
 #[test]
-fn a_reader_in_the_way_is_named_with_its_age() -> TestResult {
+fn a_blocking_reader_is_reported_with_its_age() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = small(dir.path())?;
     let held = store.read()?;
@@ -266,8 +266,8 @@ fn a_reader_in_the_way_is_named_with_its_age() -> TestResult {
 }
 
 #[test]
-fn what_another_process_has_grown_is_adopted() -> TestResult {
-    const NAME: &str = "what_another_process_has_grown_is_adopted";
+fn a_map_enlarged_by_another_process_is_adopted() -> TestResult {
+    const NAME: &str = "a_map_enlarged_by_another_process_is_adopted";
     if let Some(path) = as_other_process() {
         let (store, blobs) = small(&path)?;
         let first = blobs.all(&store.read()?).count()? as u32;
@@ -347,8 +347,8 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
 
 /// Its own limit doesn't keep a process from reading what is there.
 #[test]
-fn what_another_process_has_grown_is_adopted_beyond_the_limit() -> TestResult {
-    const NAME: &str = "what_another_process_has_grown_is_adopted_beyond_the_limit";
+fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult {
+    const NAME: &str = "a_map_enlarged_by_another_process_is_adopted_beyond_the_limit";
     if let Some(path) = as_other_process() {
         let (store, blobs) = small(&path)?;
         store.transaction(|txn| (0..2000).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
@@ -367,8 +367,8 @@ fn what_another_process_has_grown_is_adopted_beyond_the_limit() -> TestResult {
 
 /// Each adopts what the others have grown, and grows itself.
 #[test]
-fn processes_grow_a_store_together() -> TestResult {
-    const NAME: &str = "processes_grow_a_store_together";
+fn several_processes_can_enlarge_a_store() -> TestResult {
+    const NAME: &str = "several_processes_can_enlarge_a_store";
     const ROWS: u32 = 1000;
     if let Some(path) = as_other_process() {
         let (store, blobs) = small(&path)?;

@@ -53,7 +53,7 @@ struct Odd {
 }
 
 #[test]
-fn what_does_not_come_back_is_not_written() -> TestResult {
+fn rows_that_can_not_be_read_back_are_refused() -> TestResult {
     let store = Store::in_memory();
     let odd = OddRepository::open(&store)?;
     let mut txn = store.write()?;
@@ -82,7 +82,7 @@ fn what_does_not_come_back_is_not_written() -> TestResult {
 }
 
 #[test]
-fn keys_come_back_as_they_are() -> TestResult {
+fn keys_are_decoded_unchanged() -> TestResult {
     let store = Store::in_memory();
     let small = SmallRepository::open(&store)?;
     let mut txn = store.write()?;

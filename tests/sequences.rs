@@ -67,7 +67,7 @@ fn numbers_begin_with_one_and_are_not_reused() -> TestResult {
 }
 
 #[test]
-fn rows_with_keys_of_their_own_are_not_in_the_way() -> TestResult {
+fn explicit_keys_do_not_collide_with_numbers() -> TestResult {
     on_both_engines(|store| {
         let customers = CustomerRepository::open(store)?;
         let mut txn = store.write()?;
@@ -82,7 +82,7 @@ fn rows_with_keys_of_their_own_are_not_in_the_way() -> TestResult {
 }
 
 #[test]
-fn what_fails_or_is_rolled_back_uses_no_number() -> TestResult {
+fn failed_and_rolled_back_inserts_use_no_number() -> TestResult {
     on_both_engines(|store| {
         let customers = CustomerRepository::open(store)?;
         let first = |id| Customer { id, email: "a".into() };
@@ -137,7 +137,7 @@ fn exhaustion_is_an_error() -> TestResult {
 const BEYOND: u128 = 1 << 64;
 
 #[test]
-fn numbers_of_128_bits_go_on_beyond_64() -> TestResult {
+fn numbers_of_128_bits_continue_beyond_64() -> TestResult {
     on_both_engines(|store| {
         let ticks = TickRepository::open(store)?;
         let tick = |id| Tick { id };
@@ -172,7 +172,7 @@ fn newtypes_of_numbers_are_numbered() -> TestResult {
 }
 
 #[test]
-fn the_number_is_kept_in_the_file() -> TestResult {
+fn the_last_number_is_stored_in_the_file() -> TestResult {
     let dir = tempfile::tempdir()?;
     {
         let store = Store::options().map_size(1 << 26).open(dir.path())?;

@@ -146,7 +146,7 @@ fn writes_and_opening_have_spans() -> TestResult {
 }
 
 #[test]
-fn questions_have_spans_that_say_what_they_took() -> TestResult {
+fn queries_have_spans_with_their_cost() -> TestResult {
     let store = Store::in_memory();
     let films = FilmRepository::open(&store)?;
     store.transaction(|txn| (1..4).try_for_each(|id| films.insert(txn, &film(id))))?;

@@ -91,7 +91,7 @@ fn a_refused_row_leaves_nothing_in_its_transaction() -> Result<()> {
 }
 
 #[test]
-fn a_row_may_keep_its_keys_and_take_those_that_were_given_up() -> Result<()> {
+fn a_row_may_keep_its_keys_and_take_freed_ones() -> Result<()> {
     for (_dir, store) in stores()? {
         let members = MemberRepository::open(&store)?;
         store.transaction(|txn| {

@@ -68,7 +68,7 @@ macro_rules! assert_took {
 const ROW: u64 = 1 + 1 + 1 + 1 + 5;
 
 #[test]
-fn each_strategy_answers_in_its_way() -> TestResult {
+fn each_strategy_has_its_look_ups() -> TestResult {
     on_both_engines(|store, cards| {
         let txn = store.read()?;
         let row = cards.get(&txn, 3)?.ok_or("it is there")?;
@@ -115,7 +115,7 @@ fn each_strategy_answers_in_its_way() -> TestResult {
 }
 
 #[test]
-fn what_is_counted_is_not_decoded() -> TestResult {
+fn counting_decodes_nothing() -> TestResult {
     on_both_engines(|store, cards| {
         let txn = store.read()?;
         assert_eq!(cards.find_by_scored(&txn, 1).count()?, 3);
@@ -127,7 +127,7 @@ fn what_is_counted_is_not_decoded() -> TestResult {
 }
 
 #[test]
-fn a_scan_tells_how_far_it_is() -> TestResult {
+fn a_scan_has_its_own_stats() -> TestResult {
     on_both_engines(|store, cards| {
         let txn = store.read()?;
         let mut rows = cards.by_group(&txn).rows();
@@ -170,7 +170,7 @@ fn of_indexes(usage: &Usage) -> Vec<(&'static str, [u64; 4])> {
 }
 
 #[test]
-fn a_table_knows_what_it_is_asked() -> TestResult {
+fn usage_counts_queries() -> TestResult {
     on_both_engines(|store, cards| {
         let txn = store.read()?;
         cards.get(&txn, 3)?;
@@ -206,7 +206,7 @@ fn a_table_knows_what_it_is_asked() -> TestResult {
 }
 
 #[test]
-fn a_table_knows_what_was_written_and_committed() -> TestResult {
+fn usage_counts_committed_writes() -> TestResult {
     on_both_engines(|store, cards| {
         let written = |usage: &Usage| usage.indexes.iter().map(|it| it.written).collect::<Vec<_>>();
         // Rolled back, refused, and without a change: nothing.
@@ -244,7 +244,7 @@ fn a_table_knows_what_was_written_and_committed() -> TestResult {
 }
 
 #[test]
-fn threads_and_clones_count_together() -> TestResult {
+fn threads_and_clones_share_the_counters() -> TestResult {
     on_both_engines(|store, cards| {
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -283,7 +283,7 @@ struct Customer {
 
 /// The whole report, with advice.
 #[test]
-fn the_report_is_read() -> TestResult {
+fn the_report_is_displayed_and_serialized() -> TestResult {
     let store = Store::in_memory();
     let customers = CustomerRepository::open(&store)?;
     let mut txn = store.write()?;
@@ -361,7 +361,7 @@ fn warnings_are_in_the_report() -> TestResult {
 
 /// A table begins anew when it is opened again.
 #[test]
-fn a_table_that_was_closed_begins_at_zero() -> TestResult {
+fn a_reopened_table_starts_at_zero() -> TestResult {
     let store = Store::in_memory();
     let cards = CardRepository::open(&store)?;
     store.transaction(|txn| cards.insert(txn, &card(1)))?;

@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_view_has_what_its_row_has(mut rows in prop::collection::vec(wide(), 0..12)) {
+    fn a_view_equals_its_row(mut rows in prop::collection::vec(wide(), 0..12)) {
         for (id, row) in (0..).zip(&mut rows) {
             row.id = id;
         }
@@ -403,7 +403,7 @@ struct Plain {
 }
 
 #[test]
-fn small_rows_have_views() -> TestResult {
+fn rows_without_strings_have_views() -> TestResult {
     let store = Store::in_memory();
     let (transparent, plain) =
         (TransparentRepository::open(&store)?, PlainRepository::open(&store)?);
@@ -446,7 +446,7 @@ fn views_outlive_the_scan() -> TestResult {
 
 /// A reader of another store is an error here too.
 #[test]
-fn failures_are_those_of_rows() -> TestResult {
+fn views_fail_like_rows() -> TestResult {
     let (store, other) = (Store::in_memory(), Store::in_memory());
     let table = PlainRepository::open(&store)?;
     let txn = other.read()?;

@@ -211,7 +211,7 @@ mod tests {
     /// The crates for real: run it with `--ignored`.
     #[test]
     #[ignore = "compiles index-table and its dependencies once more"]
-    fn what_is_generated_compiles() {
+    fn generated_programs_compile() {
         let costs = measure(&[1], 1).unwrap();
         assert!(costs.windows(2).all(|pair| pair[0].text < pair[1].text));
     }

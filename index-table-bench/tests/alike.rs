@@ -116,7 +116,7 @@ impl Contender for Model {
 }
 
 #[test]
-fn contenders_answer_as_plain_rust_does() {
+fn contenders_return_the_results_of_plain_rust() {
     for kind in ALL {
         let directory = tempfile::tempdir().unwrap();
         let mut contender = (kind.open)(directory.path()).unwrap_or_else(|error| fail(&error));
@@ -148,7 +148,7 @@ fn contenders_answer_as_plain_rust_does() {
 }
 
 #[test]
-fn what_is_there_is_not_inserted_again() {
+fn existing_rows_are_not_inserted_again() {
     for kind in ALL {
         let directory = tempfile::tempdir().unwrap();
         let mut contender = (kind.open)(directory.path()).unwrap_or_else(|error| fail(&error));
@@ -166,7 +166,7 @@ fn what_is_there_is_not_inserted_again() {
 }
 
 #[test]
-fn a_run_and_its_report() {
+fn a_run_writes_its_report() {
     let (directory, reports) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let directory = directory.path().to_owned();
     let plan = Plan {
@@ -215,7 +215,7 @@ fn a_run_and_its_report() {
 }
 
 #[test]
-fn films_are_answered_alike() {
+fn contenders_return_the_same_films() {
     let directory = tempfile::tempdir().unwrap();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/movies/films.jsonl");
     let films = films::read(file.as_ref()).unwrap();
@@ -229,7 +229,7 @@ fn films_are_answered_alike() {
 
 /// One wrong byte in one row is found out.
 #[test]
-fn checksums_differ_where_answers_do() {
+fn checksums_differ_if_results_do() {
     let directory = tempfile::tempdir().unwrap();
     let mut right = (ALL[0].open)(directory.path()).unwrap_or_else(|error| fail(&error));
     let rows = Workload::new(SEED, 20).rows().to_vec();

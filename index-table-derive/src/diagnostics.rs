@@ -126,7 +126,7 @@ mod tests {
     use super::{Diagnostics, edit_distance, listed, suggestion};
 
     #[test]
-    fn distances() {
+    fn distances_count_edits() {
         assert_eq!(edit_distance("", ""), 0);
         assert_eq!(edit_distance("", "town"), 4);
         assert_eq!(edit_distance("town", ""), 4);

@@ -25,7 +25,7 @@ fn build(path: &Path) -> index_table::Result<()> {
 }
 
 #[test]
-fn a_build_is_continued_where_it_was_killed() -> TestResult {
+fn a_killed_build_continues_from_its_position() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         build(Path::new(&path))?;
         return Ok(());
@@ -34,7 +34,7 @@ fn a_build_is_continued_where_it_was_killed() -> TestResult {
     fill(&store(dir.path())?, (0..ROWS).map(|id| item(id, id)))?;
     for steps in [1, 3, 2] {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "killed::a_build_is_continued_where_it_was_killed", "--nocapture"])
+            .args(["--exact", "killed::a_killed_build_continues_from_its_position", "--nocapture"])
             .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -72,7 +72,7 @@ fn a_build_is_continued_where_it_was_killed() -> TestResult {
 /// Other processes declare the table in another way, and as before: what this one knows of the
 /// states of its indexes is not true any more.
 #[test]
-fn a_table_that_is_declared_otherwise_and_back() -> TestResult {
+fn a_process_detects_a_declaration_that_changed_and_changed_back() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         let store = store(Path::new(&path))?;
         drop(before::ItemRepository::open(&store)?);
@@ -84,7 +84,7 @@ fn a_table_that_is_declared_otherwise_and_back() -> TestResult {
     let items = after::ItemRepository::open(&store)?;
     store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
     let child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "killed::a_table_that_is_declared_otherwise_and_back"])
+        .args(["--exact", "killed::a_process_detects_a_declaration_that_changed_and_changed_back"])
         .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
         .output()?;
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
@@ -106,7 +106,7 @@ fn a_table_that_is_declared_otherwise_and_back() -> TestResult {
 
 /// An index that a repository still has is not dropped from under it.
 #[test]
-fn what_another_process_has_retired_is_kept_while_it_is_in_use() -> TestResult {
+fn an_index_retired_by_another_process_is_kept_while_in_use() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         before::ItemRepository::open(&store(Path::new(&path))?)?;
         return Ok(());
@@ -116,7 +116,7 @@ fn what_another_process_has_retired_is_kept_while_it_is_in_use() -> TestResult {
     let items = after::ItemRepository::open(&store)?;
     store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
     let child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "killed::what_another_process_has_retired_is_kept_while_it_is_in_use"])
+        .args(["--exact", "killed::an_index_retired_by_another_process_is_kept_while_in_use"])
         .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
         .output()?;
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
@@ -135,7 +135,7 @@ fn what_another_process_has_retired_is_kept_while_it_is_in_use() -> TestResult {
 
 /// Another process finishes what this one has open.
 #[test]
-fn another_process_builds() -> TestResult {
+fn an_index_built_by_another_process_is_readable() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         build(Path::new(&path))?;
         return Ok(());
@@ -147,7 +147,7 @@ fn another_process_builds() -> TestResult {
     let before = store.read()?;
     assert!(items.by_code(&before).count().is_err());
     let child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "killed::another_process_builds"])
+        .args(["--exact", "killed::an_index_built_by_another_process_is_readable"])
         .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
         .output()?;
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));

@@ -13,7 +13,7 @@ use crate::{
 const MANY: u32 = 4_200;
 
 #[test]
-fn a_large_table_is_built_step_by_step() -> TestResult {
+fn opening_builds_a_large_table_in_batches() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open(store)?;
         assert_eq!(unreadable(store)?, []);
@@ -39,7 +39,7 @@ fn duplicates_in_a_small_table_change_nothing() -> TestResult {
 }
 
 #[test]
-fn duplicates_in_a_large_table_are_on_record() -> TestResult {
+fn duplicates_in_a_large_table_are_listed_in_the_catalog() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id.max(1))), |store| {
         for _ in 0..2 {
             let refused = after::ItemRepository::open(store).map(drop);
@@ -66,7 +66,7 @@ fn duplicates_in_a_large_table_are_on_record() -> TestResult {
 
 /// Both take part, and other tables and writers are not held up.
 #[test]
-fn threads_open_a_large_table_at_the_same_time() -> TestResult {
+fn threads_that_open_a_large_table_share_the_build() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id)), |store| {
         thread::scope(|scope| {
             let open = || {
@@ -119,7 +119,7 @@ fn writers_go_on_during_a_build() -> TestResult {
 
 /// A thread that writes can open what is open, whoever else is about to open something.
 #[test]
-fn a_thread_that_writes_is_not_waited_for() -> TestResult {
+fn a_build_does_not_wait_for_its_own_thread() -> TestResult {
     let store = Store::in_memory();
     fill(&store, (0..3).map(|id| item(id, id)))?;
     let items = before::ItemRepository::open(&store)?;
@@ -149,7 +149,7 @@ mod other {
 
 /// The map is full in the middle of a step.
 #[test]
-fn a_build_lets_the_map_grow() -> TestResult {
+fn a_build_enlarges_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 1 << 20;
     let store = Store::options().map_size(size).durability(Durability::None).open(dir.path())?;

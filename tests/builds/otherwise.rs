@@ -76,7 +76,7 @@ fn is_declared_otherwise<T: std::fmt::Debug>(asked: Result<T>) -> TestResult {
 
 /// Its entries are others, or are not there yet: there is no answer in them.
 #[test]
-fn an_index_that_was_declared_otherwise_answers_nothing() -> TestResult {
+fn queries_on_an_index_declared_in_another_way_are_refused() -> TestResult {
     if as_other_process(|store| changed::PlaceRepository::open_online(store).map(drop))? {
         return Ok(());
     }
@@ -91,7 +91,7 @@ fn an_index_that_was_declared_otherwise_answers_nothing() -> TestResult {
     let before = store.read()?;
     assert_eq!(towns.by_gone(&before).count()?, u64::from(ROWS));
     in_another_process(
-        "otherwise::an_index_that_was_declared_otherwise_answers_nothing",
+        "otherwise::queries_on_an_index_declared_in_another_way_are_refused",
         dir.path(),
     )?;
     assert_eq!(towns.find_by_town(&before, "town 1").count()?, 100, "a snapshot is what it was");
@@ -110,7 +110,7 @@ fn an_index_that_was_declared_otherwise_answers_nothing() -> TestResult {
 
 /// LMDB in this process takes the databases for open: the error says so, and what to do.
 #[test]
-fn what_another_process_has_dropped_needs_the_store_to_be_opened_again() -> TestResult {
+fn an_index_dropped_by_another_process_needs_a_reopened_store() -> TestResult {
     if as_other_process(|store| {
         let _items = before::ItemRepository::open(store)?;
         assert_eq!(store.drop_retired()?.len(), 11);
@@ -123,7 +123,7 @@ fn what_another_process_has_dropped_needs_the_store_to_be_opened_again() -> Test
     let items = after::ItemRepository::open(&store)?;
     store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
     in_another_process(
-        "otherwise::what_another_process_has_dropped_needs_the_store_to_be_opened_again",
+        "otherwise::an_index_dropped_by_another_process_needs_a_reopened_store",
         dir.path(),
     )?;
     is_declared_otherwise(items.by_code(&store.read()?).count())?;

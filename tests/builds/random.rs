@@ -173,7 +173,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn writers_and_builds_at_random(
+    fn random_writes_during_builds_leave_right_indexes(
         numbers in prop::collection::vec(0..60_u32, 0..40),
         operations in prop::collection::vec(operation(40), 1..60),
         mended: Index,

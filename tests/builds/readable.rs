@@ -12,7 +12,7 @@ fn refused<T: std::fmt::Debug>(asked: index_table::Result<T>) -> String {
 }
 
 #[test]
-fn every_way_to_an_index_is_refused_until_it_is_built() -> TestResult {
+fn queries_on_an_index_under_construction_are_refused() -> TestResult {
     on_both((0..200).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let ask = |txn: &index_table::ReadTxn<'_>| {
@@ -44,7 +44,7 @@ fn every_way_to_an_index_is_refused_until_it_is_built() -> TestResult {
                 text.contains("is not readable: it is under construction, with 0 of 200 rows done"),
                 "{text}"
             );
-            assert!(text.contains("`build` goes on with it"), "{text}");
+            assert!(text.contains("`build` continues it"), "{text}");
         }
         assert!(items.get(&before, 3)?.is_some());
         assert_eq!(items.all(&before).count()?, 200);
@@ -73,7 +73,7 @@ fn every_way_to_an_index_is_refused_until_it_is_built() -> TestResult {
 }
 
 #[test]
-fn a_write_transaction_is_asked_alike() -> TestResult {
+fn write_transactions_refuse_the_same_queries() -> TestResult {
     on_both((0..50).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let mut txn = store.write()?;
@@ -102,7 +102,7 @@ fn an_empty_table_has_nothing_to_build() -> TestResult {
 }
 
 #[test]
-fn progress_and_report_say_how_far_it_is() -> TestResult {
+fn progress_and_report_count_rows() -> TestResult {
     on_both((0..300).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let mut told = Vec::new();
@@ -118,7 +118,7 @@ fn progress_and_report_say_how_far_it_is() -> TestResult {
 }
 
 #[test]
-fn all_at_once_leaves_the_same() -> TestResult {
+fn an_exclusive_build_gives_the_same_index() -> TestResult {
     on_both((0..3000).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(10_000).limit(2).run()?;
@@ -132,7 +132,7 @@ fn all_at_once_leaves_the_same() -> TestResult {
 
 /// Indexes that were declared one after another are built together from where the first one is.
 #[test]
-fn indexes_of_different_times_come_together() -> TestResult {
+fn indexes_declared_at_different_times_are_built_together() -> TestResult {
     mod first {
         use index_table::IndexTable;
         use serde::{Deserialize, Serialize};
@@ -171,7 +171,7 @@ fn indexes_of_different_times_come_together() -> TestResult {
 }
 
 #[test]
-fn usage_counts_what_is_written() -> TestResult {
+fn usage_does_not_count_the_entries_of_a_build() -> TestResult {
     let store = Store::in_memory();
     fill(&store, (0..10).map(|id| item(id, id)))?;
     let items = after::ItemRepository::open_online(&store)?;

@@ -20,7 +20,7 @@ fn violated(store: &Store) -> index_table::Result<Vec<(String, u64)>> {
 }
 
 #[test]
-fn all_duplicates_are_listed_and_can_be_mended() -> TestResult {
+fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
     for exclusive in [false, true] {
         on_both(doubles(), |store| {
             let items = after::ItemRepository::open_online(store)?;
@@ -71,7 +71,7 @@ fn all_duplicates_are_listed_and_can_be_mended() -> TestResult {
 
 /// A writer meets those that are in the index already, and the build those that it has not been at.
 #[test]
-fn writers_are_refused_what_is_in_the_index() -> TestResult {
+fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
     on_both((0..100).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(2000).limit(1).run()?;
@@ -105,7 +105,7 @@ fn writers_are_refused_what_is_in_the_index() -> TestResult {
 
 /// Mended before the build comes to it, a duplicate was none.
 #[test]
-fn duplicates_that_are_mended_in_time_are_none() -> TestResult {
+fn duplicates_resolved_before_the_end_do_not_violate_an_index() -> TestResult {
     on_both(doubles(), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(100).limit(1).run()?;

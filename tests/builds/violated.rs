@@ -115,7 +115,7 @@ fn compare(items: &after::ItemRepository, store: &Store) -> TestResult {
 }
 
 #[test]
-fn a_scan_gives_all_rows_of_a_key() -> TestResult {
+fn a_scan_returns_all_rows_of_a_duplicate_key() -> TestResult {
     on_both(duplicates(), |store| {
         let items = open(store)?;
         let states = unreadable(store)?;
@@ -141,7 +141,7 @@ fn a_scan_gives_all_rows_of_a_key() -> TestResult {
 }
 
 #[test]
-fn writers_maintain_it_and_are_not_refused() -> TestResult {
+fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
     on_both(duplicates(), |store| {
         let items = open(store)?;
         let write = |change: &dyn Fn(&mut index_table::WriteTxn<'_>) -> index_table::Result<()>| {
@@ -209,7 +209,7 @@ fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
 
 /// Without reading a row: the index has all entries.
 #[test]
-fn it_becomes_readable_when_the_duplicates_are_resolved() -> TestResult {
+fn a_violated_index_becomes_readable_when_the_duplicates_are_resolved() -> TestResult {
     on_both(duplicates(), |store| {
         let items = open(store)?;
         // What is resolved is listed until the next build.
@@ -262,7 +262,7 @@ fn a_build_keeps_the_entries_of_duplicates() -> TestResult {
 }
 
 #[test]
-fn it_is_violated_after_the_store_is_opened_again() -> TestResult {
+fn an_index_stays_violated_in_a_reopened_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 28).durability(index_table::Durability::None);
     {
@@ -353,7 +353,7 @@ fn a_key_without_room_behind_it_is_not_shared() -> TestResult {
 
 /// What damages the index while it is violated is found and repaired.
 #[test]
-fn its_entries_are_verified_and_repaired() -> TestResult {
+fn entries_of_a_violated_index_are_verified_and_repaired() -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 28).durability(index_table::Durability::None);
     {
@@ -387,7 +387,7 @@ fn its_entries_are_verified_and_repaired() -> TestResult {
 
 /// Earlier releases emptied an index that was violated.
 #[test]
-fn an_index_that_was_emptied_is_built() -> TestResult {
+fn an_index_emptied_by_an_earlier_release_is_built() -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 28).durability(index_table::Durability::None);
     {
@@ -458,7 +458,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_changes_are_maintained(
+    fn random_changes_of_a_violated_index_are_maintained(
         numbers in prop::collection::vec(0..12_u32, 5..30),
         steps in 0..4_u64,
         operations in prop::collection::vec(operation(), 1..40),

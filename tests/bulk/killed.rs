@@ -20,7 +20,7 @@ fn has_aborted(status: ExitStatus) -> bool {
 }
 
 #[test]
-fn leaves_nothing() -> Result<(), Box<dyn Error>> {
+fn a_killed_load_leaves_no_rows_and_no_files() -> Result<(), Box<dyn Error>> {
     if let Ok(child) = env::var(CHILD) {
         let (path, writing) = child.split_at(child.len() - 1);
         let (store, items) = open(path.as_ref())?;
@@ -46,7 +46,7 @@ fn leaves_nothing() -> Result<(), Box<dyn Error>> {
         let files = || std::fs::read_dir(directory.path()).map(Iterator::count);
         let before = files()?;
         let child = Command::new(env::current_exe()?)
-            .args(["killed::leaves_nothing", "--exact", "--nocapture"])
+            .args(["killed::a_killed_load_leaves_no_rows_and_no_files", "--exact", "--nocapture"])
             .env(CHILD, format!("{}{dies}", directory.path().display()))
             .output()?;
         assert!(has_aborted(child.status), "{child:?}");

@@ -132,19 +132,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn as_one_by_one_in_memory(case in case()) {
+    fn a_load_equals_single_inserts_in_memory(case in case()) {
         check(&Store::in_memory(), &case)?;
     }
 
     #[test]
-    fn as_one_by_one_on_disk(case in case()) {
+    fn a_load_equals_single_inserts_on_disk(case in case()) {
         let directory = tempfile::tempdir()?;
         let store = Store::options().durability(index_table::Durability::None);
         check(&store.open(directory.path())?, &case)?;
     }
 
     #[test]
-    fn composite_keys(
+    fn a_load_with_composite_keys_equals_single_inserts(
         rows in prop::collection::vec(("[a-c]{0,3}", -3..3_i16, 0..400_u32), 0..200),
         memory in prop_oneof![Just(0), Just(1 << 26)],
     ) {

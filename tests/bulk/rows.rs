@@ -18,7 +18,7 @@ fn store() -> Result<(Store, ItemRepository)> {
 }
 
 #[test]
-fn takes_rows_references_and_results() -> TestResult {
+fn a_load_takes_rows_references_and_results() -> TestResult {
     let (store, items) = store()?;
     items.bulk_load(&store, vec![item(1)]).run()?;
     items.bulk_load(&store, &[item(2)]).run()?;
@@ -32,7 +32,7 @@ fn takes_rows_references_and_results() -> TestResult {
 }
 
 #[test]
-fn names_what_is_there_already() -> TestResult {
+fn errors_name_the_existing_row() -> TestResult {
     let (store, items) = store()?;
     store.transaction(|txn| items.insert(txn, &item(1)))?;
     let refused = |rows: &[Item]| items.bulk_load(&store, rows).run().map_err(|it| it.to_string());
@@ -40,13 +40,19 @@ fn names_what_is_there_already() -> TestResult {
         let error = refused(rows).expect_err("it is there");
         assert!(error.starts_with(expected), "{error}");
     };
-    starts(&[item(3), item(1)], "table `items` has a row with primary key 1 already");
-    starts(&[item(3), item(2), item(3)], "table `items` has a row with primary key 3 already");
+    starts(&[item(3), item(1)], "table `items` already has a row with primary key 1");
+    starts(&[item(3), item(2), item(3)], "table `items` already has a row with primary key 3");
     let code = |id, code| Item { code, ..item(id) };
     starts(&[code(2, 9), code(3, 9)], "unique index `code` of table `items` already has the key 9");
-    starts(&[code(2, item(1).code)], "unique index `code` of table `items` has the key 265443");
+    starts(
+        &[code(2, item(1).code)],
+        "unique index `code` of table `items` already has the key 265443",
+    );
     let url = Item { url: item(1).url, ..item(2) };
-    starts(&[url], "unique index `once` of table `items` has the key \"https://example.com/1\"");
+    starts(
+        &[url],
+        "unique index `once` of table `items` already has the key \"https://example.com/1\"",
+    );
     // Names another row of the load, or of the table, as the holder.
     let error = refused(&[code(3, 9), code(2, 9)]).expect_err("the same code");
     assert!(error.contains("for the row with primary key 2"), "{error}");
@@ -55,7 +61,7 @@ fn names_what_is_there_already() -> TestResult {
 }
 
 #[test]
-fn refuses_rows_that_do_not_fit_whatever_the_policy() -> TestResult {
+fn every_policy_refuses_rows_that_can_not_be_written() -> TestResult {
     let (store, items) = store()?;
     let long = Item { name: "x".repeat(600), ..item(2) };
     for policy in [OnDuplicate::Fail, OnDuplicate::Skip, OnDuplicate::Replace] {
@@ -67,7 +73,7 @@ fn refuses_rows_that_do_not_fit_whatever_the_policy() -> TestResult {
 }
 
 #[test]
-fn rows_exchange_their_keys() -> TestResult {
+fn replaced_rows_can_exchange_unique_keys() -> TestResult {
     let (store, items) = store()?;
     let code = |id, code| Item { code, ..item(id) };
     items.bulk_load(&store, [code(1, 1), code(2, 2), code(3, 3)]).run()?;
@@ -84,7 +90,7 @@ fn rows_exchange_their_keys() -> TestResult {
 }
 
 #[test]
-fn what_stays_is_not_written() -> TestResult {
+fn equal_rows_are_not_written() -> TestResult {
     let (store, items) = store()?;
     let rows: Vec<Item> = (0..100).map(item).collect();
     items.bulk_load(&store, &rows).run()?;
@@ -111,7 +117,7 @@ fn what_stays_is_not_written() -> TestResult {
 }
 
 #[test]
-fn tells_its_progress() -> TestResult {
+fn a_load_reports_its_progress() -> TestResult {
     let (store, items) = store()?;
     let mut told: Vec<Progress> = Vec::new();
     let load = items.bulk_load(&store, (0..10_000).map(item));
@@ -133,7 +139,7 @@ fn tells_its_progress() -> TestResult {
 }
 
 #[test]
-fn the_map_grows() -> TestResult {
+fn a_load_enlarges_the_map() -> TestResult {
     let directory = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 20).durability(Durability::None);
     let store = options.open(directory.path())?;
@@ -145,7 +151,7 @@ fn the_map_grows() -> TestResult {
 }
 
 #[test]
-fn a_transaction_that_is_dropped_has_loaded_nothing() -> TestResult {
+fn a_load_in_a_dropped_transaction_changes_nothing() -> TestResult {
     let directory = tempfile::tempdir()?;
     let (store, items) = open(directory.path())?;
     let mut txn = store.write()?;
@@ -166,7 +172,7 @@ fn load_half(items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<()> {
 }
 
 #[test]
-fn half_of_a_load_is_not_committed() -> TestResult {
+fn a_transaction_with_half_a_load_can_not_be_committed() -> TestResult {
     let directory = tempfile::tempdir()?;
     for (store, items) in [open(directory.path())?, store()?] {
         store.transaction(|txn| items.insert(txn, &Item { live: false, ..item(1) }))?;
@@ -213,7 +219,7 @@ fn others_write_while_rows_are_read() -> TestResult {
 }
 
 #[test]
-fn refuses_another_store() -> TestResult {
+fn a_load_refuses_another_store() -> TestResult {
     let ((store, _), (_, others)) = (store()?, store()?);
     let mut asked = false;
     let rows = std::iter::from_fn(|| {

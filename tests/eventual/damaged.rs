@@ -78,7 +78,7 @@ const UNREADABLE: Option<&str> = Some("its progress can't be read");
 
 /// Nothing panics or goes on forever, a verification finds it, and a repair mends it.
 #[test]
-fn a_repair_empties_the_queue() -> TestResult {
+fn a_repair_empties_a_damaged_queue() -> TestResult {
     for (name, damage, said) in DAMAGES {
         let dir = tempfile::tempdir()?;
         let open = || -> index_table::Result<(Store, ItemRepository)> {
@@ -283,7 +283,7 @@ fn a_disabled_index_is_built_without_the_queue() -> TestResult {
 
 /// What is in order is left to the worker.
 #[test]
-fn a_repair_leaves_what_is_in_order() -> TestResult {
+fn a_repair_keeps_an_intact_queue() -> TestResult {
     let store = Store::in_memory();
     let items = ItemRepository::open(&store)?;
     store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;

@@ -38,7 +38,7 @@ fn write(path: &Path) -> index_table::Result<()> {
 }
 
 #[test]
-fn nothing_is_lost_or_done_twice() -> TestResult {
+fn a_killed_worker_loses_and_repeats_no_message() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         write(Path::new(&path))?;
         return Ok(());
@@ -46,7 +46,11 @@ fn nothing_is_lost_or_done_twice() -> TestResult {
     let dir = tempfile::tempdir()?;
     for rounds in [3, 9, 17, 6] {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "killed::nothing_is_lost_or_done_twice", "--nocapture"])
+            .args([
+                "--exact",
+                "killed::a_killed_worker_loses_and_repeats_no_message",
+                "--nocapture",
+            ])
             .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -68,7 +72,7 @@ fn nothing_is_lost_or_done_twice() -> TestResult {
 
 /// A worker applies what another process has written, and a process waits for another one's worker.
 #[test]
-fn a_worker_in_another_process() -> TestResult {
+fn messages_are_applied_by_a_worker_in_another_process() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         let store = store(Path::new(&path))?;
         let items = ItemRepository::open(&store)?;
@@ -84,7 +88,11 @@ fn a_worker_in_another_process() -> TestResult {
     let store = store(dir.path())?;
     let items = ItemRepository::open(&store)?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args(["--exact", "killed::a_worker_in_another_process", "--nocapture"])
+        .args([
+            "--exact",
+            "killed::messages_are_applied_by_a_worker_in_another_process",
+            "--nocapture",
+        ])
         .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
         .stdout(Stdio::piped())
         .spawn()?;

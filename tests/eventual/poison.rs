@@ -37,7 +37,7 @@ fn open(path: &Path) -> index_table::Result<(Store, ItemRepository)> {
 }
 
 #[test]
-fn a_row_that_can_not_be_read() -> TestResult {
+fn a_message_about_an_unreadable_row_becomes_a_dead_letter() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, items) = open(dir.path())?;
     store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;
@@ -77,7 +77,7 @@ fn a_row_that_can_not_be_read() -> TestResult {
 
 /// A repair doesn't wait for the worker, nor for dead letters.
 #[test]
-fn a_row_that_is_deleted_by_a_repair() -> TestResult {
+fn a_row_deleted_by_a_repair_blocks_no_message() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, items) = open(dir.path())?;
     store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;
@@ -98,7 +98,7 @@ fn a_row_that_is_deleted_by_a_repair() -> TestResult {
 }
 
 #[test]
-fn messages_that_are_damaged_or_come_again() -> TestResult {
+fn damaged_messages_become_dead_letters_and_can_be_retried() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, items) = open(dir.path())?;
     store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &item(id, id))))?;
@@ -145,7 +145,7 @@ fn messages_that_are_damaged_or_come_again() -> TestResult {
 
 /// A method that keys are computed by may panic for a row that is in the table.
 #[test]
-fn a_method_that_panics() -> TestResult {
+fn a_message_whose_method_panics_becomes_a_dead_letter() -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 24).index_queue(9, WhenFull::ApplyInLine);
     let store = options.open(dir.path())?;

@@ -57,7 +57,7 @@ pub(crate) fn store(
 }
 
 #[test]
-fn entries_are_changed_in_line() -> TestResult {
+fn with_a_full_queue_entries_are_changed_in_line() -> TestResult {
     let (_dir, store) = store(3, WhenFull::ApplyInLine)?;
     let items = ItemRepository::open(&store)?;
     for id in 0..8 {
@@ -110,7 +110,7 @@ fn a_writer_waits_for_the_worker() -> TestResult {
 }
 
 #[test]
-fn a_writer_does_not_wait_forever() -> TestResult {
+fn a_writer_waits_no_longer_than_its_timeout() -> TestResult {
     let wait = Duration::from_millis(50);
     let (_dir, store) = store(2, WhenFull::Wait(wait))?;
     let items = ItemRepository::open(&store)?;
@@ -182,7 +182,7 @@ fn a_group_writer_waits_for_the_worker() -> TestResult {
 }
 
 #[test]
-fn a_group_writer_does_not_wait_forever() -> TestResult {
+fn a_group_writer_waits_no_longer_than_its_timeout() -> TestResult {
     let wait = Duration::from_millis(50);
     let (_dir, store) = store(2, WhenFull::Wait(wait))?;
     let items = ItemRepository::open(&store)?;
@@ -215,7 +215,7 @@ fn a_group_writer_does_not_wait_forever() -> TestResult {
 }
 
 #[test]
-fn indexes_are_disabled_and_built_anew() -> TestResult {
+fn disabled_indexes_are_rebuilt() -> TestResult {
     let (_dir, store) = store(4, WhenFull::Disable)?;
     let items = ItemRepository::open(&store)?;
     store.transaction(|txn| (0..4).try_for_each(|id| items.insert(txn, &item(id, id))))?;
@@ -255,7 +255,7 @@ fn indexes_are_disabled_and_built_anew() -> TestResult {
 /// What is queued for indexes that are built anew takes no room, or the next write would disable them
 /// again.
 #[test]
-fn indexes_that_are_built_anew_have_room() -> TestResult {
+fn a_rebuild_empties_the_queue() -> TestResult {
     let (_dir, store) = store(4, WhenFull::Disable)?;
     let items = ItemRepository::open(&store)?;
     let fill = |from: u32| {

@@ -8,7 +8,7 @@ fn roman(id: u32) -> Item {
 }
 
 #[test]
-fn an_index_that_is_behind() -> TestResult {
+fn verified_scans_leave_out_outdated_entries() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
         store.transaction(|txn| (0..6).try_for_each(|id| items.insert(txn, &roman(id))))?;

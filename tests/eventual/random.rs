@@ -177,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn writers_and_workers_at_random(
+    fn random_writes_and_workers_converge(
         operations in prop::collection::vec(operation(20), 1..40),
         bound in prop_oneof![Just(u64::MAX), 1..10_u64],
     ) {

@@ -52,7 +52,7 @@ macro_rules! assert_right {
 }
 
 #[test]
-fn messages_of_another_declaration_mean_nothing() -> TestResult {
+fn messages_of_another_declaration_are_dropped() -> TestResult {
     on_both(|store| {
         for round in 0..6 {
             fill(store, round)?;
@@ -87,7 +87,7 @@ fn messages_of_another_declaration_mean_nothing() -> TestResult {
 
 /// A strong index that becomes eventual is not built anew, and the other way round is.
 #[test]
-fn consistency_is_converted() -> TestResult {
+fn an_index_changes_its_consistency() -> TestResult {
     on_both(|store| {
         let rows = strong::RowRepository::open(store)?;
         let row = strong::Row { id: "a".into(), a: "x".into(), b: 1 };
@@ -108,7 +108,7 @@ fn consistency_is_converted() -> TestResult {
 
 /// A new index is built online while rows are written and messages applied.
 #[test]
-fn an_index_is_built_while_messages_come() -> TestResult {
+fn an_index_is_built_while_messages_arrive() -> TestResult {
     on_both(|store| {
         let rows = none::RowRepository::open(store)?;
         let row = |id: u32| none::Row { id: id.to_string(), a: format!("a{}", id % 7), b: id };
@@ -141,7 +141,7 @@ fn an_index_is_built_while_messages_come() -> TestResult {
 /// The key of one row in the old declaration is, with its primary key, an entry of another row in the
 /// new one.
 #[test]
-fn a_key_that_means_something_else() -> TestResult {
+fn a_key_of_another_declaration_is_not_applied() -> TestResult {
     on_both(|store| {
         let rows = eventual::RowRepository::open(store)?;
         let row = |id: &str, a: &str, b| eventual::Row { id: id.into(), a: a.into(), b };

@@ -37,7 +37,7 @@ fn assert_full<T: std::fmt::Debug>(outcome: &Result<T>) {
 }
 
 #[test]
-fn a_write_without_a_message_goes_through() -> TestResult {
+fn a_write_without_a_message_needs_no_room() -> TestResult {
     // Whoever waits would do so for longer than a test may take.
     let (_dir, store, guests) = open(1, Duration::MAX)?;
     store.transaction(|txn| guests.insert(txn, &ANN))?;

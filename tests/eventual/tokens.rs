@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_mins(1);
 const SHORT: Duration = Duration::from_millis(30);
 
 #[test]
-fn what_was_written_can_be_waited_for() -> TestResult {
+fn a_token_waits_for_its_writes() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
         let worker = store.start_index_worker()?;
@@ -34,7 +34,7 @@ fn what_was_written_can_be_waited_for() -> TestResult {
 }
 
 #[test]
-fn a_token_of_a_transaction_by_closure() -> TestResult {
+fn a_closure_can_return_its_token() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
         let token = store.transaction(|txn| {
@@ -71,7 +71,7 @@ fn a_token_of_a_transaction_by_closure() -> TestResult {
 
 /// A row is found by what it has, whoever has left the message about it.
 #[test]
-fn rows_that_are_partly_changed_in_line() -> TestResult {
+fn a_token_covers_rows_that_are_partly_changed_in_line() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().index_queue(1, WhenFull::ApplyInLine).open(dir.path())?;
     let items = ItemRepository::open(&store)?;
@@ -97,7 +97,7 @@ fn rows_that_are_partly_changed_in_line() -> TestResult {
 }
 
 #[test]
-fn this_thread_is_in_the_way() -> TestResult {
+fn waiting_within_a_write_transaction_is_refused() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
         let worker = store.start_index_worker()?;
@@ -116,7 +116,7 @@ fn this_thread_is_in_the_way() -> TestResult {
 }
 
 #[test]
-fn lag_in_messages_and_in_time() -> TestResult {
+fn lag_has_the_number_and_the_age_of_messages() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
         assert_eq!(items.lag(&store.read()?)?, index_table::Lag::default());
@@ -156,7 +156,7 @@ fn a_worker_does_not_keep_the_store_open() -> TestResult {
 
 /// Transactions inside of others, which a group writer has.
 #[test]
-fn groups() -> TestResult {
+fn group_writers_return_tokens() -> TestResult {
     on_both(|store| {
         let items = ItemRepository::open(store)?;
         let writer = store.writer()?;

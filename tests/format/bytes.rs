@@ -12,7 +12,7 @@ use super::{NAMES, TestResult, dump, hex, open, store, write};
 
 /// Tables of every strategy and layout; `docs/FORMAT.md` says what the bytes mean.
 #[test]
-fn every_byte_is_fixed() -> TestResult {
+fn the_bytes_of_every_layout_are_fixed() -> TestResult {
     let dir = tempfile::tempdir()?;
     write(dir.path())?;
     let dump = dump(dir.path())?;
@@ -179,7 +179,7 @@ fn an_empty_first_block_is_replaced() -> TestResult {
 
 /// A file that an earlier build wrote.
 #[test]
-fn an_old_file_opens() -> TestResult {
+fn a_file_of_an_earlier_release_opens() -> TestResult {
     let dir = tempfile::tempdir()?;
     let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/format-1.mdb");
     std::fs::copy(golden, dir.path().join("data.mdb"))?;

@@ -10,7 +10,7 @@ use super::{NAMES, TestResult, dump, hex, open, raw, write};
 
 /// Damage that has to be noticed, and what the rest of the answer is.
 #[test]
-fn damage_is_where_an_answer_ends() -> TestResult {
+fn a_scan_ends_at_a_damaged_entry() -> TestResult {
     let dir = tempfile::tempdir()?;
     let damaged: [(&str, &[u8], &[u8]); 4] = [
         // A block with half a primary key, and one without any.

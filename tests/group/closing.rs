@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn close_finishes_what_was_accepted() -> TestResult {
+fn close_finishes_accepted_closures() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer()?;
@@ -44,7 +44,7 @@ fn close_finishes_what_was_accepted() -> TestResult {
 }
 
 #[test]
-fn those_who_wait_for_room_are_refused_when_it_closes() -> TestResult {
+fn closures_that_wait_for_room_are_refused_by_close() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&GroupOptions::default().queue(1).most(1))?;
@@ -91,7 +91,7 @@ fn those_who_wait_for_room_are_refused_when_it_closes() -> TestResult {
 
 /// Whoever has a result finds the store as free as if there had been no thread.
 #[test]
-fn a_writer_lets_go_of_the_store() -> TestResult {
+fn a_closed_writer_releases_the_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     for round in 0..50 {
         // Other options each time, so that it can't be the same store.
@@ -112,7 +112,7 @@ fn a_writer_lets_go_of_the_store() -> TestResult {
 
 /// The last handle goes while there is work, in whatever thread.
 #[test]
-fn the_last_handle_may_go_at_any_time() -> TestResult {
+fn the_last_handle_can_be_dropped_at_any_time() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let mut submitted = Vec::new();
@@ -136,7 +136,7 @@ fn the_last_handle_may_go_at_any_time() -> TestResult {
 
 /// Closing races with submitting: each submission has one outcome, and it is the truth.
 #[test]
-fn nothing_is_forgotten_when_it_closes() -> TestResult {
+fn every_closure_gets_a_result_when_the_writer_closes() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let mut refused = 0;

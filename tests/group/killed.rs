@@ -42,7 +42,7 @@ fn write_until_killed(path: &Path) -> TestResult {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_kill() -> TestResult {
+fn acknowledged_closures_survive_a_kill() -> TestResult {
     if let Some(path) = std::env::var_os(CHILD) {
         return write_until_killed(path.as_ref());
     }
@@ -50,7 +50,7 @@ fn what_was_acknowledged_survives_a_kill() -> TestResult {
     let mut known = BTreeSet::new();
     for round in 0..6 {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "killed::what_was_acknowledged_survives_a_kill", "--nocapture"])
+            .args(["--exact", "killed::acknowledged_closures_survive_a_kill", "--nocapture"])
             .env(CHILD, dir.path())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -33,7 +33,7 @@ fn quiet() {
 }
 
 #[test]
-fn what_was_submitted_meanwhile_is_one_commit_in_its_order() -> TestResult {
+fn closures_submitted_during_a_commit_share_the_next_one_in_order() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer()?;
@@ -58,7 +58,7 @@ fn what_was_submitted_meanwhile_is_one_commit_in_its_order() -> TestResult {
 }
 
 #[test]
-fn no_more_than_the_most_are_in_a_commit() -> TestResult {
+fn a_commit_has_no_more_closures_than_the_limit() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&GroupOptions::default().most(10))?;
@@ -89,7 +89,7 @@ enum Fate {
 
 /// Every way in which five closures can end, one after another in a group.
 #[test]
-fn one_that_fails_or_panics_is_alone() -> TestResult {
+fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
     quiet();
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
@@ -153,7 +153,7 @@ fn one_that_fails_or_panics_is_alone() -> TestResult {
 }
 
 #[test]
-fn a_panic_says_what_it_said() -> TestResult {
+fn the_error_of_a_panic_has_its_message() -> TestResult {
     quiet();
     let store = Store::in_memory();
     let writer = store.writer()?;
@@ -272,7 +272,7 @@ impl Drop for Waits {
 }
 
 #[test]
-fn what_a_closure_holds_can_not_wait_for_it_either() -> TestResult {
+fn the_drop_of_a_captured_value_can_not_wait_for_the_writer() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&GroupOptions::default().queue(1))?;
@@ -302,7 +302,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn what_panics_when_it_is_dropped_is_alone() -> TestResult {
+fn a_panic_in_a_drop_does_not_affect_others() -> TestResult {
     quiet();
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
@@ -330,7 +330,7 @@ fn what_panics_when_it_is_dropped_is_alone() -> TestResult {
 
 /// So is one that runs again, for the map was full, and has returned such a thing before.
 #[test]
-fn what_it_has_returned_before_is_dropped_quietly() -> TestResult {
+fn the_result_of_an_earlier_run_is_dropped() -> TestResult {
     quiet();
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(1 << 18).open(dir.path())?;

@@ -41,7 +41,7 @@ fn large_or_plain(id: u64, bytes: usize) -> Item {
 }
 
 #[test]
-fn the_map_grows_and_nobody_notices() -> TestResult {
+fn closures_succeed_when_the_map_has_to_grow() -> TestResult {
     for most in [1, 3, 64, 1000] {
         let dir = tempfile::tempdir()?;
         let store = Store::options().map_size(SMALL).open(dir.path())?;
@@ -62,7 +62,7 @@ fn the_map_grows_and_nobody_notices() -> TestResult {
 
 /// One that needs more than there is, many times over, between small ones.
 #[test]
-fn the_one_that_met_the_end_is_run_again() -> TestResult {
+fn the_closure_that_filled_the_map_runs_again() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(SMALL).open(dir.path())?;
     let items = ItemRepository::open(&store)?;
@@ -139,7 +139,7 @@ fn at_the_limit_only_those_fail_that_do_not_fit() -> TestResult {
 }
 
 #[test]
-fn a_reader_in_the_way_is_named_to_those_who_need_room() -> TestResult {
+fn a_blocking_reader_is_reported_to_closures_that_need_room() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(SMALL).open(dir.path())?;
     let items = ItemRepository::open(&store)?;
@@ -166,7 +166,7 @@ fn a_reader_in_the_way_is_named_to_those_who_need_room() -> TestResult {
 /// A transaction of LMDB can change some 131,000 pages. Closures that come to more together are
 /// committed in several.
 #[test]
-fn a_group_that_is_too_large_is_several() -> TestResult {
+fn a_group_with_too_many_pages_is_split() -> TestResult {
     const CLOSURES: u64 = 320;
     const ROWS: u64 = 500;
 

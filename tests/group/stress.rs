@@ -15,7 +15,7 @@ const THREADS: u64 = 64;
 
 /// Each thread has rows of its own, and one that all of them count up.
 #[test]
-fn nothing_is_lost_under_many_threads() -> TestResult {
+fn many_threads_lose_no_closure() -> TestResult {
     for (store, dir) in stores()? {
         let rounds: u64 = if dir.is_some() { 60 } else { 6 };
         let items = ItemRepository::open(&store)?;
@@ -80,7 +80,7 @@ fn nothing_is_lost_under_many_threads() -> TestResult {
 
 /// Those who write by hand get their turn beside a writer that always has something to do.
 #[test]
-fn writers_by_hand_get_their_turn() -> TestResult {
+fn transactions_beside_a_group_writer_get_their_turn() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
     let items = ItemRepository::open(&store)?;

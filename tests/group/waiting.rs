@@ -103,7 +103,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn tasks_wait_for_room_and_can_be_given_up() -> TestResult {
+fn tasks_wait_for_room_and_can_be_dropped() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&options())?;
@@ -149,7 +149,7 @@ fn tasks_wait_for_room_and_can_be_given_up() -> TestResult {
 
 /// Who waits for room has a place in the order already, polled again or not.
 #[test]
-fn nobody_overtakes_those_who_wait_for_room() -> TestResult {
+fn closures_that_wait_for_room_are_not_overtaken() -> TestResult {
     for (store, _dir) in stores()? {
         let writer = store.writer_with(&options())?;
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -224,7 +224,7 @@ fn tasks_make_progress_together() -> TestResult {
 }
 
 #[test]
-fn a_result_finds_the_task_wherever_it_was_polled_last() -> TestResult {
+fn a_result_wakes_the_task_that_polled_last() -> TestResult {
     let (store, _dir) = stores()?.into_iter().next().ok_or("no store")?;
     let items = ItemRepository::open(&store)?;
     let writer = store.writer()?;
@@ -245,7 +245,7 @@ fn a_result_finds_the_task_wherever_it_was_polled_last() -> TestResult {
 fn sent<T: Send + 'static>() {}
 
 #[test]
-fn what_waits_can_be_sent() {
+fn futures_can_be_sent() {
     fn future<F: Future + Send + 'static>(_: &F) {}
     sent::<index_table::GroupWriter>();
     sent::<index_table::Submitted<String, Error>>();

@@ -69,7 +69,7 @@ where
 }
 
 #[test]
-fn what_only_shares_a_hash_is_never_found() -> Result<()> {
+fn rows_that_only_share_a_hash_are_not_found() -> Result<()> {
     let (_dir, store, links) = forged();
     let txn = store.read()?;
     // They are there.
@@ -117,7 +117,7 @@ fn what_only_shares_a_hash_is_never_found() -> Result<()> {
 }
 
 #[test]
-fn what_only_shares_a_hash_is_not_in_the_way() -> Result<()> {
+fn rows_that_only_share_a_hash_do_not_conflict() -> Result<()> {
     let (_dir, store, links) = forged();
     let mut txn = store.write()?;
     // The row 2 has entries under the keys of the row 1, and another url.

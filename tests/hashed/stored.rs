@@ -7,7 +7,7 @@ use super::{LinkRepository, link, raw};
 
 /// `docs/FORMAT.md` has this hash among its test vectors.
 #[test]
-fn the_bytes_of_a_hashed_key() -> Result<()> {
+fn the_bytes_of_a_hashed_key_are_fixed() -> Result<()> {
     const HASH: [u8; 16] = [
         0xf6, 0x57, 0x09, 0x21, 0x83, 0x80, 0x74, 0xb6, 0x32, 0x02, 0xe7, 0xc2, 0x8d, 0x68, 0x0f,
         0xe2,
@@ -53,7 +53,7 @@ mod plain {
 }
 
 #[test]
-fn an_index_is_built_anew_when_it_becomes_hashed() -> Result<()> {
+fn an_index_that_becomes_hashed_is_rebuilt() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let open = || Store::options().map_size(1 << 24).open(dir.path());
     let a = "https://a";

@@ -285,7 +285,7 @@ proptest! {
 
 /// Enough rows under one key to fill blocks, split them, and empty them again.
 #[test]
-fn many_rows_under_few_keys() {
+fn many_rows_under_few_keys_answer_as_the_model() {
     let mut state = 7_u64;
     let mut random = move |below: u64| {
         state =

@@ -121,7 +121,7 @@ fn has_both(options: &[&str], one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn every_two_options_are_together_in_an_index() {
+fn every_pair_of_options_occurs_in_an_index() {
     let indexes: Vec<_> = MODELS
         .iter()
         .flat_map(|model| model.table.indexes.iter().map(|index| options(model, index)))

@@ -73,7 +73,7 @@ fn a_directory_that_is_open_is_shared() -> TestResult {
 
 /// Handles are dropped while others are made: each either shares or opens anew.
 #[test]
-fn threads_open_and_close_a_directory() -> TestResult {
+fn threads_can_open_and_close_a_directory_at_once() -> TestResult {
     let dir = tempfile::tempdir()?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -103,7 +103,7 @@ fn a_directory_that_was_replaced_is_not_shared() -> TestResult {
 /// LMDB would lose its locks when one of the two is closed.
 #[cfg(unix)]
 #[test]
-fn a_directory_that_is_open_is_known_by_its_file() -> TestResult {
+fn another_path_to_an_open_file_is_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
     let [path, hard, soft, renamed] =
         ["store", "hard", "soft", "renamed"].map(|it| dir.path().join(it));

@@ -80,8 +80,8 @@ fn await_file(file: &Path) {
 }
 
 #[test]
-fn those_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
-    const NAME: &str = "those_that_wait_for_a_killed_opener_open_the_store";
+fn processes_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
+    const NAME: &str = "processes_that_wait_for_a_killed_opener_open_the_store";
     if let Some((path, role)) = as_other_process() {
         return match role.parse() {
             Ok(id) => Ok(insert(&path, id)?),

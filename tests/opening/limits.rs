@@ -5,7 +5,7 @@ use index_table::{Durability, Error, Store};
 use super::{TestResult, indexed, plain};
 
 #[test]
-fn a_row_that_is_there_already_is_not_written() -> TestResult {
+fn an_equal_row_is_not_written() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let people = indexed::PersonRepository::open(&store)?;
@@ -21,7 +21,7 @@ fn a_row_that_is_there_already_is_not_written() -> TestResult {
 }
 
 #[test]
-fn limits_say_what_to_set() -> TestResult {
+fn errors_about_limits_name_the_option() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().max_databases(2).max_readers(2).open(dir.path())?;
     let refused = indexed::PersonRepository::open(&store).map(drop);
@@ -115,7 +115,7 @@ fn a_map_is_as_large_as_the_process_may_have() -> TestResult {
 }
 
 #[test]
-fn numbers_that_cant_work_are_refused_at_once() -> TestResult {
+fn impossible_options_are_refused_by_open() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     for (options, option) in [

@@ -37,7 +37,7 @@ fn misuse_is_an_error() -> TestResult {
 }
 
 #[test]
-fn handles_go_where_services_need_them() {
+fn handles_can_be_sent_and_shared() {
     fn shared<T: Clone + Send + Sync + 'static>() {}
     fn sent<T: Send>() {}
     shared::<Store>();

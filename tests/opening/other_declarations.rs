@@ -79,7 +79,7 @@ fn as_other_process() -> Option<std::path::PathBuf> {
 }
 
 #[test]
-fn another_process_that_declares_otherwise_is_noticed() -> TestResult {
+fn a_changed_declaration_of_another_process_is_detected() -> TestResult {
     if let Some(path) = as_other_process() {
         indexed::PersonRepository::open(&Store::open(path)?)?;
         return Ok(());
@@ -89,7 +89,7 @@ fn another_process_that_declares_otherwise_is_noticed() -> TestResult {
     let people = plain::PersonRepository::open(&store)?;
     store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
     in_another_process(
-        "other_declarations::another_process_that_declares_otherwise_is_noticed",
+        "other_declarations::a_changed_declaration_of_another_process_is_detected",
         dir.path(),
     )?;
     let refused = store.transaction(|txn| people.insert(txn, &plain::person(2)));

@@ -19,7 +19,7 @@ fn fill_indexed(path: &Path) -> TestResult {
 }
 
 #[test]
-fn a_store_is_not_created_unasked() -> TestResult {
+fn a_missing_store_is_not_created() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (missing, empty) = (dir.path().join("missing"), dir.path().join("empty"));
     fs::create_dir(&empty)?;
@@ -49,7 +49,7 @@ fn a_store_is_not_created_unasked() -> TestResult {
 }
 
 #[test]
-fn a_store_is_read_as_it_is() -> TestResult {
+fn a_read_only_store_can_be_read_and_not_written() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     fill_indexed(&path)?;
@@ -104,7 +104,7 @@ fn a_store_is_read_as_it_is() -> TestResult {
 }
 
 #[test]
-fn a_declaration_has_to_fit_what_is_only_read() -> TestResult {
+fn the_declaration_must_match_a_read_only_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     fill_indexed(dir.path())?;
     {
@@ -151,8 +151,8 @@ fn a_declaration_has_to_fit_what_is_only_read() -> TestResult {
 
 /// A store that has no table yet, and gets one from another process.
 #[test]
-fn what_another_process_writes_is_read() -> TestResult {
-    const NAME: &str = "read_only::what_another_process_writes_is_read";
+fn commits_of_another_process_are_read() -> TestResult {
+    const NAME: &str = "read_only::commits_of_another_process_are_read";
     if let Some((path, role)) = role() {
         let store = Store::options().map_size(1 << 18).open(path)?;
         let people = indexed::PersonRepository::open(&store)?;

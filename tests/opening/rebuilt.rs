@@ -46,7 +46,7 @@ fn new_indexes_are_built_and_changed_ones_rebuilt() -> TestResult {
 
 /// All of these indexes are called `age`, and each has other entries.
 #[test]
-fn an_index_of_another_form_or_condition_is_rebuilt() -> TestResult {
+fn an_index_with_another_form_or_condition_is_rebuilt() -> TestResult {
     let dir = tempfile::tempdir()?;
     {
         let store = Store::open(dir.path())?;

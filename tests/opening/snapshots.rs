@@ -78,7 +78,7 @@ fn a_snapshot_has_no_index_that_is_declared_later() -> TestResult {
 }
 
 #[test]
-fn a_snapshot_has_an_index_as_it_was_then() -> TestResult {
+fn a_snapshot_has_an_index_in_its_earlier_state() -> TestResult {
     let dir = tempfile::tempdir()?;
     fill(dir.path())?;
     indexed::PersonRepository::open_online(&Store::open(dir.path())?)?;

@@ -96,7 +96,7 @@ fn every_index_is_in_one_of_the_lists() {
 }
 
 #[test]
-fn an_entry_is_gone() {
+fn a_missing_entry_is_found_and_repaired() {
     for index in INDEXES {
         check(index, &[(Missing, gone(index))], |raw| {
             let (at, _) = raw.entries().remove(0);
@@ -113,7 +113,7 @@ fn gone(index: &str) -> u64 {
 }
 
 #[test]
-fn an_entry_leads_nowhere() {
+fn a_dangling_entry_is_found_and_repaired() {
     for single in SINGLES {
         check(single.index, &[(Dangling, 1)], |raw| {
             let (key, _, data) = single.first(raw);
@@ -133,7 +133,7 @@ fn an_entry_leads_nowhere() {
 }
 
 #[test]
-fn an_entry_has_a_key_that_its_row_does_not_have() {
+fn an_entry_with_a_key_that_its_row_lacks_is_found_and_repaired() {
     for single in SINGLES {
         check(single.index, &[(Stale, 1)], |raw| {
             let (key, primary_key, data) = single.first(raw);
@@ -165,7 +165,7 @@ fn an_entry_has_a_key_that_its_row_does_not_have() {
 }
 
 #[test]
-fn an_entry_carries_something_else() {
+fn an_entry_with_wrong_data_is_found_and_repaired() {
     for single in SINGLES {
         check(single.index, &[(Stale, 1)], |raw| {
             let (key, primary_key, data) = single.first(raw);
@@ -182,7 +182,7 @@ fn an_entry_carries_something_else() {
 }
 
 #[test]
-fn an_entry_can_not_be_decoded() {
+fn an_undecodable_entry_is_found_and_repaired() {
     for index in ["town_name", "name", "noted", "linked"] {
         // No primary key, and one without a key before it.
         check(index, &[(Malformed, 1)], |raw| raw.put([7], b"data"));
@@ -210,7 +210,7 @@ fn an_entry_can_not_be_decoded() {
 
 /// `Oz` has the rows 2, 3, 5 and 6 in one block.
 #[test]
-fn a_block_is_not_as_it_should_be() {
+fn a_damaged_block_is_found_and_repaired() {
     const OZ: &[u8] = b"Oz\0";
     let pack = |ids: &[u16]| ids.iter().flat_map(|id| be(*id)).collect::<Vec<u8>>();
     check("town", &[(Missing, 4), (Malformed, 1)], |raw| {
@@ -249,7 +249,7 @@ fn a_block_is_not_as_it_should_be() {
 
 /// What `docs/FORMAT.md` allows is not damage.
 #[test]
-fn other_fills_of_blocks_are_right() -> Result<()> {
+fn blocks_of_any_fill_are_accepted() -> Result<()> {
     let dir = filled((1..=6).map(item));
     raw::on(dir.path(), "items.town", |raw| {
         raw.put(b"Oz\0", be(2));

@@ -124,7 +124,7 @@ fn in_steps(items: &ItemRepository, txn: &ReadTxn<'_>, steps: u64) -> Result<Ver
 }
 
 #[test]
-fn a_healthy_store_is_clean() -> Result<()> {
+fn an_intact_store_has_no_findings() -> Result<()> {
     let dir = filled((0..300).map(item));
     let (lmdb, _) = open(&dir)?;
     for store in [lmdb, Store::in_memory()] {
@@ -144,7 +144,7 @@ fn a_healthy_store_is_clean() -> Result<()> {
 }
 
 #[test]
-fn cursors_of_others_are_refused() -> Result<()> {
+fn cursors_of_other_tables_are_refused() -> Result<()> {
     let dir = filled((0..3).map(item));
     let (store, items) = open(&dir)?;
     let places = PlaceRepository::open(&store)?;

@@ -39,7 +39,7 @@ impl Row {
 
 /// More than is mended in one go.
 #[test]
-fn changed_methods_are_found_and_mended() -> Result<()> {
+fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
     const ROWS: u32 = 3000;
     let dir = tempfile::tempdir().expect("a directory");
     let lmdb = Store::options().map_size(1 << 26).open(dir.path())?;

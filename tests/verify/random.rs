@@ -137,7 +137,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_damage_is_mended(
+    fn random_damage_is_repaired(
         rows in prop_oneof![1..20_u16, 300..700_u16],
         damages in prop::collection::vec((any::<usize>(), damage()), 1..25),
         deleted in prop::collection::vec(any::<u16>(), 0..200),

@@ -15,7 +15,7 @@ fn bytes(row: &Item) -> Vec<u8> {
 }
 
 #[test]
-fn a_row_that_can_not_be_read_is_left_unless_told() -> Result<()> {
+fn an_unreadable_row_is_kept_without_delete_unreadable_rows() -> Result<()> {
     let other = bytes(&item(9));
     for (kind, damaged) in [
         (UndecodableRow, vec![]),
@@ -60,7 +60,7 @@ fn a_row_that_can_not_be_read_is_left_unless_told() -> Result<()> {
 }
 
 #[test]
-fn a_row_was_changed_alone() -> Result<()> {
+fn a_row_that_was_changed_without_its_entries_is_found() -> Result<()> {
     let dir = filled((1..=6).map(item));
     let changed = Item { town: "Bonn".into(), code: 7, note: None, url: String::new(), ..item(2) };
     raw::on(dir.path(), "items", |raw| raw.put(be(2), bytes(&changed)));
@@ -74,7 +74,7 @@ fn a_row_was_changed_alone() -> Result<()> {
 }
 
 #[test]
-fn rows_come_and_go() -> Result<()> {
+fn rows_inserted_and_deleted_without_entries_are_found() -> Result<()> {
     let dir = filled((1..=6).map(item));
     raw::on(dir.path(), "items", |raw| {
         raw.delete(be(2));
@@ -91,7 +91,7 @@ fn rows_come_and_go() -> Result<()> {
 }
 
 #[test]
-fn two_rows_with_one_key_are_left() -> Result<()> {
+fn duplicates_of_a_unique_key_are_kept() -> Result<()> {
     let dir = filled((1..=6).map(item));
     // With the code, and with the url, of the row 1.
     raw::on(dir.path(), "items", |raw| {
@@ -158,7 +158,7 @@ fn a_wrong_count_is_found() -> Result<()> {
 
 /// Nothing is packed, and primary keys end by themselves.
 #[test]
-fn a_primary_key_of_any_length() -> Result<()> {
+fn primary_keys_of_any_length_are_verified() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let place = |name: &str, code| crate::Place { name: name.into(), town: "Oz".into(), code };
     let opened = || -> Result<_> {

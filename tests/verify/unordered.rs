@@ -151,7 +151,7 @@ fn equal_rows_have_the_same_bytes() -> Result<()> {
 }
 
 #[test]
-fn every_way_to_a_row_reads_its_collections() -> Result<()> {
+fn every_query_reads_sorted_collections() -> Result<()> {
     let store = Store::in_memory();
     let pages = PageRepository::open(&store)?;
     store.transaction(|txn| pages.insert(txn, &page(7)))?;

@@ -124,7 +124,7 @@ fn a_primary_key_of_another_type_is_refused() -> TestResult {
 }
 
 #[test]
-fn a_primary_key_of_another_value_is_found() -> TestResult {
+fn a_conversion_that_changes_the_primary_key_is_found() -> TestResult {
     on_both_engines(|store| {
         fill(store)?;
         let refused = shifting::IndexedRepository::open(store).map(drop);
@@ -160,7 +160,7 @@ fn a_primary_key_of_another_value_is_found() -> TestResult {
 }
 
 #[test]
-fn keys_that_are_others_each_time_are_found() -> TestResult {
+fn a_conversion_with_varying_keys_is_found() -> TestResult {
     on_both_engines(|store| {
         fill(store)?;
         let files = counting::FileRepository::open(store)?;

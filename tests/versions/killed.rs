@@ -27,7 +27,7 @@ fn upgrade(path: &Path) -> TestResult {
 }
 
 #[test]
-fn an_upgrade_goes_on_after_a_kill() -> TestResult {
+fn a_killed_upgrade_continues() -> TestResult {
     if let Some(path) = std::env::var_os(CHILD) {
         return upgrade(path.as_ref());
     }
@@ -36,7 +36,7 @@ fn an_upgrade_goes_on_after_a_kill() -> TestResult {
     let mut left = u64::from(ROWS) * 2 / 3;
     for round in 0..4 {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["--exact", "killed::an_upgrade_goes_on_after_a_kill", "--nocapture"])
+            .args(["--exact", "killed::a_killed_upgrade_continues", "--nocapture"])
             .env(CHILD, dir.path())
             .stdout(Stdio::piped())
             .spawn()?;

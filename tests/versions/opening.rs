@@ -195,7 +195,7 @@ fn an_older_struct_is_compared_with_the_file() -> TestResult {
 
 /// A refusal leaves the file as it is.
 #[test]
-fn what_is_refused_changes_nothing() -> TestResult {
+fn a_refused_chain_changes_nothing() -> TestResult {
     let dir = tempfile::tempdir()?;
     two_versions(dir.path())?;
     let file = dir.path().join("data.mdb");

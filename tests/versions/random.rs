@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn versions_are_mixed_and_nobody_notices(
+    fn rows_of_mixed_versions_behave_like_rows_of_one(
         first in prop::collection::vec(0..IDS, 0..20),
         second in prop::collection::vec(0..IDS, 0..20),
         operations in prop::collection::vec(operation(), 1..40),

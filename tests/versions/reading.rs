@@ -11,7 +11,7 @@ fn ids<'a>(rows: impl IntoIterator<Item = &'a Customer>) -> Vec<u32> {
 }
 
 #[test]
-fn rows_come_in_the_current_version() -> TestResult {
+fn rows_are_returned_in_the_current_version() -> TestResult {
     on_both_engines(|store| {
         let customers = fill(store, ROWS)?;
         let (txn, expected) = (store.read()?, expected(ROWS));
@@ -43,7 +43,7 @@ fn rows_come_in_the_current_version() -> TestResult {
 }
 
 #[test]
-fn indexes_are_made_of_the_converted_rows() -> TestResult {
+fn indexes_have_the_keys_of_converted_rows() -> TestResult {
     on_both_engines(|store| {
         let customers = fill(store, ROWS)?;
         let (txn, expected) = (store.read()?, expected(ROWS));

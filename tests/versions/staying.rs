@@ -159,7 +159,7 @@ fn unreadable(store: &Store) -> index_table::Result<Vec<String>> {
 
 /// What is new, or follows from a method, is built; all else is asked from the first moment on.
 #[test]
-fn indexes_of_unchanged_fields_answer_at_every_moment() -> TestResult {
+fn indexes_of_unchanged_fields_stay_readable() -> TestResult {
     on_both_engines(|store| {
         fill(store, MANY)?;
         let people = unchanged::PersonRepository::open_online(store)?;
@@ -362,7 +362,7 @@ mod states {
 }
 
 #[test]
-fn a_type_that_became_another_one_of_the_same_name_is_rebuilt() -> TestResult {
+fn an_index_over_another_type_of_the_same_name_is_rebuilt() -> TestResult {
     on_both_engines(|store| {
         let tasks = states::first::TaskRepository::open(store)?;
         let task = |id, state| states::first::Task { id, owner: "Ada".into(), due: id, state };
@@ -386,7 +386,7 @@ fn a_type_that_became_another_one_of_the_same_name_is_rebuilt() -> TestResult {
 
 /// What is left of a build is done in the next version, from where it was.
 #[test]
-fn a_build_goes_on_in_the_next_version() -> TestResult {
+fn a_build_continues_in_the_next_version() -> TestResult {
     mod before {
         use super::{Deserialize, IndexTable, Serialize};
 

@@ -49,7 +49,7 @@ fn an_empty_table_is_upgraded() -> TestResult {
 
 /// Where nothing has to be written, a transaction is not longer for it.
 #[test]
-fn rows_that_are_done_are_passed_over() -> TestResult {
+fn upgraded_rows_are_skipped() -> TestResult {
     on_both_engines(|store| {
         let customers = fill(store, 60)?;
         store.transaction(|txn| (0..59).try_for_each(|id| customers.put(txn, &customer(id, 3))))?;
@@ -93,7 +93,7 @@ fn others_write_between_two_batches() -> TestResult {
 }
 
 #[test]
-fn the_map_grows_while_rows_do() -> TestResult {
+fn an_upgrade_enlarges_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 1 << 21;
     let store = Store::options().map_size(size).reserve(0).open(dir.path())?;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[test]
-fn every_kind_of_write_is_told() -> TestResult {
+fn every_kind_of_write_gives_an_event() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).start()?;
         let mut txn = store.write()?;
@@ -62,7 +62,7 @@ fn every_kind_of_write_is_told() -> TestResult {
 }
 
 #[test]
-fn what_is_rolled_back_is_not_told() -> TestResult {
+fn a_rollback_gives_no_events() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).start()?;
         let mut txn = store.write()?;
@@ -84,7 +84,7 @@ fn what_is_rolled_back_is_not_told() -> TestResult {
 }
 
 #[test]
-fn a_commit_that_fails_tells_nothing() -> TestResult {
+fn a_failed_commit_gives_no_events() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 1 << 20;
     let store = Store::options().map_size(size).max_map_size(64 * size).open(dir.path())?;
@@ -110,7 +110,7 @@ fn a_commit_that_fails_tells_nothing() -> TestResult {
 }
 
 #[test]
-fn closures_in_one_commit_are_told_if_they_are_kept() -> TestResult {
+fn only_successful_closures_of_a_group_give_events() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).start()?;
         let held = store.write()?;
@@ -139,7 +139,7 @@ fn closures_in_one_commit_are_told_if_they_are_kept() -> TestResult {
 }
 
 #[test]
-fn rows_of_a_load_are_told() -> TestResult {
+fn a_load_gives_events() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).start()?;
         people.bulk_load(&store, (0..10).map(person)).run()?;
@@ -174,7 +174,7 @@ fn rows_of_a_load_are_told() -> TestResult {
 }
 
 #[test]
-fn it_ends_with_the_store() -> TestResult {
+fn a_watcher_ends_with_the_store() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).start()?;
         assert!(matches!(watcher.try_recv(), Err(TryRecvError::Empty)));

@@ -40,7 +40,7 @@ fn rows_enter_and_leave_a_key() -> TestResult {
 
 /// Those of others take no room.
 #[test]
-fn only_what_is_watched_fills_the_buffer() -> TestResult {
+fn only_watched_rows_fill_the_buffer() -> TestResult {
     on_both(|store, people| {
         let watcher = {
             let txn = store.read()?;
@@ -87,7 +87,7 @@ struct Reading {
 }
 
 #[test]
-fn a_prefix_and_a_range_of_the_primary_key() -> TestResult {
+fn ranges_and_prefixes_of_keys_are_watched() -> TestResult {
     let store = Store::in_memory();
     let readings = ReadingRepository::open(&store)?;
     let txn = store.read()?;
@@ -127,7 +127,7 @@ struct Item {
 }
 
 #[test]
-fn an_index_that_cannot_be_asked_cannot_be_watched() -> TestResult {
+fn an_index_that_is_not_readable_can_not_be_watched() -> TestResult {
     let store = Store::in_memory();
     let items = before::ItemRepository::open(&store)?;
     store.transaction(|txn| items.insert(txn, &before::Item { id: 1, code: 2 }))?;
@@ -159,7 +159,7 @@ struct Page {
 
 /// The rows are watched, and not what an index that is behind has of them.
 #[test]
-fn rows_by_the_keys_of_an_eventual_index() -> TestResult {
+fn an_eventual_index_is_watched_by_its_rows() -> TestResult {
     let store = Store::in_memory();
     let pages = PageRepository::open(&store)?;
     let txn = store.read()?;

@@ -31,7 +31,7 @@ fn a_full_buffer_is_emptied() -> TestResult {
 }
 
 #[test]
-fn a_commit_is_told_as_a_whole_or_not_at_all() -> TestResult {
+fn a_commit_is_received_as_a_whole_or_not_at_all() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).buffer(3).start()?;
         store.transaction(|txn| people.insert(txn, &person(0)))?;
@@ -77,7 +77,7 @@ fn bytes_are_bounded_too() -> TestResult {
 /// A subscription in the middle of a transaction has missed its beginning, and a snapshot that was
 /// read before the commit has nothing of it.
 #[test]
-fn whoever_comes_during_a_transaction_is_told_to_read_again() -> TestResult {
+fn a_subscriber_during_a_transaction_receives_lagged() -> TestResult {
     for others in [false, true] {
         on_both(|store, people| {
             let early = others.then(|| people.watch(&store).start()).transpose()?;
@@ -106,7 +106,7 @@ fn whoever_comes_during_a_transaction_is_told_to_read_again() -> TestResult {
 
 /// What has not changed is nothing to be told.
 #[test]
-fn a_transaction_that_changed_nothing_tells_nothing() -> TestResult {
+fn a_transaction_without_changes_gives_no_events() -> TestResult {
     on_both(|store, people| {
         let mut txn = store.write()?;
         people.delete(&mut txn, 1)?;
@@ -118,7 +118,7 @@ fn a_transaction_that_changed_nothing_tells_nothing() -> TestResult {
 }
 
 #[test]
-fn a_subscription_between_closures_of_one_commit() -> TestResult {
+fn a_subscriber_between_closures_of_one_commit_receives_lagged() -> TestResult {
     on_both(|store, people| {
         let held = store.write()?;
         let writer = store.writer()?;

@@ -212,7 +212,7 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
 
 /// Two writes of a group between which the buffer of one event is full.
 #[test]
-fn a_group_that_fills_a_buffer() -> TestResult {
+fn a_group_that_fills_a_buffer_gives_lagged() -> TestResult {
     let person = |id| Person {
         id,
         town: "Redmond".to_owned(),
@@ -230,7 +230,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn copies_are_what_the_scans_find(
+    fn copies_by_events_equal_the_scans(
         steps in prop::collection::vec(step(), 0..24),
         buffer in prop::sample::select(vec![1_usize, 3, 8, 1000]),
     ) {

@@ -49,7 +49,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn by_the_smallest_executor() -> TestResult {
+fn events_are_received_by_a_minimal_executor() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).start()?;
         let task = thread::spawn(move || block_on(ids(watcher)));
@@ -63,7 +63,7 @@ fn by_the_smallest_executor() -> TestResult {
 }
 
 #[test]
-fn by_tokio() -> TestResult {
+fn events_are_received_by_tokio() -> TestResult {
     on_both(|store, people| {
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
         let watcher = people.watch(&store).start()?;

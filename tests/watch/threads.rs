@@ -71,7 +71,7 @@ impl Drop for Watching<'_> {
 
 /// Subscribes while others write, reads, and goes on with what comes: there is no gap.
 #[test]
-fn a_copy_that_is_begun_at_any_time_has_no_gap() -> TestResult {
+fn a_copy_started_at_any_time_has_no_gap() -> TestResult {
     on_both(|store, people| {
         let watching = AtomicU32::new(2);
         thread::scope(|scope| {

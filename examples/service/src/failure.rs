@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_the_log_should_say_is_not_in_the_answer() {
+    fn internal_details_are_not_in_the_response() {
         let reason = "unlikely words";
         for error in
             [Error::Internal { reason: reason.to_owned() }, Error::MapFull { map_size: 123_456 }]
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_too_early_is_told_when_to_come_back() {
+    fn a_busy_response_has_retry_after() {
         let response =
             Failure::from(Error::TooManyReaders { max_readers: 1, oldest: None }).into_response();
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_and_what_was_accepted_is_committed() -> TestResult {
+    fn a_full_queue_refuses_and_accepted_commands_are_committed() -> TestResult {
         let directory = tempfile::tempdir()?;
         let store = Store::open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_command_leaves_the_others_of_its_group() -> TestResult {
+    fn a_refused_command_does_not_affect_its_group() -> TestResult {
         let directory = tempfile::tempdir()?;
         let store = Store::open(directory.path())?;
         let customers = CustomerRepository::open(&store)?;

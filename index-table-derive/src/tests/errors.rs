@@ -139,7 +139,7 @@ fn several_indexes_in_one_attribute_are_checked_alike() {
 }
 
 #[test]
-fn what_names_the_row_is_left_out() {
+fn a_prefix_that_names_the_row_is_reported() {
     for path in ["self.town", "Self::town", "Customer::town", "&town", "&self.town"] {
         one(&format!("#[index({path}, phone)]"), "write the field alone: `town`");
         one(&format!("#[index(desc({path}))]"), "write the field alone: `town`");
@@ -229,7 +229,7 @@ fn a_field_with_the_name_of_an_option_is_raw() {
 }
 
 #[test]
-fn what_is_missing_is_said_once() {
+fn a_missing_part_is_one_error() {
     for fields in ["fields = [town]", "columns = \"town\"", "on = town", "key = town"] {
         let word = fields.split(' ').next().expect("there is a word");
         one(
@@ -294,7 +294,7 @@ fn the_methods_for_different_values_have_names_too() {
 }
 
 #[test]
-fn values_of_the_wrong_kind_say_how_they_are_written() {
+fn values_of_the_wrong_kind_show_the_syntax() {
     one("#[index(\"town\")]", "expected a field or an option without quotes: `town`");
     one("#[index(town, strategy)]", "`strategy` needs a value: `strategy = \"partial\"`");
     one("#[index(town, strategy = full)]", "expected a string: `strategy = \"full\"`");

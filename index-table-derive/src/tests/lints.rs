@@ -29,7 +29,7 @@ fn warns(indexes: &str, expected: &[&str]) {
 }
 
 #[test]
-fn few_values() {
+fn an_index_on_a_bool_alone_is_a_warning() {
     for alone in [
         "#[index(shown)]",
         "#[index(rated)]",
@@ -55,7 +55,7 @@ fn few_values() {
 }
 
 #[test]
-fn redundant() {
+fn a_prefix_of_another_index_is_a_warning() {
     for one in [
         "#[index(year)] #[index(year, nick)]",
         "#[index(year, nick)] #[index(year)]",
@@ -108,7 +108,7 @@ fn redundant() {
 }
 
 #[test]
-fn doubled_full() {
+fn a_second_full_index_is_a_warning() {
     let two = "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\")]";
     warns(two, &["DOUBLED_FULL"]);
     let three = format!("{two} #[index(odd, strategy = \"full\")]");
@@ -129,7 +129,7 @@ fn doubled_full() {
 }
 
 #[test]
-fn optional_key() {
+fn an_option_in_the_primary_key_is_a_warning() {
     let warnings = |table: &str, ty: &str| {
         let input = format!("{table} struct Film {{ #[primary_key] id: {ty}, year: u16 }}");
         let output = derive(input.parse().expect("the input has tokens")).to_string();

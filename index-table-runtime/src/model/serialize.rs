@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_derive_makes() {
+    fn entries_serialize_like_a_derive() {
         let row = || Derived { id: 300, town: "Redmond" };
         let derived = postcard::to_stdvec(&row()).unwrap();
         assert_eq!(postcard::to_stdvec(&Chained(row())).unwrap(), derived);

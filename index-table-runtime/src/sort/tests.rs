@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn comes_back_in_order(
+    fn entries_are_returned_in_order(
         entries in prop::collection::vec(entry(), 0..100),
         runs in prop::collection::vec(0_usize..100, 0..8),
     ) {
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn notices_what_is_ascending(
+    fn ascending_entries_are_detected(
         entries in prop::collection::vec(entry(), 0..40),
         runs in prop::collection::vec(0_usize..40, 0..6),
         change in 0..3,
@@ -86,7 +86,7 @@ fn numbers(count: u64) -> impl Iterator<Item = [u8; 8]> {
 }
 
 #[test]
-fn holds_no_more_than_its_bound() -> TestResult {
+fn a_sorter_stays_within_its_memory() -> TestResult {
     let directory = tempfile::tempdir()?;
     let (mut sorters, mut expected) = (Sorters::new(2, directory.path(), 0), BTreeSet::new());
     for number in numbers(50_000) {
@@ -105,7 +105,7 @@ fn holds_no_more_than_its_bound() -> TestResult {
 }
 
 #[test]
-fn sorts_many_with_the_same_beginning() -> TestResult {
+fn keys_with_a_common_prefix_are_sorted() -> TestResult {
     let directory = tempfile::tempdir()?;
     let entries: Vec<Entry> = numbers(5_000)
         .map(|number| {
@@ -118,7 +118,7 @@ fn sorts_many_with_the_same_beginning() -> TestResult {
 }
 
 #[test]
-fn takes_an_entry_that_is_larger_than_its_bound() -> TestResult {
+fn an_entry_larger_than_the_memory_is_sorted() -> TestResult {
     let directory = tempfile::tempdir()?;
     let mut sorters = Sorters::new(1, directory.path(), 0);
     let large = vec![7; 10 * LEAST_MEMORY];
@@ -134,7 +134,7 @@ fn takes_an_entry_that_is_larger_than_its_bound() -> TestResult {
 }
 
 #[test]
-fn leaves_no_file_behind() -> TestResult {
+fn no_file_remains() -> TestResult {
     let directory = tempfile::tempdir()?;
     let mut sorter = Sorter::new(directory.path().into(), 64);
     sorter.push(b"a", b"b", b"c", b"")?;
@@ -148,7 +148,7 @@ fn leaves_no_file_behind() -> TestResult {
 }
 
 #[test]
-fn names_the_directory_that_has_no_room() {
+fn a_full_disk_is_reported_with_its_directory() {
     let mut sorter = Sorter::new(Path::new("/nowhere/at/all").into(), 64);
     sorter.push(b"a", b"b", b"c", b"").expect("memory");
     let error = sorter.spill(16).expect_err("no directory").to_string();

@@ -36,7 +36,7 @@ const PARTIAL: Strategy = Strategy::Partial(&["title"]);
 const FULL: Strategy = Strategy::Full;
 
 #[test]
-fn an_index_that_nobody_asks() {
+fn an_unused_index_gets_advice() {
     for strategy in [NORMALIZED, PARTIAL, FULL] {
         assert_eq!(
             reasons(index(strategy, false), 1000, [0, 0, 0, 1000]),
@@ -50,7 +50,7 @@ fn an_index_that_nobody_asks() {
 }
 
 #[test]
-fn an_index_that_only_leads_to_rows() {
+fn an_index_that_is_always_followed_gets_advice() {
     assert_eq!(
         reasons(index(NORMALIZED, false), 100, [50, 1100, 1000, 100]),
         ["of the 1100 entries that were read, 1000 were followed to their rows, a second \
@@ -74,7 +74,7 @@ fn an_index_that_only_leads_to_rows() {
 }
 
 #[test]
-fn an_index_that_carries_what_is_not_read() {
+fn unread_included_fields_get_advice() {
     assert_eq!(
         reasons(index(FULL, false), 9, [1, 100, 0, 1000]),
         ["1000 of its entries were written or removed and 100 were read, so it carries the \
@@ -87,7 +87,7 @@ fn an_index_that_carries_what_is_not_read() {
 }
 
 #[test]
-fn what_the_derive_found_is_repeated() {
+fn warnings_of_the_derive_are_repeated() {
     let index = IndexSchema { findings: &["it is doubtful"], ..index(NORMALIZED, false) };
     assert_eq!(reasons(index, 0, [0; 4]), ["it is doubtful"]);
 }

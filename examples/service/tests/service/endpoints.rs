@@ -18,7 +18,7 @@ fn customer(id: u64, last_name: &str, town: &str) -> Customer {
 }
 
 #[test]
-fn a_customer_comes_changes_and_goes() -> Result {
+fn a_customer_is_created_changed_and_deleted() -> Result {
     let directory = tempfile::tempdir()?;
     let server = Server::start(directory.path())?;
     let client = &server.client;
@@ -157,7 +157,7 @@ fn the_phone_book_has_the_entries_of_the_index() -> Result {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said_in_json() -> Result {
+fn errors_of_a_request_are_json() -> Result {
     let directory = tempfile::tempdir()?;
     let server = Server::start(directory.path())?;
     let client = &server.client;
@@ -192,7 +192,7 @@ fn what_is_wrong_with_a_request_is_said_in_json() -> Result {
 }
 
 #[test]
-fn of_those_who_want_the_same_email_or_id_at_once_one_gets_it() -> Result {
+fn one_of_several_concurrent_requests_gets_an_email_or_id() -> Result {
     const CLIENTS: u64 = 8;
     const EACH: u64 = 20;
     let directory = tempfile::tempdir()?;

@@ -104,7 +104,7 @@ fn write_until_stopped(client: &Client, first: u64, answered: &AtomicU64) -> Res
 }
 
 #[test]
-fn what_was_answered_survives_a_kill() -> Result {
+fn acknowledged_changes_survive_a_kill() -> Result {
     let directory = tempfile::tempdir()?;
     let mut customers = Customers::new();
     let mut unanswered = 0;
@@ -117,7 +117,7 @@ fn what_was_answered_survives_a_kill() -> Result {
 
 #[cfg(unix)]
 #[test]
-fn told_to_stop_it_ends_by_itself_and_loses_nothing() -> Result {
+fn a_graceful_stop_loses_nothing() -> Result {
     let directory = tempfile::tempdir()?;
     let mut customers = Customers::new();
     write_and_stop(directory.path(), &mut customers, 0, |server| {

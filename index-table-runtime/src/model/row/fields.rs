@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_struct_has_no_fields() {
+    fn other_types_than_structs_have_no_fields() {
         assert_eq!(locate_fields::<Number>(&[7]), None);
         assert_eq!(locate_fields::<Row>(&[7]), None);
     }

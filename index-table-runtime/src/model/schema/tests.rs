@@ -53,7 +53,7 @@ fn forms_and_conditions_are_recorded_by_name() {
 
 /// The vectors of `docs/FORMAT.md`. They never change: files hold these bytes.
 #[test]
-fn states_are_as_they_are_documented() {
+fn the_bytes_of_states_match_the_format() {
     let building = |behind, rows| {
         StateRecord::Building(Building {
             behind,

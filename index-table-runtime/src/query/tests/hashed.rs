@@ -268,7 +268,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn values_that_share_a_hash_are_told_apart(
+    fn values_that_share_a_hash_are_distinguished(
         rows in prop::collection::vec((row(), prop::bool::weighted(0.85)), 1..40),
     ) {
         let dir = tempfile::tempdir().unwrap();

@@ -116,7 +116,7 @@ proptest! {
     })]
 
     #[test]
-    fn bounds_hold_what_was_asked_for(
+    fn random_bounds_contain_the_right_keys(
         asked in asked(),
         values in vec((text(), bytes(), number()), 0..30),
     ) {

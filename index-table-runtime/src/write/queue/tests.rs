@@ -22,7 +22,7 @@ fn assert_bytes<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T, 
 
 /// They never change: files hold these bytes.
 #[test]
-fn queues_are_as_they_are_documented() {
+fn the_bytes_of_queues_match_the_format() {
     let rows = documented("## Queues");
     let rows: Vec<_> =
         rows.iter().filter(|row| row.contains('`') && row.contains("00 00")).collect();

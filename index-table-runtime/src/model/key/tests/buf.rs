@@ -35,7 +35,7 @@ fn same(key: &KeyBuf, model: &[u8]) {
 }
 
 #[test]
-fn behaves_as_a_vec() {
+fn a_key_buf_behaves_like_a_vec() {
     for start in [KeyBuf::new, KeyBuf::on_heap, KeyBuf::default] {
         for_all(steps(), |steps| {
             let (mut key, mut model) = (start(), Vec::new());
@@ -68,7 +68,7 @@ fn behaves_as_a_vec() {
 }
 
 #[test]
-fn around_the_inline_size() {
+fn a_key_buf_spills_at_the_inline_size() {
     for len in INLINE - 2..INLINE + 3 {
         let bytes: Vec<u8> = (0_u8..).take(len).collect();
         let mut at_once = KeyBuf::new();
@@ -97,7 +97,7 @@ fn around_the_inline_size() {
 }
 
 #[test]
-fn equal_by_bytes_and_not_by_place() {
+fn key_bufs_are_compared_by_bytes() {
     let (mut inline, mut heap) = (KeyBuf::new(), KeyBuf::on_heap());
     assert_eq!(inline, heap);
     inline.push(&7_u32);

@@ -65,7 +65,7 @@ mod bytes {
     // `Bytes` is shown as text, so what is given back doesn't look like it: order and round trip
     // are those of `Vec<u8>`.
     #[test]
-    fn bytes_are_as_a_vec() {
+    fn bytes_have_the_encoding_of_a_vec() {
         super::super::arrange::for_all(Bytes::any(), |bytes| {
             let key = encoded(&bytes);
             assert_eq!(key, encoded(&bytes.to_vec()));
@@ -215,7 +215,7 @@ mod time {
     }
 
     #[test]
-    fn the_offset_does_not_count() {
+    fn the_offset_of_a_time_does_not_matter() {
         let utc = at(2024, Month::February, 29, 5).assume_utc();
         let elsewhere = utc.to_offset(UtcOffset::from_hms(-7, -30, 0).unwrap());
         assert_eq!(utc, elsewhere);

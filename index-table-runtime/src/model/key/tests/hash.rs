@@ -23,7 +23,7 @@ fn vector_shown<T: Key>(name: &str, shown: &str, value: &T, bytes: &str) -> Stri
 }
 
 #[test]
-fn vectors() {
+fn hashes_match_the_test_vectors() {
     let text = str::to_owned;
     let rows = [
         // BLAKE3's own test vector for one byte `00` begins with this.
@@ -73,7 +73,7 @@ fn shapes() {
 }
 
 #[test]
-fn messages_have_the_value_where_it_is_known() {
+fn messages_show_hashed_values() {
     let shapes = [u8::SHAPE, KeyField::hash::<String>("").shape, bool::SHAPE];
     let (mut key, mut value) = (KeyBuf::new(), KeyBuf::new());
     key.push(&7_u8).push(&hash(value.push(&"a".to_owned()).as_bytes())).push(&true);

@@ -47,7 +47,7 @@ fn several_fields_are_shown_as_a_tuple() {
 }
 
 #[test]
-fn what_is_no_key_is_shown_in_hex() {
+fn bytes_that_are_no_key_are_shown_in_hex() {
     assert_eq!(show_key([u16::SHAPE].iter(), &[7]), "0x07");
     assert_eq!(show_key([u16::SHAPE].iter(), &[0, 7, 9]), "0x000709");
     assert_eq!(show_key([u16::SHAPE].iter(), &[]), "0x");
@@ -59,7 +59,7 @@ fn what_is_no_key_is_shown_in_hex() {
 }
 
 #[test]
-fn what_is_long_is_cut() {
+fn long_keys_are_truncated() {
     // 118 letters and two quotation marks are just short enough.
     let text = "x".repeat(118);
     assert_eq!(shown(&text), format!("\"{text}\""));
