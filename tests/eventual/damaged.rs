@@ -34,13 +34,15 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "too far",
         |queue, txn| queue.put(txn, &POSITION, &[5, 0]),
-        Some("it has 5 records, and 2 of them are its state, messages to apply, or dead letters"),
+        Some(
+            "it has 5 records, and only 2 of them are its state, messages to apply, or dead letters",
+        ),
     ),
     ("not far enough", |queue, txn| queue.put(txn, &POSITION, &[1, 0]), None),
     (
         "more dead letters",
         |queue, txn| queue.put(txn, &POSITION, &[2, 3]),
-        Some("it counts 3 dead letters, and there are 0"),
+        Some("its state counts 3 dead letters, and it has 0"),
     ),
     (
         "all are dead letters",
@@ -50,12 +52,14 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "no dead letter",
         |queue, txn| queue.put(txn, &(1 << 63 | 1_u64).to_be_bytes(), b"no"),
-        Some("it counts 0 dead letters, and there are 1"),
+        Some("its state counts 0 dead letters, and it has 1"),
     ),
     (
         "a message that was applied",
         |queue, txn| queue.put(txn, &1_u64.to_be_bytes(), b"no"),
-        Some("it has 6 records, and 5 of them are its state, messages to apply, or dead letters"),
+        Some(
+            "it has 6 records, and only 5 of them are its state, messages to apply, or dead letters",
+        ),
     ),
     (
         "the last number",
@@ -65,7 +69,9 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "no number",
         |queue, txn| queue.put(txn, &[0; 7], b"no"),
-        Some("it has 6 records, and 5 of them are its state, messages to apply, or dead letters"),
+        Some(
+            "it has 6 records, and only 5 of them are its state, messages to apply, or dead letters",
+        ),
     ),
     (
         "no number where one was",
