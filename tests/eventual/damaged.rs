@@ -76,7 +76,7 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     (
         "no number where one was",
         |queue, txn| queue.put(txn, &[0, 0, 0, 0, 0, 0, 0, 2, 0], b"no"),
-        Some("a message has a key that is no number"),
+        Some("a message has a key that is not a number"),
     ),
 ];
 

@@ -1,5 +1,5 @@
-//! Which engine it is: each type here has a variant for each engine, and each method is a `match`,
-//! written by the macros in `forward`.
+//! Dispatch to engines: each type here has a variant for each engine, and each method is a `match`, generated
+//! by the macros in `forward`.
 
 use std::path::{Path, PathBuf};
 
@@ -68,8 +68,8 @@ impl Engine {
         /// Begins a write transaction.
         pub(crate) fn write(&self) -> Result<Txn<'_>> as Txn;
 
-        /// Makes it possible that a closure is run again, without a transaction of this thread; `false`: it
-        /// would end as before.
+        /// Prepares another run of a closure, without a transaction of this thread; `false` if it would fail
+        /// in the same way.
         pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
     }
 
@@ -101,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Whether it was opened for reading alone.
+    /// Whether it was opened read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         match self {
             Self::Lmdb(engine) => engine.is_read_only(),
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a store that was opened for reading alone.
+    /// Refuses a store that was opened read-only.
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.refuse_read_only(),
@@ -128,26 +128,25 @@ impl Engine {
         /// All records of the catalog.
         pub(crate) fn catalog(&self) -> Result<Records>;
 
-        /// Removes the indexes that `choose` names as the catalog does, with their records; the answer is
-        /// their names.
+        /// Removes the indexes that `choose` names as in the catalog, with their records; returns their
+        /// names.
         ///
-        /// No open table may have one of them, and none may be opened until this is done.
+        /// No open table may have one of them, and none may be opened until it returns.
         ///
         /// # Errors
         ///
-        /// With a [`Retry`], it may be called again once that is prepared.
+        /// With a [`Retry`], it may be called again after preparing it.
         pub(crate) fn drop_indexes(
             &self,
             choose: &mut dyn FnMut(&Records) -> Vec<String>,
         ) -> Result<Vec<String>, (Error, Option<Retry>)>;
     }
 
-    /// Opens or creates the databases of a table and lets `prepare` look at them, all in one write
-    /// transaction.
+    /// Opens or creates the databases of a table and calls `prepare`, all in one write transaction.
     ///
     /// # Errors
     ///
-    /// With a [`Retry`], it may be called again once that is prepared.
+    /// With a [`Retry`], it may be called again after preparing it.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
@@ -165,13 +164,13 @@ impl Engine {
         }
     }
 
-    /// The databases of a table in a store that was opened for reading alone; `None`: it lacks some.
+    /// The databases of a table in a read-only store; `None` if some are missing.
     pub(crate) fn find_table(&self, schema: &'static TableSchema) -> Result<Option<Tables>> {
         let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema))?;
         Ok(found.map(Tables::Lmdb))
     }
 
-    /// How an index of a table is laid out, as the catalog names it.
+    /// The layout of an index of a table, with its name in the catalog.
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         match self {
             Self::Lmdb(_) => lmdb::layout(schema, index),
@@ -214,7 +213,7 @@ of_each_engine! {
 }
 
 impl<'s> Txn<'s> {
-    /// Where temporary files go by default.
+    /// The default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(txn) => txn.engine().directory().to_owned(),
@@ -224,8 +223,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The stamp of the commit whose state it has found. The stamps of an engine that no other process
-    /// writes are all the same here: what has been compared once stays as it was.
+    /// The stamp of the commit that it reads. For an engine without other processes, all stamps are equal
+    /// here, since the record of a table can't change.
     #[inline]
     pub(crate) fn found(&self) -> Stamp {
         match self {
@@ -237,7 +236,7 @@ impl<'s> Txn<'s> {
     }
 
     forward! {
-        /// The stamp of its snapshot; of a write transaction, the one that its commit will have.
+        /// The stamp of its snapshot; for a write transaction, the stamp of its future commit.
         pub(crate) fn stamp(&self) -> Stamp;
     }
 
@@ -278,7 +277,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// `None`: a read transaction, or the table belongs to another kind of engine.
+    /// `None` for a read transaction, or if the table belongs to another kind of engine.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t, 's>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.writer(tables).map(Writer::Lmdb),
@@ -291,7 +290,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Begins a transaction inside of this one. `None`: a read transaction.
+    /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         match self {
             Self::Lmdb(txn) => txn.nested().map(|txn| txn.map(Txn::Lmdb)),
@@ -301,7 +300,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Why the closure has to be run again, whatever it has returned.
+    /// The reason to run the closure again, for any result.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             Self::Lmdb(txn) => txn.retry(),
@@ -318,7 +317,7 @@ impl<'s> Txn<'s> {
 }
 
 of_each_engine! {
-    /// [`Read`] of whichever engine.
+    /// [`Read`] of any engine.
     #[derive(Clone, Copy)]
     enum Reader<'t> { lmdb::Reader<'t>, shards::Reader<'t>, memory::Reader<'t> }
 }
@@ -424,7 +423,7 @@ of_each_engine! {
 }
 
 impl<'t, 's> Writer<'t, 's> {
-    /// Reads what the transaction has written so far.
+    /// Reads the transaction's own writes.
     pub(crate) fn reader(&self) -> Reader<'_> {
         match self {
             Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),

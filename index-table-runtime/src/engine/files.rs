@@ -74,7 +74,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 /// The bytes that [`lack_of_room`] writes.
 pub(crate) const SAMPLE: usize = 1 << 16;
 
-/// What the operating system says if the disk of this directory is full.
+/// The operating system's error if the disk of this directory is full.
 pub(crate) fn lack_of_room(directory: &Path) -> Option<io::Error> {
     let written = temporary(directory).and_then(|mut file| file.write_all(&vec![0; SAMPLE]));
     written.err().filter(is_full)
@@ -102,7 +102,7 @@ fn without_name(directory: &Path) -> io::Result<File> {
     options.open(directory)
 }
 
-/// Whether it is the file system or the kernel that has no such files.
+/// Whether the file system or the kernel lacks such files.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn lacks_files_without_name(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, Unsupported};
@@ -150,7 +150,7 @@ fn remove_left_names(directory: &Path) {
         let is_left = is_temporary_name(&entry.file_name())
             && entry.metadata().is_ok_and(|file| file.is_file() && file.len() == 0);
         if is_left {
-            // It may be another user's.
+            // It may belong to another user.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,6 +1,6 @@
 //! Macros for types that have a variant for each engine. An engine is added to them and to `dispatch`.
 
-/// Calls the same on whichever engine it is; with the name of a type, the value of an `Ok` or `Some` is wrapped
+/// Calls the same method on each engine; with the name of a type, the value of an `Ok` or `Some` is wrapped
 /// in the variant of that type for the same engine.
 macro_rules! on_engine {
     ($value:expr, $engine:ident => $call:expr) => {
@@ -21,8 +21,7 @@ macro_rules! on_engine {
     };
 }
 
-/// Methods that call the method of the same name and parameters on whichever engine it is; see [`on_engine`]
-/// for `as`.
+/// Methods that call the method of the same name and parameters on each engine; see [`on_engine`] for `as`.
 macro_rules! forward {
     ($(
         $(#[$attribute:meta])*

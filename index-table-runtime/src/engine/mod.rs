@@ -1,10 +1,10 @@
-//! The seam between what decides and what stores: what the runtime needs of an engine, and the laws that
-//! an engine keeps. An engine can be written from this page.
+//! The seam between pure code and storage: the interface of an engine, and the laws that an engine keeps. An
+//! engine can be written from this page.
 //!
-//! Pure code asks with a [`Query`] and writes with [`Change`](crate::model::maintain::Change)s, which are
-//! plain values; an engine executes both. An engine has a fact table and an index table for each index of a
-//! table, and three spaces of small records for each table (see [`Space`]). The layout of entries is the
-//! engine's own affair.
+//! Pure code reads by a [`Query`] and writes by [`Change`](crate::model::maintain::Change)s, which are plain
+//! values; an engine executes both. An engine has a fact table and an index table for each index of a table,
+//! and three spaces of small records for each table (see [`Space`]). Each engine chooses the layout of
+//! entries.
 //!
 //! The engines are an enum ([`dispatch`]) and not a type parameter: repositories stay free of generics,
 //! everything above the seam is compiled once, in this crate, and with one engine built in each `match` has
@@ -17,21 +17,23 @@
 //! 1. Entries are ordered by the bytes of (index key, primary key), facts by the bytes of the primary key.
 //!    Encoded keys are self-delimiting, so the concatenation of both keys has the same order.
 //! 2. A unique index without hashed fields ([`IndexSchema::has_one_entry_per_key`]) has at most one entry for
-//!    each key; a put replaces it, whatever its primary key is. In every other index an entry is identified
-//!    by both keys, and a put with the same keys replaces it. So it is in an index of the first kind through
-//!    [`Write::put_shared`] and [`Write::remove_shared`], for as long as rows have the same key: it has several
-//!    entries for a key then, and reads treat it like any other index. A position in an index of the first kind
-//!    is that of the key if the key has one entry, so that a row which changes its primary key is not read again.
+//!    each key; a put replaces it, for any primary key. In every other index an entry is identified by both
+//!    keys, and a put with the same keys replaces it. So it is in an index of the first kind through
+//!    [`Write::put_shared`] and [`Write::remove_shared`], for as long as rows have the same key: it has
+//!    several entries for a key then, and reads treat it like any other index. A position in an index of the
+//!    first kind is that of the key if the key has one entry, so that a row which changes its primary key is
+//!    not read again.
 //! 3. Keys have 1 to [`MAX_KEY_LEN`](crate::model::key::MAX_KEY_LEN) bytes together. A look-up, a position or a
-//!    range with longer or empty keys is not an error: it selects what the order of bytes says.
-//! 4. Removing what is not there succeeds.
+//!    range with longer or empty keys is not an error: it selects by the order of bytes.
+//! 4. Removing a missing entry succeeds.
 //!
 //! # Transactions
 //!
 //! 5. A read transaction is a snapshot: the state that one commit has left, for all tables and spaces.
-//! 6. A write transaction reads its own writes at once, through every method of [`Read`], and nobody else
-//!    reads them before the commit. An engine may delay sending changes until [`Write::flush`], a read, or
-//!    the commit, but the answers of [`Write::insert_fact`] and [`Write::insert_entry`] are given at once.
+//! 6. A write transaction reads its own writes at once, through every method of [`Read`], and no other
+//!    transaction reads them before the commit. An engine may delay sending changes until [`Write::flush`], a
+//!    read, or the commit, but [`Write::insert_fact`] and [`Write::insert_entry`] return their results at
+//!    once.
 //! 7. A nested transaction is part of the outer one once it is committed, and leaves nothing when it is
 //!    dropped. The outer one can't be used meanwhile.
 //! 8. A write transaction that is dropped has changed nothing.
@@ -40,16 +42,16 @@
 //!
 //! # Errors
 //!
-//! 10. An error of a read leaves the transaction usable. Behind an error for a damaged entry, a scan and a cursor
-//!     go on with the entries that can be read.
+//! 10. An error of a read leaves the transaction usable. After an error for a damaged entry, a scan and a
+//!     cursor continue with the readable entries.
 //! 11. After an error of a write, the transaction is either as it was before the call or failed for good: then
 //!     every later call, and the commit, fails. A nested transaction that has failed does not fail the
 //!     outer one. A commit never succeeds with half of a change.
-//! 12. Whether the closure of a transaction is to be run again is a property of the transaction and not of
-//!     the error that the closure returns: [`Txn::retry`] says why, and [`Engine::prepare`] makes it possible.
+//! 12. The transaction decides whether its closure runs again, and not the error that the closure returns:
+//!     [`Txn::retry`] has the reason, and [`Engine::prepare`] prepares another run.
 //! 13. A commit ends in one of four ways: it is durable as the store's durability says and visible; it
 //!     conflicted with another client's, and nothing has changed ([`CommitFailure::Conflict`]); it failed,
-//!     and nothing has changed ([`CommitFailure::Failed`]); or nobody knows ([`CommitFailure::Unknown`]).
+//!     and nothing has changed ([`CommitFailure::Failed`]); or the outcome is unknown ([`CommitFailure::Unknown`]).
 //!
 //! # Borrowing and rows
 //!

@@ -373,7 +373,7 @@ pub(crate) struct Limit {
     pub(crate) when_full: WhenFull,
 }
 
-/// How a store is copied.
+/// The mode of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyKind {
     /// Page by page.

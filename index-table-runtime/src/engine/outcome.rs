@@ -1,11 +1,11 @@
-//! How transactions end.
+//! The outcomes of transactions.
 
 use crate::model::{
     error::{Error, StoreError},
     shard::ShardNumber,
 };
 
-/// Why the closure of a transaction has to be run again, in a new transaction and once
+/// The reason to run the closure of a transaction again, in a new transaction and after
 /// [`Engine::prepare`](super::Engine::prepare) has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retry {
@@ -21,7 +21,7 @@ pub(crate) enum Retry {
 }
 
 impl Retry {
-    /// What an error that ends a transaction calls for.
+    /// The reaction to an error that ends a transaction.
     pub(crate) const fn after(error: &Error) -> Option<Self> {
         match error {
             Error::MapFull { map_size } => Some(Self::Map { map_size: *map_size }),
@@ -31,7 +31,7 @@ impl Retry {
     }
 }
 
-/// How a commit fails.
+/// The failure of a commit.
 #[derive(Debug)]
 pub(crate) enum CommitFailure {
     /// Another client's commit was first; nothing has changed, and the closure may be run again.
@@ -44,7 +44,7 @@ pub(crate) enum CommitFailure {
 }
 
 impl CommitFailure {
-    /// Why the closure is to be run again; `None`: it is not.
+    /// The reason to run the closure again, if there is one.
     pub(crate) const fn retry(&self) -> Option<Retry> {
         match self {
             Self::Conflict(_) => Some(Retry::Conflict),

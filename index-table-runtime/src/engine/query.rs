@@ -6,18 +6,18 @@ use crate::model::{KeyRange, schema::Source};
 /// A query of one table or index, as a plain value.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
-    /// Which database.
+    /// The database.
     pub(crate) source: Source,
-    /// Which keys.
+    /// The keys.
     pub(crate) bounds: KeyRange,
-    /// What may follow the bytes of `bounds`, which is a prefix then. A caller runs such a query range by range;
-    /// an engine gets none.
+    /// A list for the bytes behind `bounds`, which is then a prefix. A caller runs such a query range by
+    /// range; an engine never gets one.
     pub(crate) list: Option<Arc<KeyList>>,
     /// From the last key to the first.
     pub(crate) reverse: bool,
     /// At most this many entries.
     pub(crate) limit: Option<u64>,
-    /// Only what comes behind this place, in the direction of the query.
+    /// Only the entries behind this place, in the direction of the query.
     pub(crate) position: Option<Position>,
     /// With a position: the entry at the place itself as well, if there is one.
     pub(crate) inclusive: bool,
@@ -66,7 +66,7 @@ impl KeyList {
         self.0.iter().map(|value| &**value)
     }
 
-    /// Where the value is that these bytes begin with.
+    /// The position of the value that these bytes start with.
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
         let at = self.0.partition_point(|value| **value <= *bytes).checked_sub(1)?;
         self.get(at).filter(|value| bytes.starts_with(value)).map(|_| at)

@@ -7,7 +7,7 @@ use crate::model::{
     schema::{Source, TableSchema},
 };
 
-/// One result of a scan or cursor: an entry, or why it can't be read.
+/// One result of a scan or cursor: an entry, or an error.
 pub(crate) type EntryResult<'t> = Result<RawEntry<'t>, Boxed>;
 
 /// Reading one table in one transaction.
@@ -41,8 +41,8 @@ pub(crate) trait Read<'t>: Copy {
         Ok(())
     }
 
-    /// How many primary keys a caller that has many should give to one call of [`facts`](Read::facts), at least
-    /// 1. Where that is a loop, more than 1 would only read rows before they are needed.
+    /// The number of primary keys for one call of [`facts`](Read::facts), at least 1. If that is a loop, more
+    /// than 1 would only read rows before they are needed.
     #[inline]
     fn facts_at_once(self) -> usize {
         1
@@ -64,8 +64,7 @@ pub(crate) trait Read<'t>: Copy {
     /// The number of entries that the query selects, up to its limit.
     fn count(self, query: &Query) -> Result<Count>;
 
-    /// How many facts, or physical pieces of an index, there are by the engine's own account; `None`: the
-    /// engine keeps no account.
+    /// The engine's own count of facts, or of physical pieces of an index; `None` if it keeps none.
     fn stored(self, source: Source) -> Result<Option<u64>>;
 
     /// The small record with this key.
@@ -81,12 +80,12 @@ pub(crate) trait Read<'t>: Copy {
     fn len(self, space: Space) -> Result<u64>;
 }
 
-/// The answer to a count, and what it took.
+/// The result of a count, and its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Count {
     /// The number of entries.
     pub(crate) found: u64,
-    /// The number of seeks: none where the size is known.
+    /// The number of seeks: none if the size is known.
     pub(crate) seeks: u64,
     /// The number of physical entries that were read; a packed block is one.
     pub(crate) steps: u64,

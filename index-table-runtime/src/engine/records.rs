@@ -18,7 +18,7 @@ pub(crate) enum Space {
     Queue,
 }
 
-/// What the small records of a table mean, for all engines.
+/// The meaning of the small records of a table, for all engines.
 pub(crate) trait ReadRecords<'t>: Read<'t> {
     /// The catalog's record of a part of the table, or of the table itself under the empty name.
     fn record(self, part: &str) -> Result<Option<&'t [u8]>> {
@@ -71,7 +71,7 @@ fn numbered<'t>(
         table: reader.table().name,
         index: None,
         key: "of its queue".to_owned(),
-        reason: "a message has a key that is no number".to_owned(),
+        reason: "a message has a key that is not a number".to_owned(),
     })
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 pub(crate) struct Stamp(u64);
 
 impl Stamp {
-    /// Of an engine that numbers its commits.
+    /// For an engine that numbers its commits.
     pub(crate) const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -25,8 +25,8 @@ impl Stamp {
     }
 }
 
-/// The place of a commit in the order of a store's commits: of a snapshot the last commit that it has, of an
-/// [`Event`](crate::Event) the commit that it is about.
+/// The position of a commit in the order of a store's commits: of a snapshot its last commit, of an
+/// [`Event`](crate::Event) the commit of its change.
 ///
 /// It is opaque; the default is before every commit. `a <= b` says that the snapshot of `b` has the commit `a`. Serialized, it can be kept or sent
 /// to another process that has the same store open. That of a sharded store has a number for each shard, so

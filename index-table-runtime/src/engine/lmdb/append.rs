@@ -1,8 +1,8 @@
-//! Entries that come in the order of their database: each goes behind all that are there.
+//! Entries in the order of their database: each is appended behind all existing ones.
 //!
-//! LMDB needs no search for the place then, and fills its pages, where random order leaves them two
-//! thirds full. It refuses to append what is not behind everything; from there on, entries are
-//! written as any others.
+//! Then, LMDB needs no search, and fills its pages, where random order leaves them two thirds full. It
+//! refuses to append an entry that is not behind all others; from there on, entries are written like any
+//! others.
 
 use heed::RwTxn;
 
@@ -13,24 +13,24 @@ use super::{blocks::BLOCK, journal::recorder::Recorder, named::Named};
 pub(super) struct Block {
     /// The index key.
     key: Vec<u8>,
-    /// What it will be stored under: the key, and from the second block on a primary key.
+    /// The LMDB key: the index key, and from the second block on a primary key.
     at: Vec<u8>,
     packed: Vec<u8>,
 }
 
-/// What becomes of an entry.
+/// The result of adding an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It is in the block.
     Yes,
-    /// It is not behind the ones before it.
+    /// It is not behind the previous ones.
     No,
-    /// Nor is the block behind all that there is: see [`Block::entries`].
+    /// The block itself is not behind all others: see [`Block::entries`].
     Behind,
 }
 
 impl Block {
-    /// Adds an entry, and writes the block that is full without it, or was of another key.
+    /// Adds an entry; writes the previous block first if it is full or has another key.
     pub(super) fn add(
         &mut self,
         database: &Named<'_>,

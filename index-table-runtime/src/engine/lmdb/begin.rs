@@ -30,7 +30,7 @@ impl Engine {
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
         let (txn, turn) = self.begin_write()?;
-        // Not where a table is opened: a file that is refused then has not been touched.
+        // Not when a table is opened, so that a refused file does not change.
         self.reserve.ahead(|| self.used(), &self.map_size);
         Ok(Txn::writing(self, txn, turn))
     }
@@ -57,7 +57,7 @@ impl Engine {
         Ok((txn, Turn { _pass: pass, writing }))
     }
 
-    /// Creates what is missing of a table, and lets `prepare` look at it, in one write transaction.
+    /// Creates the missing databases of a table, and calls `prepare`, in one write transaction.
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Notes that the table's databases are known, and in `tables`, whether all were before.
+    /// Records that the table's databases are known, and in `tables`, whether all were known before.
     pub(super) fn with_known<'d>(&self, tables: Tables<'d>) -> Tables<'d> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = tables.schema;

@@ -1,16 +1,14 @@
 //! Packed blocks: the primary keys under one index key, up to 512 bytes of them in one entry.
 //!
-//! The first block of a key is stored under the key alone, each further one under the key and
-//! the lowest primary key that it may hold; the value is the block's primary keys in order. So
-//! the block that holds a primary key, or would hold it, is the last one at or below (key,
-//! primary key): one seek, whatever the number of rows. Keys are self-delimiting, so whatever
-//! starts with a key is a block of that key.
+//! The first block of a key is stored under the key alone, each further one under the key and a lower bound
+//! of its primary keys; the value has the block's primary keys in order. So the block that has to contain a
+//! primary key is the last one at or below (key, primary key): one seek for any number of rows. Keys are
+//! self-delimiting, so every LMDB key that starts with a key is a block of that key.
 //!
-//! A block that is full is left as it is when the new primary key goes behind it, and a new one
-//! is started: rows that come in the order of their primary keys fill their blocks. Otherwise
-//! it is split in half. A block that becomes empty is removed; if it was the first one, the second
-//! takes its place, so that a key has a block under itself alone as long as it has any. Blocks
-//! don't merge.
+//! A full block stays full if the new primary key is behind it, and a new block is started: rows in the order
+//! of their primary keys fill their blocks. Otherwise it is split in half. A block that becomes empty is
+//! removed; if it was the first one, the second takes its place, so that a key with rows always has a block
+//! under the key alone. Blocks don't merge.
 
 use std::{
     ops::Bound,
@@ -25,10 +23,10 @@ use super::{journal::recorder::Recorder, named::Named};
 /// measurement: from 256 to 1024 bytes hardly anything changes.
 pub(super) const BLOCK: usize = 512;
 
-/// The longest primary key that is packed: with longer ones a block has no point.
+/// The maximum length of a packed primary key: blocks of longer ones save nothing.
 pub(super) const LONGEST: usize = 64;
 
-/// The primary keys of one block that are left to read, and their index key.
+/// The unread primary keys of one block, and their index key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Block<'t> {
     key: &'t [u8],
@@ -39,7 +37,7 @@ pub(super) struct Block<'t> {
 impl<'t> Block<'t> {
     pub(super) const EMPTY: Self = Self { key: &[], packed: &[], primary_key: 1 };
 
-    /// `None`: the physical entry is no block of `key`.
+    /// `None` if the physical entry is not a block of `key`.
     pub(super) fn of(
         key: &[u8],
         primary_key: usize,
@@ -57,12 +55,12 @@ impl<'t> Block<'t> {
         self.key
     }
 
-    /// How many primary keys are left.
+    /// The number of unread primary keys.
     pub(super) const fn len(&self) -> usize {
         self.packed.len() / self.primary_key
     }
 
-    /// Only what is greater than `primary_key`, or equal if that is `inclusive`.
+    /// Only primary keys greater than `primary_key`, or equal if `inclusive`.
     pub(super) fn behind(self, primary_key: &[u8], inclusive: bool) -> Self {
         let at = match place(self.packed, self.primary_key, primary_key) {
             Ok(at) if !inclusive => at + self.primary_key,
@@ -71,7 +69,7 @@ impl<'t> Block<'t> {
         Self { packed: self.packed.get(at..).unwrap_or_default(), ..self }
     }
 
-    /// Only what is less than `primary_key`, or equal if that is `inclusive`.
+    /// Only primary keys less than `primary_key`, or equal if `inclusive`.
     pub(super) fn before(self, primary_key: &[u8], inclusive: bool) -> Self {
         let at = match place(self.packed, self.primary_key, primary_key) {
             Ok(at) if inclusive => at + self.primary_key,
@@ -100,7 +98,7 @@ pub(super) fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bo
     physical.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.len() == primary_key)
 }
 
-/// How many primary keys a block has; `None`: none, or a piece of one.
+/// The number of primary keys in a block; `None` if it is empty, or has a part of one.
 #[inline]
 pub(super) fn count(packed: &[u8], len: usize) -> Option<usize> {
     // Where the length is known to the compiler, it divides by a shift.
@@ -113,7 +111,7 @@ pub(super) fn count(packed: &[u8], len: usize) -> Option<usize> {
     (count > 0 && rest == 0).then_some(count)
 }
 
-/// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
+/// The offset of a primary key among packed ones (`Ok`), or the offset where it belongs (`Err`), in bytes.
 pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
     // Where the length is known to the compiler, two keys are compared without a call.
     if let Ok(primary_key) = <&[u8; 8]>::try_from(primary_key)
@@ -148,10 +146,10 @@ pub(super) struct Scratch {
     packed: Vec<u8>,
 }
 
-/// What the next change of an index is likely to meet, from what the last one met.
+/// The forecast for the next change of an index, from the last one.
 ///
-/// Most indexes have either hardly any key twice or hardly any key once, and there is a way for
-/// each that saves a descent. Only speed depends on it.
+/// In most indexes, either nearly every key has one row, or nearly every key has several, and for each case a
+/// faster order of operations saves a descent. Only speed depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
     single_rows: AtomicBool,
@@ -168,11 +166,10 @@ impl Forecast {
     }
 }
 
-/// Adds a primary key to an index key; it may be there already.
+/// Adds a primary key to an index key, if it is missing.
 ///
-/// One seek: a key that is likely to be new is written where it would be unless it is there; for
-/// another one, the write goes through the cursor that found the block. That is also where the one
-/// allocation is: heed copies the bound of a range.
+/// One seek: a key that is probably new is written unless it exists; otherwise, the cursor that found the
+/// block writes. The only allocation is there: heed copies the bound of a range.
 pub(super) fn insert(
     database: &Named<'_>,
     forecast: &Forecast,
@@ -200,7 +197,7 @@ pub(super) fn insert(
             packed.extend_from_slice(high);
             high.is_empty()
         }
-        // The cursor is on the entry before the new one, or nowhere in an empty database.
+        // The cursor is on the entry before the new one, or has no position in an empty database.
         _ => {
             forecast.learn(true);
             put_at(&mut range, key, primary_key)?;
@@ -224,7 +221,7 @@ pub(super) fn insert(
     recorder.put(database.name(), at, high)
 }
 
-/// Removes a primary key from an index key; `false`: it was not there.
+/// Removes a primary key from an index key; `false` if it was missing.
 pub(super) fn remove(
     database: &Named<'_>,
     forecast: &Forecast,
@@ -271,11 +268,10 @@ pub(super) fn remove(
     Ok(true)
 }
 
-/// Removes the first block of a key if the primary key is all there is in it; `false`: it is not,
-/// and nothing has changed.
+/// Removes the first block of a key if it has only this primary key; `false` if not; then, nothing has
+/// changed.
 ///
-/// The cursor that stands on the block goes on to the next one, which would have to take its
-/// place.
+/// The cursor on the block steps to the next one, which may have to take its place.
 fn remove_single(
     database: &Named<'_>,
     txn: &mut RwTxn<'_>,
@@ -309,7 +305,7 @@ fn remove_single(
     Ok(true)
 }
 
-/// Moves the block behind the first one, which is gone, to the key alone.
+/// Moves the block behind the removed first one to the key alone.
 fn promote_second_block(
     database: &Named<'_>,
     txn: &mut RwTxn<'_>,
@@ -371,7 +367,7 @@ pub(super) fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Scratch {
-    /// Gives back what a large row has taken: only `at` has more than keys and blocks in it.
+    /// Frees the memory of a large row: only `at` contains more than keys and blocks.
     pub(super) fn forget_large(&mut self) {
         const LARGE: usize = 1 << 16;
         if self.at.capacity() > LARGE {

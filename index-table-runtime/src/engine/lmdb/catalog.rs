@@ -1,9 +1,8 @@
-//! The catalog as a whole, whatever tables are open.
+//! The whole catalog, independent of open tables.
 //!
-//! Handles to databases are made with the process's turn to write, or when nothing but the
-//! environment is there yet: LMDB gives two transactions that make one at the same time the same
-//! place for it. A transaction knows the handles that were there when it began; so those of all tables
-//! are made when the store is opened.
+//! Handles to databases are made with the process's turn to write, or right after the environment is opened:
+//! LMDB gives two transactions that make one at the same time the same slot. A transaction knows the handles
+//! that existed when it began; so the handles of all tables are made when the store is opened.
 
 use std::{collections::BTreeSet, sync::PoisonError};
 
@@ -32,12 +31,12 @@ fn find<'e>(env: &'e Env, txn: RoTxn<'e, WithoutTls>) -> heed::Result<Option<Dat
     Ok(found.commit().flatten())
 }
 
-/// The names of the databases of all tables in the catalog, without indexes that are not declared any more.
+/// The names of the databases of all tables in the catalog, without indexes that are no longer declared.
 fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>> {
     let mut names = vec![SEQUENCES.to_owned()];
     for record in catalog.iter(txn)? {
         let (table, record) = record?;
-        // Names of tables have no dot. What is behind one is about a part of a table.
+        // Names of tables have no dot. The part behind a dot names a part of a table.
         let Ok(table) = str::from_utf8(table) else { continue };
         let Some(record) = TableRecord::read(record).ok().filter(|_| !table.contains('.')) else {
             continue;
@@ -50,7 +49,7 @@ fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>
 }
 
 impl Engine {
-    /// Makes the handles of all tables that the file has. Before there is another transaction.
+    /// Makes the handles of all tables in the file, before there is another transaction.
     pub(super) fn open_known(&self) -> heed::Result<()> {
         let mut known = BTreeSet::new();
         let found = self.env.open_databases_and_commit(self.env.read_txn()?, |opener, txn| {
@@ -77,7 +76,7 @@ impl Engine {
         self.catalog.get().is_some()
     }
 
-    /// All that the catalog has.
+    /// The contents of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
         if !self.has_catalog() {
             // Another process may have made it.
@@ -92,9 +91,9 @@ impl Engine {
         self.catalog.get().map_or(Ok(Vec::new()), |catalog| self.records(catalog, &txn))
     }
 
-    /// Removes the indexes that `choose` names, with their records; the answer is their names.
+    /// Removes the indexes that `choose` names, with their records; returns their names.
     ///
-    /// No table that is open may have one of them, nor be opened until this is done.
+    /// No open table may have one of them, and none may be opened until it returns.
     pub(crate) fn drop_indexes(
         &self,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,

@@ -1,4 +1,4 @@
-//! Whether the pieces of an index lie as their layout says, whatever the rows are.
+//! Checks the pieces of an index against the rules of their layout, independent of the rows.
 //!
 //! The rules are those of `docs/FORMAT.md`. A block of any fill is right, as is a separator that
 //! is in no block.
@@ -16,26 +16,26 @@ use crate::model::{
     schema::{IndexSchema, Source},
 };
 
-/// A part of an index as the engine keeps it, with one entry in it or several.
+/// A physical part of an index, with one entry or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece<'t> {
-    /// Its place in the order of the pieces: what the engine stores it under.
+    /// Its LMDB key, which is its position in the order of the pieces.
     pub(crate) at: &'t [u8],
-    /// What is wrong with it.
+    /// Its damage.
     pub(crate) fault: Option<Fault>,
 }
 
-/// How a [`Piece`] breaks the rules of the engine's layout, whatever the rows say.
+/// A violation of the rules of the engine's layout by a [`Piece`], independent of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// In what way.
+    /// The violated rule.
     pub(crate) reason: &'static str,
-    /// How many bytes of [`Piece::at`] are the index key, if all pieces of that key have to be written again;
-    /// `None`: it is enough to remove the piece.
+    /// The length of the index key in [`Piece::at`], if all pieces of that key have to be written again;
+    /// `None` if it is enough to remove the piece.
     pub(crate) key: Option<usize>,
 }
 
-/// The pieces of an index: what LMDB has as one entry.
+/// The pieces of an index: its physical entries in LMDB.
 pub(crate) struct Pieces<'t> {
     walk: PhysicalRange<'t>,
     rules: Rules<'t>,
@@ -57,7 +57,7 @@ impl<'t> Pieces<'t> {
         let rules = match own.layout {
             Layout::Blocks { primary_key } => {
                 let mut rules = BlockRules { index: declared, primary_key, last: None };
-                // The block before the place says what the first one behind it may be.
+                // The block before the place limits the first one behind it.
                 if let Some(behind) = behind
                     && let Some((physical, packed)) = reader.at_or_below(&own.database, behind)?
                 {
@@ -117,7 +117,7 @@ struct UniqueRules<'t> {
 }
 
 impl<'t> UniqueRules<'t> {
-    /// What is wrong with the next entry.
+    /// The damage of the next entry.
     fn fault(&mut self, at: &'t [u8], value: &'t [u8]) -> Option<Fault> {
         let Some(RawEntry { key, primary_key, .. }) = self.parts.entry(at, value) else {
             return Some(UNREADABLE);
@@ -143,15 +143,14 @@ struct BlockRules<'t> {
 }
 
 impl<'t> BlockRules<'t> {
-    /// What is wrong with the next block.
+    /// The damage of the next block.
     fn fault(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Option<Fault> {
         let key = self.index.key_len(physical).ok();
         let key = key.filter(
             |key| matches!(physical.len() - key, rest if rest == 0 || rest == self.primary_key),
         );
         let Some((key, separator)) = key.and_then(|key| physical.split_at_checked(key)) else {
-            let reason = "it is stored under something that is neither a key, nor a key and a \
-                          primary key";
+            let reason = "its LMDB key is neither a key, nor a key and a primary key";
             return Some(Fault { reason, key: None });
         };
         let before = self.last.filter(|(last, _)| *last == key).map(|(_, greatest)| greatest);
@@ -161,21 +160,21 @@ impl<'t> BlockRules<'t> {
         } else if packed.is_empty() {
             Some("the block is empty")
         } else if !packed.len().is_multiple_of(self.primary_key) {
-            Some("the block has a piece of a primary key in it")
+            Some("the block has an incomplete primary key")
         } else if before.is_some_and(|before| before >= separator) {
-            Some("the block before it goes on behind its beginning")
+            Some("the block before it has primary keys at or above its separator")
         } else {
             let mut keys = packed.chunks_exact(self.primary_key);
             let first_is_inside =
                 packed.get(..self.primary_key).is_some_and(|first| first >= separator);
             let ascending = keys.all(|key| {
-                // The first one of a key may be of any bytes, all `00` among them.
+                // The first one of a key may have any bytes, even all `00`.
                 let ascends = greatest.is_empty() || key > greatest;
                 greatest = key;
                 ascends
             });
             match (first_is_inside, ascending) {
-                (false, _) => Some("the block has a primary key that is below its beginning"),
+                (false, _) => Some("the block has a primary key below its separator"),
                 (true, false) => Some("the primary keys in the block are not in order, each once"),
                 (true, true) => None,
             }

@@ -1,4 +1,4 @@
-//! An open environment: its parts, and what they can tell.
+//! An open environment: its parts, and their properties.
 
 use std::{
     collections::BTreeSet,
@@ -26,17 +26,17 @@ pub(crate) struct Engine {
     pub(super) path: PathBuf,
     /// See [`process::forks`].
     pub(super) forks: u32,
-    /// Whether it was opened for reading alone.
+    /// Whether it was opened read-only.
     pub(super) read_only: bool,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
-    /// Every transaction begins by it, and whatever else looks at the map.
+    /// Every transaction, and every other access to the map, passes it.
     pub(super) gate: Gate,
     pub(super) map_size: AtomicUsize,
     pub(super) max_map_size: usize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
-    /// The databases of which LMDB has a handle. Transactions that begin know those, and no others.
+    /// The databases with a handle in LMDB. New transactions know only these.
     pub(super) known: Mutex<BTreeSet<String>>,
     pub(super) reserve: Reserve,
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
@@ -77,12 +77,12 @@ impl Engine {
         process::forks() != self.forks
     }
 
-    /// How many read transactions this process has, and the age of the oldest.
+    /// The number of read transactions of this process, and the age of the oldest.
     pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
         self.gate.readers()
     }
 
-    /// The bytes in use, up to the last page. Only for who is in the gate.
+    /// The bytes in use, up to the last page. Only for a thread inside the gate.
     pub(super) fn used(&self) -> usize {
         let pages = self.env.info().last_page_number + 1;
         pages * self.env.unnamed_database_stat().page_size as usize

@@ -42,9 +42,8 @@ impl Engine {
                 | MdbError::Invalid
                 | MdbError::VersionMismatch),
             ) => damaged(&self.path, error.to_string()),
-            heed::Error::Mdb(MdbError::Panic) => self.reopen_needed(
-                "a commit could not be written to the end, and earlier commits are intact",
-            ),
+            heed::Error::Mdb(MdbError::Panic) => self
+                .reopen_needed("a commit could not be completed, and earlier commits are intact"),
             heed::Error::Mdb(MdbError::DbsFull) => {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
@@ -132,7 +131,7 @@ pub(super) fn damaged(path: &Path, reason: String) -> Error {
     Error::DamagedFile { path: path.to_owned(), reason }
 }
 
-/// Why LMDB should not have the file.
+/// The reason why LMDB must not open the file.
 pub(super) fn refused(path: &Path, fault: Fault) -> Error {
     match fault {
         Fault::Io(source) => not_opened(path, source),
@@ -140,7 +139,7 @@ pub(super) fn refused(path: &Path, fault: Fault) -> Error {
     }
 }
 
-/// Why a file of the store was not opened.
+/// The reason why a file of the store was not opened.
 pub(super) fn not_opened(path: &Path, source: io::Error) -> Error {
     match process::limit(&source) {
         Some(Limit::Files(limit)) => {

@@ -1,7 +1,7 @@
-//! Who of this process is in a transaction, and since when.
+//! The active transactions of this process, with their ages.
 //!
-//! The map may be replaced only while no transaction of the process is active. Transactions that
-//! begin and end touch one slot of their own, and only who replaces the map waits.
+//! The map may be replaced only while no transaction of the process is active. A transaction only writes its
+//! own slot when it begins and ends, and only a thread that replaces the map waits.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ const BROKEN: u8 = 2;
 pub(super) struct Gate {
     created: Instant,
     writer: [AtomicU64; 1],
-    /// When the transaction began, in nanoseconds since `created`; 0: there is none.
+    /// The start of the transaction, in nanoseconds since `created`; 0 if there is none.
     readers: Box<[AtomicU64]>,
     state: AtomicU8,
     /// Held to change `state`, and to wait for a change.
@@ -29,14 +29,14 @@ pub(super) struct Gate {
     changed: Condvar,
 }
 
-/// Which transaction begins. The engine sees to it that there is one writer.
+/// The kind of a transaction. The engine ensures that there is one writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Reader,
     Writer,
 }
 
-/// Why a transaction can't begin, or the map not be replaced.
+/// The reason why a transaction can't begin, or the map can't be replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refused {
     /// All slots are taken.
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Lets a transaction begin, after a map that is just being replaced is there.
+    /// Lets a transaction begin; waits while the map is being replaced.
     pub(super) fn enter(&self, kind: Kind) -> Result<Pass<'_>, Refused> {
         let slots = match kind {
             Kind::Reader => &*self.readers,
@@ -71,8 +71,8 @@ impl Gate {
                 slot.load(SeqCst) == 0 && slot.compare_exchange(0, now, SeqCst, SeqCst).is_ok()
             });
             let pass = Pass { gate: self, slot: slot.ok_or(Refused::Full)? };
-            // Who closes sets the state and then reads the slots; this is the other way round, so
-            // that one of the two sees the other.
+            // Closing sets the state and then reads the slots; this does the reverse, so that one of the two
+            // sees the other.
             match self.state.load(SeqCst) {
                 OPEN => return Ok(pass),
                 BROKEN => return Err(Refused::Broken),
@@ -82,8 +82,7 @@ impl Gate {
         }
     }
 
-    /// Keeps transactions from beginning, and waits until there are none. `None`: another thread
-    /// did so meanwhile.
+    /// Prevents new transactions, and waits until there are none; `None` if another thread did so meanwhile.
     pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_>>, Refused> {
         let deadline = Instant::now() + limit;
         let lock = self.lock();
@@ -100,7 +99,7 @@ impl Gate {
         if self.is_empty() { Ok(Some(closed)) } else { Err(Refused::Busy) }
     }
 
-    /// How many read transactions there are, and how long the oldest has been one.
+    /// The number of read transactions, and the age of the oldest.
     pub(super) fn readers(&self) -> (usize, Option<Duration>) {
         let began = self.readers.iter().map(|slot| slot.load(SeqCst)).filter(|began| *began != 0);
         let (count, oldest) = began.fold((0, u64::MAX), |(n, oldest), at| (n + 1, oldest.min(at)));
@@ -144,7 +143,7 @@ impl Gate {
         lock
     }
 
-    /// For who waits under the lock, so that it can't miss it.
+    /// For threads that wait under the lock, so that they can't miss it.
     #[cold]
     fn notify(&self) {
         drop(self.lock());

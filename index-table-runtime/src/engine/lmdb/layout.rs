@@ -1,14 +1,14 @@
-//! How the entries of an index are laid out.
+//! The layouts of the entries of an index.
 
 use super::blocks;
 use crate::model::schema::{IndexSchema, Strategy, TableSchema};
 
-/// How an index of a table is laid out, as the catalog names it.
+/// The layout of an index of a table, with its name in the catalog.
 pub(crate) fn layout(schema: &TableSchema, index: &IndexSchema) -> &'static str {
     Layout::of(schema, index).name()
 }
 
-/// How the entries of an index are laid out.
+/// The layouts of the entries of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Key → primary key, data.

@@ -1,7 +1,7 @@
 //! Space for the lock file, reserved before LMDB maps it.
 //!
-//! LMDB only sets the length of `lock.mdb`. A page of it gets its place on the disk when a reader first
-//! writes to it through the map, and if the disk is full then, the process ends with SIGBUS.
+//! LMDB only sets the length of `lock.mdb`. A page of it gets a block on the disk when a reader first writes
+//! to it through the map; if the disk is full at that moment, the process ends with SIGBUS.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,7 +21,7 @@ const LONGEST: u64 = SLOT * (MOST as u64 + 64);
 /// Creates the lock file if it is missing, with the mode of the data file, and reserves space for it.
 /// Its length and its contents don't change, since another process may be using it.
 ///
-/// This process must not have it open: it would lose its locks.
+/// This process must not have it open, because it would lose its locks.
 pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
     let path = directory.join(LOCK_FILE);
     let file = match open(&path) {
@@ -114,8 +114,8 @@ mod os {
         first.next_multiple_of(SLOT) + mutex.next_multiple_of(SLOT)
     }
 
-    /// Gives the first bytes of the file their places on the disk, beyond its end too. A file system
-    /// that can't do this is no error.
+    /// Allocates blocks for the first bytes of the file, also beyond its end. A file system that can't do
+    /// this is not an error.
     pub(super) fn allocate(file: &File, bytes: u64) -> io::Result<()> {
         // In units of 512 bytes.
         if file.metadata()?.blocks() * 512 >= bytes {
@@ -137,7 +137,7 @@ mod os {
     }
 }
 
-/// Where it has not been tried.
+/// For systems where it was not tested.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod os {
     pub(in crate::engine::lmdb) const fn header() -> u64 {

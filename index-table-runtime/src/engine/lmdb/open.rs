@@ -1,4 +1,4 @@
-//! Opening an environment: one process at a time, with a lock file that is known to be whole.
+//! Opening an environment: one process at a time, with a lock file that is known to be complete.
 
 use std::{
     fs::{self, File},
@@ -30,11 +30,10 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// How often two commits may come between the beginning of a transaction and a look at the file.
+/// The number of retries if two commits come between the start of a transaction and reading the file.
 const TRIES: u32 = 1000;
 
-/// How long a lock file may be unusable because other processes, which are not of this crate, have it
-/// open.
+/// The time to wait for a lock file that is unusable because programs without this crate have it open.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The time between two tries.
@@ -99,9 +98,9 @@ impl Engine {
             flags(options.durability)
         };
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: the flags give up durability, which the caller chose, and the locking only where
-        // nobody writes. That no one else modifies the mapped files is LMDB's condition, and
-        // `Store::open` passes it on in its documentation.
+        // SAFETY: the flags give up durability, which the caller chose, and locking only if no process can
+        // write. LMDB requires that no other program modifies the mapped files; the documentation of
+        // `Store::open` states this condition.
         let env = unsafe { open.flags(flags).open(path) };
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
         if options.creates()
@@ -139,22 +138,21 @@ impl Engine {
             engine.clear_stale_readers()?;
         }
         match engine.look(Depth::Roots) {
-            // It is in use, by those who could open it.
+            // Processes that could open it are using it.
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
             outcome => outcome?,
         }
-        // Not before: LMDB believes what it reads. What is in the way now may be gone when a table is
-        // opened.
+        // Not before: LMDB trusts the file. An obstacle now may be gone when a table is opened.
         let _ = engine.open_known();
         Ok(engine)
     }
 
-    /// Looks at each page that is in use.
+    /// Checks each page in use.
     pub(crate) fn check(&self) -> Result<()> {
         self.look(Depth::Everything)
     }
 
-    /// Looks at the file as it was left by the last transaction.
+    /// Checks the file in the state of the last transaction.
     fn look(&self, depth: Depth) -> Result<()> {
         let file = self.path.join(FILE);
         let mut before = None;
@@ -175,7 +173,7 @@ impl Engine {
         }
         let source = io::Error::new(
             io::ErrorKind::ResourceBusy,
-            "the file is written too often to be looked at",
+            "the file is written too often to be checked",
         );
         Err(Error::Io { path: self.path.clone(), source })
     }
@@ -183,12 +181,12 @@ impl Engine {
 
 /// The turn to open a store, which one process has at a time.
 ///
-/// LMDB has a lock for this too, but not for the first look at the file, and it does not notice when a
-/// process that had the lock was killed.
+/// LMDB has a lock for this too, but not for the first read of the file, and it does not detect that a
+/// process with the lock was killed.
 struct Opening(Option<File>);
 
 impl Opening {
-    /// Waits for the turn. Where the file system has no such locks, LMDB's own has to do.
+    /// Waits for the turn. On a file system without such locks, only LMDB's own lock applies.
     fn begin(options: &Options, file: &Path) -> io::Result<Self> {
         let mut open = File::options();
         open.read(true).write(!options.read_only).create(options.creates()).truncate(false);
@@ -234,8 +232,8 @@ fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
     let is_empty = || fs::metadata(path.join(LOCK_FILE)).is_ok_and(|file| file.len() == 0);
     match error {
         heed::Error::EnvAlreadyOpened => already_open(path),
-        // The first pages of data.mdb are in order, so this is about the lock file.
-        heed::Error::Mdb(MdbError::Invalid) => unusable(path, "its beginning was not written"),
+        // The first pages of data.mdb are intact, so this is about the lock file.
+        heed::Error::Mdb(MdbError::Invalid) => unusable(path, "its first bytes were not written"),
         heed::Error::Mdb(MdbError::VersionMismatch) => {
             unusable(path, "it is that of another version of LMDB, which has the store open")
         }
@@ -281,7 +279,7 @@ fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// Without syncs, nothing is saved, and what is only read does not grow.
+/// Without syncs, nothing is saved, and a read-only file does not grow.
 const fn reserved(options: &Options) -> usize {
     match options.durability {
         Durability::Full | Durability::Relaxed if !options.read_only => options.reserve,

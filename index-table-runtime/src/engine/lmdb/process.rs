@@ -1,4 +1,4 @@
-//! What only the operating system can tell, and the engines that this process has open.
+//! Properties of the process from the operating system, and the open engines of this process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,18 +6,18 @@ pub(super) use os::{
     file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, watch_forks,
 };
 
-/// A limit of the process that a call has met.
+/// A limit of the process that a call has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// There is no address space left, or not so much.
+    /// There is not enough address space.
     AddressSpace,
-    /// So many files are open.
+    /// The limit of open files.
     Files(u64),
 }
 
 /// An engine that this process has open.
 pub(super) struct Counted {
-    /// How many there were before.
+    /// The number of engines before it.
     pub(super) others: usize,
 }
 
@@ -55,9 +55,8 @@ mod os {
 
     static FORKS: AtomicU32 = AtomicU32::new(0);
 
-    /// How many forks are between this process and the one in which the program began: a process
-    /// that was forked sees another number than its parent. It is read and no more, which comparing
-    /// process ids is not.
+    /// The number of forks since the start of the program: a forked process sees another number than its
+    /// parent. Reading it needs no system call, unlike comparing process ids.
     #[inline]
     pub(in crate::engine::lmdb) fn forks() -> u32 {
         FORKS.load(Relaxed)
@@ -74,7 +73,7 @@ mod os {
         WATCH.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
     }
 
-    /// Whether so much could be mapped.
+    /// Whether a map of this size is possible.
     pub(in crate::engine::lmdb) fn has_address_space(bytes: usize) -> bool {
         let (protection, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANON);
         // SAFETY: a new mapping without access, where the system likes it, which nobody else knows
@@ -105,8 +104,8 @@ mod os {
         if known { limit.rlim_cur.into() } else { u64::MAX }
     }
 
-    /// Whether nobody can write to the file system of this file: it is read-only as a whole, and not only
-    /// where it is mounted for this process.
+    /// Whether no process can write to the file system of this file: it is read-only as a whole, and not only
+    /// in the mount of this process.
     #[cfg(target_os = "linux")]
     pub(in crate::engine::lmdb) fn is_read_only(file: &File) -> io::Result<bool> {
         let read =
@@ -120,7 +119,7 @@ mod os {
         Ok(options.is_some_and(|options| options.split(',').any(|option| option == "ro")))
     }
 
-    /// Whether nobody can write to the file system of this file.
+    /// Whether no process can write to the file system of this file.
     #[cfg(not(target_os = "linux"))]
     pub(in crate::engine::lmdb) fn is_read_only(file: &File) -> io::Result<bool> {
         let mut found = std::mem::MaybeUninit::uninit();
@@ -134,7 +133,7 @@ mod os {
         Ok(found.f_flag & libc::ST_RDONLY != 0)
     }
 
-    /// The limit of this process that a call met which failed with this error.
+    /// The limit of this process that caused this error of a call.
     pub(in crate::engine::lmdb) fn limit(error: &io::Error) -> Option<Limit> {
         match error.raw_os_error()? {
             libc::ENOMEM => Some(Limit::AddressSpace),
@@ -161,7 +160,7 @@ mod os {
     }
 }
 
-/// Where there is no fork.
+/// For systems without fork.
 #[cfg(not(unix))]
 mod os {
     pub(in crate::engine::lmdb) const fn forks() -> u32 {

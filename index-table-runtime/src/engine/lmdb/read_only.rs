@@ -1,4 +1,4 @@
-//! Stores that are opened for reading alone.
+//! Read-only stores.
 
 use std::{fs::File, io, path::Path};
 
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// How the environment is opened: with slots for its readers in the lock file, or without where nobody
-/// can write.
+/// The flags of the environment: with slots for its readers in the lock file, or without if no process can
+/// write.
 pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
     let source = match lock::reserve(path, options.max_readers) {
         Ok(()) => return Ok(EnvFlags::READ_ONLY),
@@ -55,13 +55,13 @@ impl Engine {
         Ok(())
     }
 
-    /// The databases of a table; `None`: the file lacks some.
+    /// The databases of a table; `None` if some are missing.
     pub(crate) fn find_table(
         &self,
         schema: &'static TableSchema,
     ) -> Result<Option<Tables<'static>>> {
         self.refuse_forked()?;
-        // In the place of the write transaction in which handles are made otherwise.
+        // Instead of the write transaction that otherwise makes handles.
         let _turn = self.lock_writing();
         let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
         let mut is_missing = false;

@@ -1,4 +1,4 @@
-//! Mapping more of the file: because the map is full, or because another process has made it larger.
+//! Enlarging the map: because it is full, or because another process has made the file larger.
 
 use std::{
     sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering},
@@ -20,11 +20,11 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// How long transactions of this process may keep the map from being replaced. Those that begin
-/// meanwhile wait, so it is short.
+/// The maximum time to wait for active transactions before the map is replaced. New transactions wait
+/// meanwhile, so it is short.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// How often a reader looks whether the writer of this process has the larger map.
+/// The interval at which a reader checks whether the writer of this process has the larger map.
 const POLL: Duration = Duration::from_millis(2);
 
 impl Engine {
@@ -57,13 +57,13 @@ impl Engine {
         }
     }
 
-    /// Gives back the slots of readers whose processes have died; how many there were.
+    /// Clears the slots of readers whose processes have died; returns their number.
     pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
         self.refuse_forked()?;
         self.env.clear_stale_readers().map_err(|error| self.error(error))
     }
 
-    /// Makes it possible that a closure is run again; `false`: it would end as before.
+    /// Prepares another run of a closure; `false` if it would fail in the same way.
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
         match retry {
             Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => self.grow(map_size),
@@ -74,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Maps more than was there when it was full; `false`: that's the most.
+    /// Maps more than when it was full; `false` at the limit.
     fn grow(&self, full_at: usize) -> Result<bool> {
         // A writer of this process may wait for another process's lock, and is in the gate meanwhile.
         let _turn = self.lock_writing();
@@ -91,7 +91,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Maps what another process has written, for a reader that has met the end of a map of this size.
+    /// Maps the pages of another process, for a reader that has reached the end of a map of this size.
     ///
     /// The writer of this process may be in the gate for as long as another process has LMDB's lock. The
     /// gate stays open until that is over, so that neither of the two is refused. A writer that has
@@ -111,7 +111,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Maps what another process has written. Only while no writer of this process is in the gate.
+    /// Maps the pages of another process. Only while no writer of this process is in the gate.
     fn adopt(&self) -> Result<()> {
         let Some(closed) = self.close()? else { return Ok(()) };
         let size = self.map_size.load(Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Engine {
         if used <= size {
             return Ok(());
         }
-        // Room for more, or else what is there, even if this process would not have let it grow so far.
+        // Room for more, or else the size of the file, even beyond the limit of this process.
         let doubled = used.checked_next_power_of_two().unwrap_or(used);
         let sizes = [doubled.min(self.max_map_size), used];
         let fits = |size: &usize| *size >= used && process::has_address_space(*size);
@@ -150,7 +150,7 @@ impl Engine {
                 Ok(())
             }
             Err(error) => {
-                // LMDB has given the old map back.
+                // LMDB has unmapped the old map.
                 closed.broken();
                 Err(self.error(error))
             }

@@ -1,10 +1,10 @@
 //! Several entries under one key of an index in the layout `unique`: while such an index is built, and while
 //! rows violate it.
 //!
-//! The entry with the least primary key is stored under the key alone, as the only entry of a key is. Each
-//! further entry is stored under key ‖ primary key, with the same value as it would have alone. A key ends by
-//! itself, so the entries of the index are still in the order of (key, primary key). An index without further
-//! entries has the layout of one that nothing violates.
+//! The entry with the least primary key is stored under the key alone, like the only entry of a key. Each
+//! further entry is stored under key ‖ primary key, with the value that it would have alone. Keys are
+//! self-delimiting, so the entries of the index are still in the order of (key, primary key). An index
+//! without further entries has the normal layout.
 
 use std::cmp::Ordering;
 
@@ -101,7 +101,7 @@ fn holder<'v>(
     }
 }
 
-/// Under what a further entry is stored.
+/// The LMDB key of a further entry.
 fn further_key(
     schema: &TableSchema,
     index: usize,

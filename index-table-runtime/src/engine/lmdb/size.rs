@@ -3,8 +3,8 @@
 use super::process;
 use crate::engine::{DEFAULT_MAP_SIZE, Options};
 
-/// How much to map at first. The default and the largest size are only wishes. They leave address space
-/// for as many stores as there are already, and for the rest of the program; a limit may leave less.
+/// The initial size of the map. The default and the largest size are only requests: they leave address space
+/// for as many further stores as are open, and for the rest of the program; a limit may leave less.
 pub(super) fn map_size(options: &Options, others: usize) -> usize {
     const LEAST: usize = 1 << 26;
     let mut size = page_multiple(options.map_size);
@@ -17,7 +17,7 @@ pub(super) fn map_size(options: &Options, others: usize) -> usize {
     size.min(max_map_size(options))
 }
 
-/// The most to map, in whole pages: no more than the options say, unless that is less than a page.
+/// The maximum size of the map, in whole pages: at most the value of the options, but at least one page.
 pub(super) fn max_map_size(options: &Options) -> usize {
     let page = process::page_size();
     (options.max_map_size - options.max_map_size % page).max(page)

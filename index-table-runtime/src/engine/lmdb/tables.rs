@@ -29,7 +29,7 @@ pub(crate) struct Tables<'d> {
 }
 
 impl<'d> Tables<'d> {
-    /// The databases, of which `open` gives each by its name.
+    /// The databases, each from `open` with its name.
     pub(super) fn new(
         schema: &'static TableSchema,
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
@@ -73,7 +73,7 @@ pub(super) struct Index<'d> {
     pub(super) forecast: Forecast,
 }
 
-/// Where a space of small records is.
+/// The place of a space of small records.
 pub(super) struct Small<'t> {
     pub(super) database: &'t Named<'t>,
     /// What the physical keys of the table begin with: its name, where tables share a database.
@@ -81,7 +81,7 @@ pub(super) struct Small<'t> {
 }
 
 impl Small<'_> {
-    /// A record of the database with its key in the space; `None`: it is another table's.
+    /// A record of the database with its key in the space; `None` if it belongs to another table.
     pub(super) fn own<'r>(
         &self,
         found: Option<(&'r [u8], &'r [u8])>,
@@ -98,7 +98,7 @@ impl Small<'_> {
 }
 
 impl Tables<'_> {
-    /// `None`: the table has no such space.
+    /// `None` if the table has no such space.
     pub(super) fn small(&self, space: Space) -> Option<Small<'_>> {
         let name = self.schema.name;
         Some(match space {

@@ -5,15 +5,15 @@ use std::sync::MutexGuard;
 use super::{blocks::Scratch, gate::Pass};
 use crate::engine::Retry;
 
-/// What the write transaction keeps: there is one at a time.
+/// The state of the write transaction, of which there is one at a time.
 #[derive(Default)]
 pub(super) struct Writing {
     pub(super) scratch: Scratch,
-    /// Why its closure has to be run again.
+    /// The reason to run its closure again.
     pub(super) retry: Option<Retry>,
 }
 
-/// The turn to write, with what the transaction keeps.
+/// The turn to write, with the transaction's state.
 pub(super) struct Turn<'s> {
     pub(super) _pass: Pass<'s>,
     pub(super) writing: MutexGuard<'s, Writing>,

@@ -24,7 +24,7 @@ pub(crate) struct Txn<'s> {
     engine: &'s Engine,
 }
 
-/// What comes first is dropped first: the transaction before its pass through the gate.
+/// Fields are dropped in order: the transaction before its pass through the gate.
 enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
     Write(RwTxn<'s>, Turn<'s>),
@@ -43,7 +43,7 @@ impl<'s> Txn<'s> {
         Self { inner: Inner::Write(txn, turn), engine }
     }
 
-    /// The number of the commit whose state it has found.
+    /// The number of the commit that it reads.
     pub(crate) fn found(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
@@ -58,7 +58,7 @@ impl<'s> Txn<'s> {
         self.engine
     }
 
-    /// Begins a transaction inside of this one; `None`: this one doesn't write.
+    /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         let engine = self.engine;
         let (txn, writing) = match &mut self.inner {
@@ -73,7 +73,7 @@ impl<'s> Txn<'s> {
         }))
     }
 
-    /// `None`: it is over.
+    /// `None` if it has ended.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
         let txn: &RoTxn<'_, AnyTls> = match &self.inner {
             Inner::Read(txn, _) => txn,
@@ -93,7 +93,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
+    /// The number of the commit of its snapshot, or, for a write transaction, of its own commit.
     pub(crate) fn stamp(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
@@ -103,7 +103,7 @@ impl<'s> Txn<'s> {
         Stamp::new(id as u64)
     }
 
-    /// Why the closure has to be run again, whatever it has returned.
+    /// The reason to run the closure again, for any result.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match &self.inner {
             Inner::Read(..) | Inner::Over => None,
@@ -143,7 +143,7 @@ impl<'s> Txn<'s> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if self.engine.is_inherited() {
-            // To end it would end the parent's: its reader slot and its lock are shared memory.
+            // Ending it would end the parent's transaction: its reader slot and its lock are shared memory.
             mem::forget(mem::replace(&mut self.inner, Inner::Over));
         } else if let Inner::Nested(_, writing, mark) = &mut self.inner {
             writing.scratch.recorder.unnest(mark.take());

@@ -41,7 +41,7 @@ impl<'t, 's> Writer<'t, 's> {
         Self { engine, txn, tables, scratch, retry }
     }
 
-    /// Removes the piece of an index at this place, or all that begin with these bytes; `false`: there was
+    /// Removes the piece of an index at this place, or all that start with these bytes; `false` if there was
     /// none.
     pub(crate) fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
         let Self { engine, txn, tables, scratch, retry } = self;
@@ -78,7 +78,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Reads what the transaction has written so far.
+    /// Reads the transaction's own writes.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::new(self.engine, self.txn, self.tables)
     }
@@ -109,7 +109,7 @@ impl<'t, 's> Writer<'t, 's> {
                     }
                 }
             }
-            // An entry that is not there, in a damaged file, is what was wanted.
+            // A missing entry, in a damaged file, is the desired state.
             Change::DeleteEntry { index, key, primary_key } => {
                 let Some(index) = tables.indexes.get(index) else { return Ok(()) };
                 match index.layout {
@@ -129,8 +129,8 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Writes an entry, or a fact, behind all that are there; `false`: it is not behind them, and is
-    /// to be written as any other. Primary keys of blocks stay in `block` until it is full.
+    /// Appends an entry, or a fact, behind all existing ones; `false` if it is not behind them, and has to be
+    /// written like any other. Primary keys of blocks stay in `block` until it is full.
     fn append_one(
         &mut self,
         source: Source,
@@ -170,7 +170,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Writes what is left in the block.
+    /// Writes the rest of the block.
     fn append_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
@@ -181,7 +181,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Writes what is in the block entry by entry.
+    /// Writes the contents of the block entry by entry.
     fn put_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, forecast, layout: Layout::Blocks { primary_key } }) =

@@ -29,12 +29,12 @@ type Map = BTreeMap<Vec<u8>, (usize, Vec<u8>)>;
 /// The databases by name; the catalog's is [`CATALOG`], the sequences' is [`SEQUENCES`].
 type Databases = BTreeMap<String, Arc<Map>>;
 
-/// How all indexes are laid out.
+/// The layout of all indexes.
 pub(crate) const LAYOUT: &str = "memory";
 
 const CATALOG: &str = ".catalog.";
 const SEQUENCE: &str = ".sequence.";
-/// In front of the name of a table.
+/// The prefix of the name of a table.
 const QUEUE: &str = ".queue.";
 
 /// A store in memory.
@@ -45,11 +45,11 @@ pub(crate) struct Engine {
     writing: Mutex<()>,
 }
 
-/// What the last commit has left.
+/// The state of the last commit.
 #[derive(Debug, Clone, Default)]
 struct Committed {
     databases: Arc<Databases>,
-    /// How many commits there were.
+    /// The number of commits.
     number: u64,
 }
 
@@ -69,7 +69,7 @@ impl Engine {
         Ok(self.begin())
     }
 
-    /// No closure of this engine has a reason to be run again.
+    /// This engine has no reason to run a closure again.
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with other engines")]
     pub(crate) const fn prepare(&self, _: Retry) -> Result<bool> {
         Ok(false)
@@ -134,7 +134,7 @@ impl Engine {
     }
 }
 
-/// All that the catalog has.
+/// The contents of the catalog.
 fn records(databases: &Databases) -> Records {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let catalogs = databases
@@ -165,7 +165,7 @@ impl Tables {
         }
     }
 
-    /// The database of a space of small records; `None`: the table has no such space.
+    /// The database of a space of small records; `None` if the table has no such space.
     fn space(&self, space: Space) -> Option<String> {
         let table = &self.facts;
         match space {
@@ -184,13 +184,13 @@ pub(crate) struct Txn<'s> {
     target: Target<'s>,
 }
 
-/// Where a commit puts the databases.
+/// The place where a commit stores the databases.
 #[derive(Debug)]
 enum Target<'s> {
     /// It reads.
     Nothing,
     Store(&'s Engine, MutexGuard<'s, ()>),
-    /// The transaction that it is inside of.
+    /// The outer transaction.
     Outer(&'s mut Arc<Databases>),
 }
 
@@ -204,7 +204,7 @@ impl Txn<'_> {
         Some(Writer { databases: Arc::make_mut(&mut self.databases), tables })
     }
 
-    /// Begins a transaction inside of this one; `None`: this one doesn't write.
+    /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Txn<'_>> {
         self.writes()?;
         let (databases, number) = (Arc::clone(&self.databases), self.number);
@@ -215,7 +215,7 @@ impl Txn<'_> {
         if matches!(self.target, Target::Nothing) { None } else { Some(()) }
     }
 
-    /// The number of the commit whose snapshot it is, or, if it writes, that its own has.
+    /// The number of the commit of its snapshot, or, for a write transaction, of its own commit.
     pub(crate) const fn stamp(&self) -> Stamp {
         Stamp::new(self.number)
     }

@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// How many facts a caller looks up at once. Nothing is faster here for it: it is so that callers are tested
-/// with more than 1.
+/// The number of facts that a caller looks up at once. It is not faster here; it tests callers with more than
+/// 1.
 const FACTS_AT_ONCE: usize = 3;
 
 /// Reads one table in one transaction.
@@ -74,8 +74,8 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         let Query { source, bounds, reverse, position, inclusive, rows, .. } = query;
-        // The place is before all that it comes before, forward, and behind it in reverse. The only entry of a
-        // unique key is at the place of the key, whatever its primary key is.
+        // The place is before all that it comes before, forward, and behind it in reverse. The only entry of
+        // a unique key is at the place of the key, for any primary key.
         let place = position.map(|position| {
             let only = self.only(source, &position.key);
             let mut bytes = only.unwrap_or_else(|| position.bytes());
@@ -85,7 +85,7 @@ impl<'t> Read<'t> for Reader<'t> {
             bytes
         });
         let range = self.map(source).map(|map| {
-            // A range whose ends are the wrong way round would panic, so only one is given.
+            // A range with reversed bounds would panic, so only one is given.
             if reverse {
                 let end = place.or_else(|| bounds.end());
                 let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -186,7 +186,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
     }
 }
 
-/// The same, of which each is lent until the next step.
+/// The same, each lent until the next step.
 #[derive(Debug)]
 pub(crate) struct LentEntries<'t> {
     entries: Entries<'t>,

@@ -1,14 +1,14 @@
-//! How LMDB lays out a file: pages, and what is in them.
+//! The layout of LMDB's file: pages, and their contents.
 //!
 //! Numbers are the machine's own, as LMDB writes them: a word is as long as an address.
 
 const WORD: usize = size_of::<usize>();
 
-/// What a page begins with: its number, two bytes that are not used here, its flags, and either the
-/// bounds of its free space or how many pages an overflow takes.
+/// The header of a page: its number, two bytes that are not used here, its flags, and either the bounds of
+/// its free space or the number of pages of an overflow.
 pub(super) const HEADER: usize = WORD + 8;
 
-/// What a node begins with: two halves of a size, flags, and the length of its key.
+/// The header of a node: two halves of a size, flags, and the length of its key.
 const NODE: usize = 8;
 
 /// The bytes that describe a database.
@@ -29,7 +29,7 @@ pub(super) mod flag {
     pub(in super::super) const OVERFLOW: u16 = 4;
     pub(in super::super) const META: u16 = 8;
 
-    /// The data of a node is on pages of its own.
+    /// The data of a node is on separate pages.
     pub(in super::super) const BIG_DATA: u16 = 1;
     /// The data of a node describes a database.
     pub(in super::super) const SUB_DATA: u16 = 2;
@@ -60,12 +60,12 @@ pub(super) fn word(from: &[u8], at: usize) -> Option<u64> {
     bytes::<WORD>(from, at).map(|word| usize::from_ne_bytes(word) as u64)
 }
 
-/// The words of a list of page numbers: how many there are, and the numbers.
+/// The words of a list of page numbers: their count, and the numbers.
 pub(super) fn words(from: &[u8]) -> impl Iterator<Item = u64> {
     from.as_chunks::<WORD>().0.iter().map(|word| usize::from_ne_bytes(*word) as u64)
 }
 
-/// What is on record about a database.
+/// The record of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) struct Database {
     /// The page size, in the record of the free pages.
@@ -95,7 +95,7 @@ impl Database {
     }
 }
 
-/// One of the two pages at the beginning: the state that a commit has left.
+/// One of the first two pages: the state of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) struct Meta {
     /// The number that the page has.
@@ -114,7 +114,7 @@ impl Meta {
     pub(in crate::engine::lmdb) fn read(page: &[u8]) -> Result<Self, String> {
         let is_meta = short(page, WORD + 2) == Some(flag::META);
         if !is_meta || long(page, HEADER) != Some(MAGIC) {
-            return Err("data.mdb is not a file of LMDB, or its beginning is damaged".to_owned());
+            return Err("data.mdb is not an LMDB file, or its first bytes are damaged".to_owned());
         }
         match long(page, HEADER + 4) {
             Some(VERSION) => {}
@@ -138,7 +138,7 @@ impl Meta {
         meta().ok_or_else(|| "data.mdb ends in its first pages".to_owned())
     }
 
-    /// Whether it is as LMDB makes a file.
+    /// Whether it is a new file of LMDB.
     pub(super) const fn is_new(&self) -> bool {
         self.txn == 0
             && self.last_page == 1
@@ -164,7 +164,7 @@ impl<'p> Page<'p> {
         short(self.0, WORD + 2).unwrap_or_default()
     }
 
-    /// How many pages an overflow takes.
+    /// The number of pages of an overflow.
     pub(super) fn overflows(self) -> u64 {
         long(self.0, WORD + 4).unwrap_or_default().into()
     }
@@ -173,9 +173,9 @@ impl<'p> Page<'p> {
     ///
     /// # Errors
     ///
-    /// What is wrong with the way they lie in the page.
+    /// The damage of their places in the page.
     pub(super) fn nodes(self) -> Result<Vec<Node<'p>>, &'static str> {
-        const BOUNDS: &str = "the bounds of its free space are no bounds";
+        const BOUNDS: &str = "the bounds of its free space are invalid";
         let bound = |at| short(self.0, WORD + at).map(usize::from).ok_or(BOUNDS);
         let (lower, upper) = (bound(4)?, bound(6)?);
         if lower < HEADER || lower > upper || upper > self.0.len() || !lower.is_multiple_of(2) {
@@ -193,7 +193,7 @@ impl<'p> Page<'p> {
             taken += node.size.next_multiple_of(2);
             nodes.push(node);
         }
-        // They lie without a gap, so that two that overlap leave one.
+        // They have no gap between them, so an overlap would leave one.
         if taken == self.0.len() - upper { Ok(nodes) } else { Err("its nodes overlap") }
     }
 }
@@ -205,9 +205,9 @@ pub(super) struct Node<'p> {
     pub(super) child: u64,
     /// In a leaf.
     pub(super) flags: u16,
-    /// What is in the page: the data, or where it is.
+    /// The contents of a leaf: the data, or its place.
     pub(super) data: &'p [u8],
-    /// The length of the data, wherever it is.
+    /// The length of the data, in either place.
     pub(super) len: u64,
     size: usize,
 }
@@ -232,7 +232,7 @@ impl<'p> Node<'p> {
     }
 }
 
-/// How many pages a value of this length takes.
+/// The number of pages of a value of this length.
 pub(super) const fn overflow_pages(len: u64, page_size: u64) -> u64 {
     (HEADER as u64 + len).div_ceil(page_size)
 }

@@ -1,9 +1,9 @@
-//! Whether a file is what LMDB would have written, found out without LMDB, which trusts it.
+//! Checks whether LMDB could have written a file, without LMDB, which trusts it.
 //!
-//! Three looks, each at more: [`look_at_head`] at the first two pages, before LMDB maps the file;
-//! [`look_at_snapshot`] at the names and the root of each database, whenever a store is opened; and
-//! the same with [`Depth::Everything`] at each page that is in use. Nothing is mapped: what is damaged
-//! gives an error and not a signal.
+//! Three checks, each of more pages: [`look_at_head`] at the first two pages, before LMDB maps the file;
+//! [`look_at_snapshot`] at the names and the root of each database, whenever a store is opened; and the same
+//! with [`Depth::Everything`] at each page in use. Nothing is mapped, so damage gives an error and not a
+//! signal.
 
 mod layout;
 mod walk;
@@ -27,7 +27,7 @@ use super::process;
 pub(super) enum Fault {
     /// It could not be read.
     Io(io::Error),
-    /// What is wrong with it.
+    /// The damage.
     Damaged(String),
 }
 
@@ -43,12 +43,12 @@ impl From<String> for Fault {
     }
 }
 
-/// How much is looked at.
+/// The extent of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
     /// The names of the databases, and the root of each.
     Roots,
-    /// Each page that is in use.
+    /// Each page in use.
     Everything,
 }
 
@@ -62,11 +62,12 @@ const LARGEST_MAP: u64 = 1 << 56;
 /// states for newer ones. No file gets there by commits.
 const LARGEST_TXN: u64 = (usize::MAX - (usize::MAX >> 8)) as u64;
 
-/// How often the first pages are read again: another process may be writing them.
+/// The number of times to read the first pages again: another process may be writing them.
 const TRIES: u32 = 4;
 
-/// Whether LMDB can open the file, and how many named databases it has. `None`: it is empty or not there,
-/// and LMDB makes it. One that LMDB has begun to make is the same, and is emptied if it may be `made`.
+/// Whether LMDB can open the file, and how many named databases it has. `None` if it is empty or missing, so
+/// that LMDB creates it. A file that LMDB has started to create counts as empty, and is emptied if it may be
+/// `made`.
 pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault> {
     let mut tries = 1;
     loop {
@@ -130,8 +131,8 @@ fn is_new(content: &[u8], size: usize) -> bool {
     })
 }
 
-/// Whether the state that the transaction `txn` has left is in order, as far as `depth` says. `None`: it
-/// is too old. Who calls reads that state, so that its pages are not used again.
+/// Whether the state of the transaction `txn` is intact, to the extent of `depth`; `None` if it is too old.
+/// The caller has a read transaction with that state, so that its pages are not used again.
 pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Option<()>, Fault> {
     let mut file = File::open(path)?;
     // A transaction writes one of the two pages, and the next but one the same.
@@ -165,8 +166,8 @@ fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
     if greater - lesser > 1 {
         return Some(format!("the transactions {lesser} and {greater} don't follow each other"));
     }
-    // No commit decreases the number of pages, and LMDB takes it back together with the transaction's number
-    // if it could not write a state.
+    // No commit decreases the number of pages, and LMDB restores it together with the transaction's number if
+    // it could not write a state.
     (older.last_page > newer.last_page)
         .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
 }
@@ -176,20 +177,20 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
     let first = meta(file, 0)?;
     let size = first.page_size();
     if !PAGE_SIZES.contains(&size) || !size.is_power_of_two() {
-        return Err(format!("page 0 says that a page has {size} bytes").into());
+        return Err(format!("page 0 has the page size {size}").into());
     }
     let second = meta(file, size)?;
     if second.page_size() != size {
-        return Err(format!("page 1 says that a page has {} bytes", second.page_size()).into());
+        return Err(format!("page 1 has the page size {}", second.page_size()).into());
     }
-    // Transactions write the two in turn.
+    // Transactions write the two pages in turn.
     for (page, meta) in [(0, &first), (1, &second)] {
         if meta.page != page || meta.txn != 0 && meta.txn % 2 != page {
             return Err(format!("page {page} is not the page that should be in its place").into());
         }
     }
-    // The state before is not used again. Where LMDB could not write a state, it has taken back its
-    // number and not all of it.
+    // The earlier state is not used again. If LMDB could not write a state, it has restored its number and
+    // not all of it.
     let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
     let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());
     if meta.txn > LARGEST_TXN {
@@ -212,7 +213,7 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
     Ok([first, second])
 }
 
-/// What LMDB keeps of how an environment was opened, with the flags of the first database.
+/// The flags of the environment, which LMDB stores with the flags of the first database.
 const PERSISTENT: u16 = !0xFF;
 
 fn meta(file: &mut File, at: u64) -> Result<Meta, Fault> {

@@ -1,4 +1,4 @@
-//! From the roots down: each page where it should be, with what it should have, and used once.
+//! The walk from the roots down: each page is at its place, has valid contents, and is used once.
 
 use std::{
     cmp::Ordering,
@@ -23,16 +23,16 @@ pub(super) struct PageCheck<'f> {
     meta: &'f Meta,
     depth: Depth,
     page_size: u64,
-    /// The pages that the file has.
+    /// The number of pages in the file.
     pages: u64,
     used: Bitmap,
     /// The transaction of the last list of free pages.
     last_list: Option<u64>,
-    /// The databases that the names lead to.
+    /// The named databases.
     found: VecDeque<(String, Database)>,
 }
 
-/// A tree that is gone through.
+/// The tree of the walk.
 struct Tree<'n> {
     name: &'n str,
     of: Of,
@@ -60,7 +60,7 @@ impl<'f> PageCheck<'f> {
         let page_size = meta.page_size();
         let length = file.metadata()?.len();
         let pages = length / page_size;
-        // Each page that the file lacks takes a word in it.
+        // Each missing page takes a word in it.
         if meta.last_page >= pages + length / size_of::<usize>() as u64 {
             return Err(ends_early(length, (meta.last_page + 1) * page_size));
         }
@@ -79,8 +79,8 @@ impl<'f> PageCheck<'f> {
 
     pub(super) fn run(mut self) -> Result<()> {
         let meta = self.meta;
-        // Pages that a transaction has taken and given back were never written, and the file may end
-        // before them. Then the list of free pages tells whether that is all that it lacks.
+        // Pages that a transaction has taken and returned were never written, and the file may end before
+        // them. Then the list of free pages must contain all missing pages.
         let is_short = self.pages <= meta.last_page;
         let everything = self.depth == Depth::Everything;
         self.database("of free pages", Of::FreePages, &meta.free, everything || is_short)?;
@@ -104,7 +104,7 @@ impl<'f> PageCheck<'f> {
         Ok(())
     }
 
-    /// Goes through a database, or looks at its root alone.
+    /// Walks through a database, or checks its root only.
     fn database(&mut self, name: &str, of: Of, database: &Database, whole: bool) -> Result<()> {
         let mut tree = Tree { name, of, flags: database.flags, counted: Counted::default() };
         let Some(root) = database.root else {
@@ -122,16 +122,16 @@ impl<'f> PageCheck<'f> {
         self.branch(&mut tree, root, database.depth, None, None)?;
         let Database { branches, leaves, overflows, entries, .. } = *database;
         let counted = Counted { branches, leaves, overflows, entries };
-        // Where a key has several values, most of them are in places that are not looked at. And a
-        // count that is wrong does no harm that has to be known when a store is opened.
+        // If a key has several values, most of them are in places that are not checked. A wrong count is
+        // harmless when a store is opened.
         let has_counts = self.depth == Depth::Everything && database.flags & flag::DUP_SORT == 0;
         if has_counts && tree.counted != counted {
-            return Err(tree.damaged("it has another number of pages or entries than is on record"));
+            return Err(tree.damaged("its number of pages or entries differs from its record"));
         }
         Ok(())
     }
 
-    /// Goes through what is below a page: all keys are at `low` or above, and below `high`.
+    /// Walks through the pages below a page: all keys are at `low` or above, and below `high`.
     fn branch(
         &mut self,
         tree: &mut Tree<'_>,
@@ -143,7 +143,7 @@ impl<'f> PageCheck<'f> {
         let bytes = self.page(tree, number, height)?;
         let nodes = Page(&bytes).nodes().map_err(|reason| tree.page_damaged(number, reason))?;
         let is_leaf = height == 1;
-        // The first key of a branch stands for all that is below the second.
+        // The first key of a branch represents all keys below the second.
         let keys = if is_leaf { &nodes[..] } else { nodes.get(1..).unwrap_or_default() };
         // LMDB leaves a branch with one child in the list of free pages, and nowhere else.
         if nodes.is_empty() || keys.is_empty() && tree.of != Of::FreePages {
@@ -154,7 +154,7 @@ impl<'f> PageCheck<'f> {
             if node.key.is_empty() || node.key.len() > MAX_KEY_LEN {
                 return Err(tree.page_damaged(number, "a key is empty or too long"));
             }
-            // What is equal to the least is that itself, as a rule.
+            // An equal key is usually the lower bound itself.
             let equal = at == 0 && is_leaf;
             let ascends = before.is_none_or(|before| match tree.compare(before, node.key) {
                 Some(Ordering::Less) | None => true,
@@ -195,7 +195,7 @@ impl<'f> PageCheck<'f> {
             Of::FreePages => {
                 let key = layout::word(node.key, 0);
                 if key.is_none_or(|txn| txn == 0 || txn > self.meta.txn) {
-                    return Err(tree.page_damaged(number, "a list is of no transaction"));
+                    return Err(tree.page_damaged(number, "a list has no transaction"));
                 }
                 self.last_list = key;
                 match big {
@@ -229,7 +229,7 @@ impl<'f> PageCheck<'f> {
         }
     }
 
-    /// Marks the pages of a list of free ones: their number, and each of them.
+    /// Marks the pages of a list of free pages: their count, and each of them.
     fn free_pages(&mut self, tree: &Tree<'_>, number: u64, data: &[u8]) -> Result<()> {
         let mut words = layout::words(data);
         let count = words.next().unwrap_or(u64::MAX);
@@ -241,12 +241,12 @@ impl<'f> PageCheck<'f> {
         if listed == count { Ok(()) } else { Err(tree.page_damaged(number, "a list is too short")) }
     }
 
-    /// Looks at the first page of data that is on pages of its own; how many there are.
+    /// Checks the first page of data on separate pages; returns their number.
     fn overflow(&mut self, tree: &Tree<'_>, first: u64, len: u64) -> Result<u64> {
         let head = self.read(tree, first)?;
         let (page, pages) = (Page(&head), layout::overflow_pages(len, self.page_size));
         if page.flags() != flag::OVERFLOW || page.overflows() < pages {
-            return Err(tree.page_damaged(first, "it is not the beginning of a long value"));
+            return Err(tree.page_damaged(first, "it is not the first page of a long value"));
         }
         let pages = page.overflows();
         for page in first..first.saturating_add(pages) {
@@ -258,7 +258,7 @@ impl<'f> PageCheck<'f> {
         Ok(pages)
     }
 
-    /// Reads data that is on pages of its own, which [`overflow`](Self::overflow) has looked at.
+    /// Reads data on separate pages, which [`overflow`](Self::overflow) has checked.
     fn big_data(&mut self, first: u64, len: u64) -> Result<Vec<u8>> {
         // Not longer than the file.
         let mut data = vec![0; usize::try_from(len).unwrap_or_default()];
@@ -275,7 +275,11 @@ impl<'f> PageCheck<'f> {
         if Page(&page).flags() == expected {
             return Ok(page);
         }
-        Err(tree.page_damaged(number, "it is of another kind than the page that refers to it says"))
+        Err(tree.page_damaged(
+            number,
+            "it has another kind than the page that refers to it \
+                                       requires",
+        ))
     }
 
     fn read(&mut self, tree: &Tree<'_>, number: u64) -> Result<Vec<u8>> {
@@ -304,7 +308,7 @@ impl<'f> PageCheck<'f> {
 }
 
 impl Tree<'_> {
-    /// `None`: the order is not known here.
+    /// `None` if the order is not known here.
     fn compare(&self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         if self.flags & flag::REVERSE_KEY != 0 {
             return None;
@@ -344,7 +348,7 @@ impl Bitmap {
         word.is_some_and(|word| word & 1 << (page % 64) != 0)
     }
 
-    /// `false`: it is there already.
+    /// `false` if it is already in the set.
     fn add(&mut self, page: u64) -> bool {
         let word = usize::try_from(page / 64).ok().and_then(|at| self.0.get_mut(at));
         let Some(word) = word else { return false };

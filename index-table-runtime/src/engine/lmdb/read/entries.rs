@@ -1,4 +1,4 @@
-//! The entries of a scan, whatever the layout.
+//! The entries of a scan, in every layout.
 
 use super::{packed::BlockEntries, parts::Parts, range::PhysicalRange, reader::Reader};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// The answer to a scan.
+/// The result of a scan.
 pub(crate) struct Entries<'t>(Kind<'t>);
 
 pub(super) enum Kind<'t> {
@@ -81,7 +81,7 @@ impl<'t> LentEntries<'t> {
 }
 
 impl Cursor for LentEntries<'_> {
-    #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
+    #[expect(clippy::inline_always, reason = "it would cost a call for each entry")]
     #[inline(always)]
     fn advance(&mut self) -> Result<bool, Boxed> {
         match self.entries.next() {

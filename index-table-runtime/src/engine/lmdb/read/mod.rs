@@ -64,7 +64,7 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         let source = Source::Index(index);
-        // `get` gives no key back, and the caller's doesn't live as long as the page.
+        // `get` returns no key, and the caller's doesn't live as long as the page.
         let Some(value) = self.value(self.database(source)?, key)? else { return Ok(None) };
         let parts = Parts::of(self.tables.schema, source);
         match parts.first(value) {

@@ -25,9 +25,9 @@ pub(super) struct BlockEntries<'t> {
     primary_key: usize,
     reverse: bool,
     range: PhysicalRange<'t>,
-    /// What is left of the current block.
+    /// The rest of the current block.
     block: Block<'t>,
-    /// The place that a reverse scan resumes at, until the first block is read.
+    /// The position of a reverse scan, until the first block is read.
     resume: Option<Position>,
     /// The entry at that place as well.
     inclusive: bool,
@@ -51,7 +51,7 @@ impl<'t> BlockEntries<'t> {
                 resume = Some(position);
                 from = Some(at);
             } else {
-                // The block that holds the place is the last one at or below it.
+                // The block with the position is the last one at or below it.
                 let found = reader.at_or_below(reader.database(source)?, &at)?;
                 if let Some((physical, packed)) = found
                     && let Some(own) = Block::of(&position.key, primary_key, physical, packed)
@@ -68,9 +68,9 @@ impl<'t> BlockEntries<'t> {
         Ok(Self { reader, source, index, primary_key, reverse, range, block, resume, inclusive })
     }
 
-    /// Counts what is left, block by block.
+    /// Counts the rest, block by block.
     pub(super) fn count_up_to(mut self, limit: u64) -> Result<Count> {
-        // Of the block with the place, what is behind it.
+        // The part behind the position, in its block.
         if self.resume.is_some()
             && let Some(first) = self.range.next()
         {
@@ -87,7 +87,8 @@ impl<'t> BlockEntries<'t> {
     }
 
     fn next_block(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Result<(), DecodeError> {
-        // What begins with the last block's key is of that key: a key ends by itself.
+        // Every LMDB key that starts with the last block's key belongs to that key, since keys are
+        // self-delimiting.
         let last = self.block.key();
         let len = match last.len() {
             len @ 1.. if physical.starts_with(last) => len,

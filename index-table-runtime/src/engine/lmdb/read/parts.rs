@@ -1,4 +1,4 @@
-//! An entry that is stored by itself, taken apart.
+//! The parts of an entry that is stored separately.
 
 use crate::model::{
     entry::RawEntry,
@@ -7,16 +7,15 @@ use crate::model::{
     schema::{IndexSchema, Source, TableSchema},
 };
 
-/// How the parts of an entry that is stored by itself are told from one another: what is the same
-/// for all entries of a scan, looked up once.
+/// How to split an entry that is stored separately, prepared once for all entries of a scan.
 #[derive(Clone, Copy)]
 pub(in crate::engine::lmdb) struct Parts {
     schema: &'static TableSchema,
-    /// `None`: the fact table.
+    /// `None` for the fact table.
     index: Option<&'static IndexSchema>,
     /// A key has one entry, which has the primary key in its value.
     unique: bool,
-    /// The length of a primary key, where it is fixed.
+    /// The length of a primary key, if it is fixed.
     primary_key: Option<usize>,
 }
 
@@ -27,7 +26,7 @@ impl Parts {
         Self { schema, index, unique, primary_key: schema.fixed_primary_key() }
     }
 
-    /// `None`: it is [`damaged`](Parts::damaged).
+    /// `None` if it is [`damaged`](Parts::damaged).
     #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
     #[inline(always)]
     pub(in crate::engine::lmdb) fn entry<'t>(
@@ -41,7 +40,7 @@ impl Parts {
         if self.unique {
             let (primary_key, data) = self.first(value)?;
             let entry = RawEntry { key, primary_key, data };
-            // Most keys are told from a further one by their last byte.
+            // The last byte of most keys shows that it is not a further one.
             if key.last() == primary_key.last() && key.ends_with(primary_key) {
                 return further(index, entry);
             }
@@ -68,7 +67,7 @@ impl Parts {
         value.split_at_checked(at)
     }
 
-    /// Why an entry is none.
+    /// The damage of an entry.
     #[cold]
     pub(in crate::engine::lmdb) fn damaged(
         &self,
@@ -85,7 +84,7 @@ impl Parts {
 }
 
 /// The entry whose key in the file ends with its primary key, which may be a
-/// [further one](crate::engine::lmdb::shared) of its key. `None`: it is damaged.
+/// [further one](crate::engine::lmdb::shared) of its key. `None` if it is damaged.
 #[cold]
 fn further<'t>(index: &IndexSchema, entry: RawEntry<'t>) -> Option<RawEntry<'t>> {
     let (key, behind) = entry.key.split_at_checked(index.key_len(entry.key).ok()?)?;

@@ -51,7 +51,7 @@ impl<'t> Iterator for PhysicalRange<'t> {
 }
 
 impl<'t> PhysicalRange<'t> {
-    /// Not inlined: forward is the way of most scans, and the quicker the less is beside it.
+    /// Not inlined: most scans go forward, and are faster with less code beside it.
     #[inline(never)]
     fn next_reverse(&mut self) -> Option<Physical<'t>> {
         let Steps::Reverse(range) = &mut self.steps else { return None };
@@ -69,7 +69,7 @@ impl<'t> PhysicalRange<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The physical entries that a query is about, in its direction, behind its position.
+    /// The physical entries of a query, in its direction, behind its position.
     pub(super) fn walk(self, query: Query) -> Result<PhysicalRange<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
         if let Some(position) = &position
@@ -84,11 +84,11 @@ impl<'t> Reader<'t> {
         self.walk_from(source, reverse, bounds, position)
     }
 
-    /// Whether a scan of a unique index behind this position begins at the key alone, and whether with the entry
-    /// there; `None`: it begins at both keys.
+    /// Whether a scan of a unique index behind this position starts at the key alone, and whether it includes
+    /// the entry there; `None` if it starts at both keys.
     ///
-    /// The place of an only entry is that of its key, whatever its primary key is. Of several entries, the first
-    /// is stored under the key, before the places of all primary keys, and the further ones are in theirs.
+    /// The place of an only entry is that of its key, for any primary key. Of several entries, the first is
+    /// stored under the key, before the places of all primary keys, and the further ones are in theirs.
     fn key_place(
         self,
         source: Source,
@@ -146,8 +146,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// From `start` on. LMDB refuses empty keys and those above its limit, which a bound may well
-/// be: a key that is cut is before all that it could have been.
+/// From `start` on. LMDB refuses empty keys and keys above its limit, which bounds can be: a truncated key is
+/// before all its extensions.
 fn lower(start: &[u8]) -> Bound<&[u8]> {
     match start.get(..MAX_KEY_LEN) {
         _ if start.is_empty() => Bound::Unbounded,
@@ -164,7 +164,7 @@ fn after(position: &[u8]) -> Bound<&[u8]> {
     }
 }
 
-/// Up to `end`. `None`: nothing is.
+/// Up to `end`; `None` if the range is empty.
 fn upper(end: Bound<&[u8]>) -> Option<Bound<&[u8]>> {
     let (Bound::Included(bytes) | Bound::Excluded(bytes)) = end else { return Some(end) };
     match bytes.get(..MAX_KEY_LEN) {

@@ -33,17 +33,17 @@ impl<'t> Reader<'t> {
         Self { engine, txn, tables }
     }
 
-    #[expect(clippy::inline_always, reason = "each point lookup would make one more call")]
+    #[expect(clippy::inline_always, reason = "each point lookup would cost a call")]
     #[inline(always)]
     pub(super) fn value(self, database: &Database<'_>, key: &[u8]) -> Result<Option<&'t [u8]>> {
         if key.is_empty() || key.len() > MAX_KEY_LEN {
-            // LMDB has no such key, and answers with an error.
+            // LMDB has no such key, and returns an error.
             return Ok(None);
         }
         database.get(self.txn, key).map_err(|error| self.engine.error(error))
     }
 
-    /// The last entry at this place or before it.
+    /// The last entry at or before this place.
     pub(in crate::engine::lmdb) fn at_or_below(
         self,
         database: &Database<'_>,
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// How an index is laid out; `None` for the fact table.
+    /// The layout of an index; `None` for the fact table.
     pub(super) fn layout(self, source: Source) -> Option<Layout> {
         match source {
             Source::Facts => None,
