@@ -9,13 +9,11 @@
 //!
 //! 1. the fact table, in the order of the customer ID;
 //! 2. three index tables by town: **full** entries carry the whole row, **normalized** ones refer
-//!    to it by its ID, and **partial** ones refer to it and carry the columns that are asked for
-//!    most;
+//!    to it by its ID, and **partial** ones refer to it and carry the most used columns;
 //! 3. the same three by last name;
 //! 4. the composite index by town, then last name;
-//! 5. how everyone in Redmond named Smith is found through each of them, with the number of
-//!    look-ups that took. They are not worked out here: a read transaction keeps count of what it
-//!    has read, and each question has a transaction of its own.
+//! 5. a query for all customers in Redmond named Smith through each of them, with its number of look-ups. The
+//!    numbers are measured: a read transaction counts its reads, and each query has its own transaction.
 //!
 //! The store is in a temporary directory that is removed at the end.
 
@@ -28,9 +26,8 @@ use std::{
 use index_table::{IndexTable, ReadTxn, Store};
 use serde::{Deserialize, Serialize};
 
-/// A customer. Indexes are named after their fields; where several have the same fields, as here
-/// to compare the strategies, they need names to tell them apart, and what would be a waste
-/// elsewhere is allowed.
+/// A customer. Indexes are named after their fields. Here, several have the same fields, to compare the
+/// strategies, so they need different names, and the warnings about the waste are suppressed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
 #[indexes(
@@ -225,7 +222,7 @@ fn print_composite_index(
     )
 }
 
-/// One way to find everyone in [`TOWN`] whose last name is [`LAST_NAME`].
+/// One way to find the customers in [`TOWN`] with the last name [`LAST_NAME`].
 type Strategy = fn(&CustomerRepository, &ReadTxn<'_>) -> index_table::Result<Vec<String>>;
 
 fn print_question(
@@ -256,7 +253,7 @@ fn print_question(
     )
 }
 
-/// Each reference has to be followed, if only to see the last name.
+/// Each reference has to be followed, to read the last name.
 fn by_town_normalized(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -288,7 +285,7 @@ fn by_town_partial(
     Ok(found)
 }
 
-/// The entries have everything; those of other last names are still read.
+/// The entries have everything; entries of other last names are still read.
 fn by_town_full(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -312,7 +309,7 @@ fn by_both_normalized(
     rows.map(|row| row.map(|row| contact(&row.first_name, &row.last_name, &row.phone))).collect()
 }
 
-/// Only the right entries are read, and the answer is in them.
+/// Only the right entries are read, and they have the result.
 fn by_both_partial(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -323,7 +320,7 @@ fn by_both_partial(
         .collect()
 }
 
-/// As the partial index, for this question: what else a full entry carries isn't asked for.
+/// As the partial index, for this query: the other fields of a full entry are not needed.
 fn by_both_full(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,
@@ -338,7 +335,7 @@ fn contact(first_name: &str, last_name: &str, phone: &str) -> String {
     format!("{first_name} {last_name} {phone}")
 }
 
-/// One line for each key, with all its references: an index table as the figures draw it.
+/// One line for each key, with all its references: an index table as in the figures of the pattern.
 fn by_key<K: Into<String>>(
     entries: impl Iterator<Item = index_table::Result<(K, u64)>>,
 ) -> index_table::Result<Vec<[String; 2]>> {
@@ -346,7 +343,7 @@ fn by_key<K: Into<String>>(
     for entry in entries {
         let (key, id) = entry?;
         let key = key.into();
-        // Entries come in key order: those of one key are next to each other.
+        // Entries are in key order: entries of one key are next to each other.
         match lines.last_mut() {
             Some([last, ids]) if *last == key => ids.extend([", ", &id.to_string()]),
             _ => lines.push([key, id.to_string()]),

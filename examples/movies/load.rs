@@ -1,4 +1,4 @@
-//! Reading films from JSON lines, however untidy they are.
+//! Reading films from JSON lines, including untidy ones.
 
 use std::{collections::BTreeSet, error::Error, io::BufRead};
 
@@ -10,7 +10,7 @@ use crate::{Film, FilmRepository};
 /// The partition of films without a genre.
 const UNCLASSIFIED: &str = "Unclassified";
 
-/// What is read of a line. Other members of the object are passed over.
+/// The fields of a line. Other members of the object are ignored.
 #[derive(Deserialize)]
 struct Line {
     title: String,
@@ -19,14 +19,14 @@ struct Line {
     genres: Option<Vec<String>>,
 }
 
-/// What became of the lines.
+/// The result of the load.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) counts: Counts,
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// The films that were stored, and how many of them were untidy in which way.
+/// The number of stored films, and of untidy ones of each kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) films: usize,
@@ -54,7 +54,7 @@ pub(crate) fn load(
     let mut report = Report::default();
     // Not `store.transaction`, which may run its closure again: the input can be read only once.
     let mut txn = store.write()?;
-    // Not `input.lines()`, which ends at bytes that are no UTF-8: they spoil only their line.
+    // Not `input.lines()`, which ends at invalid UTF-8: here, only that line is skipped.
     for (line, bytes) in (1..).zip(input.split(b'\n')) {
         let bytes = bytes?;
         if bytes.trim_ascii().is_empty() {
@@ -70,7 +70,7 @@ pub(crate) fn load(
         };
         match insert(films, &mut txn, &mut film, &mut counts) {
             Ok(()) => report.counts = counts,
-            // An operation that fails leaves the transaction as it was, so the load can go on.
+            // An operation that fails leaves the transaction as it was, so the load can continue.
             Err(error @ StoreError::KeyTooLong { .. }) => {
                 report.skipped.push(Skipped { line, reason: error.to_string() });
             }
@@ -81,7 +81,7 @@ pub(crate) fn load(
     Ok(report)
 }
 
-/// The film of a line, or why there is none.
+/// The film of a line, or the reason why there is none.
 fn parse(line: &[u8]) -> Result<Line, String> {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     // Serde would take an array for the struct, too.
@@ -94,7 +94,7 @@ fn parse(line: &[u8]) -> Result<Line, String> {
     })
 }
 
-/// The film as it is stored, unless another one has its title.
+/// The film for storing, unless another one has its title.
 fn tidy(line: Line, counts: &mut Counts) -> Film {
     let Line { title, year, cast, genres } = line;
 
@@ -115,7 +115,7 @@ fn tidy(line: Line, counts: &mut Counts) -> Film {
     Film { genre, title, year, cast }
 }
 
-/// Inserts the film, under another title where its genre has this one already.
+/// Inserts the film, under another title if its genre already has this one.
 fn insert(
     films: &FilmRepository,
     txn: &mut WriteTxn<'_>,

@@ -1,5 +1,5 @@
-//! Films by genre and title, with indexes by actor and by year: what a composite primary key, an
-//! index over the elements of a collection, and an index that covers its question are good for.
+//! Films by genre and title, with indexes by actor and by year: the use of a composite primary key, an index
+//! over the elements of a collection, and a covering index.
 //!
 //! ```text
 //! cargo run --release --example movies                # a small table of well-known films
@@ -13,32 +13,31 @@
 //! {"title": "Casablanca", "year": 1942, "cast": ["Humphrey Bogart"], "genres": ["Drama"]}
 //! ```
 //!
-//! All films are loaded in one write transaction, into a store in a temporary directory. Then four
-//! questions are answered, each in a read transaction of its own, which keeps count of the entries
-//! it has read and of the facts it has looked up:
+//! All films are loaded in one write transaction, into a store in a temporary directory. Then four queries
+//! run, each in its own read transaction, which counts its entries and look-ups of facts:
 //!
 //! 1. the films of a genre with titles in a range: the fact table is in that order;
-//! 2. the films of an actor, and who else is in them: the index carries the answer;
-//! 3. the same actor's films by year: so is this index;
-//! 4. the films of a year with their casts: this index has references only, to be followed.
+//! 2. the films of an actor, and the other actors in them: the index covers the query;
+//! 3. the same actor's films by year: another covered query;
+//! 4. the films of a year with their casts: this index has only references, which are followed.
 //!
 //! The genre, the actor and the year are those with the most films; the indexes know which.
 //!
 //! # Untidy lines
 //!
-//! How many there were of each is printed after the load.
+//! The number of each kind is printed after the load.
 //!
-//! | what | what becomes of it |
+//! | line | handling |
 //! |---|---|
 //! | several genres | the first is the film's partition |
 //! | no genre, or blank ones only | the partition is `Unclassified` |
-//! | a title that the genre has already | the year is appended: `Scarface (1983)`; then a number: `Scarface (1983, 2)` |
+//! | a title that the genre already has | the year is appended: `Scarface (1983)`; then a number: `Scarface (1983, 2)` |
 //! | no cast | stored; in no index by actor |
 //! | an actor twice in a cast | stored as it is; one entry in each index by actor |
 //! | a blank name in a cast | left out of the cast |
-//! | no JSON object, or one without a title or a year from 0 to 65535 | skipped, with the number of the line and the reason |
+//! | not a JSON object, or an object without a title or a year from 0 to 65535 | skipped, with the number of the line and the reason |
 //! | a name or title too long for a key | skipped in the same way |
-//! | an empty line | passed over, not counted |
+//! | an empty line | ignored, not counted |
 
 mod load;
 
@@ -79,7 +78,7 @@ struct Film {
 /// The films that are loaded when no file is given.
 const WELL_KNOWN: &str = include_str!("films.jsonl");
 
-/// How many lines of an answer are printed.
+/// The number of printed lines of a result.
 const SHOWN: usize = 10;
 
 fn main() -> ExitCode {
@@ -142,7 +141,7 @@ fn print_report(out: &mut impl Write, report: &Report, seconds: f64) -> io::Resu
     for (count, what) in [
         (counts.several_genres, "with several genres: stored under the first"),
         (counts.no_genre, "without a genre: stored under Unclassified"),
-        (counts.renamed, "with a title that the genre has already: stored with the year in it"),
+        (counts.renamed, "with a title that the genre already has: stored with the year in it"),
         (counts.no_cast, "without a cast: in no index by actor"),
         (counts.repeated_actor, "with an actor more than once: one entry for each actor"),
         (counts.blank_actor, "with a blank name in the cast: left out"),
@@ -156,7 +155,7 @@ fn print_report(out: &mut impl Write, report: &Report, seconds: f64) -> io::Resu
     Ok(())
 }
 
-/// The primary key is a key like any other: the first field equal, the second in a range.
+/// The primary key has range queries too: the first field equal, the second in a range.
 fn titles_in_a_range(
     out: &mut impl Write,
     store: &Store,
@@ -194,7 +193,7 @@ fn an_actor_and_others(
     print_answer(out, &format!("{actor}'s films and who else is in them"), lines, &txn)
 }
 
-/// Covered as well: the year is in the key, and so it orders the entries.
+/// Covered as well: the year is in the key, and orders the entries.
 fn an_actor_by_year(
     out: &mut impl Write,
     store: &Store,
@@ -225,7 +224,7 @@ fn casts_of_a_year(
     print_answer(out, &format!("Films of {year} and their casts"), lines, &txn)
 }
 
-/// Reads the whole answer, prints the beginning, and says what `txn` has read for it.
+/// Reads the whole result, prints its first lines, and the reads of `txn`.
 fn print_answer(
     out: &mut impl Write,
     title: &str,

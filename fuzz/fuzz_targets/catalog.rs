@@ -1,4 +1,4 @@
-//! A record of the catalog that anyone may have written is an error, or says what it says.
+//! An arbitrary record of the catalog is an error, or can be decoded.
 #![no_main]
 
 use index_table::IndexTable;

@@ -1,5 +1,5 @@
-//! Text from outside is refused as a cursor, or leads to a place within the question: what follows is
-//! an end of the answer.
+//! Arbitrary text is refused as a cursor, or is a position within the query: the scan returns the last part
+//! of the result.
 #![no_main]
 
 use std::{fmt::Write as _, sync::LazyLock};
@@ -38,7 +38,7 @@ macro_rules! check {
     ($text:expr, $scan:expr) => {{
         let all = $scan.keys().collect::<Result<Vec<_>, _>>().expect("keys");
         let page = $scan.page(1).expect("a page");
-        // Its beginning says which question it belongs to; anyone can have that.
+        // Its first bytes identify its query; an attacker can have these.
         let question = page.next.map(|next| next.to_string()[..18].to_owned());
         for text in [$text.clone(), question.unwrap_or_default() + &$text] {
             let Ok(cursor) = text.parse::<Cursor>() else { continue };

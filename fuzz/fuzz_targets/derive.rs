@@ -1,4 +1,4 @@
-//! Whatever the derives are put on: they don't panic, and what comes out is items.
+//! For every input, the derives don't panic, and their output consists of items.
 #![no_main]
 #![allow(dead_code, unused_imports, unreachable_pub)]
 

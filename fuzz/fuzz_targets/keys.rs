@@ -1,5 +1,4 @@
-//! Bytes are refused, or they are exactly what the encoder writes for the value that they are read as;
-//! and bytes have the order of their values.
+//! Bytes are refused, or equal the encoding of the decoded value; and bytes have the order of their values.
 #![no_main]
 
 use std::{cmp::Ordering, net::IpAddr, num::NonZeroI32, time::Duration};

@@ -1,5 +1,5 @@
-//! Any operations on a table answer as a map does, in the file and in memory, and leave its indexes
-//! what its rows say.
+//! Random operations on a table equal those on a map, in the file and in memory, and its indexes match its
+//! rows.
 #![no_main]
 
 use std::{collections::BTreeMap, sync::LazyLock};
@@ -68,7 +68,7 @@ fn is_taken(model: &Model, row: &Row, own: u8) -> bool {
     codes.any(|code| code == row.code) || others.clone().any(|other| other.text == row.text)
 }
 
-/// What an operation says: `None` when a key is taken.
+/// The result of an operation: `None` if a key is taken.
 type Answer = Option<bool>;
 
 fn run(rows: &RowRepository, txn: &mut WriteTxn<'_>, kind: u8, row: &Row) -> Answer {

@@ -1,5 +1,4 @@
-//! The bytes of a row are refused, or give the same row in each way that they are read, and again when
-//! they are written and read once more.
+//! The bytes of a row are refused, or every reader decodes the same row, also after writing it again.
 #![no_main]
 
 use index_table::IndexTable;

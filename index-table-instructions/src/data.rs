@@ -58,7 +58,7 @@ const TOWNS: [&str; 20] = [
 ];
 
 impl Customer {
-    /// Row number `number`; which primary key and which names it has is scattered.
+    /// Row number `number`; its primary key and its names are scattered.
     #[must_use]
     pub(crate) fn number(number: u64) -> Self {
         let scattered = scatter(number);

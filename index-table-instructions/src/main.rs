@@ -1,6 +1,6 @@
 //! `index-table-instructions generated|by-hand OPERATION`: runs one operation many times on a
-//! small table, all of it inside of [`measured`], which is what callgrind counts.
-//! `scripts/instructions` runs both sides and compares them.
+//! small table, all of it inside [`measured`], which callgrind counts. `scripts/instructions` runs both sides
+//! and compares them.
 
 use std::error::Error;
 
@@ -16,7 +16,7 @@ const ROWS: u64 = 4_000;
 const SOME: u64 = 500;
 /// Rows in a page.
 const PAGE: usize = 20;
-/// What rows are renamed to.
+/// The new name of renamed rows.
 const NAME: &str = "Newly Named";
 /// Queries for many rows.
 const QUERIES: usize = 20;
@@ -29,18 +29,17 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 trait Side: Sized {
     /// A table with these rows.
     fn new(rows: &[Customer]) -> Result<Self>;
-    /// Writes rows that are not there, in one transaction.
+    /// Writes new rows, in one transaction.
     fn insert(&self, rows: &[Customer]) -> Result<()>;
     /// The same, each row in a transaction of its own.
     fn insert_in_transactions(&self, rows: &[Customer]) -> Result<()>;
     /// Writes rows, over others or not, in one transaction.
     fn put(&self, rows: &[Customer]) -> Result<()>;
-    /// Gives rows the first name [`NAME`], which is in no key, in one transaction; how many there
-    /// were.
+    /// Gives rows the first name [`NAME`], which is in no key, in one transaction; returns their number.
     fn update(&self, ids: &[u64]) -> Result<usize>;
-    /// Deletes rows in one transaction; how many there were.
+    /// Deletes rows in one transaction; returns their number.
     fn delete(&self, ids: &[u64]) -> Result<usize>;
-    /// Reads rows by primary key; the length of all of their last names.
+    /// Reads rows by primary key; returns the length of all of their last names.
     fn get(&self, ids: &[u64]) -> Result<usize>;
     /// Reads one row by its email; as [`get`](Side::get).
     fn get_by_email(&self, emails: &[String]) -> Result<usize>;
@@ -54,11 +53,11 @@ trait Side: Sized {
     fn pages(&self, towns: &[&str]) -> Result<usize>;
     /// Counts the rows of towns.
     fn count(&self, towns: &[&str]) -> Result<usize>;
-    /// Reads the covered entries of (last name, town); a sum over what they carry.
+    /// Reads the covered entries of (last name, town); returns a sum over their fields.
     fn find_entries(&self, names: &[(&str, &str)]) -> Result<usize>;
 }
 
-/// What is counted.
+/// The measured function.
 #[inline(never)]
 fn measured<T>(operation: impl FnOnce() -> T) -> T {
     operation()

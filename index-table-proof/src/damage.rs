@@ -1,8 +1,7 @@
 //! Files that are damaged, a page at a time.
 //!
-//! A child opens the file, asks all questions, verifies, repairs, writes, and asks again. It is told
-//! what the answers have to be, so that a wrong one is seen, too. A child that LMDB crashes in is
-//! counted as such.
+//! A child opens the file, runs all queries, verifies, repairs, writes, and runs the queries again. It gets
+//! the expected results, so that it detects wrong ones. Crashes of LMDB in a child are counted.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +27,7 @@ const PAGE: usize = 4096;
 const STEPS: u64 = 14;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What can come of it, from the best to the worst.
+/// The outcomes, from the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
     /// Nothing was lost.
@@ -37,11 +36,11 @@ enum Outcome {
     Refused,
     /// `check` is an error.
     Checked,
-    /// A question, or a write, is an error.
+    /// A query, or a write, is an error.
     Failed,
-    /// An answer is wrong, and `verify` says so.
+    /// A result is wrong, and `verify` reports it.
     Reported,
-    /// An answer is wrong, and nobody says so.
+    /// A result is wrong, without a report.
     Wrong,
     /// LMDB does not return.
     Hung,
@@ -63,7 +62,7 @@ const OUTCOMES: [(Outcome, &str); 8] = [
 type Damage = (&'static str, Vec<u8>);
 type Counts = BTreeMap<(&'static str, bool), BTreeMap<Outcome, u64>>;
 
-/// Damages each page in turn, with so many flipped bits of each, and counts what comes of it.
+/// Damages each page in turn, with a number of flipped bits of each, and counts the outcomes.
 pub(crate) fn run(flips: u64, seed: u64) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
@@ -126,7 +125,7 @@ fn show(counts: &Counts) {
     }
 }
 
-/// Makes a store with a history, so that some of its pages are free.
+/// Creates a store with a history, so that some of its pages are free.
 fn fill(path: &Path) -> Result<usize, Failure> {
     let shop = Store::open(path).and_then(Shop::new).map_err(|error| error.to_string())?;
     let mut model = Model::default();
@@ -216,7 +215,7 @@ fn judge(files: &Path, check: bool) -> Result<(Outcome, String), Failure> {
     Ok((outcome, said))
 }
 
-/// What the child does with a file.
+/// The work of the child with a file.
 pub(crate) fn child(path: &str, check: bool) -> Result<(), Failure> {
     let outcome = look(&PathBuf::from(path), check);
     println!("{outcome:?}");

@@ -1,10 +1,10 @@
-//! Calls of the operating system that fail, each of them once.
+//! System calls that fail, each of them once.
 //!
-//! A child opens a store, writes, lets the map grow, copies, builds an index and repairs, and compares
-//! every answer with a model. It is run once to count its calls, and then once for each of them, which
-//! fails: before it has done anything, half done, done all the same, or with all that come after it.
-//! Each time there has to be an error, the state of the last commit has to be what is read afterwards,
-//! and this process, for which nothing fails, has to find the files in order.
+//! A child opens a store, writes, enlarges the map, copies, builds an index and repairs, and compares every
+//! result with a model. It runs once to count its calls, and then once for each call, which fails: before it
+//! has an effect, after half of it, after all of it, or with all later calls. Each time, there must be an
+//! error, later reads must see the last commit, and this process, in which no call fails, must find the files
+//! intact.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ type Failure = String;
 const EIO: &str = "5";
 const ENOSPC: &str = "28";
 
-/// How a call fails: the mode that the shim knows, and the error.
+/// The failure of a call: the mode of the shim, and the error.
 const MODES: [(&str, &str, &str); 5] = [
     ("once", ENOSPC, "ENOSPC"),
     ("once", EIO, "EIO"),
@@ -32,10 +32,10 @@ const MODES: [(&str, &str, &str); 5] = [
     ("always", EIO, "EIO from then on"),
 ];
 
-/// What can be half done.
+/// Calls that can be done by half.
 const PARTIAL: [&str; 3] = ["pwrite", "writev", "write"];
 
-/// What can be done and fail all the same: the data is in the system's cache and never on the disk.
+/// Calls that can fail after their effect: the data is in the system's cache and never on the disk.
 const LATE: [&str; 5] = ["pwrite", "writev", "write", "fdatasync", "fsync"];
 
 #[derive(Default)]

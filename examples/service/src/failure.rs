@@ -1,4 +1,4 @@
-//! What a client is told when something is wrong.
+//! Error responses.
 
 use std::fmt::Display;
 
@@ -11,8 +11,7 @@ use axum::{
 use index_table::{Error, MAX_KEY_LEN};
 use serde::Serialize;
 
-/// An answer that is an error: a status and `{"error": "…", "field": "email"}`, the field where
-/// there is one to blame.
+/// An error response: a status and `{"error": "…", "field": "email"}`, with the wrong field if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
     #[serde(skip)]
@@ -23,7 +22,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// An answer with this status and message.
+    /// A response with this status and message.
     pub fn new(status: StatusCode, error: impl Into<String>) -> Self {
         Self { status, error: error.into(), field: None }
     }
@@ -34,7 +33,7 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "there is no such customer")
     }
 
-    /// 500. The reason is for who runs the service and not for the client: it goes to the log.
+    /// 500. The reason goes to the log for the operator, and not to the client.
     pub fn internal(reason: impl Display) -> Self {
         eprintln!("error: {reason}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "something is wrong in the service")
@@ -52,7 +51,7 @@ impl Failure {
         self.status
     }
 
-    /// The same answer, with the field to blame.
+    /// The same response, with the wrong field.
     #[must_use]
     pub fn about(mut self, field: &'static str) -> Self {
         self.field = Some(field);
@@ -60,10 +59,10 @@ impl Failure {
     }
 }
 
-/// The one place where the store's errors become statuses.
+/// The only place where the store's errors become statuses.
 ///
-/// Errors that the client has caused are told in the service's words: what the store says names
-/// tables and indexes, and for a unique index the row that is in the way, which is nobody's business.
+/// Errors of the client have the service's own text: the store's messages name tables and indexes, and for a
+/// unique index the other row, which must stay private.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
@@ -96,8 +95,8 @@ impl From<Error> for Failure {
                 eprintln!("error: {error}");
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "the directory is full")
             }
-            // `Error` is `non_exhaustive`: what a later release adds is unexpected until it is
-            // listed above.
+            // `Error` is `non_exhaustive`: variants of later releases are unexpected until they are listed
+            // above.
             error => Self::internal(error),
         }
     }

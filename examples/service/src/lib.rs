@@ -1,6 +1,6 @@
-//! A customer directory over HTTP: how [`index_table`] goes into a service that is asynchronous.
+//! A customer directory over HTTP: [`index_table`] in an asynchronous service.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | `POST /customers` | 201 and the customer; 409 if the id or the email is taken |
 //! | `GET /customers/{id}` | the customer |
@@ -10,26 +10,23 @@
 //! | `GET /customers/by-email/{email}` | the customer |
 //! | `GET /customers?town=…&limit=…&after=…` | `{items, next}`: a page, by last name; `after` is the `next` of the page before |
 //! | `GET /phone-book?town=…&last_name=…&limit=…` | the entries of an index |
-//! | `GET /health` | how many customers there are |
-//! | `GET /usage` | what the indexes have been asked and what they have cost, since the start |
+//! | `GET /health` | the number of customers |
+//! | `GET /usage` | the queries and the costs of the indexes, since the start |
 //!
-//! Errors are `{"error": "…"}`, with the `field` that is to blame where there is one; [`failure`]
-//! has the statuses.
+//! Errors are `{"error": "…"}`, with the wrong `field` if there is one; [`failure`] has the statuses.
 //!
 //! # The way of a request
 //!
-//! [`routes`] reads the request and writes the answer, [`model`] is what is stored, and between
-//! them [`service`] asks and [`writer`] changes. LMDB is synchronous, and both keep it off the
-//! threads on which the runtime answers requests.
+//! [`routes`] reads the request and writes the response, [`model`] has the stored types, [`service`] runs
+//! queries and [`writer`] runs changes. LMDB is synchronous, and both keep it off the runtime's own threads.
 //!
-//! **Changes** go to one thread, through a bounded queue, and are answered after the commit. See
+//! **Changes** go to one thread, through a bounded queue, and get their response after the commit. See
 //! [`writer`].
 //!
 //! **Reads** run on the runtime's blocking pool, each in a transaction that begins and ends there:
-//! no snapshot is held while a client is slow. A read is a matter of microseconds as long as the
-//! pages that it touches are in memory. If one is not, the thread stands still until the disk has
-//! brought it, and nothing tells the runtime: whatever else was to run on that thread waits too,
-//! a request that reads nothing among them. The measurement, on two cores, 16 connections reading:
+//! a slow client holds no snapshot. A read takes microseconds if its pages are in memory. Otherwise, the
+//! thread waits for the disk, and the runtime doesn't know: every other task of that thread waits too, even a
+//! request that reads nothing. The measurement, on two cores, with 16 reading connections:
 //!
 //! | | on the runtime's threads | on the blocking pool |
 //! |---|---|---|
@@ -37,11 +34,11 @@
 //! | warm, customers by id | 59,000 to 69,000/s | 34,000 to 39,000/s |
 //! | warm, pages of 100 customers | 10,500 to 11,200/s | 8,800 to 9,800/s |
 //!
-//! The way to the pool and back takes some 20 to 40 µs, which counts against a look-up and hardly
-//! against a page, and little against a real network. It buys that one slow read is one slow read.
-//! A service whose store always fits into memory would rather read in place.
+//! The way to the pool and back takes some 20 to 40 µs, which matters for a look-up, hardly for a page, and
+//! little compared to a real network. In exchange, a slow read delays no other request. A service whose store
+//! always fits into memory should read in place.
 //!
-//! The pool's size also bounds how many reads there are at a time: see [`service::READERS`].
+//! The pool's size also limits the number of concurrent reads: see [`service::READERS`].
 
 #![cfg_attr(
     not(test),

@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, runtime, time};
 const USAGE: &str = "usage: index-table-service-example DIRECTORY [ADDRESS]";
 const DEFAULT_ADDRESS: &str = "127.0.0.1:3000";
 
-/// How long requests may take to end once the service has been told to stop.
+/// The time for requests to end after a signal to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -47,16 +47,16 @@ fn run() -> Result<(), Box<dyn Error>> {
     let runtime =
         runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(READERS).build()?;
     let served = runtime.block_on(serve(&address, service));
-    // Requests that were cut go with the runtime. What they have handed in is still committed.
+    // Unfinished requests end with the runtime. Their submitted changes are still committed.
     drop(runtime);
     writer.close()?;
     Ok(served?)
 }
 
-/// Answers requests until a signal says to stop.
+/// Serves requests until a signal to stop.
 async fn serve(address: &str, service: Service) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    // With port 0, this is how one learns which port it is.
+    // With port 0, this prints the actual port.
     writeln!(io::stdout(), "listening on http://{}", listener.local_addr()?)?;
     let server = axum::serve(listener, routes(service)).with_graceful_shutdown(told_to_stop());
     tokio::select! {

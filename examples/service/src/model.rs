@@ -1,19 +1,19 @@
-//! What is stored, and what a client may change of it.
+//! The stored type, and the changes that a client may make.
 
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
 
-/// A customer: the row in the store and the JSON in requests and answers.
+/// A customer: the row in the store and the JSON in requests and responses.
 ///
-/// Each index is there for one endpoint. The one by town and last name has the phone book's other
-/// fields with it, so that the phone book is read from the index alone; it also gives the
-/// customers of a town, sorted by last name, so that no index by town alone is needed.
+/// Each index serves one endpoint. The index by town and last name includes the phone book's other fields, so
+/// that the phone book is read from the index alone; it also has the customers of a town, sorted by last
+/// name, so that no index by town alone is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers")]
 #[index(town, last_name, include = [first_name, phone])]
 #[index(email, unique)]
 pub struct Customer {
-    /// Chosen by the client, so that it can repeat a request whose answer it has not seen.
+    /// Chosen by the client, so that it can repeat a request without a response.
     #[primary_key]
     pub id: u64,
     /// First name.
@@ -24,13 +24,13 @@ pub struct Customer {
     pub town: String,
     /// Phone number.
     pub phone: String,
-    /// No two customers have the same one.
+    /// Unique.
     pub email: String,
 }
 
 /// The fields to change of a customer; those that are absent or null stay as they are.
 ///
-/// There is no `id` here: a customer keeps it.
+/// There is no `id` here, since it can't change.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {

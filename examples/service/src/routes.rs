@@ -1,4 +1,4 @@
-//! The endpoints: what a request asks, what the repository is asked, what the answer says.
+//! The endpoints: from a request to queries of the repository to a response.
 
 use std::num::NonZeroU16;
 
@@ -21,10 +21,10 @@ use crate::{
 
 const DEFAULT_LIMIT: u16 = 20;
 
-/// The most customers in one answer: no request reads more than that.
+/// The maximum number of customers in one response, which limits the reads of a request.
 const MAX_LIMIT: u16 = 100;
 
-/// The most bytes in a request, which is a customer: the queue of the writer holds many of them.
+/// The maximum size of a request, which is a customer: the queue of the writer has many of them.
 const MAX_BODY: usize = 16 << 10;
 
 /// The endpoints of a service.
@@ -59,7 +59,7 @@ async fn health(State(service): State<Service>) -> Answer<Json<Health>> {
     Ok(Json(Health { customers }))
 }
 
-/// Which indexes are worth what they cost.
+/// The use and the costs of the indexes.
 async fn usage(State(service): State<Service>) -> Json<Usage> {
     Json(service.usage())
 }
@@ -89,7 +89,7 @@ struct InTown {
 #[derive(Serialize)]
 struct Page {
     items: Vec<Customer>,
-    /// What `after` is for the next page; null on the last one.
+    /// The value of `after` for the next page; null on the last one.
     next: Option<Cursor>,
 }
 
@@ -124,8 +124,8 @@ async fn phone_book(
     service.read(move |customers, txn| entries(customers, txn, &named)).await
 }
 
-/// The entries of the index as they are: no fact is looked up. They borrow from the snapshot, and
-/// go from there into the answer.
+/// The entries of the index, without look-ups of facts. They borrow from the snapshot, and are serialized
+/// from there into the response.
 fn entries(
     customers: &CustomerRepository,
     txn: &ReadTxn<'_>,

@@ -1,4 +1,4 @@
-//! What every request shares.
+//! The state that all requests share.
 
 use std::path::Path;
 
@@ -11,27 +11,26 @@ use crate::{
     writer::{QUEUE, Writer},
 };
 
-/// How many threads the blocking pool should have, which is how many reads there can be at a time:
-/// half of the store's reader slots ([`max_readers`](index_table::Options::max_readers)), so that
-/// no read is ever refused and other processes can look into the store.
+/// The number of threads of the blocking pool, which is the maximum number of concurrent reads: half of the
+/// store's reader slots ([`max_readers`](index_table::Options::max_readers)), so that no read is refused and
+/// other processes can read the store.
 pub const READERS: usize = 64;
 
-/// The store and what reads and writes it. Clones share it.
+/// The store, its repository and its writer. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Service {
     store: Store,
     customers: CustomerRepository,
-    /// Where changes are handed in.
+    /// The queue for changes.
     pub writer: Writer,
 }
 
 impl Service {
-    /// Opens the store in a directory, which is created if it is not there, and starts the writer, which
-    /// is to be closed at the end.
+    /// Opens or creates the store in a directory, and starts the writer, which must be closed at the end.
     ///
     /// # Errors
     ///
-    /// Why the store can't be opened or the thread can't be started.
+    /// If the store can't be opened or the thread can't be started.
     pub fn open(path: impl AsRef<Path>) -> index_table::Result<Self> {
         let store = Store::open(path)?;
         let customers = CustomerRepository::open(&store)?;
@@ -39,19 +38,19 @@ impl Service {
         Ok(Self { store, customers, writer })
     }
 
-    /// What the customers' indexes have been used for. It reads counters, and not the store.
+    /// The usage of the customers' indexes. It reads counters, and not the store.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.customers.usage()
     }
 
-    /// Asks a question of a snapshot of its own, on the blocking pool.
+    /// Runs a query on its own snapshot, on the blocking pool.
     ///
-    /// What is borrowed from the snapshot can't leave it: a question about entries serializes them.
+    /// Borrowed entries can't leave the snapshot, so such a query serializes them.
     ///
     /// # Errors
     ///
-    /// What the store says.
+    /// The errors of the store.
     pub async fn read<T: Send + 'static>(
         &self,
         question: impl FnOnce(&CustomerRepository, &ReadTxn<'_>) -> index_table::Result<T>

@@ -1,13 +1,12 @@
-//! The one place that writes.
+//! The only place that writes.
 //!
 //! LMDB has one write transaction at a time, and a durable commit waits for the disk. So commands go to
-//! the store's [`GroupWriter`]: a thread of its own takes them from a queue, and no request ever waits
-//! for a lock or a disk on one of the runtime's threads. What has queued up while a commit was waiting
-//! for the disk goes into the next one together: one wait for many commands. Each command still succeeds
-//! or fails by itself, and none is answered before it is committed.
+//! the store's [`GroupWriter`]: a thread of its own takes them from a queue, and no request waits for a lock
+//! or a disk on one of the runtime's threads. Commands that queue up while a commit waits for the disk share
+//! the next commit. Each command still succeeds or fails separately, and gets its response after the commit.
 //!
-//! The queue is bounded: when the disk can't keep up, clients are told so at once, and neither
-//! memory nor waiting times grow.
+//! The queue is bounded: if the disk can't keep up, clients get an error at once, and neither memory nor
+//! waiting times grow.
 
 use index_table::{GroupOptions, GroupWriter, Store, Submitted, WriteTxn};
 
@@ -16,8 +15,8 @@ use crate::{
     model::{Changes, Customer, CustomerRepository},
 };
 
-/// The most commands that wait. A request is 16 KiB at most ([`routes`](crate::routes)), so this is
-/// 16 MiB.
+/// The maximum number of waiting commands. A request has at most 16 KiB ([`routes`](crate::routes)), so this
+/// is 16 MiB.
 pub const QUEUE: usize = 1024;
 
 /// A change to the directory.
@@ -25,28 +24,28 @@ pub const QUEUE: usize = 1024;
 pub enum Command {
     /// A new customer.
     Create(Customer),
-    /// A customer, in the place of the one with the same id if there is one.
+    /// A customer, which replaces the one with the same id if there is one.
     Replace(Customer),
     /// Some fields of a customer.
     Change(u64, Changes),
-    /// No such customer any more.
+    /// Deletes a customer.
     Delete(u64),
 }
 
-/// What a command has done.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The customer is new.
     Created(Customer),
-    /// The customer was there, and is now this.
+    /// The customer was changed, to this value.
     Changed(Customer),
-    /// The customer was there.
+    /// The customer existed.
     Deleted,
 }
 
 type Answer = Result<Outcome, Failure>;
 
-/// Where commands are handed in. Clones share the queue.
+/// The sender of commands. Clones share the queue.
 #[derive(Debug, Clone)]
 pub struct Writer {
     customers: CustomerRepository,
@@ -54,11 +53,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the store's writer, with a queue of so many commands, which are one at least.
+    /// Starts the store's writer, with a queue of this number of commands, at least one.
     ///
     /// # Errors
     ///
-    /// When its thread can't be started.
+    /// If its thread can't be started.
     pub fn start(
         store: &Store,
         customers: CustomerRepository,
@@ -68,40 +67,39 @@ impl Writer {
         Ok(Self { customers, group })
     }
 
-    /// Hands in a command, and waits until it is committed. A request that is given up meanwhile
-    /// does not take its command back.
+    /// Submits a command, and waits until it is committed. Dropping the request does not cancel the command.
     ///
     /// # Errors
     ///
-    /// 503 when the queue is full, and why the command was refused or could not be committed.
+    /// 503 if the queue is full, and the error if the command was refused or could not be committed.
     pub async fn write(&self, command: Command) -> Answer {
         self.hand_in(command)?.await
     }
 
-    /// Whether there is still a thread that takes commands.
+    /// Whether the thread still takes commands.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.group.is_closed()
     }
 
-    /// Finishes what has been handed in, and takes no more.
+    /// Finishes the submitted commands, and accepts no more.
     ///
     /// # Errors
     ///
-    /// Where that would wait for itself.
+    /// If that would wait for itself.
     pub fn close(&self) -> index_table::Result<()> {
         self.group.close()
     }
 
     fn hand_in(&self, command: Command) -> Result<Submitted<Outcome, Failure>, Failure> {
         let customers = self.customers.clone();
-        // A command may be run again, when the file has to grow.
+        // A command may run again if the map has to grow.
         let submitted = self.group.try_submit(move |txn| execute(&customers, txn, command.clone()));
         submitted.map_err(|_| Failure::unavailable("too many changes are waiting"))
     }
 }
 
-/// Each command makes one change at most, as its last step: if it fails, nothing has changed.
+/// Each command makes at most one change, as its last step: if it fails, nothing has changed.
 fn execute(customers: &CustomerRepository, txn: &mut WriteTxn<'_>, command: Command) -> Answer {
     match command {
         Command::Create(customer) => {
@@ -158,8 +156,8 @@ mod tests {
         let customers = CustomerRepository::open(&store)?;
         let writer = Writer::start(&store, customers.clone(), 2)?;
 
-        // While this transaction lives, the writer waits with at most two commands in its hands,
-        // and two more can wait in the queue.
+        // While this transaction lives, the writer waits with at most two commands, and two more can wait in
+        // the queue.
         let txn = store.write()?;
         let requests: Vec<_> =
             (1..=5).map(|id| (id, writer.hand_in(Command::Create(customer(id))))).collect();

@@ -19,8 +19,8 @@ pub(super) struct Scratch {
 }
 
 impl ByHand {
-    /// Leaves a cursor on the block that holds the primary key, or would hold it, and copies of it in
-    /// the buffers; `found` is empty if the town has none.
+    /// Leaves a cursor on the block that has to contain the primary key, and copies of it in the buffers;
+    /// `found` is empty if the town has none.
     fn seek<'t>(
         &self,
         txn: &'t mut RwTxn<'_>,
@@ -101,7 +101,7 @@ impl ByHand {
     }
 }
 
-/// Where a primary key is among packed ones, or where it would be, in bytes.
+/// The offset of a primary key among packed ones, or where it belongs, in bytes.
 pub(super) fn place(packed: &[u8], id: [u8; 8]) -> std::result::Result<usize, usize> {
     let (ids, _) = packed.as_chunks::<8>();
     ids.binary_search(&id).map(|at| at * 8).map_err(|at| at * 8)

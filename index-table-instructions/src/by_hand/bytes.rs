@@ -47,8 +47,8 @@ impl Image {
     }
 }
 
-/// A covered entry. The strings of this workload have no escapes; one that has is refused here,
-/// where a program that allows them would copy it.
+/// A covered entry. The strings of this workload have no escapes; an escaped one is refused here, where a
+/// real program would copy it.
 pub(super) struct Entry<'txn> {
     #[expect(dead_code, reason = "read, as it is for every entry, and not asked for")]
     town: &'txn str,

@@ -1,9 +1,9 @@
-//! The same tables, in the same bytes, as one would write them with heed for this one struct.
+//! The same tables, in the same bytes, written by hand with heed for this struct.
 //!
-//! `docs/FORMAT.md` has the layout. What a program by hand may leave out is left out: it knows its
-//! types, has no catalog, checks no lengths beyond what LMDB does, and its errors name nothing. What
-//! it needs to be correct is there: keys are escaped, text is checked to be UTF-8, unique keys and
-//! primary keys are looked up before anything is written, and only entries that differ are written.
+//! `docs/FORMAT.md` has the layout. It omits everything that hand-written code can omit: it knows its types,
+//! has no catalog, checks no lengths beyond LMDB's own checks, and its errors name nothing. It has everything
+//! that is needed to be correct: keys are escaped, text is checked to be UTF-8, unique keys and primary keys
+//! are looked up before anything is written, and only entries that differ are written.
 
 mod blocks;
 mod bytes;
@@ -41,7 +41,7 @@ pub(crate) struct ByHand {
 
 const EMAIL_TAKEN: &str = "there is such an email";
 
-/// Writes what is not there yet.
+/// Writes missing entries.
 fn put_new(
     table: &Table,
     txn: &mut RwTxn<'_>,
@@ -56,7 +56,7 @@ fn put_new(
 }
 
 impl ByHand {
-    /// All but the email's, if the row is new.
+    /// All entries but the email's, if the row is new.
     fn put_entries(
         &self,
         txn: &mut RwTxn<'_>,
@@ -152,7 +152,7 @@ impl Side for ByHand {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(1 << 28).max_dbs(64);
         #[expect(unsafe_code, reason = "mapping a file is unsafe")]
-        // SAFETY: the directory is new and nobody else's.
+        // SAFETY: the directory is new and not shared.
         let env = unsafe { options.flags(EnvFlags::NO_SYNC).open(directory.path())? };
         let env: &'static Env<WithoutTls> = Box::leak(Box::new(env));
         let created = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {

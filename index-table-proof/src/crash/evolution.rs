@@ -1,4 +1,4 @@
-//! Processes that are killed while a table becomes another one.
+//! Processes that are killed during a change of a table.
 
 use std::{path::Path, thread, time::Duration};
 
@@ -34,7 +34,7 @@ mod indexed {
     }
 }
 
-/// Opens a table declared in two ways by turns, so that indexes are built each time.
+/// Opens a table with two declarations in turn, so that indexes are built each time.
 pub(super) fn build(path: &Path) -> Result<()> {
     let store = crate::options().open(path.join("store"))?;
     say("open");
@@ -45,7 +45,7 @@ pub(super) fn build(path: &Path) -> Result<()> {
     }
 }
 
-/// Both declarations can be opened, and their indexes are what the rows say.
+/// Both declarations can be opened, and their indexes match the rows.
 pub(super) fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let proven = || -> Result<_> {
         let store = crate::options().open(path.join("store"))?;
@@ -60,8 +60,8 @@ pub(super) fn prove_built(path: &Path, known: &mut Known) -> Result<(), Failure>
     open(path)?.prove(&known.model)
 }
 
-/// The items without the indexes that can be built beside writers and never meet a double: those that
-/// are unique don't refuse one while they are built.
+/// The items without the indexes that can be built beside writers and never find a duplicate: unique indexes
+/// don't refuse one while they are built.
 mod forgotten {
     use super::{Deserialize, IndexTable, Serialize};
 
@@ -95,7 +95,7 @@ pub(super) fn forget_indexes(path: &Path, known: &mut Known) -> Result<Option<Sh
     opened.map(|()| None).map_err(|error| error.to_string())
 }
 
-/// Writes, and builds indexes meanwhile.
+/// Writes, and builds indexes at the same time.
 pub(super) fn build_online(path: &Path) -> Result<()> {
     let shop = Shop::online(crate::options().open(path.join("store"))?)?;
     thread::scope(|scope| {
@@ -131,7 +131,7 @@ struct Loaded {
 
 const LOADED: u32 = 400;
 
-/// Loads rows in no order, which replace half of those of the load before.
+/// Loads unordered rows, which replace half of the rows of the previous load.
 pub(super) fn load(path: &Path) -> Result<()> {
     let store = crate::options().open(path.join("store"))?;
     let rows = LoadedRepository::open(&store)?;
@@ -148,7 +148,7 @@ pub(super) fn load(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each load is there as a whole, or not at all.
+/// Each load is complete, or has changed nothing.
 pub(super) fn prove_loaded(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let looked = || -> Result<_> {
         let store = crate::options().open(path.join("store"))?;
@@ -172,7 +172,7 @@ pub(super) fn prove_loaded(path: &Path, known: &mut Known) -> Result<(), Failure
     Ok(())
 }
 
-/// A table as it was in an earlier version.
+/// A table of an earlier version.
 mod older {
     use super::{Deserialize, IndexTable, Serialize};
 
@@ -221,7 +221,7 @@ fn older(id: u32) -> older::Entry {
     older::Entry { id, town, text }
 }
 
-/// Makes a table of rows that are of an older version.
+/// Creates a table with rows of an older version.
 pub(super) fn fill_older(path: &Path, _: &mut Known) -> Result<Option<Shop>, Failure> {
     let filled = || -> Result<()> {
         let store = crate::options().open(path.join("store"))?;
@@ -240,7 +240,7 @@ pub(super) fn upgrade(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Rows are what they were, each in one version or the other, and the upgrade can go on.
+/// Rows have their values, each in one version or the other, and the upgrade can continue.
 pub(super) fn prove_upgraded(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let mut proven = || -> Result<Option<String>> {
         let store = crate::options().open(path.join("store"))?;

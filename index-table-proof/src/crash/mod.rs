@@ -1,8 +1,8 @@
 //! Processes that are killed at any moment.
 //!
-//! A child writes, with full durability, and says so after each commit. It is killed; what it said is
-//! committed has to be there, the next transaction whole or not at all, and the tables and the file in
-//! order. The next child goes on with the same files.
+//! A child writes, with full durability, and acknowledges each commit. It is killed. Every acknowledged
+//! commit must be there, and the next transaction completely or not at all; the tables and the file must be
+//! intact. The next child continues with the same files.
 
 mod evolution;
 mod groups;
@@ -29,7 +29,7 @@ type Failure = String;
 
 const SIGKILL: i32 = 9;
 
-/// Rounds of which some kill a process in what the scenario is about.
+/// The number of rounds after which some must have killed a process at the tested moment.
 const ENOUGH: u64 = 40;
 
 /// What is going on when the process is killed.
@@ -51,7 +51,7 @@ pub(crate) struct Scenario {
     pub(crate) after: fn(&Path, &mut Known) -> Result<(), Failure>,
 }
 
-/// What the killed processes have said, and what follows from it.
+/// The acknowledgements of the killed processes, and the expected state.
 #[derive(Default)]
 pub(crate) struct Known {
     pub(crate) model: Model,
@@ -68,7 +68,7 @@ pub(crate) struct Known {
     pub(crate) random: u64,
 }
 
-/// Kills processes so many times in each scenario that has `only` in its name, and shows what came of it.
+/// Kills processes in each scenario with `only` in its name, and prints the results.
 pub(crate) fn run(rounds: u64, seed: u64, only: &str) -> Result<(), Failure> {
     println!("crash: {rounds} rounds of each scenario, from seed {seed}");
     println!(
@@ -104,7 +104,7 @@ pub(crate) fn run(rounds: u64, seed: u64, only: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a child does.
+/// Runs a child.
 pub(crate) fn child(scenario: &str, path: &str) -> Result<(), Failure> {
     let scenario = scenario.parse().ok().and_then(|number: usize| SCENARIOS.get(number));
     let scenario = scenario.ok_or("no such scenario")?;
@@ -134,15 +134,15 @@ fn kill_once(
         }
         known.said += u64::from(line == "done");
     }
-    // None ends by itself.
+    // No child ends by itself.
     if status.signal() != Some(SIGKILL) {
         return Err(format!("the child ended with {status}"));
     }
     known.acknowledged += known.said;
     if let Some(shop) = open {
-        // This process has had the store open all the time, and goes on. A transaction that was written
-        // and never acknowledged is there for readers once somebody has begun to write: that is when
-        // LMDB finds that the lock's owner has died.
+        // This process has the store open all the time, and continues. Readers see a transaction that was
+        // written and never acknowledged when the next write begins: then LMDB detects that the owner of its
+        // lock has died.
         drop(shop.store.write().map_err(|error| error.to_string())?);
         advance(&shop, known)?;
         shop.step(&mut known.model)?.map_err(|error| error.to_string())?;
@@ -162,7 +162,7 @@ fn spawn(number: usize, dir: &Path) -> std::io::Result<Child> {
 fn say(what: &str) {
     let mut out = std::io::stdout().lock();
     if writeln!(out, "{what}").and_then(|()| out.flush()).is_err() {
-        // Nobody listens any more, nor is there anyone to kill it.
+        // The parent has ended, so nothing would kill this process.
         std::process::exit(1);
     }
 }
@@ -171,7 +171,7 @@ pub(crate) fn open(path: &Path) -> Result<Shop, Failure> {
     crate::options().open(path.join("store")).and_then(Shop::new).map_err(|error| error.to_string())
 }
 
-/// Takes over what has been committed: what was acknowledged, and at most one transaction more.
+/// Takes over the committed transactions: the acknowledged ones, and at most one more.
 fn advance(shop: &Shop, known: &mut Known) -> Result<(), Failure> {
     let steps = shop.steps().map_err(|error| error.to_string())?;
     let said = known.filled + known.acknowledged + known.found;

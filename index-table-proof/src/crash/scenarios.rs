@@ -1,4 +1,4 @@
-//! What processes are killed in.
+//! The scenarios.
 
 use std::{
     fs,
@@ -179,7 +179,7 @@ pub(super) fn prove(path: &Path, known: &mut Known) -> Result<(), Failure> {
     shop.prove(&known.model)
 }
 
-/// Writes, and copies the store all the time.
+/// Writes, and copies the store continuously.
 fn copy(path: &Path) -> Result<()> {
     let store = crate::options().open(path.join("store"))?;
     thread::scope(|scope| {
@@ -197,7 +197,7 @@ fn copy(path: &Path) -> Result<()> {
     })
 }
 
-/// A copy that is there is whole, and of a state that was committed.
+/// An existing copy is complete, and has a committed state.
 fn prove_copies(path: &Path, known: &mut Known) -> Result<(), Failure> {
     prove(path, known)?;
     let copies = fs::read_dir(path).map_err(|error| error.to_string())?;
@@ -239,7 +239,7 @@ pub(super) fn fill(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failu
     Ok(None)
 }
 
-/// Changes entries behind the store's back.
+/// Changes entries without the store.
 fn damage(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
     fill(path, known)?;
     let mut random = Random(known.random);
@@ -252,7 +252,7 @@ fn damage(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
 
 fn damage_index(path: &Path, name: &str, random: &mut Random) -> heed::Result<()> {
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: nothing else has the files open, and what is damaged need not survive the machine.
+    // SAFETY: no other process has the files open, and the damage need not survive a crash of the machine.
     let env = unsafe { EnvOpenOptions::new().max_dbs(20).flags(EnvFlags::NO_SYNC).open(path)? };
     let txn = env.write_txn()?;
     let done = env.create_databases_and_commit(txn, |opener, txn| {
@@ -293,7 +293,7 @@ fn repair(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The repair was done or it was not; when it is run again, all is well.
+/// The repair was done completely or not at all; another run repairs everything.
 fn prove_repaired(path: &Path, known: &mut Known) -> Result<(), Failure> {
     let shop = open(path)?;
     let repaired = shop.store.transaction(|txn| shop.items.repair(txn).run());

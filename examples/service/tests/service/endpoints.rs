@@ -49,7 +49,7 @@ fn a_customer_is_created_changed_and_deleted() -> Result {
     assert_eq!(usage["indexes"][1]["name"], "email");
     assert_eq!(usage["indexes"][1]["queries"], 3);
 
-    // Replacing one that is not there makes it.
+    // Replacing a missing customer creates it.
     let bruno = customer(8, "Jones", "Seattle");
     assert_eq!(client.put("/customers/8", &bruno)?, (201, json!(bruno)));
 
@@ -112,7 +112,7 @@ fn a_town_is_read_in_pages() -> Result {
     let (first, next) = page("")?;
     assert_eq!(first, town[..20]);
     let next = next.ok_or("there are more")?;
-    // Who comes in front of the cursor doesn't move what is behind it.
+    // A new customer in front of the cursor doesn't move those behind it.
     assert_eq!(client.post("/customers", &customer(46, "Adams", "Redmond"))?.0, 201);
     let (second, next) = page(&format!("&limit=20&after={next}"))?;
     assert_eq!(second, town[20..40]);
@@ -120,7 +120,7 @@ fn a_town_is_read_in_pages() -> Result {
     assert_eq!(page(&format!("&after={next}"))?, (town[40..].to_vec(), None));
     assert_eq!(page("&limit=65535")?.0.len(), 46);
 
-    // A cursor belongs to its town; another text is none.
+    // A cursor is valid for its town; other text is not a cursor.
     for query in [format!("Chicago&after={next}"), "Redmond&after=page2".to_owned()] {
         let (status, error) = client.get(&format!("/customers?town={query}"))?;
         assert_eq!(status, 400, "{error}");

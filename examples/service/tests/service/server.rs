@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use ureq::{Agent, http};
 
-/// No test waits longer than that for anything.
+/// The maximum time that a test waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) type Result<T = (), E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the program, and waits until it says where it listens.
+    /// Starts the program, and waits until it prints its address.
     pub(crate) fn start(directory: &Path) -> Result<Self> {
         let mut process = Command::new(env!("CARGO_BIN_EXE_index-table-service-example"))
             .arg(directory)
@@ -41,14 +41,14 @@ impl Server {
         Ok(server)
     }
 
-    /// SIGKILL, from which nothing can be saved.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) -> Result {
         self.process.kill()?;
         self.process.wait()?;
         Ok(())
     }
 
-    /// SIGTERM, and the end that the program makes of itself.
+    /// Sends SIGTERM, and waits for the end of the program.
     #[cfg(unix)]
     pub(crate) fn terminate(&mut self) -> Result<ExitStatus> {
         let pid = self.process.id().to_string();
@@ -66,7 +66,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended before, and a test that fails has said why.
+        // It may have ended before, and a failing test has printed the reason.
         let _ = self.kill();
     }
 }
@@ -78,7 +78,7 @@ pub(crate) struct Client {
     url: String,
 }
 
-/// An answer: the status, and the JSON, which is null where there is none.
+/// A response: the status, and the JSON, which is null if there is none.
 pub(crate) type Answer = (u16, Value);
 
 impl Client {

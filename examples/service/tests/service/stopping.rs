@@ -1,4 +1,4 @@
-//! What is left when the service stops, by itself or by force.
+//! The stored data after the service stops, gracefully or by force.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ const NAMES: [&str; 4] = ["Brown", "Jones", "O'Neil & Söhne", "Smith"];
 /// Clients that write at the same time. Each has customers of its own: its number, and every
 /// `CLIENTS` from there.
 const CLIENTS: u64 = 6;
-/// The most customers that a client makes in a round.
+/// The maximum number of customers that a client creates in a round.
 const MOST: u64 = 500;
 
 type Customers = BTreeMap<u64, Customer>;
@@ -38,8 +38,8 @@ fn customer(id: u64, version: u64) -> Customer {
     }
 }
 
-/// What a client knows: the customers whose requests were answered, and those of the request that
-/// was not. Of that one both is right, what was before and what it asked for, and nothing else.
+/// A client's expectation: the customers of acknowledged requests, and the customer of the last request
+/// without a response. For that one, the state before or after the request is right.
 #[derive(Default)]
 struct Known {
     customers: Customers,
@@ -47,7 +47,7 @@ struct Known {
 }
 
 impl Known {
-    /// Sends a request that makes of a customer what is given; `false` when there is no answer.
+    /// Sends a request that changes a customer to the given value; `false` without a response.
     fn request(&mut self, client: &Client, id: u64, wanted: Option<Customer>) -> Result<bool> {
         let path = format!("/customers/{id}");
         let answer = match (&wanted, self.customers.contains_key(&id)) {
@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-/// Makes customers, changes every second one and deletes every fifth, until there is no answer.
+/// Creates customers, changes every second one and deletes every fifth, until there is no response.
 fn write_until_stopped(client: &Client, first: u64, answered: &AtomicU64) -> Result<Known> {
     let mut known = Known::default();
     for n in 0..MOST {
@@ -128,8 +128,8 @@ fn a_graceful_stop_loses_nothing() -> Result {
     assert_stored(directory.path(), &customers)
 }
 
-/// Starts the service, stops it while all clients write, starts it again, and compares it with
-/// what the clients know, which `customers` is then. How many requests had no answer.
+/// Starts the service, stops it while all clients write, starts it again, and compares it with the clients'
+/// expectations, which become `customers`. Returns the number of requests without a response.
 fn write_and_stop(
     directory: &Path,
     customers: &mut Customers,
@@ -174,7 +174,7 @@ fn write_and_stop(
     Ok(unanswered)
 }
 
-/// The customers are what is stored, and no index has more than that.
+/// The customers equal the stored rows, and no index has further entries.
 fn assert_stored(directory: &Path, customers: &Customers) -> Result {
     let store = Store::open(directory)?;
     let repository = CustomerRepository::open(&store)?;
