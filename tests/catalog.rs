@@ -6,7 +6,7 @@ use index_table::{Error, IndexState, Store};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Each module declares the table `people` anew, with a mood of these variants.
+/// Each module declares the table `people` again, with a mood of these variants.
 macro_rules! declaration {
     ($name:ident: $($variant:ident)*, $(#[$attribute:meta])*) => {
         mod $name {

@@ -1,4 +1,4 @@
-//! Cursors come back from outside: they lead nowhere that was not asked for.
+//! Cursors are untrusted: they never return rows outside their query.
 
 use index_table::{Cursor, Error, IndexEntry, IndexTable, Page, Result, Scan, Store};
 use proptest::prelude::*;
@@ -167,7 +167,7 @@ struct Coded {
     code: u32,
 }
 
-/// In a unique index a place is the key's, whichever row has it by then.
+/// In a unique index, a position is a key, with any row.
 #[test]
 fn a_row_that_moves_between_pages_is_not_repeated()
 -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -211,7 +211,7 @@ mod anew {
     }
 }
 
-/// A name that an index is declared anew under is not the same index.
+/// An index with another declaration under the same name is a different index.
 #[test]
 fn an_index_with_a_new_declaration_refuses_older_cursors()
 -> std::result::Result<(), Box<dyn std::error::Error>> {

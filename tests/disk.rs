@@ -76,7 +76,7 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
     Ok(rows)
 }
 
-/// Those that would be a commit together are told alike, and the writer goes on.
+/// All closures of the failed commit get its error, and the writer continues.
 fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     let writer = store.writer_with(&GroupOptions::default().queue(5000).most(5000))?;
     let txn = store.write()?;
@@ -160,7 +160,7 @@ fn a_full_disk_loses_no_commit_and_the_store_works_again() -> TestResult {
     }
     assert_eq!(fs::read_dir(disk.path())?.count(), 1);
 
-    // Room, and it goes on without being opened anew.
+    // With room again, it continues without being reopened.
     assert!(disk.mount(&["-o", "remount,size=64m"]));
     insert(&store, &blobs, rows..rows + 5000)?;
     check(&store, &blobs, rows + 5000)?;

@@ -1,5 +1,4 @@
-//! A process that is killed loses nothing that it was told is committed, and leaves nothing half
-//! done.
+//! A killed process loses no acknowledged commit, and leaves no partial one.
 
 use std::{
     io::{BufRead, BufReader, Write},

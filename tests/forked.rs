@@ -103,7 +103,7 @@ fn with_a_reader(path: &Path) -> TestResult {
     )
 }
 
-/// What the child opens anew is its own.
+/// A store that the child opens again belongs to the child.
 fn opened_anew(path: &Path) -> TestResult {
     let handles = open(path)?;
     handles.0.transaction(|txn| handles.1.put(txn, &row(1)))?;
@@ -163,8 +163,8 @@ fn with_a_writer(path: &Path) -> TestResult {
     Ok(())
 }
 
-/// The writer's thread is the parent's. What was submitted there is written there, and once it is
-/// dropped, the child opens the store anew.
+/// The writer's thread belongs to the parent, which writes its closures. After dropping the handles, the
+/// child opens the store again.
 fn with_a_group_writer(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     let writer = store.writer()?;

@@ -108,7 +108,7 @@ fn a_cursor_is_the_gap_behind_its_row() -> TestResult {
     })
 }
 
-/// In a unique index the gap is behind the key, whichever row has that.
+/// In a unique index, the gap is behind the key, for any row.
 #[test]
 fn the_gap_behind_a_unique_key_is_behind_its_next_holder() -> TestResult {
     on_both_engines(|store, people| {

@@ -1,4 +1,4 @@
-//! How questions are answered from the indexes: what each one reads, and what is refused.
+//! The reads of each query, and the refused queries.
 
 use index_table::{Error, IndexTable, ReadTxn, Result, Stats, Store};
 use serde::{Deserialize, Serialize};

@@ -66,7 +66,7 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
         return hold(&path);
     }
     let dir = tempfile::tempdir()?;
-    // Keeps the lock file in use, which LMDB would make anew.
+    // Keeps the lock file in use, which LMDB would otherwise initialize again.
     let witness = other_process(NAME, dir.path(), 1)?;
 
     // When the store is opened.

@@ -207,7 +207,7 @@ fn a_full_map_loses_no_commit() -> TestResult {
         let blobs = BlobRepository::open(&store)?;
         store.transaction(|txn| (0..10).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
 
-        // A transaction by hand is told what to do.
+        // The error of an explicit transaction has the remedy.
         let mut txn = store.write()?;
         let full = (10..3000).try_for_each(|id| blobs.insert(&mut txn, &blob(id)));
         let Err(error @ Error::MapFull { map_size: SMALL }) = full else {

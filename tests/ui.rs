@@ -1,7 +1,7 @@
-//! What the derive macro answers to mistakes: one program for each, with the messages beside it.
+//! The errors of the derive macros: one program for each mistake, with the messages beside it.
 //!
-//! The programs also call the repository, so that a message too many is noticed. After a change of
-//! the messages, `TRYBUILD=overwrite cargo test --test ui` writes them anew.
+//! The programs also call the repository, to detect superfluous messages. After a change of the messages,
+//! `TRYBUILD=overwrite cargo test --test ui` writes them again.
 
 /// The folders of programs with mistakes.
 const TOPICS: [&str; 15] = [

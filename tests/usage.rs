@@ -1,5 +1,5 @@
-//! What scans and tables say of how they were asked: from the index alone, with one look-up or with
-//! two, and what the writes cost.
+//! The statistics of scans and tables: look-ups by the index alone, with one or two look-ups, and the cost of
+//! writes.
 
 use std::thread;
 
@@ -359,7 +359,7 @@ fn warnings_are_in_the_report() -> TestResult {
     Ok(())
 }
 
-/// A table begins anew when it is opened again.
+/// A reopened table starts at zero.
 #[test]
 fn a_reopened_table_starts_at_zero() -> TestResult {
     let store = Store::in_memory();

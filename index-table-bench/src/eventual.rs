@@ -41,7 +41,7 @@ pub struct Figure {
     /// Rows in a second, in memory, in transactions of 100: with a worker and a queue that makes
     /// writers wait, so that it is what the worker keeps up with.
     pub kept_up: f64,
-    /// Messages in a second that are applied while nobody writes; none with strong indexes.
+    /// Messages that are applied in a second without writers; none with strong indexes.
     pub applied: Option<f64>,
 }
 

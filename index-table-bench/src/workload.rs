@@ -1,4 +1,4 @@
-//! Customers, and what is asked of every contender: plain values, made from one seed.
+//! Customers, and the operations for every contender: plain values, from one seed.
 
 use index_table::IndexTable;
 use serde::{Deserialize, Serialize};
@@ -186,9 +186,8 @@ impl Workload {
         customer
     }
 
-    /// What is asked of a table in one round, in this order. `units` is about how many single
-    /// operations there are of each; writes are one transaction of a fiftieth of the table, but of
-    /// no more than `units`.
+    /// The operations on a table in one round, in this order. `units` is about how many single operations
+    /// there are of each; writes are one transaction of a fiftieth of the table, but of no more than `units`.
     #[must_use]
     pub fn round(&mut self, units: usize, durable: usize) -> Vec<Operation> {
         let changed = (self.rows.len() / 50).clamp(1, units);

@@ -10,7 +10,7 @@ use index_table_bench::{
     workload::{Customer, NameRange, Operation, PAGE, Place, Workload},
 };
 
-/// All rows in the order of their primary keys, and every question answered by looking at each.
+/// All rows in the order of their primary keys; every query reads each of them.
 struct Model(Vec<Customer>);
 
 impl Model {

@@ -321,8 +321,7 @@ impl Run {
         self.met(outcome.err())
     }
 
-    /// After an error, what was committed last has to be there, if need be when the store is opened
-    /// anew.
+    /// After an error, the last commit must be there, if necessary after reopening the store.
     fn met(&mut self, error: Option<Error>) -> Result<(), Failure> {
         let Some(error) = error else { return Ok(()) };
         println!("error: {error}");

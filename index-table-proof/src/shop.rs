@@ -73,7 +73,7 @@ enum Operation {
     Delete(u32),
 }
 
-/// What an operation answers.
+/// The result of an operation.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Done(bool),
@@ -210,7 +210,7 @@ impl Shop {
     ///
     /// # Errors
     ///
-    /// The inner one is of the store. The outer one: the store has answered wrongly.
+    /// The inner error is of the store. The outer error: the store has returned a wrong result.
     pub(crate) fn step(&self, model: &mut Model) -> Result<Result<()>, String> {
         let step = model.steps;
         let mut answers = Vec::new();
@@ -229,7 +229,7 @@ impl Shop {
         Err(format!("step {step} answers {answers:?}, and not {expected:?}"))
     }
 
-    /// Compares everything that the store answers with the model.
+    /// Compares all results of the store with the model.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! The runtime of [`index-table`](https://docs.rs/index-table). Depend on that crate, which re-exports the
 //! public items.
 //!
-//! What decides is pure and knows no engine: the key encoding (`key`), what a table is
-//! (`schema`), which entries change with a row (`maintain`), what a query asks for (`scan`). What
-//! stores is behind the seam in `engine`: the `lmdb` folder, and for tests one in `memory`.
+//! Pure code names no engine: the key encoding (`key`), the description of tables (`schema`), index
+//! maintenance (`maintain`), bounds and plans of queries (`query`). Storage is behind the seam in `engine`:
+//! the `lmdb` folder, and for tests `memory`.
 
 #![cfg_attr(
     not(test),

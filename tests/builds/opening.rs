@@ -90,7 +90,7 @@ impl after::ItemRepository {
     }
 }
 
-/// Writers go on while another thread builds, and see to their own rows.
+/// Writers continue while another thread builds, and maintain the entries of their own rows.
 #[test]
 fn writers_go_on_during_a_build() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id)), |store| {
@@ -117,7 +117,7 @@ fn writers_go_on_during_a_build() -> TestResult {
     })
 }
 
-/// A thread that writes can open what is open, whoever else is about to open something.
+/// A thread that writes can open an open table, while another thread opens a table.
 #[test]
 fn a_build_does_not_wait_for_its_own_thread() -> TestResult {
     let store = Store::in_memory();

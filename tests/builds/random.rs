@@ -144,7 +144,7 @@ fn run(
             items = after::ItemRepository::open_online(&store)?;
         }
         apply(&store, &items, &mut model, operation)?;
-        // What can be asked is right at any time.
+        // Results of readable indexes are right at any time.
         assert_clean(&items, &store.read()?)?;
     }
     let report = items.build(&store).batch_bytes(300).run()?;

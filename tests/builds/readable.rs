@@ -1,4 +1,4 @@
-//! Who can ask an index, and when.
+//! When an index is readable, and for which transactions.
 
 use index_table::{Error, IndexState, Store};
 

@@ -468,7 +468,7 @@ proptest! {
             let items = after::ItemRepository::open_online(store)?;
             items.build(store).batch_bytes(200).limit(steps).run()?;
             for operation in &operations {
-                // While the build goes on, and where no rows violate an index, writes may be refused.
+                // During the build, and without duplicates, writes may be refused.
                 let _ = match operation {
                     Operation::Put(id, number) => {
                         store.transaction(|txn| items.put(txn, &item(*id, *number)))

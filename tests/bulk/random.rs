@@ -85,7 +85,7 @@ fn expected(case: &Case, before: &[Item]) -> Result<Option<(Vec<Item>, u64)>> {
     Ok(Some((items.all(&txn).rows().collect::<Result<_>>()?, written)))
 }
 
-/// A fourth of what is asked for: a case is many rows.
+/// A quarter of the requested cases: a case is many rows.
 fn cases() -> u32 {
     ProptestConfig::default().cases / 4
 }
@@ -99,7 +99,7 @@ fn check(store: &Store, case: &Case) -> Result<()> {
     let report = if case.inside {
         let load = items.bulk_load_in(&mut txn, &case.rows);
         let report = load.on_duplicate(case.policy).memory(case.memory).run();
-        // What is refused leaves the transaction as it was, and it goes on.
+        // A refused load leaves the transaction as it was, and it continues.
         items.put(&mut txn, &item(4_000_000_001))?;
         items.delete(&mut txn, 4_000_000_001)?;
         txn.commit()?;

@@ -163,7 +163,7 @@ fn a_load_in_a_dropped_transaction_changes_nothing() -> TestResult {
     Ok(())
 }
 
-/// Loads half of the rows, and goes on as if nothing had happened.
+/// Loads half of the rows, ignores the error, and continues.
 fn load_half(items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<()> {
     let half = |at: Progress| assert!(at.total.is_none() || at.done < 5_000, "half of it");
     let load = items.bulk_load_in(txn, (0..1_000).map(item)).on_duplicate(OnDuplicate::Replace);

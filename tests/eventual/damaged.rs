@@ -82,7 +82,7 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
 
 const UNREADABLE: Option<&str> = Some("its progress can't be read");
 
-/// Nothing panics or goes on forever, a verification finds it, and a repair mends it.
+/// Nothing panics or loops forever, a verification finds the damage, and a repair corrects it.
 #[test]
 fn a_repair_empties_a_damaged_queue() -> TestResult {
     for (name, damage, said) in DAMAGES {
@@ -235,8 +235,8 @@ fn put(store: &Store, items: &before::ItemRepository, ids: Range<u32>) -> index_
     })
 }
 
-/// Where it is to be known for which indexes a message is, a damaged queue is emptied, and all are
-/// built anew: at once in a small table, and in steps in a large one.
+/// If the indexes of a message have to be known, a damaged queue is emptied, and all eventual indexes are
+/// rebuilt: at once in a small table, and in batches in a large one.
 #[test]
 fn another_declaration_empties_the_queue() -> TestResult {
     for ((name, damage, said), rows) in DAMAGES.into_iter().zip([6, 5000].into_iter().cycle()) {

@@ -87,7 +87,7 @@ fn with_a_full_queue_entries_are_changed_in_line() -> TestResult {
 fn a_writer_waits_for_the_worker() -> TestResult {
     let (_dir, store) = store(3, WhenFull::Wait(Duration::MAX))?;
     let items = ItemRepository::open(&store)?;
-    // A transaction that has begun goes on.
+    // A transaction that has left a message continues.
     store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;
     // One by hand can't wait, and nothing has changed.
     let mut txn = store.write()?;
@@ -252,8 +252,7 @@ fn disabled_indexes_are_rebuilt() -> TestResult {
     Ok(())
 }
 
-/// What is queued for indexes that are built anew takes no room, or the next write would disable them
-/// again.
+/// Messages for indexes that are rebuilt are removed, or the next write would disable them again.
 #[test]
 fn a_rebuild_empties_the_queue() -> TestResult {
     let (_dir, store) = store(4, WhenFull::Disable)?;
@@ -289,7 +288,7 @@ fn a_rebuild_empties_the_queue() -> TestResult {
     Ok(())
 }
 
-/// There are more rows than a queue has room, and nobody waits for them.
+/// There are more rows than a queue has room for, and no thread waits for them.
 #[test]
 fn an_upgrade_fills_no_queue() -> TestResult {
     for when_full in [WhenFull::ApplyInLine, WhenFull::Wait(Duration::ZERO), WhenFull::Disable] {

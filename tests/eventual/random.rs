@@ -96,7 +96,7 @@ fn apply(
     Ok(())
 }
 
-/// What can be asked at any time.
+/// The queries that are valid at any time.
 fn assert_possible(
     store: &Store,
     items: &ItemRepository,

@@ -85,7 +85,7 @@ fn messages_of_another_declaration_are_dropped() -> TestResult {
     })
 }
 
-/// A strong index that becomes eventual is not built anew, and the other way round is.
+/// A strong index that becomes eventual is not rebuilt; an eventual one that becomes strong is.
 #[test]
 fn an_index_changes_its_consistency() -> TestResult {
     on_both(|store| {

@@ -69,7 +69,7 @@ fn a_closure_can_return_its_token() -> TestResult {
     })
 }
 
-/// A row is found by what it has, whoever has left the message about it.
+/// A row is found by its current values, with a message of any transaction.
 #[test]
 fn a_token_covers_rows_that_are_partly_changed_in_line() -> TestResult {
     let dir = tempfile::tempdir()?;

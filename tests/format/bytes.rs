@@ -148,7 +148,7 @@ fn further_entries_of_a_key_are_behind_the_first_one() -> TestResult {
     assert(&[(b"l@x\0", eight.1)], None)
 }
 
-/// A block that empties gives its place to the next one, whichever way it was found.
+/// The next block takes the place of an empty one, for every way to find it.
 #[test]
 fn an_empty_first_block_is_replaced() -> TestResult {
     for other_town_before in [false, true] {

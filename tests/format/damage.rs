@@ -16,7 +16,7 @@ fn a_scan_ends_at_a_damaged_entry() -> TestResult {
         // A block with half a primary key, and one without any.
         ("people.town", b"Oslo\0", &[0, 1, 0]),
         ("people.town", b"Pisa\0", &[]),
-        // A key that goes on behind its end.
+        // A key with bytes behind its end.
         ("people.town", b"Quito\0xyz", &[0, 1]),
         // An entry in a full index with no row in it.
         ("people.age", &[0, 0, 9], &[1, 9]),

@@ -36,7 +36,7 @@ fn close_finishes_accepted_closures() -> TestResult {
         let refused = writer.try_submit(|_| Ok::<_, Error>(())).map_err(|full| full.to_string())?;
         assert!(matches!(refused.wait(), Err(Error::WriterClosed)));
         writer.close()?;
-        // Another one begins anew.
+        // Another writer can be started.
         insert(&store.writer()?, &items, item(50)).wait()?;
         check(&store, &items, 0..51)?;
     }

@@ -19,7 +19,7 @@ use crate::{
     support::{PATIENCE, Threads},
 };
 
-/// Closures panic here, and nobody needs to read it.
+/// Closures panic here, so the messages are not printed.
 fn quiet() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -278,7 +278,7 @@ fn the_drop_of_a_captured_value_can_not_wait_for_the_writer() -> TestResult {
         let writer = store.writer_with(&GroupOptions::default().queue(1))?;
         let (told, refused) = channel();
         let waits = Waits { writer: writer.clone(), items: items.clone(), told };
-        // What it holds, and what it returns when nobody is there to take it.
+        // Its captured values, and its result without a receiver.
         let txn = hold(&store)?;
         let mut waits = Some(waits);
         drop(writer.submit(move |_| Ok::<_, Error>(waits.take())));

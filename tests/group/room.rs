@@ -122,7 +122,7 @@ fn at_the_limit_only_those_fail_that_do_not_fit() -> TestResult {
     }
     check(&store, &items, 0..40)?;
 
-    // As many as fit, however they are grouped, and the rest is told so.
+    // As many closures as fit succeed, in any grouping, and the rest gets an error.
     let txn = hold(&store)?;
     let submitted = submit_large(&writer, &items, 100..1100, 150);
     drop(txn);

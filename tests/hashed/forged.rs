@@ -45,7 +45,7 @@ fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
     (dir, store, links)
 }
 
-/// All that can be asked of the rows with a url finds the row with this primary key alone.
+/// Every query for a url finds only the row with this primary key.
 fn assert_only<'txn, E>(scan: impl Fn() -> Scan<'txn, E>, row: &Link) -> Result<()>
 where
     E: index_table::IndexEntry<'txn, Row = Link>,

@@ -1,4 +1,4 @@
-//! What is asked of values of any length.
+//! Queries for values of any length.
 
 use index_table::{Error, Result};
 
@@ -85,7 +85,7 @@ fn a_covered_index_compares_without_the_fact_table() -> Result<()> {
             facts(&|txn| ids(pages.find_by_on_host(txn, "host", None)).map(drop))?,
             (1, 1, 0)
         );
-        // The row that was looked up to compare is the one that is asked for.
+        // The row that was looked up for the comparison is the result.
         assert_eq!(facts(&|txn| ids(pages.find_by_url(txn, "host/")).map(drop))?, (1, 1, 1));
         assert_eq!(
             facts(&|txn| pages.find_by_url(txn, "host/").rows().try_for_each(|e| e.map(drop)))?,

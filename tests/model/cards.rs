@@ -1,5 +1,5 @@
-//! What is answered from the indexes alone (distinct values, combined scans) and `get_many`, on
-//! a table whose normalized indexes are packed into blocks and on one whose are not.
+//! Queries that read only indexes (distinct values, combined scans) and `get_many`, on a table with packed
+//! normalized indexes and on a table without.
 
 use std::fmt::Debug;
 

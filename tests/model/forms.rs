@@ -22,8 +22,7 @@ trait Row: Clone + std::fmt::Debug + PartialEq + Serialize {
 
 type Model<R> = BTreeMap<<R as Row>::Id, R>;
 
-/// Compares one scan with what the model gives: the keys of all rows, sorted, with those that are
-/// asked for kept.
+/// Compares one scan with the model: the keys of all rows, sorted and filtered.
 fn ask<'txn, E, K: Ord>(
     model: &Model<E::Row>,
     scan: impl Fn() -> Scan<'txn, E>,

@@ -1,9 +1,9 @@
 //! Random operations against a model, on both engines.
 //!
-//! The model is a `BTreeMap` from primary key to row. After each batch of operations everything
-//! that the store answers is compared with what a filter and a sort over the model's rows gives:
-//! every index whole, and questions with prefixes, ranges, limits, both directions and pages. And
-//! `verify`, which has another way to the same end, finds nothing.
+//! The model is a `BTreeMap` from primary key to row. After each batch of operations, all results of the
+//! store are compared with a filter and a sort over the model's rows: every whole index, and queries with
+//! prefixes, ranges, limits, both directions and pages. And `verify`, which has another way to the same end,
+//! finds nothing.
 
 mod cards;
 mod combinations;
@@ -30,7 +30,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// So many cases, or more where `PROPTEST_CASES` asks for more than its default of 256.
+/// This number of cases, or more if `PROPTEST_CASES` exceeds its default of 256.
 fn cases(default: u32) -> u32 {
     default.max(ProptestConfig::default().cases.saturating_mul(default) / 256)
 }

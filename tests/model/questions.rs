@@ -34,7 +34,7 @@ where
     prop_assert!(!scan().limit(0).exists().map_err(fail)?);
     let entries = scan().entries().map(|entry| entry.map(drop)).collect::<Result<Vec<_>>>();
     prop_assert_eq!(entries.map_err(fail)?.len(), rows.len());
-    // Page by page is quadratic, so long answers take large pages.
+    // Reading page by page is quadratic, so long results take large pages.
     for size in if rows.len() < 50 { [1, 7] } else { [rows.len() / 5, rows.len() / 3] } {
         assert_pages(&scan, rows, size)?;
         assert_pages(|| scan().rev(), &reversed, size)?;

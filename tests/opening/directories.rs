@@ -71,7 +71,7 @@ fn a_directory_that_is_open_is_shared() -> TestResult {
     Ok(())
 }
 
-/// Handles are dropped while others are made: each either shares or opens anew.
+/// Handles are dropped while others are made: each shares the store or opens it again.
 #[test]
 fn threads_can_open_and_close_a_directory_at_once() -> TestResult {
     let dir = tempfile::tempdir()?;

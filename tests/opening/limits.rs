@@ -61,7 +61,7 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
     assert_eq!(people.find_by_town_range(&txn, "x".repeat(5000).as_str()..).rev().count()?, 0);
     assert_eq!(people.find_by_town_range(&txn, ..="x".repeat(5000).as_str()).rows().count(), 1);
     assert_eq!(people.find_by_town_starting_with(&txn, &"x".repeat(506)).rev().rows().count(), 1);
-    // Bounds of which LMDB can only be told the first 511 bytes, on both sides of the row.
+    // Bounds that exceed LMDB's limit of 511 bytes, on both sides of the row.
     let (row, below, above) = ("x".repeat(506), "x".repeat(505) + "w", "x".repeat(507) + "y");
     let cut = "x".repeat(511);
     for (range, count) in [

@@ -24,7 +24,7 @@ use index_table::Store;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Each module declares the table `people` anew.
+/// Each module declares the table `people` again.
 macro_rules! declaration {
     ($name:ident, $(#[$attribute:meta])* { $($field:ident: $ty:ty = $value:expr),* }) => {
         mod $name {

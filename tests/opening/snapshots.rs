@@ -93,7 +93,7 @@ fn a_snapshot_has_an_index_in_its_earlier_state() -> TestResult {
     Ok(())
 }
 
-/// Databases of tables that nobody opens leave room for others.
+/// Databases of unopened tables leave room for others.
 #[test]
 fn tables_of_the_file_leave_room_for_others() -> TestResult {
     let dir = tempfile::tempdir()?;

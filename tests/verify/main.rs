@@ -1,5 +1,5 @@
-//! `verify` and `repair`: entries are damaged behind the store's back, one kind at a time and at
-//! random, and found and mended.
+//! `verify` and `repair`: entries are damaged without the store, one kind at a time and at random, and found
+//! and repaired.
 
 mod elements;
 mod kinds;

@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// More than is mended in one go.
+/// More findings than one round repairs.
 #[test]
 fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
     const ROWS: u32 = 3000;
@@ -72,7 +72,7 @@ fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
         assert!(rows.verify(&txn).run()?.is_clean());
         assert_eq!(rows.find_by_packed(&txn, 10).count()?, 300);
         txn.commit()?;
-        // Who watches an index has been told something else by it.
+        // A watcher of an index has received other results.
         assert!(matches!(watcher.try_recv(), Ok(Event::Lagged(_))));
         store.transaction(|txn| rows.repair(txn).run())?;
         assert!(watcher.try_recv().is_err(), "there was nothing to mend");

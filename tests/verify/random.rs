@@ -125,7 +125,7 @@ fn check(rows: u16, damages: &[(usize, Damage)], restores: &[u16]) -> Result<()>
     let again = items.verify(&store.read()?).run()?;
     assert!(again.is_clean(), "{again}");
     assert_eq!(seen(&items, &store)?, expected);
-    // And it goes on.
+    // The store works after the repair.
     store
         .transaction(|txn| kept.iter().try_for_each(|item| items.delete(txn, item.id).map(drop)))?;
     let empty = items.verify(&store.read()?).run()?;

@@ -121,8 +121,7 @@ fn duplicates_of_a_unique_key_are_kept() -> Result<()> {
     Ok(())
 }
 
-/// The number of entries that LMDB has on record for a database, which `count` of a whole index
-/// answers with. heed can't write it.
+/// LMDB's count of the entries of a database, which `count` of a whole index returns. heed can't write it.
 #[test]
 fn a_wrong_count_is_found() -> Result<()> {
     for (name, kind) in [("items.code", Some("code")), ("items", None)] {

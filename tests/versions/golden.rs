@@ -32,7 +32,7 @@ pub(crate) fn raw(
     Ok(())
 }
 
-/// Writes the file anew, after the format has changed: `cargo test --test versions -- --ignored`.
+/// Writes the file again, after a change of the format: `cargo test --test versions -- --ignored`.
 #[test]
 #[ignore = "it writes the file that the other test reads"]
 fn write_the_file() -> TestResult {

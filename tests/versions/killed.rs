@@ -1,4 +1,4 @@
-//! A process that is killed in the middle of an upgrade leaves whole rows, and the next one goes on.
+//! A process that is killed in an upgrade leaves complete rows, and the next upgrade continues.
 
 use std::{
     io::{BufRead, BufReader, Write},

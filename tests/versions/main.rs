@@ -1,5 +1,5 @@
-//! Rows of several versions in one table: read, changed and asked for as if all had the current one,
-//! and made so by `upgrade`.
+//! Rows of several versions in one table: read, changed and queried as if all had the current version, and
+//! rewritten by `upgrade`.
 
 mod from;
 mod golden;
@@ -190,7 +190,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
     Store::options().map_size(1 << 26).open(path)
 }
 
-/// Each version writes its rows, after it has been told of the ones before.
+/// Each version writes its rows, and knows the earlier versions.
 fn fill(store: &Store, rows: u32) -> index_table::Result<CustomerRepository> {
     fill_older(store, rows)?;
     let customers = CustomerRepository::open(store)?;

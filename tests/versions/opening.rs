@@ -207,7 +207,7 @@ fn a_refused_chain_changes_nothing() -> TestResult {
     Ok(())
 }
 
-/// In one process, whoever shares a table reads the same versions.
+/// In one process, all repositories of a table read the same versions.
 #[test]
 fn a_table_in_use_is_not_shared_with_another_chain() -> TestResult {
     let dir = tempfile::tempdir()?;

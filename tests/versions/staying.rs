@@ -157,7 +157,7 @@ fn unreadable(store: &Store) -> index_table::Result<Vec<String>> {
     Ok(unreadable.map(|index| index.name).collect())
 }
 
-/// What is new, or follows from a method, is built; all else is asked from the first moment on.
+/// New indexes, and indexes with methods, are built; all others stay readable.
 #[test]
 fn indexes_of_unchanged_fields_stay_readable() -> TestResult {
     on_both_engines(|store| {

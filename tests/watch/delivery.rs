@@ -98,7 +98,7 @@ fn a_failed_commit_gives_no_events() -> TestResult {
     assert!(txn.commit().is_err());
     assert!(watcher.try_recv().is_err());
 
-    // One that is run again in a larger map is told once.
+    // A closure that runs again in a larger map gives its events once.
     let mut runs = 0;
     store.transaction(|txn| {
         runs += 1;

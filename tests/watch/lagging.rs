@@ -46,7 +46,7 @@ fn a_commit_is_received_as_a_whole_or_not_at_all() -> TestResult {
         assert_eq!(events.len(), 1);
         let at = lagged(events.into_iter().next());
         assert_eq!((at.missed, at.commit_number), (6, number));
-        // Twice is told once.
+        // Two notices are merged into one.
         for _ in 0..2 {
             store.transaction(|txn| (1..6).try_for_each(|id| people.delete(txn, id).map(drop)))?;
             store.transaction(|txn| (1..6).try_for_each(|id| people.insert(txn, &person(id))))?;
@@ -104,7 +104,7 @@ fn a_subscriber_during_a_transaction_receives_lagged() -> TestResult {
     Ok(())
 }
 
-/// What has not changed is nothing to be told.
+/// Unchanged rows give no events.
 #[test]
 fn a_transaction_without_changes_gives_no_events() -> TestResult {
     on_both(|store, people| {

@@ -69,7 +69,7 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Subscribes while others write, reads, and goes on with what comes: there is no gap.
+/// Subscribes while others write, reads, and continues with events: there is no gap.
 #[test]
 fn a_copy_started_at_any_time_has_no_gap() -> TestResult {
     on_both(|store, people| {
@@ -123,8 +123,8 @@ fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
             Err(_) => thread::yield_now(),
         }
     }
-    // Whatever was committed by then has been handed over by the time that a later commit can begin. None
-    // does as long as this one goes on: a small buffer would lag behind it.
+    // All earlier commits have been delivered before a later commit can begin. No commit begins meanwhile, or
+    // a small buffer would lag.
     let txn = store.write().expect("it can write");
     let rows = people.all(&txn).rows().map(|row| row.map(|row| (row.id, row)));
     let rows: BTreeMap<_, _> = rows.collect::<Result<_, _>>().expect("it can read");

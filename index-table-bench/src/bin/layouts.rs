@@ -257,8 +257,8 @@ impl Index {
         Ok(true)
     }
 
-    /// The first block of a key if the primary key is all there is in it, by a cursor that goes on
-    /// to the block that would have to take its place.
+    /// The first block of a key if the primary key is all there is in it, by a cursor that steps to the block
+    /// that may have to take its place.
     fn remove_single(
         &mut self,
         txn: &mut RwTxn<'_>,

@@ -87,8 +87,8 @@ struct One<'k> {
 }
 
 impl One<'_> {
-    /// A question is asked again and again. Of writes the whole rounds are run, so that the table is
-    /// what the next one takes it for; questions are left out.
+    /// A query runs repeatedly. For writes, whole rounds run, so that the table has the state that the next
+    /// one expects; queries are left out.
     fn rounds(
         &mut self,
         mut contender: Box<dyn Contender>,

@@ -1,8 +1,8 @@
 //! `native_db` 0.8: secondary keys on town and email, and a computed one of town and last name.
 //!
-//! It has no covering index: what is asked of one is answered from the rows. It has no count of the
-//! rows under a key but to read them all, and no way to begin in the middle of them; pages are
-//! `N/A`. Rows are in `native_model`'s default encoding.
+//! It has no covering index: such queries read the rows. It can count the rows of a key only by reading them
+//! all, and can't start in the middle of them; pages are `N/A`. Rows are in `native_model`'s default
+//! encoding.
 
 use std::path::Path;
 

@@ -59,7 +59,8 @@ impl<'t> Tables<'t> {
 
     fn insert(&mut self, row: &Customer) -> Outcome {
         let Self { facts, by_town, by_name, by_email, key, value } = self;
-        // What an insert replaces is how redb tells that it was there; the transaction is dropped.
+        // redb returns the value that an insert replaces, which shows that the key existed; the transaction
+        // is dropped.
         if by_email.insert(keys::one_text(key, &row.email), row.id)?.is_some() {
             return Err("the email is there already".into());
         }

@@ -247,7 +247,7 @@ impl Contender for Sqlite {
 mod tests {
     use super::*;
 
-    /// The plan of each statement, so that no question is asked unfairly.
+    /// The plan of each statement, so that every query is fair.
     #[test]
     fn every_statement_uses_its_index() {
         let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The machine in general terms: nothing that tells whose it is.
+//! The machine in general terms, without identifying it.
 
 use std::{env::consts, fs, thread};
 

@@ -20,8 +20,8 @@ pub(super) fn report(measured: &Measured, picture: &str) -> String {
     let _ = write!(
         out,
         "\n## Figures\n\nMedians; in brackets, the median of the ratios to `index-table` within a \
-         round: above 1, that contender takes longer or needs more. `N/A`: it has nothing for the \
-         operation. `index-table` is not the best everywhere, and the tables show where.\n"
+         round: above 1, that contender takes longer or needs more. `N/A`: the contender lacks \
+         the operation. The tables also show where `index-table` is not the best.\n"
     );
     for rows in results.sizes() {
         figures(&mut out, results, rows);
@@ -64,7 +64,7 @@ fn introduction(out: &mut String, measured: &Measured) {
     out.push_str(
         "<!-- Written by `cargo run --release -p index-table-bench -- --report`; the text is in \
          index-table-bench/src/report. -->\n\n# Benchmarks\n\n\
-         One workload, one seed, one process; what is compared:\n\n| contender | what it is |\n\
+         One workload, one seed, one process. The contenders:\n\n| contender | what it is |\n\
          |---|---|\n",
     );
     for kind in contenders::ALL {
@@ -72,17 +72,18 @@ fn introduction(out: &mut String, measured: &Measured) {
     }
     let _ = writeln!(
         out,
-        "\nVersions: {}, SQLite {}. A cache is 1 GiB where there is one to set.",
+        "\nVersions: {}, SQLite {}. Configurable caches have 1 GiB.",
         versions(),
         rusqlite::version()
     );
     let _ = write!(
         out,
         "\n## What is measured\n\n\
-         Customers with a number, first and last name, town, phone number and email address. Towns \
-         and names are skewed as they are in life (Zipf): the first of 1,000 towns has one row in \
-         seven, the hundredth one in 750. Three indexes: on the town (normalized), on town and last \
-         name with the phone number carried (partial), on the email address (unique). The seed is \
+         Customers with a number, first and last name, town, phone number and email address. \
+         Towns and names have a realistic skew (Zipf): the first of 1,000 towns has one row in \
+         seven, the hundredth one in 750. Three indexes: on the town (normalized), on town and \
+         last name with the phone number included (partial), on the email address (unique). The \
+         seed is \
          {SEED}.\n\n\
          | operation | how |\n|---|---|\n\
          | load | all rows in one transaction, in the order of their numbers |\n\
@@ -101,17 +102,11 @@ fn introduction(out: &mut String, measured: &Measured) {
          log is moved into its file and fjall's memory to its tables before; fjall's journal has \
          64 MiB from the beginning, which is most of a small table |\n\
          | allocations | of Rust code, for an entry of the covered query; not those of C code |\n\n\
-         Times are for one row, entry, page or count. Every round asks all contenders the same, in \
-         turns, and begins with another one each time; the figure is the median of {rounds} rounds, \
-         {loads} for loads. A checksum over every byte of every answer, in order, is compared \
-         between all of them, and after the rounds that of everything in the tables: a difference \
-         ends the run.\n\n\
+         Times are for one row, entry, page or count. Every round runs the same operations on all contenders, in turn, and starts with a different one each time; the figure is the median of {rounds} rounds, \
+         {loads} for loads. A checksum over every byte of every result, in order, is compared among all contenders, and after the rounds a checksum over all tables; a difference ends the run.\n\n\
          All make a commit durable: LMDB with its two syncs, SQLite with `synchronous = FULL`, redb \
-         and `native_db` with their defaults, fjall with a sync of its journal. What is called *to \
-         disk* is measured on a disk. All else is measured with the files in memory: the same calls \
-         are made, and a sync costs nothing there, so that the figures are work, and not the noise \
-         of the disk, which is greater than all of it.\n\n\
-         Measured on {}.\n\n## Running it again\n\n\
+         and `native_db` with their defaults, fjall with a sync of its journal. Operations marked *to disk* are measured on a disk. All others are measured with the files in memory: the calls are the same, and a sync costs nothing, so the figures show the work, and not the noise of the disk, which is greater.\n\n\
+         Measured on {}.\n\n## Repeating the measurement\n\n\
          ```sh\n\
          cargo run --release -p index-table-bench -- --quick                       # some seconds, on the terminal\n\
          cargo run --release -p index-table-bench -- --build --writers --eventual --films FILE.jsonl --save figures.json --report docs/BENCHMARKS.md\n\
@@ -156,8 +151,8 @@ fn targets(out: &mut String, measured: &Measured) {
     if !causes.is_empty() {
         let _ = write!(
             out,
-            "\nWhy some are missed. Instructions are counted by callgrind with 10,000 rows, see \
-             index-table-bench/src/bin/one.rs.\n\n{causes}"
+            "\nThe causes of missed targets. callgrind counted the instructions with 10,000 \
+             rows, see index-table-bench/src/bin/one.rs.\n\n{causes}"
         );
     }
 }
@@ -200,8 +195,8 @@ fn growth(out: &mut String, results: &Results, picture: &str) {
     let contenders = results.contenders();
     let _ = write!(
         out,
-        "\n## Growth\n\nBy which factor the cost of one grows from {} to {} rows. Of a count, the \
-         answers grow with the table.\n\n| |",
+        "\n## Growth\n\nThe factor by which the cost of one operation grows from {} to {} rows. \
+         The results of a count grow with the table.\n\n| |",
         thousands(first),
         thousands(last)
     );
@@ -237,8 +232,7 @@ fn writers(out: &mut String, results: &writers::Results) {
     };
     let _ = write!(
         out,
-        "\n## {title}\n\nInserts of one customer each, every one on disk when its thread goes on, into a \
-         table of {} rows; {} in a round, the median of {rounds} rounds; how long one takes, of all.\n\n\
+        "\n## {title}\n\nInserts of one customer each, on disk before its thread continues, into a table of {} rows; {} in a round, the median of {rounds} rounds; how long one takes, of all.\n\n\
          | way | inserts a second | times as fast as this is the first | p50 | p99 |\n\
          |---|--:|--:|--:|--:|\n",
         thousands(*rows),
@@ -289,9 +283,8 @@ fn eventual(out: &mut String, results: &eventual::Results) {
 fn films(out: &mut String, results: &films::Results) {
     let _ = write!(
         out,
-        "\n## Films\n\n{} films as they are found: an index with an entry for each actor, which \
-         covers the titles, and one by year. Questions are about actors with three films or more. \
-         heed, redb and fjall have index tables written by hand; SQLite has casts in JSON and a \
+        "\n## Films\n\n{} real films: an index with an entry for each actor, which covers the titles, and one by year. Queries are about actors with three films or more. \
+         heed, redb and fjall have hand-written index tables; SQLite has casts in JSON and a \
          table of actors; `native_db` has no index over the elements of a collection.\n\n| |",
         thousands(results.films)
     );
@@ -324,10 +317,7 @@ const NOTES: &str = include_str!("notes.md");
 
 fn build(out: &mut String, measured: &Measured) {
     out.push_str(
-        "\n## Build time and size\n\nA generated crate with so many structs of eight fields, four \
-         indexes on each: normalized, partial, full and unique. Dependencies are compiled already; \
-         nothing is incremental. The program inserts, updates, deletes and asks each of them in \
-         nine ways; with serde alone, it encodes and decodes each of them.\n\n\
+        "\n## Build time and size\n\nA generated crate with this number of structs of eight fields, four indexes on each: normalized, partial, full and unique. Dependencies are compiled beforehand; nothing is incremental. The program inserts, updates, deletes and queries each of them in nine ways; with serde alone, it encodes and decodes each of them.\n\n\
          | entities | derives | `cargo check` | `cargo build --release` | code |\n\
          |--:|---|--:|--:|--:|\n",
     );

@@ -17,7 +17,7 @@ use crate::{
     writers,
 };
 
-/// All that a report is made of. Saved as JSON, it can be written anew without measuring.
+/// The contents of a report. Saved as JSON, it can be written again without measuring.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Measured {
     /// What it was measured on.

@@ -16,7 +16,7 @@ const BOTTOM: f64 = 28.0;
 /// Above the plots.
 const LEGEND: f64 = 40.0;
 
-/// Colours that the colour-blind can tell apart (Okabe and Ito), in the order of the contenders.
+/// Colours for colour-blind readers (Okabe and Ito), in the order of the contenders.
 const COLOURS: [&str; 8] =
     ["#000000", "#0072b2", "#56b4e9", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#999999"];
 

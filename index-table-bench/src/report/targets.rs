@@ -17,13 +17,13 @@ const CAUSES: &[(&str, &str)] = &[
     ("against hand-written heed: inserts, one transaction", LOAD),
     (
         "against hand-written heed: inserts, a transaction each",
-        "31,900 instructions for a row, 27,900 by hand. As for a load, and each transaction reads \
-         the table's record to see that no other process has declared it otherwise, which by hand \
-         nobody does.",
+        "31,900 instructions for a row, 27,900 by hand. As for a load; also, each transaction \
+         reads the table's record to detect a changed declaration of another process, which the \
+         hand-written code doesn't.",
     ),
     (
         "against hand-written heed: durable inserts, to disk",
-        "by the instructions, 5,000 of what takes hundreds of microseconds, it is not work.",
+        "a difference of 5,000 instructions in hundreds of microseconds can't be the cause.",
     ),
     (
         "against hand-written heed: point get, one transaction",
@@ -31,9 +31,10 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against hand-written heed: point get, a transaction each",
-        "5,770 instructions, 5,340 by hand: 1.08. A transaction goes through a gate, so that the map \
-         can grow. In samples of the time, the gate's look at the clock is 3 % of all and its \
-         entrance 1 %; by hand there is neither. What else is more in time is not known.",
+        "5,770 instructions, 5,340 by hand: 1.08. A transaction passes a gate, so that the map \
+         can be enlarged. In samples of the time, the gate's reading of the clock takes 3 % and \
+         its entrance 1 %; the hand-written code has neither. The rest of the difference is \
+         unexplained.",
     ),
     (
         "against hand-written heed: point get by unique index",
@@ -55,26 +56,27 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against hand-written heed: page of 20, deep",
-        "106,600 instructions, 80,600 by hand. Three quarters of the difference, 19,800, are the \
-         allocator's: a page is a `Vec` of rows, so that the strings of twenty rows are there at \
-         once, where by hand each row is given back before the next one is made. The hash that \
-         binds the cursor to its question is 500.",
+        "106,600 instructions, 80,600 by hand. Three quarters of the difference, 19,800, are in \
+         the allocator: a page is a `Vec` of rows, so the strings of twenty rows exist at once, \
+         where the hand-written code frees each row before the next one. The hash that binds the \
+         cursor to its query takes 500.",
     ),
     (
         "against hand-written heed: count of one key",
-        "2,340 instructions, 1,890 by hand: a query is a value that is built and passed on, and by hand \
-         there is none. What is more in time is not known.",
+        "2,340 instructions, 1,890 by hand: a query is a value that is built and passed on, \
+         which the hand-written code doesn't have. The rest of the difference in time is \
+         unexplained.",
     ),
     (
         "against hand-written heed: update, field in no index",
-        "10,250 instructions, 7,830 by hand. Code by hand knows that the field is in no index. \
-         `update` takes any closure, so all keys of the row before and after it are made and \
-         compared, and the row's old bytes are kept for that.",
+        "10,250 instructions, 7,830 by hand. The hand-written code knows that the field is in no \
+         index. `update` takes any closure, so all keys of the old and the new row are encoded \
+         and compared, and the old bytes are kept for that.",
     ),
     (
         "against hand-written heed: update, field in two indexes",
-        "24,700 instructions, 22,300 by hand: the keys of all indexes are made and compared, and not \
-         only of those two.",
+        "24,700 instructions, 22,300 by hand: the keys of all indexes are encoded and compared, \
+         and not only of those two.",
     ),
     (
         "against hand-written heed: delete",
@@ -82,57 +84,57 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against hand-written heed: reopen and get",
-        "248,000 instructions, 160,000 by hand, of which LMDB clears its buffers with 139,000 \
-         either way. Encoding the declaration, and reading, decoding and comparing the record in \
-         the catalog, are 46,000 of the rest. Reopened again and again, it is 1.36 in time. In a round all \
-         other contenders come in between, and that it takes longer still there has not been traced.",
+        "248,000 instructions, 160,000 by hand, of which LMDB uses 139,000 for clearing its buffers in both cases. Encoding the declaration, and reading, decoding and comparing the record in \
+         the catalog, are 46,000 of the rest. In repeated reopening, the ratio of time is 1.36. \
+         In a round, all other contenders run in between, and the further difference has not \
+         been traced.",
     ),
     (
         "against native_db: load",
-        "13,200 instructions for a row, 120,000 by `native_db`: 9.1 times as many. That the time is \
-         not as far apart has not been traced.",
+        "13,200 instructions for a row, 120,000 by `native_db`: 9.1 times as many. Why the times \
+         differ by less has not been traced.",
     ),
     (
         "against SQLite: durable inserts, with space ahead",
-        "a commit of LMDB writes each page from a leaf to its root anew, ten pages here in places of \
-         their own, and waits for two syncs, one for them and one for the page that names them. SQLite \
-         appends the four pages that have changed to its log and waits for one sync. Space ahead spares the \
-         file system's own records, where a commit needs new pages, and not the rest.",
+        "a commit of LMDB rewrites each page from a leaf to its root, ten pages here in \
+         different places, and waits for two syncs, one for them and one for the meta page. \
+         SQLite appends the four changed pages to its log and waits for one sync. Space ahead \
+         only avoids the file system's own records when a commit needs new pages.",
     ),
     (
         "against native_db: update of a field in no index",
-        "10,250 instructions, 303,500 by `native_db`: 30 times as many. That the time is not as far \
-         apart has not been traced.",
+        "10,250 instructions, 303,500 by `native_db`: 30 times as many. Why the times differ by \
+         less has not been traced.",
     ),
     (
         "against SQLite: load, three indexes, one transaction",
         "each load was measured once in this run. Five loads of each gave 1.52, and an earlier run had \
-         1.93. Against the same by hand, see there.",
+         1.93. For the hand-written code, see above.",
     ),
     (
         "against SQLite: bulk load, against its load in one transaction",
         "each load was measured once in this run. Five loads of each gave 3.56. An earlier run had 4.07, and \
-         the build of that run measured again beside this one 3.21: the machine makes more of \
-         a difference than the builds.",
+         the build of that run measured again beside this one 3.21: the machine matters more \
+         than the builds.",
     ),
     (
         "against SQLite: point get, one transaction",
-        "3,890 instructions, 6,570 by SQLite: 1.7 times as many. Of ours, LMDB's search is 36 %, \
-         decoding the row another 36 % (its five strings 32 %), giving the row back 11 % and the \
-         answer's checksum 8 %. All but the search is the same for both as soon as a row is \
-         to be a struct with five strings. Only views (`#[table(view)]`), which make no strings, \
-         would be further apart.",
+        "3,890 instructions, 6,570 by SQLite: 1.7 times as many. In index-table, LMDB's search \
+         takes 36 %, decoding the row another 36 % (its five strings 32 %), freeing the row 11 % \
+         and the checksum of the result 8 %. All but the search is the same for both if a row is \
+         a struct with five strings. Only views (`#[table(view)]`), which make no strings, would \
+         be further apart.",
     ),
     (
         "against SQLite: point get, a transaction each",
-        "5,770 instructions, 9,260 by SQLite: 1.6 times as many. Of ours, 3,890 are those of a `get` \
-         in one transaction, which see.",
+        "5,770 instructions, 9,260 by SQLite: 1.6 times as many. In index-table, 3,890 are those \
+         of a `get` in one transaction, see there.",
     ),
     (
         "against SQLite: one key to rows",
-        "4,000 instructions for a row, 5,730 by SQLite: 1.4 times as many. Of ours, following the \
-         reference is 35 %, decoding the row another 35 % (its strings 31 %), giving it back 11 % \
-         and the answer's checksum 7 %.",
+        "4,000 instructions for a row, 5,730 by SQLite: 1.4 times as many. In index-table, \
+         following the reference takes 35 %, decoding the row another 35 % (its strings 31 %), \
+         freeing it 11 % and the checksum of the result 7 %.",
     ),
     (
         "against SQLite: covered query",
@@ -142,20 +144,20 @@ const CAUSES: &[(&str, &str)] = &[
     ),
     (
         "against SQLite: space after a bulk load",
-        "pages are 99 % full, and what is in them is larger: LMDB takes ten bytes for each entry beside \
+        "pages are 99 % full, and their contents are larger: LMDB takes ten bytes for each entry beside \
          its key and value, and a primary key is eight bytes in every index, where SQLite has three for \
          a number of this size.",
     ),
     (
         "`cargo check` of 100 entities: what the derive adds",
         "each index has an entry struct with its implementations of traits, and six to ten methods \
-         with their documentation. How much each of these takes has not been measured.",
+         with their documentation. The share of each has not been measured.",
     ),
 ];
 
-const LOAD: &str = "13,200 instructions for a row, 12,100 by hand: 1.09. Keys are made into buffers for any \
-                    number of indexes, where by hand each has its own code; what of the rest that is has \
-                    not been counted.";
+const LOAD: &str = "13,200 instructions for a row, 12,100 by hand: 1.09. Keys are encoded into \
+                    buffers for any number of indexes, where hand-written code is specific to \
+                    each index; this part has not been counted separately.";
 
 /// One line of the table.
 pub(super) struct Target {

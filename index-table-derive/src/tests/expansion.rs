@@ -184,7 +184,7 @@ struct Film {
 }
 "#;
 
-    /// What the spelling tells about `None`, and what the compiler is asked.
+    /// The properties that the spelling shows about `None`, and those that the compiler checks.
     sparse: "
 #[index(year, nick, title, sparse)]
 #[index(each(tags), desc(year), sparse)]
@@ -251,7 +251,7 @@ struct Reading {
 }
 ";
 
-    /// One index answers for the fields that several begin with.
+    /// One index serves the fields that several begin with.
     shared_prefix: "
 #[index(town, last_name)]
 #[index(town)]

@@ -48,7 +48,7 @@ impl Engine {
                 Error::TooManyDatabases { max_databases: self.max_databases }
             }
             heed::Error::Mdb(MdbError::ReadersFull) => self.too_many_readers(),
-            // LMDB knows databases by name for as long as it is open, and asks nobody whether they are.
+            // LMDB caches the names of databases while it is open, and does not check that they still exist.
             heed::Error::Mdb(MdbError::BadDbi) => self
                 .reopen_needed("another process has dropped an index that this process has opened"),
             heed::Error::Mdb(MdbError::BadTxn) => {

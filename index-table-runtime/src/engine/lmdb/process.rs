@@ -76,8 +76,8 @@ mod os {
     /// Whether a map of this size is possible.
     pub(in crate::engine::lmdb) fn has_address_space(bytes: usize) -> bool {
         let (protection, flags) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANON);
-        // SAFETY: a new mapping without access, where the system likes it, which nobody else knows
-        // and which is unmapped again as it was mapped.
+        // SAFETY: a new mapping without access, at an address of the system's choice, which no other code
+        // uses and which is unmapped with the same bounds.
         unsafe {
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
             at != libc::MAP_FAILED && libc::munmap(at, bytes) == 0
