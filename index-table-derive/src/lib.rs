@@ -57,8 +57,8 @@ use crate::derive::{derive, derive_key, derive_version};
 /// |---|---|---|
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
 /// | `version = N` | the version of the struct, from 1 on | 1 |
-/// | `previous = Type` | the struct of the version before, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`, for which this one has a `From` | none |
-/// | `changed = [a, b]` | the fields to which that `From` gives another value; indexes over other fields of the same name and type stay as they are when the version changes | none |
+/// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
+/// | `changed = [a, b]` | the fields whose value that `From` changes; indexes over other fields with the same name and type stay readable when the version changes | none |
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the table is whole in one shard |
 /// | `shard_map = "…"` | the shard map that says which shard has a shard key | the table's name |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |

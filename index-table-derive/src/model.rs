@@ -33,7 +33,7 @@ pub(crate) struct Table {
     pub(crate) findings: Vec<Finding>,
     /// If it has a shard key.
     pub(crate) sharding: Option<Sharding>,
-    /// If there is to be one.
+    /// The view, if there is one.
     pub(crate) view: Option<View>,
     /// The query methods, in the order of generation.
     pub(crate) queries: Vec<Query>,
@@ -49,7 +49,7 @@ pub(crate) struct Sharding {
     pub(crate) map: String,
 }
 
-/// A struct that rows of a table had in an older version.
+/// The struct of an older version of a table's rows.
 pub(crate) struct RowVersion {
     /// The path of the crate for generated code.
     pub(crate) krate: Path,

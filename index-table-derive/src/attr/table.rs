@@ -34,7 +34,7 @@ pub(crate) struct ShardBy {
     pub(crate) hashed: bool,
 }
 
-/// What a name is written as.
+/// The syntax of a name.
 const IDENTIFIER: &str = "an identifier without quotes";
 
 impl TableAttr {

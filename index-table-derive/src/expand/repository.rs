@@ -242,7 +242,7 @@ fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
     })
 }
 
-/// A name for a parameter that is not one of the user's types.
+/// A name for a parameter that is not the name of a user's type.
 fn type_parameter(name: &str, types: &TokenStream) -> Ident {
     let mut name = Ident::new(name, Span::mixed_site());
     while requirements::names(types.clone(), &name) {

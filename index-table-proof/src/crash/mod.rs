@@ -32,22 +32,22 @@ const SIGKILL: i32 = 9;
 /// The number of rounds after which some must have killed a process at the tested moment.
 const ENOUGH: u64 = 40;
 
-/// What is going on when the process is killed.
+/// The work during which the process is killed.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     /// Rounds with the same files.
     pub(crate) rounds: u64,
-    /// Acknowledgements that are waited for at most, before the process is killed.
+    /// The maximum number of acknowledgements before the process is killed.
     pub(crate) awaited: u64,
     /// Whether it needs another process that has the store open.
     pub(crate) is_beside: bool,
-    /// Whether something can be found half done that is counted.
+    /// Whether the scenario counts incomplete work.
     is_cut_off: bool,
-    /// What the child does until it is killed.
+    /// The work of the child.
     pub(crate) child: fn(&Path) -> Result<()>,
-    /// What is done to the files before, and whether a store is kept open meanwhile.
+    /// Prepares the files, and may keep a store open.
     pub(crate) before: fn(&Path, &mut Known) -> Result<Option<Shop>, Failure>,
-    /// Whether the files are as they should be.
+    /// Checks the files.
     pub(crate) after: fn(&Path, &mut Known) -> Result<(), Failure>,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Known {
     pub(crate) filled: u64,
     /// The transactions that were acknowledged.
     pub(crate) acknowledged: u64,
-    /// Those that were found and not acknowledged.
+    /// The transactions that were committed and not acknowledged.
     pub(crate) found: u64,
-    /// Rounds in which something else was going on, such as a copy that was cut off.
+    /// Rounds with incomplete work, such as an unfinished copy.
     pub(crate) cut: u64,
-    /// What the last process has acknowledged.
+    /// The acknowledgements of the last process.
     pub(crate) said: u64,
     pub(crate) random: u64,
 }

@@ -35,7 +35,7 @@ impl Engine {
         Self::Memory(memory::Engine::default())
     }
 
-    /// The administration of LMDB, which no other engine has.
+    /// The administration of LMDB, which other engines don't have.
     pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Some(engine),
@@ -51,7 +51,7 @@ impl Engine {
         self.lmdb().into_iter().chain(shards.filter_map(Self::lmdb))
     }
 
-    /// [`lmdb`](Engine::lmdb), or an error that says that there is no file.
+    /// [`lmdb`](Engine::lmdb), or an error if there is no file.
     pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Ok(engine),
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Where temporary files go by default.
+    /// The default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(engine) => engine.directory().to_owned(),
@@ -187,8 +187,8 @@ of_each_engine! {
 }
 
 impl Tables {
-    /// Whether snapshots from before can be asked for the table, because it was in the file when the store
-    /// was opened, or has been open since.
+    /// Whether earlier snapshots can read the table, because it was in the file when the store was opened, or
+    /// has been open since.
     pub(crate) fn were_known(&self) -> bool {
         match self {
             Self::Lmdb(tables) => tables.were_known(),
@@ -264,7 +264,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// `None`: the table belongs to another kind of engine.
+    /// `None` if the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
@@ -323,7 +323,7 @@ of_each_engine! {
 }
 
 impl<'t> Reader<'t> {
-    /// The physical entries of LMDB, which no other engine has.
+    /// The physical entries of LMDB, which other engines don't have.
     pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
         match self {
             Self::Lmdb(reader) => Some(reader),
@@ -380,7 +380,7 @@ impl<'t> Read<'t> for Reader<'t> {
 }
 
 of_each_engine! {
-    /// [`Read::Entries`] of whichever engine.
+    /// [`Read::Entries`] of any engine.
     enum Entries<'t> { lmdb::Entries<'t>, shards::Entries<'t>, memory::Entries<'t> }
 }
 
@@ -401,7 +401,7 @@ impl<'t> LongLived<'t> for Entries<'t> {
 }
 
 of_each_engine! {
-    /// [`Read::Cursor`] of whichever engine.
+    /// [`Read::Cursor`] of any engine.
     enum LentEntries<'t> { lmdb::LentEntries<'t>, shards::LentEntries<'t>, memory::LentEntries<'t> }
 }
 
@@ -418,7 +418,7 @@ impl Cursor for LentEntries<'_> {
 }
 
 of_each_engine! {
-    /// [`Write`] of whichever engine.
+    /// [`Write`] of any engine.
     enum Writer<'t, 's> { lmdb::Writer<'t, 's>, shards::Writer<'t>, memory::Writer<'t> }
 }
 
@@ -433,7 +433,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// The physical entries of LMDB, which no other engine has.
+    /// The physical entries of LMDB, which other engines don't have.
     pub(crate) const fn lmdb(&mut self) -> Option<&mut lmdb::Writer<'t, 's>> {
         match self {
             Self::Lmdb(writer) => Some(writer),

@@ -302,7 +302,7 @@ impl Options {
         self
     }
 
-    /// Refuses what can't work.
+    /// Refuses options that can't work.
     pub(crate) fn check(&self) -> io::Result<()> {
         let numbers =
             [("max_readers", self.max_readers, 1), ("max_databases", self.max_databases, 0)];

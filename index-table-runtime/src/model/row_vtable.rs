@@ -20,7 +20,7 @@ pub(crate) struct RowVtable {
     name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
     pub(crate) distribution: Distribution,
-    /// Takes the image of the row with these bytes. The outer error: they are no such row.
+    /// Takes the image of the row with these bytes. The outer error if they are not such a row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
     /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,

@@ -266,7 +266,7 @@ impl Partial {
 
     fn finish(mut self, path: &Path) -> io::Result<()> {
         files::sync_directory(&self.0)?;
-        // Fails if something has come there since, other than an empty directory.
+        // Fails if `path` exists by now and is not an empty directory.
         fs::rename(&self.0, path)?;
         // Until its name is on disk it can vanish in a crash, so it is removed with the error.
         path.clone_into(&mut self.0);

@@ -61,7 +61,8 @@ pub(crate) struct Declared {
     pub(crate) readable: Vec<bool>,
 }
 
-/// What is kept of the write transaction, of which there is one at a time. A sharded store has one for each shard.
+/// The state of the write transaction, of which there is one at a time. A sharded store has one for each
+/// shard.
 #[derive(Default)]
 struct WriterState {
     /// The thread that holds it.

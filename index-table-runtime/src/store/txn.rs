@@ -412,8 +412,8 @@ impl<'s> WriteTxn<'s> {
         if kept { unfinished } else { Ok(()) }
     }
 
-    /// Makes everything that the transaction has written visible, all at once, and durable as the
-    /// store's [`Durability`](crate::Durability) says.
+    /// Makes all writes of the transaction visible at once, and durable according to the store's
+    /// [`Durability`](crate::Durability).
     ///
     /// Cost: with full durability two syncs, for any number of rows.
     ///

@@ -67,7 +67,7 @@ impl Engine {
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
         match retry {
             Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => self.grow(map_size),
-            // Run again, it would meet the same end.
+            // Another run would fail in the same way.
             Retry::Pages => Ok(false),
             // The lock of the writers rules conflicts out.
             Retry::Conflict => Ok(true),

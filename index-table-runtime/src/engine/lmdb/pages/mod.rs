@@ -23,7 +23,7 @@ use walk::PageCheck;
 
 use super::process;
 
-/// Why a file was not found to be in order.
+/// The reason why a file is not intact.
 pub(super) enum Fault {
     /// It could not be read.
     Io(io::Error),
