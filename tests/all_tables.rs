@@ -1,4 +1,4 @@
-//! What a store does to all tables that are in use.
+//! The methods of a store about all tables that are in use.
 
 use index_table::{IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What is allocated where it counts: for each entry that is written, and for each that is read.
+//! Allocations on hot paths: for each written entry, and for each read entry.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -175,7 +175,7 @@ fn transactions_reuse_the_buffers_of_earlier_ones() -> TestResult {
     let second = insert(2, vec![0; 20])?;
     // Three are the town, the name and the photo: the first rows of a process are read back.
     assert!(second <= 6 && first > second + 10, "{first} and then {second}");
-    // What a large row has taken is given back.
+    // The memory of a large row is freed.
     insert(3, vec![0; 1 << 20])?;
     assert!(insert(4, vec![0; 20])? > second);
     assert_eq!(insert(5, vec![0; 20])?, second);

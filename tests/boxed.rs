@@ -106,7 +106,7 @@ fn boxed_scans_combine_and_delete() -> TestResult {
     })
 }
 
-/// What an index carries is read from its entries, and what it lacks from the facts.
+/// Included fields are read from the entries, and other fields from the facts.
 #[test]
 fn entries_of_a_boxed_scan_cost_what_rows_cost() -> TestResult {
     on_both_engines(|store, people| {

@@ -1,4 +1,4 @@
-//! What a bulk load allocates is bounded, however many rows there are.
+//! The allocations of a bulk load are bounded, for any number of rows.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,7 +9,7 @@ use std::{
 use index_table::{Durability, IndexTable, OnDuplicate, Store};
 use serde::{Deserialize, Serialize};
 
-/// Knows how much is allocated, and how much was at most. What LMDB allocates is not in it.
+/// Counts the current and the maximum allocation, without those of LMDB.
 struct Peak;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -76,7 +76,7 @@ struct Document {
 
 const LARGE: usize = 1 << 16;
 
-/// The most that was allocated for a load of so many rows of 64 KiB each.
+/// The maximum allocation of a load of rows of 64 KiB each.
 fn peak_of_large(rows: u64) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(directory.path())?;
@@ -94,7 +94,7 @@ fn peak_of_large(rows: u64) -> Result<usize, Box<dyn Error>> {
     Ok(most)
 }
 
-/// The most that was allocated for a load of so many rows, each `times`.
+/// The maximum allocation of a load of rows, each `times`.
 fn peak(rows: u64, times: u64, policy: OnDuplicate) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(directory.path())?;
@@ -116,7 +116,7 @@ fn a_load_stays_within_its_memory_limit() -> Result<(), Box<dyn Error>> {
         let most = peak(rows, 1, OnDuplicate::Fail)?;
         assert!(most <= MEMORY, "{most} bytes for {rows} rows");
     }
-    // Which rows are left out is found out within the same bound.
+    // Selecting the rows stays within the same bound.
     for policy in [OnDuplicate::Skip, OnDuplicate::Replace] {
         let most = peak(10_000, 3, policy)?;
         assert!(most <= MEMORY, "{most} bytes to {policy:?}");

@@ -1,4 +1,4 @@
-//! What a store has on record: tables and indexes as they were declared, and what is not any more.
+//! The catalog of a store: declared tables and indexes, and retired ones.
 
 use std::path::Path;
 
@@ -126,7 +126,7 @@ fn a_retired_index_is_kept_until_drop_retired() -> TestResult {
     })
 }
 
-/// It is declared again without having been dropped: what is in it is of another time.
+/// It is declared again without having been dropped, so its entries are outdated.
 #[test]
 fn a_retired_index_that_is_declared_again_is_rebuilt() -> TestResult {
     on_both(|store| {

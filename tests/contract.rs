@@ -1,4 +1,4 @@
-//! What programs rely on, from opening a store to the last page of an answer.
+//! The API that programs rely on, from opening a store to the last page of a result.
 
 use index_table::{Cursor, Durability, Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};

@@ -116,7 +116,7 @@ fn a_compact_copy_leaves_out_free_pages() -> TestResult {
     let mut told: Vec<Progress> = Vec::new();
     store.backup(path("backup")).progress(|at| told.push(at)).run()?;
     let last = told.last().ok_or("no progress")?;
-    // What is reserved behind the end is not copied.
+    // Space ahead is not copied.
     let used = length(&path("backup"))?;
     assert_eq!((last.done, last.total), (used, Some(used)));
     assert!(used < length(&path("store"))?);

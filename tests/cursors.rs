@@ -75,7 +75,7 @@ fn position(tenant: u8, at: u8, id: u32) -> Vec<u8> {
     [&[0, 3, tenant, 0, at][..], &id.to_be_bytes()].concat()
 }
 
-/// What a cursor of a tenant's events leads to with another position in it; `None`: it is refused.
+/// The rows behind a cursor of a tenant's events with another position in it; `None` if it is refused.
 fn read_from(position: &[u8], reverse: bool) -> Result<Option<Vec<Event>>> {
     let (store, events) = store()?;
     let txn = store.read()?;
@@ -137,7 +137,7 @@ proptest! {
         prop_assert!(read.into_iter().flatten().all(|event| is_inside(&event)));
     }
 
-    /// Text that is no cursor is an error, and what is one comes back as the same text.
+    /// Text that is not a cursor is an error, and a cursor is formatted as the same text.
     #[test]
     fn text_that_is_not_a_cursor_is_an_error(text in "(01)?[0-9a-f]{0,40}|\\PC*") {
         match text.parse::<Cursor>() {

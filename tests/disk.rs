@@ -149,7 +149,7 @@ fn a_full_disk_loses_no_commit_and_the_store_works_again() -> TestResult {
     assert!(rows > 100, "{rows}");
     group(&store, &blobs, rows)?;
 
-    // No room for a copy, and nothing is left of it.
+    // Without room, a copy fails and leaves no files.
     for refused in
         [store.backup_to(disk.path().join("copy")), store.compact_to(disk.path().join("copy"))]
     {

@@ -73,7 +73,7 @@ fn commits_survive_a_kill() -> TestResult {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        // What else the harness prints is no number.
+        // Other output of the harness is not a number.
         let mut batches = lines.filter_map(|line| line.ok()?.parse::<u64>().ok());
         let acknowledged: Vec<u64> = batches.by_ref().take(commits).collect();
         assert_eq!(acknowledged.len(), commits, "the process has ended by itself");

@@ -1,4 +1,4 @@
-//! What the examples print, run as programs.
+//! The output of the examples, run as programs.
 
 use std::{
     error::Error,
@@ -39,7 +39,7 @@ fn run<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<Output, Box<dy
     Ok(Command::new(program(example)?).args(arguments).output()?)
 }
 
-/// What a run that succeeded has printed.
+/// The output of a successful run.
 fn printed<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<String, Box<dyn Error>> {
     let output = run(example, arguments)?;
     let errors = String::from_utf8(output.stderr)?;
@@ -48,7 +48,7 @@ fn printed<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<String, Bo
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What a run that failed has said.
+/// The error output of a failed run.
 fn complaint<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<String, Box<dyn Error>> {
     let output = run(example, arguments)?;
     assert_eq!(output.status.code(), Some(1));

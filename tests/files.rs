@@ -1,4 +1,4 @@
-//! Files that are not what they should be, and files that only look so.
+//! Damaged files, and intact files that look damaged.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What opening a table makes of a type with `#[derive(IndexKey)]` that has changed.
+//! Opening a table with a changed type with `#[derive(IndexKey)]`.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! What the derive costs the compiler: a generated crate with 1, 10 and 100 entities, without
-//! derives, with those of serde, and with these and `IndexTable`.
+//! The compile time of the derive: a generated crate with 1, 10 and 100 entities, without derives, with those
+//! of serde, and with these and `IndexTable`.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::median;
 
-/// What the entities derive.
+/// The derives of the entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Derives {
     /// Nothing.
@@ -28,12 +28,12 @@ pub enum Derives {
 
 const DERIVES: [Derives; 3] = [Derives::None, Derives::Serde, Derives::IndexTable];
 
-/// What one crate took.
+/// The costs of one crate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cost {
     /// How many structs of eight fields.
     pub entities: usize,
-    /// What they derive.
+    /// Their derives.
     pub derives: Derives,
     /// Seconds of `cargo check`, the median; dependencies are there already.
     pub check: f64,
@@ -43,11 +43,11 @@ pub struct Cost {
     pub text: u64,
 }
 
-/// The costs of all crates, as the medians of so many rounds, in each of which all have their turn.
+/// The costs of all crates, as medians of the rounds, each of which builds all crates in turn.
 ///
 /// # Errors
 ///
-/// If cargo can't be run, or finds an error in what is generated.
+/// If cargo can't be run, or finds an error in the generated code.
 pub fn measure(entities: &[usize], rounds: usize) -> Result<Vec<Cost>, String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut crates = Vec::new();

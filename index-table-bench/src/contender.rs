@@ -1,4 +1,4 @@
-//! What a contender is.
+//! The trait of contenders.
 
 use std::{error::Error, path::Path};
 
@@ -19,25 +19,25 @@ impl<E: Into<Box<dyn Error>>> From<E> for Failure {
     }
 }
 
-/// What a contender's methods return.
+/// The return type of a contender's methods.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 /// One way to keep the customers with their three indexes in a directory.
 ///
-/// Each implementation uses the best that its library offers, as a program would that was written
-/// for this library alone. What all have in common:
+/// Each implementation uses the best API of its library, as a program for this library alone would. Common
+/// rules:
 ///
-/// - A method is one transaction, unless it says otherwise. Questions run in one read transaction,
-///   and prepare once what can be prepared.
+/// - A method is one transaction, unless it says otherwise. Queries run in one read transaction, and prepare
+///   everything once.
 /// - A write transaction that has returned is on disk.
-/// - A row of an answer is an owned [`Customer`]. What a covering index carries is borrowed where
-///   the library lends it.
-/// - What was found goes to the [`Answer`], in order, and so does the number of changed rows.
-/// - A row whose primary key or email is there already is not inserted; it is an error.
+/// - A row of a result is an owned [`Customer`]. Fields of a covering index are borrowed if the library
+///   supports it.
+/// - Results are added to the [`Answer`], in order, and so is the number of changed rows.
+/// - Inserting a row with an existing primary key or email is an error.
 ///
 /// # Errors
 ///
-/// Of all methods: [`Failure::Lacks`] without having done anything, or what the library says.
+/// Of all methods: [`Failure::Lacks`] without an effect, or the error of the library.
 #[allow(clippy::missing_errors_doc, reason = "they are above, for all of them")]
 pub trait Contender {
     /// Inserts the rows in one transaction.
@@ -63,8 +63,8 @@ pub trait Contender {
     fn entries_of_town(&mut self, towns: &[String], answer: &mut Answer) -> Outcome;
     /// The rows of each town with last names in a range, by last name and primary key.
     fn rows_in_range(&mut self, ranges: &[NameRange], answer: &mut Answer) -> Outcome;
-    /// Makes ready for [`page`](Contender::page), which is not measured: what a program would have
-    /// kept from the page before.
+    /// Makes ready for [`page`](Contender::page), which is not measured: the state that a program would keep
+    /// from the page before.
     fn prepare_pages(&mut self, _places: &[Place]) -> Outcome {
         Ok(())
     }
@@ -79,8 +79,8 @@ pub trait Contender {
     fn set_town(&mut self, changes: &[(u64, String)], answer: &mut Answer) -> Outcome;
     /// Deletes rows.
     fn delete(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome;
-    /// Before the files are measured: what the library does by itself sooner or later, such as
-    /// moving a log into the file that it belongs to.
+    /// Called before the files are measured: work that the library would do later by itself, such as moving a
+    /// log into its file.
     fn settle(&mut self) -> Outcome {
         Ok(())
     }
@@ -93,7 +93,7 @@ pub struct Kind {
     pub name: &'static str,
     /// One sentence for the report.
     pub about: &'static str,
-    /// Opens what is in the directory, or makes it.
+    /// Opens or creates the files in the directory.
     pub open: fn(&Path) -> Outcome<Box<dyn Contender>>,
 }
 
@@ -144,7 +144,7 @@ impl Answer {
         }
     }
 
-    /// What the index on town and last name covers.
+    /// The fields that the index on town and last name covers.
     #[inline]
     pub fn entry(&mut self, id: u64, last_name: &str, phone: &str) {
         self.found += 1;

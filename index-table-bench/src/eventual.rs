@@ -1,5 +1,5 @@
-//! Writes with strong and with eventual indexes: what a write takes, and how many the worker keeps up
-//! with.
+//! Writes with strong and with eventual indexes: the cost of a write, and the rate that the worker can
+//! sustain.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::median;
 
-/// What a run comes to.
+/// The results of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
-    /// Rows that there are.
+    /// The number of rows.
     pub rows: usize,
     /// Commits of one row each in a round.
     pub commits: usize,
@@ -25,21 +25,21 @@ pub struct Results {
     pub figures: Vec<Figure>,
 }
 
-/// What so many indexes cost.
+/// The cost of a number of indexes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Figure {
-    /// How many indexes; each write changes the key in all of them.
+    /// The number of indexes; each write changes the key in all of them.
     pub indexes: usize,
     /// `strong` or `eventual`.
     pub consistency: String,
     /// A row of many in one transaction, in memory, in nanoseconds; no worker.
     pub write: f64,
-    /// How long a durable commit of one row takes in the middle, in nanoseconds; with a worker.
+    /// The median time of a durable commit of one row, in nanoseconds; with a worker.
     pub p50: f64,
-    /// How long one in a hundred takes, or longer.
+    /// The 99th percentile.
     pub p99: f64,
-    /// Rows in a second, in memory, in transactions of 100: with a worker and a queue that makes
-    /// writers wait, so that it is what the worker keeps up with.
+    /// Rows in a second, in memory, in transactions of 100: with a worker and a queue that makes writers
+    /// wait, so that it is the rate of the worker.
     pub kept_up: f64,
     /// Messages that are applied in a second without writers; none with strong indexes.
     pub applied: Option<f64>,
@@ -163,7 +163,7 @@ pub fn run(
     Ok(Results { rows, commits, rounds, figures: figures.collect() })
 }
 
-/// Figures of a kind as they come.
+/// Figures of a kind, in order of measurement.
 #[derive(Default)]
 struct Rounds {
     write: Vec<f64>,
@@ -184,7 +184,7 @@ impl Rounds {
         let wait = WhenFull::Wait(Duration::from_mins(10));
         let none = Store::options().durability(Durability::None);
 
-        // What a write takes, and what is left of it for later.
+        // The cost of a write, and the deferred work.
         let path = memory.join("writes");
         let store = none.clone().index_queue(u64::MAX, wait).open(&path)?;
         let table = open(&store)?;
@@ -202,7 +202,7 @@ impl Rounds {
         }
         drop((table, store));
 
-        // What a worker keeps up with: the queue is as full at the end as it can be at the beginning.
+        // The rate of a worker: the queue is as full at the end as it can be at the start.
         let store = none.index_queue(QUEUE.min(rows as u64 / 4), wait).open(&path)?;
         let table = open(&store)?;
         let worker = store.start_index_worker()?;
@@ -233,7 +233,7 @@ impl Rounds {
     }
 }
 
-/// A number that has nothing to do with its neighbours' (splitmix64).
+/// A number that is independent of its neighbours (splitmix64).
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

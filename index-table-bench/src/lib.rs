@@ -1,11 +1,11 @@
-//! What the measurements of `index-table` share.
+//! The shared code of the measurements of `index-table`.
 //!
 //! The program `index-table-bench` compares `index-table` with other ways to keep rows and indexes
-//! in a file: [`workload`] has the rows and what is asked, [`contender`] the trait that each
-//! competitor implements in [`contenders`], [`run`] measures them in
-//! turn, [`films`] does the same with real data, [`writers`] commits row by row in many threads, [`eventual`] compares
-//! strong indexes with those that follow the rows, [`build_cost`] measures what the derive costs the compiler, and [`report`] writes it all down. The other programs in
-//! `src/bin` measure one decision each.
+//! in a file: [`workload`] has the rows and the operations, [`contender`] the trait that each competitor
+//! implements in [`contenders`], [`run`] measures them in turn, [`films`] does the same with real data,
+//! [`writers`] commits row by row in many threads, [`eventual`] compares strong indexes with those that
+//! follow the rows, [`build_cost`] measures what the derive costs the compiler, and [`report`] writes it all
+//! down. The other programs in `src/bin` measure one decision each.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are shown with three digits")]
 

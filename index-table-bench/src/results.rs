@@ -1,15 +1,15 @@
-//! What a run comes to.
+//! The results of a run.
 
 use serde::{Deserialize, Serialize};
 
-/// What is measured, in the order of the report.
+/// The measures, in the order of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Measure {
     /// All rows in one transaction, for a row.
     Load,
     /// The same on a disk.
     LoadToDisk,
-    /// All rows by what the library has for loading many, for a row.
+    /// All rows by the library's bulk load, for a row.
     BulkLoad,
     /// The same on a disk.
     BulkLoadToDisk,
@@ -35,9 +35,9 @@ pub enum Measure {
     Page,
     /// For a count.
     Count,
-    /// Update of what is in no index.
+    /// Update of a field in no index.
     SetFirstName,
-    /// Update of what is in two indexes.
+    /// Update of a field in two indexes.
     SetTown,
     /// Of a row.
     Delete,

@@ -18,7 +18,7 @@ use crate::{
 /// The seed of every run.
 pub const SEED: u64 = 20_260_101;
 
-/// What to measure.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Sizes of the table.
@@ -38,7 +38,7 @@ pub struct Plan {
 /// Where the files are.
 #[derive(Debug, Clone)]
 pub struct Directories {
-    /// On a disk, where a sync costs what it costs: for loads and durable inserts.
+    /// On a disk, with the real cost of a sync: for loads and durable inserts.
     pub disk: PathBuf,
     /// In memory, for all else, so that the figures are work and not the disk's noise. The same
     /// calls are made, syncs included.
@@ -186,7 +186,7 @@ impl<'k> Field<'k> {
         }
         if self.medium == Medium::Memory {
             self.check()?;
-            // Not between the rounds: what is asked first would pay for caches that are empty.
+            // Not between the rounds: the first query would pay for empty caches.
             for round in 0..plan.rounds {
                 self.reopen(round, rounds)?;
             }
@@ -198,7 +198,7 @@ impl<'k> Field<'k> {
         Ok(())
     }
 
-    /// Long before the pages are asked for, so that they are in nobody's caches.
+    /// Long before the pages are read, so that they are in no cache.
     fn prepare(&mut self, operations: &[Operation]) -> Result<(), String> {
         for operation in operations {
             let Operation::Page(places) = operation else { continue };
@@ -270,8 +270,8 @@ impl<'k> Field<'k> {
     }
 }
 
-/// Loads the rows into a new directory at once, and compares the answers with those of a contender of
-/// the same kind that has inserted them. Time and space, if it can.
+/// Loads the rows into a new directory at once, and compares the results with those of a contender of the
+/// same kind that has inserted them. Time and space, if it can.
 fn bulk_load(
     kind: &Kind,
     path: &Path,
@@ -332,7 +332,7 @@ fn sample(
     }
 }
 
-/// The allocations of the same queries without an entry: what is left is those of the entries.
+/// The allocations of the same queries without an entry: the rest are those of the entries.
 fn of_queries(contender: &mut dyn Contender, towns: &[String]) -> u64 {
     let nowhere = towns.iter().map(|town| format!("{town}, nowhere")).collect();
     let operation = Operation::EntriesOfTown(nowhere);

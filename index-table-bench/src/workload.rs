@@ -47,7 +47,7 @@ pub struct Place {
     pub town: String,
     /// The primary key of the last row before the page.
     pub after: u64,
-    /// How many rows are before the page, for those who have to count them off.
+    /// The number of rows before the page, for contenders that have to count them.
     pub depth: usize,
 }
 
@@ -56,7 +56,7 @@ pub struct Place {
 pub enum Operation {
     /// All in one transaction.
     Insert(Vec<Customer>),
-    /// All at once into an empty table, by what the library has for that.
+    /// All at once into an empty table, by the library's bulk load.
     BulkLoad(Vec<Customer>),
     /// Each in its own.
     InsertOneByOne(Vec<Customer>),
@@ -147,7 +147,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// With so many rows to load.
+    /// A workload with this number of rows.
     #[must_use]
     pub fn new(seed: u64, rows: usize) -> Self {
         let mut random = Random(seed);
@@ -167,7 +167,7 @@ impl Workload {
         &self.rows
     }
 
-    /// So many rows behind those that are there.
+    /// New rows behind the existing ones.
     pub fn more(&mut self, rows: usize) -> Vec<Customer> {
         (0..rows).map(|_| self.add()).collect()
     }

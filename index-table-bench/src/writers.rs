@@ -22,7 +22,7 @@ use crate::{
 /// Inserts a row, which is on disk when it returns. Each thread has one of its own.
 pub type Insert = Box<dyn FnMut(&Customer) -> Result<(), String> + Send>;
 
-/// A way to write: what is in the directory is opened, or made, for so many threads.
+/// A way to write: opens or creates the files in the directory, for a number of threads.
 #[derive(Clone, Copy)]
 pub struct Way {
     /// As in the tables of the report.
@@ -33,7 +33,7 @@ pub struct Way {
     pub open: fn(&Path, usize) -> Outcome<Vec<Insert>>,
 }
 
-/// Many threads at once. The first is what the others are compared with.
+/// Many threads at once. The others are compared with the first.
 pub const TOGETHER: [Way; 4] = [
     Way {
         name: "index-table, group writer",
@@ -82,7 +82,7 @@ pub const SINGLE: [Way; 5] = [
     Way { name: "SQLite", about: "WAL, synchronous=FULL, one connection", open: sqlite::alone },
 ];
 
-/// What a run comes to.
+/// The results of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
     /// How many threads.

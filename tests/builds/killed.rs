@@ -16,7 +16,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
     Store::options().map_size(1 << 26).durability(index_table::Durability::None).open(path)
 }
 
-/// What the child does: it builds in small steps, and says so after each.
+/// The child: it builds in small batches, and acknowledges each.
 fn build(path: &Path) -> index_table::Result<()> {
     let store = store(path)?;
     let items = after::ItemRepository::open_online(&store)?;
@@ -69,8 +69,8 @@ fn a_killed_build_continues_from_its_position() -> TestResult {
     Ok(())
 }
 
-/// Other processes declare the table in another way, and as before: what this one knows of the
-/// states of its indexes is not true any more.
+/// Other processes declare the table in another way, and as before: the known states of the indexes are
+/// outdated.
 #[test]
 fn a_process_detects_a_declaration_that_changed_and_changed_back() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
@@ -133,7 +133,7 @@ fn an_index_retired_by_another_process_is_kept_while_in_use() -> TestResult {
     Ok(())
 }
 
-/// Another process finishes what this one has open.
+/// Another process finishes the build of a table that this process has open.
 #[test]
 fn an_index_built_by_another_process_is_readable() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {

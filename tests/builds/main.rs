@@ -127,7 +127,7 @@ fn unreadable(store: &Store) -> Result<Vec<(String, IndexState)>> {
     Ok(unreadable.map(|index| (index.name, index.state)).collect())
 }
 
-/// Whether all indexes are what the rows say.
+/// Whether all indexes match the rows.
 fn assert_clean(items: &after::ItemRepository, txn: &ReadTxn<'_>) -> Result<()> {
     let report = items.verify(txn).run()?;
     assert!(report.is_clean(), "{report}");

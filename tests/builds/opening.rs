@@ -1,4 +1,4 @@
-//! What `open` makes of indexes that have to be built.
+//! Building indexes by `open`.
 
 use std::thread;
 

@@ -46,7 +46,7 @@ mod changed {
     }
 }
 
-/// What the other process does, if this is it.
+/// The code of the other process.
 fn as_other_process(work: impl FnOnce(&Store) -> Result<()>) -> Result<bool> {
     match std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         Some(path) => work(&Store::open(Path::new(&path))?).map(|()| true),
@@ -108,7 +108,7 @@ fn queries_on_an_index_declared_in_another_way_are_refused() -> TestResult {
     Ok(())
 }
 
-/// LMDB in this process takes the databases for open: the error says so, and what to do.
+/// LMDB in this process regards the databases as open: the error has the reason and the remedy.
 #[test]
 fn an_index_dropped_by_another_process_needs_a_reopened_store() -> TestResult {
     if as_other_process(|store| {

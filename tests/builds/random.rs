@@ -1,5 +1,4 @@
-//! Writers at random between the steps of builds that are begun and left at random, against a
-//! model.
+//! Random writes between the batches of builds that start and stop at random, against a model.
 
 use std::collections::BTreeMap;
 

@@ -55,7 +55,7 @@ fn queries_on_an_index_under_construction_are_refused() -> TestResult {
         let report = items.build(store).run()?;
         assert!(report.is_readable());
 
-        // A snapshot has what was there then, whatever has been built since.
+        // A snapshot does not change when an index is built later.
         for txn in [&before, &between] {
             for asked in ask(txn) {
                 refused(asked);

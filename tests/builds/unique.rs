@@ -50,7 +50,7 @@ fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
             assert!(text.contains("(the row 10 has the key 109, and so has the row 9)"), "{text}");
             assert!(store.catalog()?.to_string().contains("violated, 9 duplicates"));
 
-            // What is violated is maintained, and refuses no key.
+            // A violated index is maintained, and refuses no key.
             store.transaction(|txn| {
                 items.insert(txn, &after::Item { town: "Bonn".into(), ..item(200, 5) })
             })?;
@@ -69,7 +69,7 @@ fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
     Ok(())
 }
 
-/// A writer meets those that are in the index already, and the build those that it has not been at.
+/// A writer finds duplicates in the index, and the build finds those in rows that it reads later.
 #[test]
 fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
     on_both((0..100).map(|id| item(id, id)), |store| {

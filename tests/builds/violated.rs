@@ -41,7 +41,7 @@ fn is_violated(store: &Store) -> index_table::Result<bool> {
     Ok(!states.is_empty())
 }
 
-/// Compares what the unique indexes say with the rows.
+/// Compares the unique indexes with the rows.
 fn compare(items: &after::ItemRepository, store: &Store) -> TestResult {
     let txn = store.read()?;
     let rows = items.all(&txn).rows().collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +177,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
     })
 }
 
-/// The first row of a key goes, or another one comes before it, between two pages.
+/// The first row of a key is deleted, or another one is inserted before it, between two pages.
 #[test]
 fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
     on_both(duplicates(), |store| {
@@ -212,7 +212,7 @@ fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
 fn a_violated_index_becomes_readable_when_the_duplicates_are_resolved() -> TestResult {
     on_both(duplicates(), |store| {
         let items = open(store)?;
-        // What is resolved is listed until the next build.
+        // Resolved duplicates are listed until the next build.
         store.transaction(|txn| items.delete(txn, 2))?;
         let report = items.build(store).run()?;
         assert_eq!((report.rows, report.steps), (0, 0), "{report}");
@@ -351,7 +351,7 @@ fn a_key_without_room_behind_it_is_not_shared() -> TestResult {
     Ok(())
 }
 
-/// What damages the index while it is violated is found and repaired.
+/// Damage of a violated index is found and repaired.
 #[test]
 fn entries_of_a_violated_index_are_verified_and_repaired() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! A load whose process dies leaves nothing.
+//! A load in a killed process leaves no rows and no files.
 
 use std::{
     env,

@@ -1,5 +1,4 @@
-//! Random rows into tables with random rows: each policy does what it says, whatever the bound of
-//! the memory.
+//! Random rows into tables with random rows: each policy works, for every memory limit.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +57,7 @@ fn insert_free(items: &ItemRepository, txn: &mut WriteTxn<'_>, rows: &[Item]) ->
     Ok(inserted)
 }
 
-/// What should be in the table, and how many rows of the load; `None`: the load is refused.
+/// The expected rows of the table, and the expected number of written rows; `None` if the load is refused.
 fn expected(case: &Case, before: &[Item]) -> Result<Option<(Vec<Item>, u64)>> {
     let store = Store::in_memory();
     let items = ItemRepository::open(&store)?;

@@ -1,4 +1,4 @@
-//! What a program meets: errors, reports, growth, sequences and counters.
+//! Loads: errors, reports, growth, sequences and counters.
 
 use std::{
     error::Error as StdError,

@@ -20,8 +20,8 @@ const POSITION: [u8; 8] = [0; 8];
 const HALF: [u8; 10] = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
 const MOST: [u8; 10] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
 
-/// What may have become of a queue of which two messages are applied, and four are not; and what
-/// `verify` says of it. Where that is nothing, messages are applied again.
+/// Damage of a queue with two applied messages and four others, and the finding of `verify`. Without a
+/// finding, messages are applied again.
 const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     ("no position", |queue, txn| queue.delete(txn, &POSITION).map(drop), None),
     ("a position that is none", |queue, txn| queue.put(txn, &POSITION, b"\xff"), UNREADABLE),
@@ -131,7 +131,7 @@ fn a_repair_empties_a_damaged_queue() -> TestResult {
     Ok(())
 }
 
-/// What a verification says of the queue, whether it is done in one go or in steps.
+/// The finding of a verification about the queue, at once or in steps.
 fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Option<String>> {
     let mut ticks = Vec::new();
     let whole = items.verify(txn).progress(|at| ticks.push((at.done, at.total))).run()?;
@@ -151,12 +151,12 @@ fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Op
     assert_eq!(findings, whole.findings);
     let (steps, total) = *ticks.last().expect("it is told at the end");
     assert_eq!(Some(steps), total);
-    // What is late is excused by a queue that is in order alone.
+    // Only an intact queue explains late entries.
     assert_eq!(damage.is_none(), whole.is_clean());
     Ok(damage)
 }
 
-/// What a report says of the queue.
+/// The finding of a report about the queue.
 fn damage_in(report: &VerifyReport) -> Option<String> {
     let mut of_queue =
         report.findings.iter().filter(|found| found.kind == FindingKind::DamagedQueue);
@@ -287,7 +287,7 @@ fn a_disabled_index_is_built_without_the_queue() -> TestResult {
     Ok(())
 }
 
-/// What is in order is left to the worker.
+/// The worker handles an intact queue.
 #[test]
 fn a_repair_keeps_an_intact_queue() -> TestResult {
     let store = Store::in_memory();

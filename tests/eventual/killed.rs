@@ -18,7 +18,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
         .open(path)
 }
 
-/// What the child does: it writes and applies without an end, and says so.
+/// The child: it writes and applies messages continuously, with acknowledgements.
 fn write(path: &Path) -> index_table::Result<()> {
     let store = store(path)?;
     let items = ItemRepository::open(&store)?;

@@ -86,7 +86,7 @@ fn on_both(check: impl Fn(&Store) -> TestResult) -> TestResult {
     check(&Store::in_memory())
 }
 
-/// Whether all indexes are what the rows say, but for what is in the queue.
+/// Whether all indexes match the rows, except for queued messages.
 fn assert_clean(items: &ItemRepository, txn: &ReadTxn<'_>) -> Result<()> {
     let report = items.verify(txn).run()?;
     assert!(report.is_clean(), "{report}");
@@ -99,7 +99,7 @@ fn entries(row: &Item) -> u64 {
     8 + tags.len() as u64 + u64::from(row.note.is_some()) + u64::from(row.live)
 }
 
-/// Whether all indexes are what the rows say, and nothing is in the queue.
+/// Whether all indexes match the rows, and the queue is empty.
 fn assert_drained(items: &ItemRepository, store: &Store) -> Result<()> {
     let txn = store.read()?;
     let lag = items.lag(&txn)?;

@@ -1,4 +1,4 @@
-//! What an index says that is behind, and what `verified` makes of it.
+//! Results of an index that is behind, and of `verified`.
 
 use crate::{Item, ItemRepository, TestResult, item, on_both};
 

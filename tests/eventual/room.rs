@@ -1,4 +1,4 @@
-//! Which writes a full queue has no room for: those that leave a message.
+//! A full queue refuses writes that leave a message.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn a_write_without_a_message_needs_no_room() -> TestResult {
     assert_full(&guests.update(&mut txn, 1, |guest| guest.nick = Some(2)));
     assert_full(&guests.update(&mut txn, 1, |guest| guest.id = 2));
     assert_full(&guests.delete(&mut txn, 1));
-    // What can be written still is.
+    // Other writes succeed.
     guests.update(&mut txn, 1, |guest| guest.seen = 3)?;
     txn.commit()?;
     let txn = store.read()?;

@@ -1,4 +1,4 @@
-//! Waiting for what was written, and how far the indexes are behind.
+//! Waiting for writes, and the lag of the indexes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is in the file after rows were written.
+//! The contents of the file after rows were written.
 
 use std::{
     fmt::Write as _,

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{NAMES, TestResult, dump, hex, open, raw, write};
 
-/// Damage that has to be noticed, and what the rest of the answer is.
+/// Damage that must be detected, and the rest of the result.
 #[test]
 fn a_scan_ends_at_a_damaged_entry() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -45,7 +45,7 @@ fn a_scan_ends_at_a_damaged_entry() -> TestResult {
     Ok(())
 }
 
-/// What is no row is no view either, for the same reason.
+/// Bytes that are not a row are not a view either, for the same reason.
 #[test]
 fn views_are_read_as_strictly_as_rows() -> TestResult {
     type Damage = fn(&mut Vec<u8>);
@@ -130,12 +130,12 @@ fn files_that_are_cut_off_or_no_stores_are_refused() -> TestResult {
     Ok(())
 }
 
-/// What was read, and what was not and why.
+/// The items that were read, and the errors.
 fn outcomes<T>(read: impl Iterator<Item = index_table::Result<T>>) -> Vec<Result<(), String>> {
     read.map(|outcome| outcome.map(drop).map_err(|error| error.to_string())).collect()
 }
 
-/// Asks everything; what matters is that it comes back.
+/// Runs all queries; they must return.
 fn ask_everything(path: &Path) -> index_table::Result<()> {
     let (store, people, notes) = open(path)?;
     let txn = store.read()?;

@@ -1,4 +1,4 @@
-//! The end of a writer: what was accepted is finished, and what comes later is refused.
+//! Closing a writer: accepted closures are finished, and later ones are refused.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},

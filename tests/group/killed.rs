@@ -1,4 +1,4 @@
-//! A process that is killed while many submit: what was acknowledged is there.
+//! Killing a process while many threads submit: acknowledged closures are committed.
 
 use std::{
     collections::BTreeSet,
@@ -55,7 +55,7 @@ fn acknowledged_closures_survive_a_kill() -> TestResult {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        // What else the harness prints is no number.
+        // Other output of the harness is not a number.
         let mut ids = lines.filter_map(|line| line.ok()?.parse::<u64>().ok());
         let acknowledged = COMMITS + 13 * round;
         let before = known.len();

@@ -1,4 +1,4 @@
-//! Group commit: what many submit, each for itself, is committed together.
+//! Group commit: closures of many threads are committed together.
 
 mod closing;
 mod killed;
@@ -71,7 +71,7 @@ fn check(store: &Store, items: &ItemRepository, ids: impl IntoIterator<Item = u6
     Ok(())
 }
 
-/// While this transaction lives, what is submitted has to wait.
+/// While this transaction lives, submitted closures have to wait.
 fn hold(store: &Store) -> index_table::Result<index_table::WriteTxn<'_>> {
     store.write()
 }

@@ -1,4 +1,4 @@
-//! Each closure has an outcome of its own, whatever those beside it do.
+//! Each closure has its own result, independent of the others.
 
 use std::{
     collections::BTreeMap,
@@ -107,7 +107,7 @@ fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
                 .map(|(place, fate)| {
                     let items = items.clone();
                     writer.submit(move |txn| {
-                        // It changes what the ones before it, and groups before, have written.
+                        // It changes rows of earlier closures and groups.
                         let last = items.all(txn).rev().first()?;
                         items.insert(txn, &item(pattern * 5 + place))?;
                         if let Some(last) = last {
@@ -146,7 +146,7 @@ fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
         let rows: Vec<Item> = items.all(&txn).rows().collect::<Result<_, _>>()?;
         assert!(rows.iter().eq(there.values()));
         check(&store, &items, there.keys().copied())?;
-        // What was undone isn't counted.
+        // Undone writes aren't counted.
         assert_eq!(items.usage().inserts, there.len() as u64);
     }
     Ok(())

@@ -74,7 +74,7 @@ fn the_closure_that_filled_the_map_runs_again() -> TestResult {
         let (items, runs) = (items.clone(), Arc::clone(&runs));
         writer.submit(move |txn| {
             runs.fetch_add(1, Ordering::Relaxed);
-            // What the closure makes of the error doesn't matter.
+            // The closure can ignore the error.
             (1000..6000).for_each(|id| drop(items.insert(txn, &large(id, 150))));
             Ok(())
         })

@@ -78,7 +78,7 @@ fn many_threads_lose_no_closure() -> TestResult {
     Ok(())
 }
 
-/// Those who write by hand get their turn beside a writer that always has something to do.
+/// Explicit transactions get their turn beside a busy group writer.
 #[test]
 fn transactions_beside_a_group_writer_get_their_turn() -> TestResult {
     let dir = tempfile::tempdir()?;

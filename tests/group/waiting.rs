@@ -147,7 +147,7 @@ fn tasks_wait_for_room_and_can_be_dropped() -> TestResult {
     Ok(())
 }
 
-/// Who waits for room has a place in the order already, polled again or not.
+/// A future that waits for room keeps its position, polled again or not.
 #[test]
 fn closures_that_wait_for_room_are_not_overtaken() -> TestResult {
     for (store, _dir) in stores()? {

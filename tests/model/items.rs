@@ -68,7 +68,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What stands in the way of writing `new` in the place of `old`, by the rules.
+/// The reason to refuse `new` instead of `old`, by the rules.
 fn obstacle(model: &Model, old: Option<i32>, new: &Item, overwrite: bool) -> Option<&'static str> {
     if !overwrite && old != Some(new.id) && model.contains_key(&new.id) {
         return Some("DuplicateKey");
@@ -163,7 +163,7 @@ fn run(open: Open<'_>, operations: &[Operation]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Compares one scan with what filtering and sorting the model gives.
+/// Compares one scan with the filtered and sorted model.
 fn ask<'txn, E: IndexEntry<'txn, Row = Item>, S: Ord>(
     model: &Model,
     scan: impl Fn() -> Scan<'txn, E>,
@@ -230,7 +230,7 @@ fn compare(items: &ItemRepository, txn: &ReadTxn<'_>, model: &Model) -> Result<(
     assert_clean(items.verify(txn))
 }
 
-/// What the entries carry, field by field.
+/// The data of the entries, field by field.
 fn entries(items: &ItemRepository, txn: &ReadTxn<'_>, m: &Model) -> Result<(), TestCaseError> {
     for entry in items.by_color_size(txn).entries() {
         let entry = entry.map_err(fail)?;

@@ -23,7 +23,7 @@ const MODELS: [Model; 9] = [
 /// The forms of a field. An index may have one of them twice.
 const FORMS: [&str; 5] = ["plain", "desc", "each", "computed", "hash"];
 
-/// What else an index and its table can be.
+/// Further options of an index and its table.
 const OPTIONS: [&str; 14] = [
     "one field",
     "several fields",

@@ -1,5 +1,5 @@
-//! Measures how a normalized index could lie in LMDB if primary keys have a fixed length.
-//! `docs/LAYOUT.md` has the figures and what was chosen.
+//! Measures candidate layouts of a normalized index in LMDB for primary keys of a fixed length.
+//! `docs/LAYOUT.md` has the figures and the choice.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin layouts -- [ROWS] [ROUNDS]
@@ -38,7 +38,7 @@ use index_table_bench::{
 enum Layout {
     Composite,
     Duplicates,
-    /// Up to so many bytes of primary keys in a block.
+    /// The maximum size of a block, in bytes of primary keys.
     OneCursor(usize),
     TwoSteps(usize),
 }
@@ -174,7 +174,7 @@ struct Index {
     database: Database,
     /// Its length.
     primary_key: usize,
-    /// Whether the last insert met a new index key.
+    /// Whether the last insert had a new index key.
     new_key: bool,
     /// Buffer: the index key and the primary key.
     at: Vec<u8>,
@@ -400,7 +400,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Where a primary key is among packed ones (`Ok`), or where it would be (`Err`), in bytes.
+/// The offset of a primary key among packed ones (`Ok`), or where it belongs (`Err`), in bytes.
 fn place(packed: &[u8], primary_key: &[u8]) -> std::result::Result<usize, usize> {
     let len = primary_key.len();
     let (mut low, mut high) = (0, packed.len() / len);

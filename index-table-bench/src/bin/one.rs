@@ -6,8 +6,8 @@
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*one*measured*' one …
 //! ```
 //!
-//! What is counted is for one row, entry, page or count, as in the report; under callgrind it is to
-//! be divided by how many there are, which is printed too.
+//! Counts are for one row, entry, page or count, as in the report; under callgrind, divide them by the
+//! printed number of operations.
 
 use std::{
     env,
@@ -76,7 +76,7 @@ fn run() -> Outcome {
     Ok(())
 }
 
-/// What is measured.
+/// The measured operation.
 struct One<'k> {
     kind: &'k Kind,
     path: PathBuf,
@@ -146,7 +146,7 @@ impl One<'_> {
     }
 }
 
-/// What callgrind counts.
+/// The function that callgrind counts.
 #[inline(never)]
 fn measured<T>(work: impl FnOnce() -> T) -> T {
     work()

@@ -1,4 +1,4 @@
-//! Measures `Scan::views` against `Scan::rows`: what it costs to copy the strings of a row.
+//! Measures `Scan::views` against `Scan::rows`: the cost of copying the strings of a row.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin views -- [ROWS] [ROUNDS]

@@ -1,5 +1,5 @@
-//! Keys and rows as a careful engineer encodes them by hand, for the contenders that store bytes:
-//! what `docs/FORMAT.md` has for these types, and nothing more general.
+//! Hand-written encodings of keys and rows, for the contenders that store bytes: those of `docs/FORMAT.md`
+//! for these types only.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::{contender::Outcome, workload::Customer};
 /// The version in front of every row.
 const VERSION: u8 = 1;
 
-/// A string that ends by itself and keeps its order: `00` and `01` are escaped, `00` is the end.
+/// A self-delimiting, order-preserving string: `00` and `01` are escaped, `00` is the end.
 pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     prefix(out, text);
     out.push(0);
@@ -27,7 +27,7 @@ fn prefix(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// A string at the beginning of a key, and what is behind it.
+/// A string at the start of a key, and the bytes behind it.
 fn split_text(key: &[u8]) -> Outcome<(Cow<'_, str>, &[u8])> {
     let end = key.iter().position(|&byte| byte == 0).ok_or("a string without an end")?;
     let (text, rest) = (&key[..end], &key[end + 1..]);
@@ -106,7 +106,7 @@ pub(crate) fn carried<'v>(buffer: &'v mut Vec<u8>, text: &str) -> Outcome<&'v [u
     Ok(buffer)
 }
 
-/// What [`carried`] wrote.
+/// Reads the output of [`carried`].
 pub(crate) fn read_carried(value: &[u8]) -> Outcome<&str> {
     Ok(postcard::from_bytes(value)?)
 }

@@ -10,7 +10,7 @@ pub mod sqlite;
 
 use crate::contender::Kind;
 
-/// All of them. The first one is what the others are compared with.
+/// All contenders. The others are compared with the first one.
 pub const ALL: [Kind; 7] = [
     Kind {
         name: "index-table",

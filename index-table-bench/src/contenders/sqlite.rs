@@ -2,9 +2,9 @@
 //!
 //! WAL with `synchronous = FULL`: a commit that has returned is on disk. The file is read through
 //! memory mapping, and the cache is as large as those of the others. Statements are prepared once
-//! and cached. The index on towns and last names has the primary key behind them, so that it is in
-//! the order that is asked for, and the phone number, so that it covers its question. A test asks
-//! `EXPLAIN QUERY PLAN` for all of them.
+//! and cached. The index on towns and last names has the primary key behind them, so that it has the order of
+//! the query, and the phone number, so that it covers its query. A test checks `EXPLAIN QUERY PLAN` for all
+//! of them.
 
 use std::{path::Path, time::Duration};
 
@@ -57,7 +57,7 @@ pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     Ok(Box::new(Sqlite::open(directory)?))
 }
 
-/// For each thread a connection, which waits for the others.
+/// A connection for each thread, with a busy timeout.
 pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     let insert = || -> Outcome<Insert> {
         let sqlite = Sqlite::open(directory)?;

@@ -24,7 +24,7 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(64 << 30).max_dbs(3);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: the directory is this process's own; no one else touches the file.
+    // SAFETY: the directory belongs to this process; no other process changes the file.
     let env = unsafe { options.open(directory)? };
     let databases = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
         let mut database = |name| opener.create_database(txn, Some(name));

@@ -132,7 +132,7 @@ const ALL: [(&str, Open); 6] = [
     ("fjall", fjall::open),
 ];
 
-/// What is measured, in the order of the report.
+/// The measures, in the order of the report.
 pub const MEASURES: [&str; 6] = [
     "load, one transaction, a film",
     "films of a year, a row",
@@ -154,7 +154,7 @@ pub struct Results {
     pub contenders: Vec<(String, Vec<Option<f64>>)>,
 }
 
-/// Measures so many loads, and as many rounds of questions after each.
+/// Measures loads, and rounds of queries after each.
 ///
 /// # Errors
 ///

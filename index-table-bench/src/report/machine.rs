@@ -4,7 +4,7 @@ use std::{env::consts, fs, thread};
 
 use serde::{Deserialize, Serialize};
 
-/// What the figures depend on.
+/// The properties that the figures depend on.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// How many threads run at once.

@@ -20,7 +20,7 @@ use crate::{
 /// The contents of a report. Saved as JSON, it can be written again without measuring.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// What it was measured on.
+    /// The machine of the measurement.
     pub machine: Machine,
     /// The customers.
     pub customers: Results,
@@ -37,7 +37,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The targets and figures, without what is said about them.
+    /// The targets and figures, without the text about them.
     #[must_use]
     pub fn tables(&self) -> String {
         markdown::tables(self)

@@ -1,4 +1,4 @@
-//! What was set as a target, what came of it, and why some were missed.
+//! The targets, their results, and the causes of missed ones.
 
 use super::{MEASURES, Measured, Unit, short, thousands};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 /// cause says so in the report.
 ///
 /// Instructions are those that callgrind counts in `src/bin/one.rs` with 10,000 rows, those by hand
-/// in the contender of that name. What they don't explain is said not to be known.
+/// in the contender of that name. The rest is called unexplained.
 const CAUSES: &[(&str, &str)] = &[
     ("against hand-written heed: load, one transaction", LOAD),
     ("against hand-written heed: load, one transaction, to disk", LOAD),
@@ -327,7 +327,7 @@ fn check(measured: &Measured) -> Target {
     }
 }
 
-/// As it is shown: a target of 1.10 is met by what is shown as 1.10.
+/// The displayed value: a target of 1.10 is met by a displayed 1.10.
 fn round(figure: f64) -> f64 {
     (figure * 100.0).round() / 100.0
 }

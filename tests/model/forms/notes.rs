@@ -97,7 +97,7 @@ fn compare(
     assert_clean(notes.verify(txn))
 }
 
-/// What the entries carry, field by field.
+/// The data of the entries, field by field.
 fn entries(
     notes: &NoteRepository,
     txn: &ReadTxn<'_>,

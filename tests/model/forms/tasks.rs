@@ -95,7 +95,7 @@ impl Task {
         self.slug.clone().into_iter().collect()
     }
 
-    /// What no other task may have.
+    /// The values that no other task may have.
     fn taken(&self) -> BTreeSet<String> {
         let slugs = self.slugs().into_iter().map(|key| format!("slug {key}"));
         let codes = self.open_code().into_iter().map(|key| format!("code {key}"));
@@ -105,7 +105,7 @@ impl Task {
     }
 }
 
-/// Whether nothing stands in the way of `task` in the place of the task with its id.
+/// Whether `task` can replace the task with its id.
 fn is_free(model: &Model<Task>, task: &Task) -> bool {
     let taken = task.taken();
     model
@@ -203,7 +203,7 @@ fn compare(
     assert_clean(tasks.verify(txn))
 }
 
-/// What the entries carry, field by field.
+/// The data of the entries, field by field.
 fn entries(
     tasks: &TaskRepository,
     txn: &ReadTxn<'_>,

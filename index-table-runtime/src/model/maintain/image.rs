@@ -92,8 +92,8 @@ impl Image {
                 && (0..indexes).all(|index| self.keys(index) == other.keys(index)))
     }
 
-    /// A quicker [`same_keys`](Image::same_keys), which misses those of collections with their
-    /// elements in another order.
+    /// A faster [`same_keys`](Image::same_keys), which misses equal collections with their elements in
+    /// another order.
     pub(crate) fn same_key_bytes(&self, other: &Self) -> bool {
         self.entries.bytes == other.entries.bytes
             && self.primary_key == other.primary_key
@@ -155,7 +155,7 @@ impl Image {
         own.map_or(&[], |(_, own)| slice(self.hashed.as_bytes(), own))
     }
 
-    /// What each entry in this index carries.
+    /// The data of each entry in this index.
     #[inline]
     pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
         match declared.strategy {
@@ -256,7 +256,7 @@ impl EntryBuffer {
         &mut self.bytes
     }
 
-    /// What stands in a key for a field that is hashed.
+    /// The hash in a key for a hashed field.
     pub fn hash<T: Key>(&mut self, field: &T) -> [u8; 16] {
         self.hashed.clear();
         hash(self.hashed.push(field).as_bytes())
@@ -347,7 +347,7 @@ impl EntryBuffer {
     }
 }
 
-/// What belongs to the index at this position: from where the one before it ends.
+/// The part of the index at this position: from the end of the one before it.
 #[inline]
 fn between(ends: &[usize], index: usize) -> Option<Range<usize>> {
     let end = *ends.get(index)?;

@@ -38,7 +38,7 @@ pub(crate) trait Sink {
     fn change(&mut self, change: Change<'_>) -> Result<()>;
 }
 
-/// What happens to one key of one index.
+/// The change of one key of one index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyChange<'a> {
     /// Only the old row has it.
@@ -127,8 +127,8 @@ pub(crate) fn entry_changes(
     }
 }
 
-/// [`entry_changes`] from one image to another one with the [same bytes in their keys](Image::same_key_bytes): what
-/// most updates are.
+/// [`entry_changes`] from one image to another one with the [same bytes in their
+/// keys](Image::same_key_bytes): the most frequent kind of update.
 pub(crate) fn data_changes(
     schema: &TableSchema,
     old: &Image,
@@ -201,7 +201,7 @@ fn replace_entries(
     let changed = moved || old.data(index, declared) != data;
     let delete = |key| Change::DeleteEntry { index, key, primary_key: old.primary_key() };
     let put = |key| Change::PutEntry { index, key, primary_key, data };
-    // What most indexes have.
+    // The most frequent case.
     if let (Some(before), Some(after)) = (before.only(), after.only()) {
         match before.cmp(after) {
             Ordering::Less => {

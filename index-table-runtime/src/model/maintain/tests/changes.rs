@@ -19,7 +19,7 @@ fn place(index: usize, key: &[u8], primary_key: &[u8]) -> EntryKey {
     (index, key.to_vec(), (!unique).then(|| primary_key.to_vec()))
 }
 
-/// Does what the changes say. Each has to change something, and each place changes once.
+/// Applies the changes. Each must change something, and each place changes once.
 fn apply(entries: &mut Entries, changes: &[Owned]) {
     let mut touched = BTreeSet::new();
     for change in changes {

@@ -1,4 +1,4 @@
-//! The entity, and what its entries should be, worked out without an [`Image`](super::Image).
+//! The entity, and its expected entries, computed without an [`Image`](super::Image).
 
 use std::collections::{BTreeMap, BTreeSet};
 

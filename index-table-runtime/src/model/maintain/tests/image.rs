@@ -1,4 +1,4 @@
-//! What an image holds, and what it refuses.
+//! The contents of images, and refused rows.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -25,7 +25,7 @@ fn an_image_is_the_row_as_it_is_stored() {
     assert_eq!(loaded.row(), film.row_bytes());
     assert_eq!(loaded.row()[..2], [0xAC, 0x02], "version 300");
 
-    // What is stored is taken as it is.
+    // Stored bytes are taken unchanged.
     let mut stored = Image::default();
     stored.load_stored(&film, b"as it is").unwrap();
     assert_eq!(stored.row(), b"as it is");
