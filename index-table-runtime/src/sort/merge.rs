@@ -37,7 +37,7 @@ impl Source {
     }
 }
 
-/// These runs, and what is in memory, in the order in which they came.
+/// These runs, and the records in memory, in the order of arrival.
 pub(super) fn sources(
     runs: Option<&Arc<Runs>>,
     first: usize,
@@ -54,13 +54,13 @@ pub(super) fn sources(
 #[derive(Debug)]
 pub(crate) struct Merge {
     sources: Vec<Source>,
-    /// The sources that are not at their end: a heap with the least record at its top.
+    /// The sources that have not ended: a heap with the least record at its top.
     heap: Vec<usize>,
     begun: bool,
 }
 
 impl Merge {
-    /// Of records with the same keys, those of earlier sources come first.
+    /// Among records with the same keys, those of earlier sources come first.
     pub(super) const fn new(sources: Vec<Source>) -> Self {
         Self { sources, heap: Vec::new(), begun: false }
     }

@@ -196,7 +196,7 @@ fn too_long(directory: &Path) -> Error {
 #[derive(Debug)]
 pub(crate) struct Sorted {
     runs: Option<Arc<Runs>>,
-    /// What is in memory, and came after what is in the runs.
+    /// The entries in memory, which arrived after those in the runs.
     tail: Arc<Arena>,
     ascending: bool,
     len: u64,

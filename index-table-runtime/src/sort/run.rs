@@ -56,7 +56,7 @@ impl Runs {
         Ok(Writer { directory, to, places, largest, run: start..start })
     }
 
-    /// Reads a run; `buffer`: the bytes that are read at a time.
+    /// Reads a run; `buffer` is the number of bytes to read at a time.
     pub(super) fn read(self: &Arc<Self>, run: usize, buffer: usize) -> Reader {
         let left = self.places.get(run).cloned().unwrap_or_default();
         Reader { runs: Arc::clone(self), left, buffer, bytes: Vec::new(), at: 0, record: 0 }
@@ -96,7 +96,7 @@ impl Writer<'_> {
 #[derive(Debug)]
 pub(super) struct Reader {
     runs: Arc<Runs>,
-    /// What has not been read.
+    /// The part that has not been read.
     left: Range<u64>,
     /// The bytes to read at a time.
     buffer: usize,
@@ -107,7 +107,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// The record that it stands on, and what is behind it.
+    /// The current record, and the bytes behind it.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         self.bytes.get(self.at..self.at + self.record).unwrap_or_default()

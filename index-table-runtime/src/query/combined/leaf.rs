@@ -20,7 +20,7 @@ use crate::{
 /// The number of entries to step over before a seek is assumed to be cheaper.
 const STEPS: usize = 16;
 
-/// What one scan looks for.
+/// The query of one scan.
 #[derive(Clone)]
 pub(super) struct Part<'txn> {
     pub(super) query: Query,
@@ -35,7 +35,7 @@ pub(super) struct Leaf<'txn> {
     schema: &'static TableSchema,
     part: Box<Part<'txn>>,
     reverse: bool,
-    /// Kept when they have come to their end; [`Tree`](super::tree::Tree) drops them.
+    /// Kept at their end; [`Tree`](super::tree::Tree) drops them.
     entries: Option<Matches<'txn, Entries<'txn>>>,
     sorted: Option<SortedKeys>,
     pub(super) meter: Meter<'txn>,
@@ -57,7 +57,7 @@ impl<'txn> Leaf<'txn> {
         self.part.is_ordered
     }
 
-    /// The first primary key at the place or behind it, which is behind the last one that was read.
+    /// The first primary key at or behind the place, which is behind the last one that was read.
     pub(super) fn first(
         &mut self,
         reader: Reader<'txn>,

@@ -81,7 +81,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
 /// carry. A scan that is sorted costs all of its entries, for each page anew. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
 /// and combinations can be nested to any depth.
-#[must_use = "it does nothing until it is asked for rows, views, keys or a count"]
+#[must_use = "it does nothing until its rows, views, keys or count are read"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
     ledger: Ledger<'txn>,

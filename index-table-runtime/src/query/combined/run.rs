@@ -53,14 +53,14 @@ impl Extent<'_> {
     }
 }
 
-/// A combination that runs. Ends at the limit, and at the first error.
+/// A running combination. Ends at the limit, and at the first error.
 pub(super) struct Run<'txn> {
     /// `None` once it has ended.
     reader: Option<Reader<'txn>>,
     /// The error if it can't run, which is the first result.
     failure: Option<Error>,
     schema: &'static TableSchema,
-    /// What is not counted by a scan: the rows.
+    /// Counts the rows, which no scan counts.
     pub(super) meter: Meter<'txn>,
     tree: Tree<'txn>,
     /// What needs sorting has been sorted.
@@ -70,7 +70,7 @@ pub(super) struct Run<'txn> {
     extent: Extent<'txn>,
     /// The fact of the last primary key, if it was looked up for a test.
     fact: Option<&'txn [u8]>,
-    /// How many more may come.
+    /// The remaining limit.
     left: u64,
 }
 
@@ -152,7 +152,7 @@ impl<'txn> Run<'txn> {
         Some(Cursor::new(question, RawEntry { key: &[], primary_key, data: &[] }))
     }
 
-    /// The next primary key, and what `decode` makes of it.
+    /// The next primary key, decoded by `decode`.
     pub(super) fn decode_next<R: Entity, T>(
         &mut self,
         decode: impl FnOnce(&mut Self, Reader<'txn>, &[u8]) -> Result<Result<T, DecodeError>>,

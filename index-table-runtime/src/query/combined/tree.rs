@@ -61,7 +61,7 @@ enum Kind<'txn> {
 struct Heads<'txn> {
     /// The number of operands that have been read.
     started: usize,
-    /// The answer of each of them with its position, unless it has ended.
+    /// The result of each of them with its position, unless it has ended.
     answers: BinaryHeap<Head<'txn>>,
 }
 
@@ -84,7 +84,7 @@ enum Answer<'txn> {
 }
 
 impl Answer<'_> {
-    /// Whether it is the answer for this place as well.
+    /// Whether it is the result for this place as well.
     fn holds_at(&self, place: Bound<&[u8]>, reverse: bool) -> bool {
         match self {
             Self::None => false,
@@ -98,7 +98,7 @@ impl Answer<'_> {
 struct Search<'txn> {
     node: usize,
     place: Place<'txn>,
-    /// `All`: whose turn it is, among the operands.
+    /// `All`: the current operand.
     turn: usize,
     /// `All`: the number of successive operands with the place as their result.
     agreed: usize,
