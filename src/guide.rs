@@ -41,6 +41,7 @@
 /// [dead letters]: eventual#dead-letters
 /// [guarantees and limits]: guarantees
 /// [what it is not for]: not_for
+/// [shards]: sharding
 ///
 /// The index of tasks: what you want to do, and the section about it.
 #[doc = include_str!("guide/tasks.md")]
@@ -166,6 +167,7 @@ pub mod guarantees {}
 /// [releases]: releases
 /// [group commit]: group_commit
 /// [watching changes]: watching
+/// [shards]: sharding
 ///
 /// Encryption, several machines, network file systems, downgrades, other systems.
 #[doc = include_str!("guide/not_for.md")]
