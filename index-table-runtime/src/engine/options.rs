@@ -16,9 +16,8 @@ pub enum Durability {
     /// A commit returns when it is on disk, in a journal: one sync.
     #[doc(hidden)]
     Journal,
-    /// No sync: the machine's crash may lose the last commits, or damage the store where the
-    /// file system does not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be
-    /// made again.
+    /// No sync: a crash of the machine can lose the last commits, or damage the store if the file system does
+    /// not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be reproduced.
     None,
 }
 
@@ -251,7 +250,7 @@ impl Options {
         self
     }
 
-    /// Whether a store is created where there is none.
+    /// Whether a missing store is created.
     pub(crate) const fn creates(&self) -> bool {
         self.create && !self.read_only
     }

@@ -70,7 +70,7 @@ impl Block {
         Ok(Taken::Yes)
     }
 
-    /// Writes the block, if there is one. `false`: there is something behind it.
+    /// Writes the block, if there is one; `false` if there is an entry behind it.
     pub(super) fn write(
         &self,
         database: &Named<'_>,

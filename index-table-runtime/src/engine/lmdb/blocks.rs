@@ -375,7 +375,7 @@ impl Scratch {
         }
     }
 
-    /// The index key and the primary key as one.
+    /// The concatenation of index key and primary key.
     pub(super) fn joined(&mut self, key: &[u8], primary_key: &[u8]) -> (&mut Recorder, &[u8]) {
         join(&mut self.at, key, primary_key);
         (&mut self.recorder, &self.at)

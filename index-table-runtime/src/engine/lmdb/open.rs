@@ -132,8 +132,8 @@ impl Engine {
             presence: Presence::none(),
             _counted: counted,
         };
-        // Those of processes that have died would keep pages from being used again. The last checkpoint of a
-        // journal may be among them, until there is another one.
+        // Slots of processes that have died would prevent pages from being used again. The last checkpoint of
+        // a journal may be among them, until there is another one.
         if plan != Plan::Start {
             engine.clear_stale_readers()?;
         }

@@ -76,7 +76,7 @@ pub(super) struct Index<'d> {
 /// The place of a space of small records.
 pub(super) struct Small<'t> {
     pub(super) database: &'t Named<'t>,
-    /// What the physical keys of the table begin with: its name, where tables share a database.
+    /// The prefix of the physical keys of the table: its name, if tables share a database.
     pub(super) prefix: &'static str,
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Txn<'s> {
 enum Inner<'s> {
     Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
     Write(RwTxn<'s>, Turn<'s>),
-    /// Inside of one that writes, with its buffers.
-    /// The mark is where the outer one's changes end.
+    /// A nested transaction, with the buffers of the outer one. The mark is where the outer one's changes
+    /// end.
     Nested(RwTxn<'s>, &'s mut Writing, Option<Mark>),
     Over,
 }
@@ -47,7 +47,7 @@ impl<'s> Txn<'s> {
     pub(crate) fn found(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
-            // It has the number that its own commit is going to have.
+            // It has the number of its future commit.
             Inner::Write(txn, _) | Inner::Nested(txn, ..) => txn.id().saturating_sub(1),
             Inner::Over => 0,
         };
@@ -127,8 +127,8 @@ impl<'s> Txn<'s> {
                 Ok(())
             }
             Inner::Nested(mut txn, writing, mark) => {
-                // One that has failed would take the outer one with it. An empty one inside of it has
-                // failed too, and says so when it is committed.
+                // A failed one would ruin the outer one. An empty transaction inside a failed one fails when
+                // it is committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
                 let mark = if committed.is_ok() { None } else { mark };

@@ -387,9 +387,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The lock file can't be used as it is, and stays so while other processes have the store open. The
-    /// first process that opens a store writes that file, and was killed before the end, or `data.mdb`
-    /// was replaced. Processes that use this crate recover from that by themselves.
+    /// The lock file can't be used while other processes have the store open. The first process that opens a
+    /// store initializes that file, and was killed meanwhile, or `data.mdb` was replaced. Processes that use
+    /// this crate recover from that by themselves.
     #[error(
         "the lock file of `{path}` can't be used, because {reason}; close the store in all processes, and \
          open it again",

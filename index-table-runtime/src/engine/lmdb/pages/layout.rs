@@ -76,7 +76,7 @@ pub(in crate::engine::lmdb) struct Database {
     pub(in crate::engine::lmdb) leaves: u64,
     pub(in crate::engine::lmdb) overflows: u64,
     pub(in crate::engine::lmdb) entries: u64,
-    /// `None`: it is empty.
+    /// `None` if it is empty.
     pub(in crate::engine::lmdb) root: Option<u64>,
 }
 
@@ -110,7 +110,7 @@ pub(in crate::engine::lmdb) struct Meta {
 impl Meta {
     /// # Errors
     ///
-    /// What is wrong.
+    /// The damage.
     pub(in crate::engine::lmdb) fn read(page: &[u8]) -> Result<Self, String> {
         let is_meta = short(page, WORD + 2) == Some(flag::META);
         if !is_meta || long(page, HEADER) != Some(MAGIC) {
