@@ -13,7 +13,7 @@ use std::{
     process::{Command, Output},
 };
 
-use index_table::{Durability, Error, IndexTable, Store};
+use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::shop::{Model, Shop};
@@ -49,15 +49,20 @@ struct Counted {
     unnoticed: u64,
 }
 
-/// Fails every call, or, to be quicker, one in `every`.
-pub(crate) fn run(every: u64) -> Result<(), Failure> {
+/// Fails every call, or, to be quicker, one in `every`; with `journal`, in a store with a journal only.
+pub(crate) fn run(every: u64, journal: bool) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
     let shim = crate::compile(dir.path(), "faults", include_str!("../shim/faults.c"))?;
-    fail_all(&Setup { shim: &shim, dir: dir.path(), reserve: 0 }, every)?;
+    let setup = |reserve| Setup { shim: &shim, dir: dir.path(), reserve, journal: false };
+    if journal {
+        return fail_all(&Setup { journal, ..setup(0) }, every);
+    }
+    fail_all(&setup(0), every)?;
     // Space that is written ahead may fail without a word, so here a fault has to be seen only if it
     // does harm.
-    fail_all(&Setup { shim: &shim, dir: dir.path(), reserve: 1 << 20 }, every)
+    fail_all(&setup(1 << 20), every)?;
+    fail_all(&Setup { journal: true, ..setup(0) }, every)
 }
 
 /// Where children run, and how much they write ahead.
@@ -65,6 +70,8 @@ struct Setup<'s> {
     shim: &'s Path,
     dir: &'s Path,
     reserve: usize,
+    /// Whether the store has a journal.
+    journal: bool,
 }
 
 fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
@@ -76,7 +83,10 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
     }
     let mut errors_met = 0;
     let (calls, reserve) = (counts.values().sum::<u64>(), setup.reserve);
-    println!("faults: one in {every} of {calls} calls, with a reserve of {reserve} bytes");
+    let journal = if setup.journal { "a journal" } else { "no journal" };
+    println!(
+        "faults: one in {every} of {calls} calls, with a reserve of {reserve} bytes and {journal}"
+    );
     println!(
         "{:10} {:>6} {:18} {:>6} {:>7} {:>9} {:>10}",
         "call", "calls", "fails with", "runs", "errors", "reopened", "no error"
@@ -100,7 +110,8 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                 counted.reopened += u64::from(output.contains("reopened"));
                 if !output.contains("error: ") {
                     // LMDB writes the rest of a copy, as it should. Nothing else goes unnoticed.
-                    if reserve == 0 && (call.as_str(), mode) != ("write", "short") {
+                    if reserve == 0 && !setup.journal && (call.as_str(), mode) != ("write", "short")
+                    {
                         return Err(format!("{call} {at} ({shown}) was not noticed"));
                     }
                     counted.unnoticed += 1;
@@ -131,7 +142,8 @@ struct Fault<'c> {
 fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, Failure> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program);
-    child.arg("faults-child").arg(dir).arg(setup.reserve.to_string());
+    let journal = if setup.journal { "journal" } else { "" };
+    child.arg("faults-child").arg(dir).arg(setup.reserve.to_string()).arg(journal);
     child.env("LD_PRELOAD", setup.shim).env("FAULT_DIR", dir);
     child.envs(set.iter().copied()).output().map_err(|error| error.to_string())
 }
@@ -188,6 +200,11 @@ fn judge(output: &Output, files: &Path, without_fault: bool) -> Result<String, F
     model.advance(steps.unwrap_or_default());
     let shop =
         Store::open(files.join("store")).and_then(Shop::new).map_err(|error| error.to_string())?;
+    let found = shop.steps().map_err(|error| error.to_string())?;
+    // The outcome of the last step may be unknown.
+    if said.contains("unknown") && found == model.steps + 1 {
+        model.advance(found);
+    }
     shop.prove(&model)?;
     // And it can be written.
     shop.step(&mut model)?.map_err(|error| error.to_string())?;
@@ -224,15 +241,19 @@ struct Item {
 struct Run {
     path: PathBuf,
     reserve: usize,
+    journal: bool,
     shop: Option<Shop>,
     model: Model,
+    /// The outcome of the last step is not known before the store is opened again.
+    is_unknown: bool,
 }
 
 /// What the child does: each thing is tried, and when it fails, the last commit has to be there.
-pub(crate) fn child(path: &str, reserve: &str) -> Result<(), Failure> {
+pub(crate) fn child(path: &str, reserve: &str, journal: bool) -> Result<(), Failure> {
     let path = PathBuf::from(path);
     let reserve = reserve.parse().map_err(|_| "no number".to_owned())?;
-    let mut run = Run { path, reserve, shop: None, model: Model::default() };
+    let model = Model::default();
+    let mut run = Run { path, reserve, journal, shop: None, model, is_unknown: false };
     run.steps(9)?;
     run.copy("backup", Store::backup_to)?;
     run.copy("compact", Store::compact_to)?;
@@ -264,9 +285,17 @@ impl Run {
         if let Some(shop) = self.shop.take() {
             return Ok(shop);
         }
-        let options = Store::options().map_size(1 << 18).reserve(self.reserve);
-        let options = options.durability(Durability::Full);
-        options.open(self.path.join("store")).and_then(Shop::new)
+        let options = if self.journal { crate::journal() } else { Store::options() };
+        let options = options.map_size(1 << 18).reserve(self.reserve);
+        let shop = options.open(self.path.join("store")).and_then(Shop::new)?;
+        if self.is_unknown {
+            let steps = shop.steps()?;
+            self.is_unknown = false;
+            if steps == self.model.steps + 1 {
+                self.model.advance(steps);
+            }
+        }
+        Ok(shop)
     }
 
     fn steps(&mut self, steps: u64) -> Result<(), Failure> {
@@ -325,6 +354,16 @@ impl Run {
     fn met(&mut self, error: Option<Error>) -> Result<(), Failure> {
         let Some(error) = error else { return Ok(()) };
         println!("error: {error}");
+        if let Error::CommitUnknown { .. } = error {
+            println!("unknown");
+            self.is_unknown = true;
+        }
+        if self.journal && matches!(error, Error::CommitUnknown { .. } | Error::ReopenNeeded { .. })
+        {
+            println!("reopened");
+            self.shop = None;
+            return Ok(());
+        }
         if let Error::DamagedFile { .. } | Error::Corrupt { .. } = error {
             return Err("nothing is damaged".to_owned());
         }

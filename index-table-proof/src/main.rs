@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED [SCENARIO]]]
-//! index-table-proof faults [ONE IN SO MANY]
+//! index-table-proof faults [ONE IN SO MANY [journal]]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
 //! index-table-proof power [IMAGES [SEED [SCENARIO]]]
 //! index-table-proof power-weakened IMAGES SEED SCENARIO FILE WITHOUT SYNCS
 //! ```
 //!
-//! `PROOF_DURABILITY` (`full`, `relaxed`, `none`) is the durability of `crash` and `power`; `full` without it.
+//! `PROOF_DURABILITY` (`full`, `relaxed`, `none`, `journal`) is the durability of `crash` and `power`; `full` without it.
 
 mod crash;
 mod damage;
@@ -24,11 +24,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
+    time::Duration,
 };
 
 use index_table::{Durability, Options, Store};
 
-const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN SO MANY], damage [BITS OF EACH \
+const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN SO MANY [journal]], damage [BITS OF EACH \
                      PAGE [SEED]], snapshots [SECONDS], power [IMAGES [SEED [SCENARIO]]] or power-weakened \
                      IMAGES SEED SCENARIO FILE";
 
@@ -45,8 +46,13 @@ fn main() -> ExitCode {
             let only = arguments.get(3).copied().unwrap_or_default();
             number(1, 200).and_then(|rounds| crash::run(rounds, number(2, 1)?, only))
         }
-        ["faults-child", path, reserve] => faults::child(path, reserve),
-        ["faults", ..] => number(1, 1).and_then(faults::run),
+        ["faults-child", path, reserve, journal] => {
+            faults::child(path, reserve, *journal == "journal")
+        }
+        ["faults", ..] => {
+            let journal = arguments.get(2) == Some(&"journal");
+            number(1, 1).and_then(|every| faults::run(every, journal))
+        }
         ["damage-child", path, check] => damage::child(path, *check == "check"),
         ["damage", ..] => number(1, 8).and_then(|flips| damage::run(flips, number(2, 1)?)),
         ["snapshots-child", path, seconds] => snapshots::child(path, seconds),
@@ -77,11 +83,18 @@ fn scratch() -> std::io::Result<tempfile::TempDir> {
 
 /// How the stores of `crash` and `power` are opened.
 fn options() -> Options {
-    Store::options().durability(match durability_name().as_str() {
-        "relaxed" => Durability::Relaxed,
-        "none" => Durability::None,
-        _ => Durability::Full,
-    })
+    match durability_name().as_str() {
+        "relaxed" => Store::options().durability(Durability::Relaxed),
+        "none" => Store::options().durability(Durability::None),
+        "journal" => journal(),
+        _ => Store::options().durability(Durability::Full),
+    }
+}
+
+/// A journal with a checkpoint for each few commits.
+fn journal() -> Options {
+    let options = Store::options().durability(Durability::Journal);
+    options.checkpoint(1 << 18, 1 << 16, Duration::from_mins(1))
 }
 
 fn durability_name() -> String {

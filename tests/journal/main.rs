@@ -4,6 +4,7 @@ mod crashes;
 mod images;
 mod openings;
 mod processes;
+mod room;
 
 use std::{
     fs,
