@@ -25,8 +25,7 @@ fn left(
 #[test]
 fn another_durability_ends_the_journal_and_begins_it() -> TestResult {
     let dir = tempfile::tempdir()?;
-    let mut steps = 0;
-    for durability in [
+    let durabilities = [
         Durability::Full,
         Durability::Journal,
         Durability::Relaxed,
@@ -34,12 +33,12 @@ fn another_durability_ends_the_journal_and_begins_it() -> TestResult {
         Durability::None,
         Durability::Journal,
         Durability::Full,
-    ] {
+    ];
+    for (steps, durability) in (0..).zip(durabilities) {
         let store = Store::options().durability(durability).open(dir.path())?;
         expect(&store, steps)?;
         let notes = NoteRepository::open(&store)?;
         write(&store, &notes, steps)?;
-        steps += 1;
         let files = if durability == Durability::Journal { 3 } else { 0 };
         assert_eq!(journal_files(dir.path()), files, "{durability:?}");
     }
