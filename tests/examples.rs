@@ -184,7 +184,7 @@ fn movies_queries_its_built_in_films() -> TestResult {
     let output = printed("movies", &NONE)?;
     assert_prints(&output, "Loaded 63 rows in ");
     assert_prints(&output, " rows/s, in one write transaction\n");
-    assert_prints(&output, "\n      3 with a title that the genre has already");
+    assert_prints(&output, "\n      3 with a title that the genre already has");
     assert_prints(&output, "\n      0 lines skipped\n");
     assert_prints(
         &output,
@@ -269,7 +269,7 @@ fn movies_accepts_untidy_lines() -> TestResult {
         "
       1 with several genres: stored under the first
       2 without a genre: stored under Unclassified
-      3 with a title that the genre has already: stored with the year in it
+      3 with a title that the genre already has: stored with the year in it
       2 without a cast: in no index by actor
       1 with an actor more than once: one entry for each actor
       1 with a blank name in the cast: left out

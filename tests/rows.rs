@@ -73,7 +73,7 @@ fn rows_that_can_not_be_read_back_are_refused() -> TestResult {
             let Err(Error::Codec { table: "odd", reason }) = outcome else {
                 return Err(format!("{outcome:?}").into());
             };
-            let named = format!("the one with primary key {id} could not be read back");
+            let named = format!("the one with primary key {id} can't be read back");
             assert!(reason.starts_with(&named) && reason.contains("`untagged`"), "{reason}");
         }
     }

@@ -43,7 +43,7 @@ fn a_thousand_stores_are_open_with_defaults() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    with_limits(NAME, "ulimit -n 4200", dir.path())
+    with_limits(NAME, "ulimit -n 5200", dir.path())
 }
 
 #[test]
@@ -57,13 +57,13 @@ fn a_limit_of_open_files_is_named() -> TestResult {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(error, Error::TooManyOpenFiles { limit: 60, .. }), "{error:?}");
+        assert!(matches!(error, Error::TooManyOpenFiles { limit: 75, .. }), "{error:?}");
         assert!(error.to_string().contains("ulimit -n"), "{error}");
         assert!(stores.len() > 10, "{}", stores.len());
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    with_limits(NAME, "ulimit -n 60", dir.path())
+    with_limits(NAME, "ulimit -n 75", dir.path())
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::memory;
 use super::{
     Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, Options, Query,
     Read, Records, Retry, Space, Stamp, Write,
-    forward::{forward, of_each_engine, on_engine},
+    forward::{forward, of_each_engine, on_engine, unlikely},
     lmdb, shards,
 };
 use crate::model::{
@@ -21,7 +21,6 @@ use crate::model::{
 
 of_each_engine! {
     /// An open store.
-    #[expect(clippy::large_enum_variant, reason = "there is one of a store")]
     enum Engine { lmdb::Engine, Box<shards::Engine>, memory::Engine }
 }
 
@@ -77,7 +76,9 @@ impl Engine {
     pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
         match self {
             Self::Sharded(engine) => Some(&**engine),
-            _ => None,
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
         }
     }
 
@@ -202,7 +203,9 @@ impl Tables {
     pub(crate) const fn routing(&self) -> Option<&Routing> {
         match self {
             Self::Sharded(tables) => Some(tables.routing()),
-            _ => None,
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
         }
     }
 }
@@ -229,7 +232,10 @@ impl<'s> Txn<'s> {
     pub(crate) fn found(&self) -> Stamp {
         match self {
             Self::Lmdb(txn) => txn.found(),
-            Self::Sharded(txn) => txn.found(),
+            Self::Sharded(txn) => {
+                unlikely();
+                txn.found()
+            }
             #[cfg(feature = "memory")]
             Self::Memory(_) => Stamp::default(),
         }
@@ -244,7 +250,9 @@ impl<'s> Txn<'s> {
     pub(crate) const fn sharded(&self) -> Option<&shards::Txn<'s>> {
         match self {
             Self::Sharded(txn) => Some(txn),
-            _ => None,
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
         }
     }
 
@@ -252,7 +260,9 @@ impl<'s> Txn<'s> {
     pub(crate) const fn sharded_mut(&mut self) -> Option<&mut shards::Txn<'s>> {
         match self {
             Self::Sharded(txn) => Some(txn),
-            _ => None,
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
         }
     }
 
@@ -260,7 +270,9 @@ impl<'s> Txn<'s> {
     pub(crate) fn commit_number(&self) -> CommitNumber {
         match self {
             Self::Sharded(txn) => CommitNumber::of_shards(txn.stamps()),
-            _ => self.stamp().commit_number(),
+            Self::Lmdb(_) => self.stamp().commit_number(),
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => self.stamp().commit_number(),
         }
     }
 
@@ -269,6 +281,7 @@ impl<'s> Txn<'s> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
             (Self::Sharded(txn), Tables::Sharded(tables)) => {
+                unlikely();
                 Some(Reader::Sharded(txn.reader(tables)))
             }
             #[cfg(feature = "memory")]
@@ -282,6 +295,7 @@ impl<'s> Txn<'s> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.writer(tables).map(Writer::Lmdb),
             (Self::Sharded(txn), Tables::Sharded(tables)) => {
+                unlikely();
                 txn.writer(tables).map(Writer::Sharded)
             }
             #[cfg(feature = "memory")]
@@ -304,7 +318,10 @@ impl<'s> Txn<'s> {
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             Self::Lmdb(txn) => txn.retry(),
-            Self::Sharded(txn) => txn.retry(),
+            Self::Sharded(txn) => {
+                unlikely();
+                txn.retry()
+            }
             #[cfg(feature = "memory")]
             Self::Memory(_) => None,
         }
@@ -363,7 +380,10 @@ impl<'t> Read<'t> for Reader<'t> {
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         match self {
             Self::Lmdb(reader) => reader.scan(query).map(Entries::Lmdb),
-            Self::Sharded(reader) => reader.scan(query),
+            Self::Sharded(reader) => {
+                unlikely();
+                reader.scan(query)
+            }
             #[cfg(feature = "memory")]
             Self::Memory(reader) => reader.scan(query).map(Entries::Memory),
         }
@@ -372,7 +392,10 @@ impl<'t> Read<'t> for Reader<'t> {
     fn cursor(self, query: Query) -> Result<LentEntries<'t>> {
         match self {
             Self::Lmdb(reader) => reader.cursor(query).map(LentEntries::Lmdb),
-            Self::Sharded(reader) => reader.cursor(query),
+            Self::Sharded(reader) => {
+                unlikely();
+                reader.cursor(query)
+            }
             #[cfg(feature = "memory")]
             Self::Memory(reader) => reader.cursor(query).map(LentEntries::Memory),
         }
@@ -427,7 +450,10 @@ impl<'t, 's> Writer<'t, 's> {
     pub(crate) fn reader(&self) -> Reader<'_> {
         match self {
             Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),
-            Self::Sharded(writer) => Reader::Sharded(writer.reader()),
+            Self::Sharded(writer) => {
+                unlikely();
+                Reader::Sharded(writer.reader())
+            }
             #[cfg(feature = "memory")]
             Self::Memory(writer) => Reader::Memory(writer.reader()),
         }

@@ -1,12 +1,20 @@
 //! Macros for types that have a variant for each engine. An engine is added to them and to `dispatch`.
 
+/// Marks the branch that calls it as unlikely, so that a store without shards has the fast path.
+#[inline]
+#[cold]
+pub(super) const fn unlikely() {}
+
 /// Calls the same method on each engine; with the name of a type, the value of an `Ok` or `Some` is wrapped
 /// in the variant of that type for the same engine.
 macro_rules! on_engine {
     ($value:expr, $engine:ident => $call:expr) => {
         match $value {
             Self::Lmdb($engine) => $call,
-            Self::Sharded($engine) => $call,
+            Self::Sharded($engine) => {
+                $crate::engine::forward::unlikely();
+                $call
+            }
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call,
         }
@@ -14,7 +22,10 @@ macro_rules! on_engine {
     ($value:expr, $engine:ident => $call:expr, $to:ident) => {
         match $value {
             Self::Lmdb($engine) => $call.map($to::Lmdb),
-            Self::Sharded($engine) => $call.map($to::Sharded),
+            Self::Sharded($engine) => {
+                $crate::engine::forward::unlikely();
+                $call.map($to::Sharded)
+            }
             #[cfg(feature = "memory")]
             Self::Memory($engine) => $call.map($to::Memory),
         }
@@ -57,6 +68,7 @@ macro_rules! of_each_engine {
         enum $name:ident $(<$($lifetime:lifetime),+>)? { $lmdb:ty, $sharded:ty, $memory:ty }
     ) => {
         $(#[$attribute])*
+        #[allow(clippy::large_enum_variant, reason = "LMDB's is the usual one, and would be reached by a pointer")]
         pub(crate) enum $name $(<$($lifetime),+>)? {
             Lmdb($lmdb),
             Sharded($sharded),

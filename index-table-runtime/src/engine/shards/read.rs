@@ -1,6 +1,6 @@
 //! Reading a table in its shards.
 
-use super::{Engine, Entries, HasTables, LentEntries, Tables, txn::Reads};
+use super::{Entries, HasTables, LentEntries, Tables, txn::Reads};
 use crate::{
     engine::{self, Count, Query, Read, Space},
     model::{
@@ -12,17 +12,16 @@ use crate::{
     },
 };
 
-/// Reads one table in one transaction.
+/// Reads one table in one transaction. It is as large as LMDB's, so that the engines' common type is no larger.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'t> {
     txn: &'t dyn Reads,
-    engine: &'t Engine,
     tables: &'t Tables,
 }
 
 impl<'t> Reader<'t> {
-    pub(super) const fn new(txn: &'t dyn Reads, engine: &'t Engine, tables: &'t Tables) -> Self {
-        Self { txn, engine, tables }
+    pub(super) const fn new(txn: &'t dyn Reads, tables: &'t Tables) -> Self {
+        Self { txn, tables }
     }
 
     /// Reads the shard of a row.
@@ -163,7 +162,7 @@ impl<'t> Reader<'t> {
         let mut first = None;
         for shard in self.tables.routing.shards() {
             // What is not available has nothing to say.
-            let Ok(declared) = self.tables.opened(self.engine, *shard).map(HasTables::record)
+            let Ok(declared) = self.tables.opened(self.txn.engine(), *shard).map(HasTables::record)
             else {
                 continue;
             };

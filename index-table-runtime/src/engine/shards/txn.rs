@@ -33,6 +33,8 @@ struct Snapshot<'s> {
 
 /// What reads the tables of single shards.
 pub(super) trait Reads {
+    fn engine(&self) -> &Engine;
+
     /// Reads the table in this shard. The primary key is for errors.
     fn reader<'t>(
         &'t self,
@@ -114,6 +116,10 @@ impl<'s> Writing<'s> {
 }
 
 impl Reads for Writing<'_> {
+    fn engine(&self) -> &Engine {
+        self.engine
+    }
+
     fn reader<'t>(
         &'t self,
         tables: &'t Tables,
@@ -292,7 +298,7 @@ impl<'s> Txn<'s> {
             State::Read(..) => self,
             State::Write(writing) => &**writing,
         };
-        Reader::new(reads, self.engine, tables)
+        Reader::new(reads, tables)
     }
 
     /// `None`: it is a read transaction.
@@ -335,6 +341,10 @@ impl<'s> Txn<'s> {
 }
 
 impl Reads for Txn<'_> {
+    fn engine(&self) -> &Engine {
+        self.engine
+    }
+
     fn reader<'t>(
         &'t self,
         tables: &'t Tables,

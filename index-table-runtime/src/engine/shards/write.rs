@@ -28,7 +28,7 @@ impl<'t> Writer<'t> {
     }
 
     pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader::new(&*self.txn, self.engine, self.tables)
+        Reader::new(&*self.txn, self.tables)
     }
 
     /// Writes in the shard of a row.

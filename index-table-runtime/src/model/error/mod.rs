@@ -418,10 +418,10 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The process has reached its limit of open files, and a store needs four.
+    /// The process has reached its limit of open files, and a store needs five.
     #[error(
         "`{path}` can't be opened, because the process may have {limit} open files and a store \
-         needs four ({source}); raise the limit (`ulimit -n`), or close other stores",
+         needs five ({source}); raise the limit (`ulimit -n`), or close other stores",
         path = path.display()
     )]
     TooManyOpenFiles {

@@ -122,7 +122,10 @@ impl Shared {
     /// Makes the pending checkpoint durable.
     fn finish(&self, pending: &Pending) -> Result<(), &'static str> {
         let Pending { snapshot, switched } = pending;
-        self.env.force_sync().map_err(|_| DATA_SYNC)?;
+        // LMDB's descriptor, which knows of failed writes. Its own function reads the map, which a thread that
+        // begins to write may be replacing with a larger one.
+        let data = self.env.try_clone_inner_file().map_err(|_| DATA_SYNC)?;
+        data.sync_data().map_err(|_| DATA_SYNC)?;
         let saved = snapshot.saved(&self.data).map_err(|_| DATA_SYNC)?;
         if !self.slots.has(snapshot.number) {
             return Err(PIN_LOST);

@@ -54,7 +54,10 @@ pub(crate) fn journal(bytes: &[u8]) {
     }
     assert_eq!(written.numbers(), kept);
 
-    for change in damage.chunks_exact(4) {
+    // One damaged frame in front of an intact one is noticed. With several, the last frames may all be damaged, and
+    // then nothing says that they were durable.
+    let is_single = damage.first().is_some_and(|first| first.is_multiple_of(2));
+    for change in damage.chunks_exact(4).take(if is_single { 1 } else { usize::MAX }) {
         let [file, high, low, bits] = change else { continue };
         let at = usize::from(u16::from_be_bytes([*high, *low]));
         let file = file_of(u64::from(*file), written.files.len());
@@ -69,7 +72,10 @@ pub(crate) fn journal(bytes: &[u8]) {
             let is_prefix = kept.starts_with(&read)
                 || read.split_last().is_some_and(|(_, read)| kept.starts_with(read));
             assert!(is_prefix, "{read:?} of {kept:?}");
-            assert!(read.len() >= durable, "{read:?} of {kept:?}, {durable} are durable");
+            assert!(
+                read.len() >= durable || !is_single,
+                "{read:?} of {kept:?}, {durable} are durable"
+            );
         }
         Err(fault) => assert!(matches!(fault, Fault::Damaged(_)), "{fault:?}"),
     }
