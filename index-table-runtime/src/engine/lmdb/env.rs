@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    gate::Gate,
+    gate::{Gate, Kind},
     journal::{checkpoint::Journal, pinned::Slots, presence::Presence},
     names::{Database, Env},
     process::{self, Counted},
@@ -59,7 +59,9 @@ impl Drop for Engine {
             journal.forget();
         } else {
             *self.writing.get_mut().unwrap_or_else(PoisonError::into_inner) = Writing::default();
-            journal.close();
+            // LMDB reads the map, which a failed growth has taken away.
+            let is_mapped = self.gate.enter(Kind::Writer).is_ok();
+            journal.close(is_mapped);
         }
     }
 }

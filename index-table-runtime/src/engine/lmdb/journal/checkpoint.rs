@@ -315,15 +315,16 @@ impl Journal {
         self.shared.refuse(&mut state, JOURNAL_SYNC);
     }
 
-    /// Ends the journal. If all is well, the data file is complete then without it.
-    pub(in crate::engine::lmdb) fn close(mut self) {
+    /// Ends the journal. If all is well and the environment still has its map, the data file is complete then without
+    /// the journal; otherwise the next opening applies it.
+    pub(in crate::engine::lmdb) fn close(mut self, is_mapped: bool) {
         let shared = Arc::clone(&self.shared);
         shared.lock().is_closed = true;
         shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        let is_sound = shared.lock().refused.is_none();
+        let is_sound = is_mapped && shared.lock().refused.is_none();
         if is_sound && shared.env.write_txn().is_ok() && shared.env.force_sync().is_ok() {
             let clean = Marker::Clean(shared.journalled);
             // If it is not written, the journal is applied when the store is opened, which changes nothing.
