@@ -66,7 +66,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// Scans of one table combined by [`and`](Scan::and) and [`or`](Scan::or): the rows in the order of
 /// the primary key, each once.
 ///
-/// A combination can be combined again. Nothing is read before it is asked for, and memory does not grow with
+/// A combination can be combined again. It reads nothing until it is iterated, and memory does not grow with
 /// the answer.
 ///
 /// The entries of a scan are in the order of the primary key if all fields of its index are given with their values, or
@@ -79,7 +79,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 /// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
 /// index over all the fields of both needs one seek; this needs no index more. Each entry that is
 /// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
-/// carry. A scan that is sorted costs all of its entries, for each page anew. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
+/// carry. A scan that is sorted costs all of its entries, again for each page. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
 /// and combinations can be nested to any depth.
 #[must_use = "it does nothing until its rows, views, keys or count are read"]
 pub struct Combined<'txn, R> {
