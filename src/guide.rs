@@ -23,6 +23,7 @@
 /// [errors]: transactions#errors
 /// [many rows at once]: bulk_loading
 /// [group commit]: group_commit
+/// [durability]: durability
 /// [space ahead]: space_ahead
 /// [eventual indexes]: eventual
 /// [several processes]: transactions#several-processes
@@ -95,6 +96,7 @@ pub mod pagination {}
 
 /// [row versions]: versions
 /// [when indexes change]: changing_indexes
+/// [durability]: durability
 ///
 /// Commits, errors, backups, readers, and opening a table.
 #[doc = include_str!("guide/transactions.md")]
@@ -120,12 +122,20 @@ pub mod watching {}
 pub mod sharding {}
 
 /// [eventual indexes]: eventual
+/// [durability]: durability
 ///
 /// Many threads and tasks that share one commit.
 #[doc = include_str!("guide/group_commit.md")]
 pub mod group_commit {}
 
 /// [group commit]: group_commit
+///
+/// What a crash of the machine may lose, and the journal: durable commits with one sync.
+#[doc = include_str!("guide/durability.md")]
+pub mod durability {}
+
+/// [group commit]: group_commit
+/// [durability]: durability
 ///
 /// A file that doesn't have to grow at each commit.
 #[doc = include_str!("guide/space_ahead.md")]
@@ -158,6 +168,7 @@ pub mod damage {}
 /// [when indexes change]: changing_indexes
 /// [row versions]: versions
 /// [what it is not for]: not_for
+/// [durability]: durability
 ///
 /// What the library guarantees, and its limits.
 #[doc = include_str!("guide/guarantees.md")]
@@ -166,6 +177,7 @@ pub mod guarantees {}
 /// [row versions]: versions
 /// [releases]: releases
 /// [group commit]: group_commit
+/// [durability]: durability
 /// [watching changes]: watching
 /// [shards]: sharding
 ///

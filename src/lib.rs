@@ -13,6 +13,7 @@
 //! [shards]: guide::sharding
 //! [watching changes]: guide::watching
 //! [group commit]: guide::group_commit
+//! [durability]: guide::durability
 //! [space ahead]: guide::space_ahead
 //! [eventual indexes]: guide::eventual
 //! [when indexes change]: guide::changing_indexes

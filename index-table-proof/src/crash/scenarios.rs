@@ -242,6 +242,8 @@ pub(super) fn fill(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failu
 /// Changes entries without the store.
 fn damage(path: &Path, known: &mut Known) -> Result<Option<Shop>, Failure> {
     fill(path, known)?;
+    // With a journal, an image of the disk has to be recovered before LMDB can open it.
+    drop(open(path)?);
     let mut random = Random(known.random);
     for index in INDEXES {
         let damaged = damage_index(&path.join("store"), &format!("items.{index}"), &mut random);

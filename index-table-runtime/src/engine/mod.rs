@@ -68,6 +68,7 @@
 
 mod cursor;
 mod dispatch;
+mod durability;
 pub(crate) mod files;
 mod forward;
 pub(crate) mod lmdb;
@@ -86,8 +87,9 @@ mod write;
 
 pub(crate) use cursor::{Ascending, Cursor, LongLived};
 pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Writer};
+pub use durability::Durability;
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
-pub use options::{Durability, Options, WhenFull};
+pub use options::{Options, WhenFull};
 pub(crate) use outcome::{CommitFailure, Retry};
 pub(crate) use query::{KeyList, Query};
 pub(crate) use read::{Count, EntryResult, Read};

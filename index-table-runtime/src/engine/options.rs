@@ -3,35 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt::Debug, io, time::Duration};
 
-/// The guarantee for a crash of the machine. With every variant, a crash of the process loses no commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Durability {
-    /// A commit returns when it is on disk, after two syncs. The default.
-    #[default]
-    Full,
-    /// One sync for each commit: a crash of the machine can lose only the last commit, and the store stays
-    /// consistent (LMDB's `MDB_NOMETASYNC`).
-    Relaxed,
-    /// A commit returns when it is on disk, in a journal: one sync.
-    #[doc(hidden)]
-    Journal,
-    /// No sync: a crash of the machine can lose the last commits, or damage the store if the file system does
-    /// not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be reproduced.
-    None,
-}
-
-impl Durability {
-    /// Its number in the record of a shard, which is part of the format.
-    const fn number(self) -> u64 {
-        match self {
-            Self::Full => 0,
-            Self::Relaxed => 1,
-            Self::None => 2,
-            Self::Journal => 3,
-        }
-    }
-}
+use super::durability::{Checkpoint, Durability};
 
 /// The most readers, and the most tables and indexes. LMDB takes more, and then fails later, or goes
 /// wrong.
@@ -69,14 +41,6 @@ pub struct Options {
     pub(crate) checkpoint: Checkpoint,
 }
 
-/// When the checkpoint of a journal is made; see [`Options::checkpoint`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Checkpoint {
-    pub(crate) changed: u64,
-    pub(crate) journal: u64,
-    pub(crate) time: Duration,
-}
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -89,11 +53,7 @@ impl Default for Options {
             index_queue: Limit { messages: 100_000, when_full: WhenFull::ApplyInLine },
             create: true,
             read_only: false,
-            checkpoint: Checkpoint {
-                changed: 32 << 20,
-                journal: 16 << 20,
-                time: Duration::from_mins(1),
-            },
+            checkpoint: Checkpoint::default(),
         }
     }
 }
@@ -158,8 +118,8 @@ impl Options {
     ///
     /// It costs that space on the disk, and these bytes are written twice. A full disk, a limit on the size
     /// of files and the end of the map are no errors here: the file then grows as without this option. Copies
-    /// leave the space out. Without syncs ([`Durability::None`]), and on systems other than Unix, nothing is
-    /// written ahead.
+    /// leave the space out. With [`Durability::Journal`], no commit waits for the data file, so nothing is
+    /// written ahead; nor without syncs ([`Durability::None`]), and on systems other than Unix.
     pub fn reserve(mut self, bytes: usize) -> Self {
         self.reserve = bytes;
         self
@@ -237,14 +197,32 @@ impl Options {
         self
     }
 
-    /// When a checkpoint of the journal is made, with [`Durability::Journal`]: when commits have changed about so
-    /// many bytes of pages (`changed`), when the journal has so many bytes, or when so much time has passed since
-    /// the last one, whatever comes first. Default: 32 MiB, 16 MiB and a minute.
+    /// The limits at which a checkpoint of the journal is made, with [`Durability::Journal`]: the estimated bytes
+    /// of pages that commits have changed (`changed`), the bytes of the journal (`journal`), and the time since
+    /// the last checkpoint, whichever comes first. Default: 32 MiB, 16 MiB and a minute. Other durabilities
+    /// ignore it.
     ///
-    /// A checkpoint syncs the data file, in a thread of its own. Between two checkpoints, no page of the earlier one
-    /// is used again, so the file grows by up to about twice the pages that are changed in that time. With
-    /// more in a checkpoint, fewer pages are written in all, and recovery takes longer.
-    #[doc(hidden)]
+    /// A checkpoint is made by a thread of the store, which syncs the data file while others write. Until it is
+    /// complete, no page of the checkpoint before is used again, so the file has up to about twice the pages that
+    /// are changed between two checkpoints beside those in use. If a checkpoint takes so long that four times a
+    /// limit is reached, writers wait for it. With higher limits, fewer pages are written in total, and a recovery
+    /// takes longer: it applies the records since the last checkpoint.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use index_table::{Durability, Store};
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = Store::options().durability(Durability::Journal);
+    /// // Shorter recoveries, and a smaller file.
+    /// let store = options.checkpoint(8 << 20, 4 << 20, Duration::from_secs(10)).open(dir.path())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn checkpoint(mut self, changed: u64, journal: u64, time: Duration) -> Self {
         self.checkpoint = Checkpoint { changed, journal, time };
         self

@@ -415,12 +415,15 @@ impl<'s> WriteTxn<'s> {
     /// Makes all writes of the transaction visible at once, and durable according to the store's
     /// [`Durability`](crate::Durability).
     ///
-    /// Cost: with full durability two syncs, for any number of rows.
+    /// Cost: with full durability two syncs, with a journal one, for any number of rows.
     ///
     /// # Errors
     ///
     /// [`Error::MapFull`], [`Error::DiskFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
     /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; then, nothing has changed.
+    ///
+    /// [`Error::CommitUnknown`], with [`Durability::Journal`](crate::Durability::Journal): the commit is there or
+    /// not when the store has been opened again.
     pub fn commit(self) -> Result<()> {
         self.try_commit().map_err(Error::from)
     }

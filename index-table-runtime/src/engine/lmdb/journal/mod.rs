@@ -30,6 +30,8 @@ mod snapshot;
 pub(in crate::engine::lmdb) mod start;
 pub(crate) mod tail;
 #[cfg(test)]
+mod tests_lmdb;
+#[cfg(test)]
 mod tests_tail;
 #[cfg(any(test, feature = "fuzzing"))]
 mod written;

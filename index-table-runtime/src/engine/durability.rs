@@ -1,0 +1,72 @@
+//! What a crash of the machine may lose, and when a journal is shortened.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The guarantee for a crash of the machine. With every variant, a crash of the process loses no commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Durability {
+    /// A commit returns when it is on disk, after two syncs. The default.
+    #[default]
+    Full,
+    /// One sync for each commit: a crash of the machine can lose only the last commit, and the store stays
+    /// consistent (LMDB's `MDB_NOMETASYNC`).
+    Relaxed,
+    /// A commit returns when its changes are on disk, in a journal beside the data file: one sync. A crash of
+    /// the machine loses no commit, as with `Full`.
+    ///
+    /// Use it if single commits have to be fast. It costs up to some 50 MiB of disk, a thread that makes
+    /// [checkpoints](crate::Options::checkpoint), and a recovery when the store is opened after a crash: the journal is
+    /// applied to the data file. One process at a time writes such a store. Others can read it, and their write
+    /// transactions fail with [`Error::WriterElsewhere`](crate::Error::WriterElsewhere); a read-only open after a
+    /// crash fails with [`Error::RecoveryNeeded`](crate::Error::RecoveryNeeded) until a writer has opened the
+    /// store. Opening it with another durability applies the journal and removes it. Unix only: elsewhere,
+    /// opening fails with [`Error::Io`](crate::Error::Io).
+    ///
+    /// After a failed sync, the commit is [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes fail
+    /// with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A damaged
+    /// journal is [`Error::DamagedFile`](crate::Error::DamagedFile), with the place.
+    ///
+    /// ```
+    /// use index_table::{Durability, Store};
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = Store::options().durability(Durability::Journal).open(dir.path())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    Journal,
+    /// No sync: a crash of the machine can lose the last commits, or damage the store if the file system does
+    /// not keep the order of writes (LMDB's `MDB_NOSYNC`). For data that can be reproduced.
+    None,
+}
+
+impl Durability {
+    /// Its number in the record of a shard, which is part of the format.
+    pub(super) const fn number(self) -> u64 {
+        match self {
+            Self::Full => 0,
+            Self::Relaxed => 1,
+            Self::None => 2,
+            Self::Journal => 3,
+        }
+    }
+}
+
+/// When the checkpoint of a journal is made; see [`Options::checkpoint`](crate::Options::checkpoint).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Checkpoint {
+    pub(crate) changed: u64,
+    pub(crate) journal: u64,
+    pub(crate) time: Duration,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Self {
+        Self { changed: 32 << 20, journal: 16 << 20, time: Duration::from_mins(1) }
+    }
+}

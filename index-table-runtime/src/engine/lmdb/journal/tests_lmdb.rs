@@ -1,0 +1,225 @@
+//! The behaviour of LMDB that checkpoints rest on, each part by itself. A later LMDB in which one of them fails
+//! can't be used with a journal.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::Path,
+};
+
+use heed::{CommitOrAbort, Database, EnvFlags, EnvOpenOptions, RwTxn, types::Bytes};
+
+use super::{marker, snapshot::Snapshot};
+use crate::engine::lmdb::{
+    names::{Env, FILE},
+    pages::Meta,
+};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const DATABASES: [&str; 2] = ["one", "two"];
+
+fn open(directory: &Path, flags: EnvFlags) -> Env {
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
+    options.map_size(1 << 26).max_dbs(4);
+    #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
+    // SAFETY: a directory of this test, whose file nobody else has open.
+    unsafe { options.flags(flags).open(directory) }.expect("an environment")
+}
+
+fn file(directory: &Path) -> File {
+    File::options().read(true).write(true).open(directory.join(FILE)).expect("a data file")
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    /// Values in nodes, and values that need pages of their own.
+    fn value(&mut self) -> Vec<u8> {
+        let length = [20, 300, 3000, 20_000][self.below(4) as usize];
+        vec![self.below(256) as u8; length]
+    }
+}
+
+fn with(
+    env: &Env,
+    name: &str,
+    change: impl FnOnce(&mut RwTxn<'_>, Database<Bytes, Bytes>) -> heed::Result<()>,
+) {
+    let txn = env.write_txn().expect("a transaction");
+    env.create_databases_and_commit(txn, |opener, txn| {
+        let database = opener.create_database::<Bytes, Bytes>(txn, Some(name))?;
+        change(txn, database)?;
+        Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
+    })
+    .map(drop)
+    .expect("a commit");
+}
+
+/// One commit: puts, deletions, now and then all keys of a database.
+fn commit(env: &Env, random: &mut Random, models: &mut [Rows; 2]) {
+    let at = random.below(2) as usize;
+    let model = &mut models[at];
+    with(env, DATABASES[at], |txn, database| {
+        if random.below(20) == 0 {
+            model.clear();
+            return database.clear(txn);
+        }
+        for _ in 0..random.below(30) + 1 {
+            let key = (random.below(400) as u16).to_be_bytes().to_vec();
+            if random.below(3) == 0 {
+                database.delete(txn, &key)?;
+                model.remove(&key);
+            } else {
+                let value = random.value();
+                database.put(txn, &key, &value)?;
+                model.insert(key, value);
+            }
+        }
+        Ok(())
+    });
+}
+
+fn rows(env: &Env) -> [Rows; 2] {
+    DATABASES.map(|name| {
+        let mut rows = Rows::new();
+        with(env, name, |txn, database| {
+            for entry in database.iter(txn)? {
+                let (key, value) = entry?;
+                rows.insert(key.to_vec(), value.to_vec());
+            }
+            Ok(())
+        });
+        rows
+    })
+}
+
+fn numbers(directory: &Path) -> [u64; 2] {
+    let bytes = fs::read(directory.join(FILE)).expect("a data file");
+    let size = Meta::read(&bytes).expect("a meta page").page_size() as usize;
+    [0, size].map(|at| Meta::read(&bytes[at..]).expect("a meta page").txn)
+}
+
+/// A copy of the data file, as a power failure may leave it.
+fn image(from: &Path, length: Option<u64>) -> tempfile::TempDir {
+    let to = tempfile::tempdir().expect("a directory");
+    fs::copy(from.join(FILE), to.path().join(FILE)).expect("a copy");
+    if let Some(length) = length {
+        file(to.path()).set_len(length).expect("a length");
+    }
+    to
+}
+
+#[test]
+fn lmdb_uses_no_page_of_a_pinned_state_again() {
+    for seed in 1..4 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let env = open(dir.path(), EnvFlags::NO_SYNC);
+        let (mut random, mut models) = (Random(seed), [Rows::new(), Rows::new()]);
+        for _ in 0..60 {
+            commit(&env, &mut random, &mut models);
+        }
+        let data = file(dir.path());
+        let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
+        let saved = pin.saved(&data).expect("what a checkpoint keeps");
+        let expected = models.clone();
+        for _ in 0..200 {
+            commit(&env, &mut random, &mut models);
+        }
+        assert!(saved.is_of(&data).expect("the roots"), "a root page has changed");
+        let image = image(dir.path(), None);
+        saved.restore(&file(image.path())).expect("restored");
+        let other = open(image.path(), EnvFlags::empty());
+        assert_eq!(other.read_txn().expect("a reader").id() as u64, pin.number);
+        assert!(rows(&other) == expected, "a page of the pinned state has changed");
+
+        // Without the pin, pages of that state are used again.
+        drop(pin);
+        for _ in 0..20 {
+            commit(&env, &mut random, &mut models);
+        }
+        assert!(!saved.is_of(&data).expect("the roots"), "no page is used again");
+    }
+}
+
+#[test]
+fn lmdb_takes_the_meta_page_with_the_greater_number() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let env = open(dir.path(), EnvFlags::NO_SYNC);
+    let (mut random, mut models) = (Random(5), [Rows::new(), Rows::new()]);
+    let data = file(dir.path());
+    // Not LMDB's bytes: it writes the first 152 of a meta page alone.
+    marker::put(&data, marker::Marker::Clean(marker::Journalled { identity: [9; 16], epoch: 1 }))
+        .expect("a marker");
+    for _ in 0..9 {
+        commit(&env, &mut random, &mut models);
+        let number = env.read_txn().expect("a reader").id() as u64;
+        let slots = numbers(dir.path());
+        assert_eq!(slots[(number % 2) as usize], number, "slot {slots:?}");
+        assert_eq!(slots.into_iter().max(), Some(number));
+    }
+    assert!(matches!(marker::find(&data), Ok(Some(marker::Marker::Clean(_)))));
+    let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
+    let saved = pin.saved(&data).expect("what a checkpoint keeps");
+    let expected = models.clone();
+    for _ in 0..3 {
+        commit(&env, &mut random, &mut models);
+    }
+    let page = u64::from(saved.page_size);
+    for restored in [0, 1, 2] {
+        let image = image(dir.path(), None);
+        let data = file(image.path());
+        // One of them by itself is not enough: the other may have a greater number.
+        for slot in (0..2).filter(|slot| restored == 2 || restored == *slot) {
+            super::files::write_at(&data, slot as u64 * page, &saved.metas[slot]).expect("a page");
+        }
+        let expected_number = numbers(image.path()).into_iter().max().unwrap_or_default();
+        let other = open(image.path(), EnvFlags::empty());
+        let number = other.read_txn().expect("a reader").id() as u64;
+        assert_eq!(number, expected_number);
+        if restored == 2 {
+            assert_eq!(number, saved.number);
+            assert!(rows(&other) == expected);
+        } else {
+            assert!(number > saved.number, "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_file_may_be_shorter_or_longer_than_its_state() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let env = open(dir.path(), EnvFlags::NO_SYNC);
+    let (mut random, mut models) = (Random(8), [Rows::new(), Rows::new()]);
+    for _ in 0..30 {
+        commit(&env, &mut random, &mut models);
+    }
+    let data = file(dir.path());
+    let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
+    let saved = pin.saved(&data).expect("what a checkpoint keeps");
+    let synced = data.metadata().expect("the file").len();
+    let expected = models.clone();
+    for _ in 0..80 {
+        commit(&env, &mut random, &mut models);
+    }
+    let longer = data.metadata().expect("the file").len();
+    assert!(synced < longer, "the file has not grown");
+    for length in [synced, u64::midpoint(synced, longer), longer, longer + 12_345] {
+        let image = image(dir.path(), Some(length));
+        let data = file(image.path());
+        saved.restore(&data).expect("restored");
+        let other = open(image.path(), EnvFlags::empty());
+        assert!(rows(&other) == expected, "{length} bytes");
+        let mut now = expected.clone();
+        for _ in 0..20 {
+            commit(&other, &mut random, &mut now);
+        }
+        assert!(rows(&other) == now, "{length} bytes");
+    }
+}
