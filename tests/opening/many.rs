@@ -57,13 +57,17 @@ fn a_limit_of_open_files_is_named() -> TestResult {
                 Err(error) => break error,
             }
         };
-        assert!(matches!(error, Error::TooManyOpenFiles { limit: 75, .. }), "{error:?}");
+        assert!(matches!(error, Error::TooManyOpenFiles { limit: 70..80, .. }), "{error:?}");
         assert!(error.to_string().contains("ulimit -n"), "{error}");
         assert!(stores.len() > 10, "{}", stores.len());
         return Ok(());
     }
-    let dir = tempfile::tempdir()?;
-    with_limits(NAME, "ulimit -n 75", dir.path())
+    // A store has five open files, and more while it is opened: each of these steps meets a limit.
+    for limit in 70..80 {
+        let dir = tempfile::tempdir()?;
+        with_limits(NAME, &format!("ulimit -n {limit}"), dir.path())?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -139,6 +139,16 @@ pub(super) fn refused(path: &Path, fault: Fault) -> Error {
     }
 }
 
+/// Names the limit of open files, if it is the cause of this error.
+pub(super) fn with_limit(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Io { source, .. } if matches!(process::limit(&source), Some(Limit::Files(_))) => {
+            not_opened(path, source)
+        }
+        error => error,
+    }
+}
+
 /// The reason why a file of the store was not opened.
 pub(super) fn not_opened(path: &Path, source: io::Error) -> Error {
     match process::limit(&source) {

@@ -41,6 +41,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
+        // Each step that opens a file or a directory can meet the limit of open files.
+        Self::open_directory(options, path).map_err(|error| error::with_limit(path, error))
+    }
+
+    fn open_directory(options: &Options, path: &Path) -> Result<Self> {
         process::watch_forks();
         // To open the lock file once more, and close it, would lose its locks.
         if heed::env_closing_event(path).is_some() {
