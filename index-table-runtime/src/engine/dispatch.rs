@@ -16,7 +16,7 @@ use crate::model::{
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
     schema::{IndexSchema, Source, TableSchema},
-    shard::Routing,
+    shard::{Routing, ShardNumber},
 };
 
 of_each_engine! {
@@ -27,6 +27,16 @@ of_each_engine! {
 impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
         lmdb::Engine::open(options, path).map(Self::Lmdb)
+    }
+
+    /// Opens a shard. With [`Durability::Journal`](super::Durability::Journal), it can be written once the journal of
+    /// all shards is started.
+    pub(crate) fn open_shard(
+        options: &Options,
+        path: &Path,
+        (journal, shard): (&lmdb::SharedJournal, ShardNumber),
+    ) -> Result<Self> {
+        lmdb::Engine::open_shard(options, path, journal, shard).map(Self::Lmdb)
     }
 
     #[cfg(feature = "memory")]

@@ -10,8 +10,11 @@ use std::{
 
 use super::{Inner, Options};
 use crate::{
-    engine::{Engine, files, lmdb},
-    model::error::{Error, Result},
+    engine::{Durability, Engine, files, lmdb},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
 };
 
 /// By the directory's path without links.
@@ -26,6 +29,23 @@ struct Open {
 
 /// Opens the store in the directory `path`, or returns the store that this process has open there.
 pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
+    open_with(options, path, None)
+}
+
+/// The same for a shard with the journal of all shards. A store that this process has open has a journal of its own.
+pub(super) fn open_shard(
+    options: &Options,
+    path: &Path,
+    journal: (&lmdb::SharedJournal, ShardNumber),
+) -> Result<Arc<Inner>> {
+    open_with(options, path, Some(journal))
+}
+
+fn open_with(
+    options: &Options,
+    path: &Path,
+    journal: Option<(&lmdb::SharedJournal, ShardNumber)>,
+) -> Result<Arc<Inner>> {
     let io = |source| Error::opening(path, source);
     if options.creates() {
         files::create_directories(path).map_err(io)?;
@@ -40,7 +60,10 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     if let Some(open) = stores.get(&path) {
         if let Some(inner) = open.inner.upgrade() {
             inner.engine.refuse_forked()?;
-            return match open.difference(options, &path) {
+            let is_shard = journal.is_some() && options.durability == Durability::Journal;
+            let own = "and not as a shard; drop all handles to it first";
+            let difference = open.difference(options, &path);
+            return match difference.or_else(|| is_shard.then(|| own.to_owned())) {
                 Some(reason) => Err(Error::AlreadyOpen { path, reason }),
                 None => Ok(inner),
             };
@@ -50,7 +73,11 @@ pub(super) fn open(options: &Options, path: &Path) -> Result<Arc<Inner>> {
     }
     refuse_alias(&stores, &path)?;
     stores.retain(|_, open| open.inner.strong_count() > 0);
-    let inner = Arc::new(Inner::new(Engine::open(options, &path)?, options.index_queue));
+    let engine = match journal {
+        None => Engine::open(options, &path)?,
+        Some(journal) => Engine::open_shard(options, &path, journal)?,
+    };
+    let inner = Arc::new(Inner::new(engine, options.index_queue));
     let file = file_id(&path).ok();
     stores.insert(path, Open { inner: Arc::downgrade(&inner), options: options.clone(), file });
     Ok(inner)

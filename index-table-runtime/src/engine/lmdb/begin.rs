@@ -1,6 +1,6 @@
 //! Beginning transactions, and the one in which the databases of a table are created.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, atomic::Ordering};
 
 use heed::{CommitOrAbort, RwTxn};
 
@@ -39,13 +39,16 @@ impl Engine {
         // The lock may have been held when the process was forked.
         self.refuse_forked()?;
         self.refuse_read_only()?;
-        if let Some(journal) = &self.journal {
+        if self.is_joining.load(Ordering::Relaxed) {
+            return Err(Error::internal("a shard is written before its journal is started"));
+        }
+        if let Some(journal) = self.journal.get() {
             journal.wait_for_room();
         }
         let mut writing = self.lock_writing();
         writing.scratch.forget_large();
         writing.retry = None;
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal.get() {
             // With the turn: what fails in a commit fails before another transaction begins.
             if let Some(reason) = journal.refused() {
                 return Err(self.reopen_needed(reason));

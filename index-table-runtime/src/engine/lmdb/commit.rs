@@ -3,7 +3,7 @@
 use super::{
     env::Engine,
     error::Failure,
-    journal::recorder::{AppendFailure, Recorded},
+    journal::{active::Active, log::AppendFailure, recorder::Recorded, shared::checkpoint::Held},
     turn::Writing,
 };
 use crate::{
@@ -11,23 +11,24 @@ use crate::{
     model::error::{Error, StoreError as _},
 };
 
-/// A record that is durable, and that LMDB has to commit.
-pub(super) struct Logged(Option<Recorded>);
+/// A record that is durable, and that LMDB has to commit. Until then, no checkpoint of the shard is begun.
+pub(super) struct Logged<'e>(Option<Recorded>, Option<Held<'e>>);
 
 impl Engine {
     /// Makes what the transaction has changed durable. Without a journal, that is LMDB's to do.
     #[inline]
-    pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged, CommitFailure> {
+    pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
         if !writing.scratch.recorder.is_on() {
-            return Ok(Logged(None));
+            return Ok(Logged(None, None));
         }
         self.append(writing)
     }
 
     #[cold]
-    fn append(&self, writing: &mut Writing) -> Result<Logged, CommitFailure> {
+    fn append(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
+        let held = self.journal.get().and_then(Active::hold);
         match writing.scratch.recorder.append() {
-            Ok(recorded) => Ok(Logged(recorded)),
+            Ok(recorded) => Ok(Logged(recorded, held)),
             Err(AppendFailure::Refused(error)) => {
                 Err(CommitFailure::Failed(Error::io(&self.path, error)))
             }
@@ -40,9 +41,9 @@ impl Engine {
 
     /// LMDB has committed, and the commit is visible.
     #[inline]
-    pub(super) fn logged(&self, Logged(recorded): Logged, number: usize) {
-        if let (Some(journal), Some(recorded)) = (&self.journal, recorded) {
-            journal.committed(recorded, number as u64);
+    pub(super) fn logged(&self, Logged(recorded, held): Logged<'_>, number: usize) {
+        if let (Some(journal), Some(recorded)) = (self.journal.get(), recorded) {
+            journal.committed(held, recorded, number as u64);
         }
     }
 
@@ -51,7 +52,7 @@ impl Engine {
     pub(super) fn take_back(
         &self,
         writing: &mut Writing,
-        Logged(recorded): &Logged,
+        Logged(recorded, _): &Logged<'_>,
         error: heed::Error,
     ) -> CommitFailure {
         let error = self.error(error);
@@ -66,7 +67,7 @@ impl Engine {
     pub(super) fn not_committed(
         &self,
         writing: &mut Writing,
-        logged: Option<&Logged>,
+        logged: Option<&Logged<'_>>,
         failure: Failure,
     ) -> Failure {
         match (logged, failure) {
@@ -78,7 +79,7 @@ impl Engine {
     }
 
     fn fail_journal(&self) {
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal.get() {
             journal.fail();
         }
     }

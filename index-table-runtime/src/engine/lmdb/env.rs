@@ -3,13 +3,16 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     time::Duration,
 };
 
 use super::{
     gate::{Gate, Kind},
-    journal::{checkpoint::Journal, pinned::Slots, presence::Presence},
+    journal::{active::Active, pinned::Slots, presence::Presence},
     names::{Database, Env},
     process::{self, Counted},
     reserve::Reserve,
@@ -42,11 +45,13 @@ pub(crate) struct Engine {
     /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Writing>,
     /// If this process writes one.
-    pub(super) journal: Option<Journal>,
+    pub(super) journal: OnceLock<Active>,
     /// Another process writes the journal, or may write without one.
     pub(super) is_elsewhere: bool,
+    /// A shard that has not joined the journal of all shards yet, and can't be written.
+    pub(super) is_joining: AtomicBool,
     /// Dropped behind the environment.
-    pub(super) slots: Option<Arc<Slots>>,
+    pub(super) slots: OnceLock<Arc<Slots>>,
     /// Dropped behind the environment.
     pub(super) presence: Presence,
     pub(super) _counted: Counted,

@@ -1,15 +1,21 @@
 //! Opening a store that has a journal, or that is to have one.
 
-use std::{io, path::Path, sync::PoisonError};
+use std::{
+    io,
+    path::Path,
+    sync::{PoisonError, atomic::Ordering},
+};
 
 use super::{
     env::Engine,
     error::{self, damaged, failed},
     journal::{
+        active::Active,
         checkpoint::Limits,
         marker::{Journalled, Marker},
         plan::{Plan, Wanted, plan},
         presence::Presence,
+        shared::start::{Joining, SharedJournal},
         start::{self, NotStarted},
     },
     lock,
@@ -18,7 +24,10 @@ use super::{
 };
 use crate::{
     engine::{Durability, Options},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
 };
 
 impl Engine {
@@ -28,8 +37,8 @@ impl Engine {
             Ok(journal) => {
                 let writing = self.writing.get_mut().unwrap_or_else(PoisonError::into_inner);
                 writing.scratch.recorder = journal.recorder();
-                self.slots = Some(journal.slots());
-                self.journal = Some(journal);
+                let _ = self.slots.set(journal.slots());
+                let _ = self.journal.set(Active::Own(journal));
             }
             Err(NotStarted::Elsewhere) => self.is_elsewhere = true,
             Err(not_started) => return Err(unstarted(&self.path, not_started)),
@@ -38,8 +47,48 @@ impl Engine {
     }
 }
 
+impl SharedJournal {
+    /// Reads the journal of all shards in the directory of their manager, which has this number.
+    pub(crate) fn open(directory: &Path, manager: [u8; 16]) -> Result<Self> {
+        Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
+    }
+
+    /// Starts the journal. The shards are written with it from then on. `missing` are those that are not available.
+    pub(crate) fn begin_with<'e>(
+        &self,
+        shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
+        missing: &[ShardNumber],
+        options: &Options,
+    ) -> Result<()> {
+        let waits = |(_, engine): &(_, &Engine)| engine.is_joining.load(Ordering::Relaxed);
+        let shards: Vec<_> = shards.filter(waits).collect();
+        let joining = |(shard, engine): &(ShardNumber, &Engine)| {
+            let (directory, env) = (engine.path.clone(), engine.env.clone());
+            Joining { shard: *shard, directory, env }
+        };
+        let joining = shards.iter().map(joining).collect();
+        let started = self.start(joining, missing, limits(options));
+        let members =
+            started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
+        for ((_, engine), member) in shards.into_iter().zip(members) {
+            engine.lock_writing().scratch.recorder = member.recorder();
+            if let Some(slots) = member.slots() {
+                let _ = engine.slots.set(slots);
+            }
+            let _ = engine.journal.set(Active::Shared(member));
+            engine.is_joining.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
 /// Brings a store into the state in which LMDB can open it; what is to be done with the journal then.
-pub(super) fn prepare(options: &Options, path: &Path, presence: &Presence) -> Result<Plan> {
+pub(super) fn prepare(
+    options: &Options,
+    path: &Path,
+    presence: &Presence,
+    shared: Option<(&SharedJournal, ShardNumber)>,
+) -> Result<Plan> {
     let failed = |not_started| unstarted(path, not_started);
     let wanted = match options.durability {
         _ if options.read_only => Wanted::Read,
@@ -66,7 +115,16 @@ pub(super) fn prepare(options: &Options, path: &Path, presence: &Presence) -> Re
         let plan = plan(wanted, &marker, presence.is_alone() && !is_held()?);
         match (plan, marker) {
             (Plan::Refuse, _) => return Err(Error::RecoveryNeeded { path: path.to_owned() }),
-            (Plan::Recover, Marker::Needed(known)) => recover(options, path, known)?,
+            (Plan::Recover, Marker::Needed(known)) => {
+                let shared = shared.filter(|(journal, _)| journal.is_of(&known));
+                recover(options, path, known, shared)?;
+            }
+            // Its journal is that of a process that has died while others have the store open.
+            (Plan::Start, Marker::Needed(known))
+                if shared.is_some_and(|(journal, _)| !journal.is_of(&known)) =>
+            {
+                return Ok(Plan::ReadOnly);
+            }
             (Plan::GiveUp, _) => start::give_up(path).map_err(failed)?,
             _ => return Ok(plan),
         }
@@ -74,12 +132,21 @@ pub(super) fn prepare(options: &Options, path: &Path, presence: &Presence) -> Re
 }
 
 /// Applies the journal to a store that nobody has open.
-fn recover(options: &Options, path: &Path, known: Journalled) -> Result<()> {
+fn recover(
+    options: &Options,
+    path: &Path,
+    known: Journalled,
+    shared: Option<(&SharedJournal, ShardNumber)>,
+) -> Result<()> {
     let counted = Counted::new();
     let map_size = size::map_size(options, counted.others);
     let reserve = || lock::reserve(path, readers(options));
-    start::recover(path, known, (map_size, handles(options.max_databases, 0)), reserve)
-        .map_err(|not_started| unstarted(path, not_started))
+    let sizes = (map_size, handles(options.max_databases, 0));
+    let outcome = match shared {
+        None => start::recover(path, known, sizes, reserve),
+        Some((journal, shard)) => journal.recover(shard, path, known, sizes, reserve),
+    };
+    outcome.map_err(|not_started| unstarted(path, not_started))
 }
 
 /// Why a journal was not started.

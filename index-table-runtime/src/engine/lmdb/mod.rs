@@ -44,6 +44,7 @@ mod write;
 
 pub(crate) use check::{Piece, Pieces};
 pub(crate) use env::Engine;
+pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use layout::layout;
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use tables::Tables;

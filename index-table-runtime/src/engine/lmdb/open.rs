@@ -4,7 +4,10 @@ use std::{
     fs::{self, File},
     io,
     path::Path,
-    sync::{Mutex, OnceLock, atomic::AtomicUsize},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicUsize},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +18,7 @@ use super::{
     env::Engine,
     error::{self, damaged, failed, refused},
     gate::{Gate, Kind},
-    journal::{plan::Plan, presence::Presence},
+    journal::{plan::Plan, presence::Presence, shared::start::SharedJournal},
     journalled::{handles, prepare, readers},
     lock,
     names::{Env, FILE, LOCK_FILE},
@@ -27,7 +30,10 @@ use super::{
 };
 use crate::{
     engine::{Durability, Options, files},
-    model::error::{Error, Result},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
 };
 
 /// The number of retries if two commits come between the start of a transaction and reading the file.
@@ -41,11 +47,34 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
     pub(crate) fn open(options: &Options, path: &Path) -> Result<Self> {
-        // Each step that opens a file or a directory can meet the limit of open files.
-        Self::open_directory(options, path).map_err(|error| error::with_limit(path, error))
+        Self::open_with(options, path, None)
     }
 
-    fn open_directory(options: &Options, path: &Path) -> Result<Self> {
+    /// Opens a shard. With [`Durability::Journal`], it can't be written before it joins the journal of all shards.
+    pub(crate) fn open_shard(
+        options: &Options,
+        path: &Path,
+        journal: &SharedJournal,
+        shard: ShardNumber,
+    ) -> Result<Self> {
+        Self::open_with(options, path, Some((journal, shard)))
+    }
+
+    fn open_with(
+        options: &Options,
+        path: &Path,
+        shared: Option<(&SharedJournal, ShardNumber)>,
+    ) -> Result<Self> {
+        // Each step that opens a file or a directory can meet the limit of open files.
+        let opened = Self::open_directory(options, path, shared);
+        opened.map_err(|error| error::with_limit(path, error))
+    }
+
+    fn open_directory(
+        options: &Options,
+        path: &Path,
+        shared: Option<(&SharedJournal, ShardNumber)>,
+    ) -> Result<Self> {
         process::watch_forks();
         // To open the lock file once more, and close it, would lose its locks.
         if heed::env_closing_event(path).is_some() {
@@ -64,7 +93,7 @@ impl Engine {
         })?;
         let mut presence =
             Presence::take(path).map_err(|source| error::not_opened(path, source))?;
-        let plan = prepare(options, path, &presence)?;
+        let plan = prepare(options, path, &presence, shared)?;
         let began = Instant::now();
         let mut engine = loop {
             match Self::try_open(options, path, plan) {
@@ -76,7 +105,10 @@ impl Engine {
             }
         };
         if plan == Plan::Start {
-            engine.start_journal(options)?;
+            match shared {
+                None => engine.start_journal(options)?,
+                Some(_) => engine.is_joining = AtomicBool::new(true),
+            }
         }
         presence.share().map_err(|source| error::not_opened(path, source))?;
         engine.presence = presence;
@@ -131,9 +163,10 @@ impl Engine {
             reserve,
             writing: Mutex::default(),
             env,
-            journal: None,
+            journal: OnceLock::new(),
             is_elsewhere: plan == Plan::ReadOnly,
-            slots: None,
+            is_joining: AtomicBool::new(false),
+            slots: OnceLock::new(),
             presence: Presence::none(),
             _counted: counted,
         };

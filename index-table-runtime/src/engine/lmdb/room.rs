@@ -11,6 +11,7 @@ use heed::MdbError;
 use super::{
     env::Engine,
     gate::{Closed, Kind, Pass, Refused},
+    journal::active::Active,
     names::Env,
     process, size,
     turn::Writing,
@@ -140,6 +141,8 @@ impl Engine {
 
     fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {
         let bytes = size::page_multiple(bytes);
+        // A checkpoint begins a reader.
+        let _held = self.journal.get().and_then(Active::hold);
         #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
         // SAFETY: no transaction of this process is active, and none begins while `closed` is there;
         // all of them begin by the gate.

@@ -10,7 +10,8 @@ use std::{
 use super::{ShardedOptions, ShardedStore, Store, options::Declared};
 use crate::{
     engine::{
-        self, Options, files, lmdb,
+        self, Durability, Options, files,
+        lmdb::{self, SharedJournal},
         shards::{
             Engine, Identity, Manager, ManagerRecords, Shard, ShardRecord, ShardState, TableRecord,
             options_of, place_of, recorded,
@@ -35,6 +36,12 @@ static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new())
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     options.options.check().map_err(io)?;
+    if options.is_full {
+        let what = "`Durability::Full` for shards, each of which would sync its own data file twice for each \
+                    commit: with `Durability::Journal`, which is the default, a commit is on the disk as well \
+                    when it returns, after one sync for all shards";
+        return Err(Error::NotOffered { what });
+    }
     let creates = options.options.creates() && !options.shards.is_empty();
     if creates {
         files::create_directories(path).map_err(|source| Error::opening(path, source))?;
@@ -46,7 +53,7 @@ pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore
     let mut stores = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(inner) = stores.get(&path).and_then(Weak::upgrade) {
         inner.engine.refuse_forked()?;
-        let ShardedOptions { shards, maps, places, only, options: given } = options;
+        let ShardedOptions { shards, maps, places, only, options: given, is_full: _ } = options;
         let is_open = shards.is_empty() && maps.is_empty() && places.is_empty() && only.is_none();
         if !is_open || given.read_only != inner.engine.is_read_only() {
             let reason = "by this process; clone the `ShardedStore`, or open it without options";
@@ -100,7 +107,8 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
         records.own.version += 1;
         manager.write(&records)?;
     }
-    let mut shards = Vec::new();
+    let journal = (!read_only).then(|| SharedJournal::open(path, records.own.id)).transpose()?;
+    let (mut shards, mut changed) = (Vec::new(), Vec::new());
     for (number, record) in (0..).zip(records.shards.clone()) {
         let name: Arc<str> = Arc::from(record.name.as_str());
         let is_wanted = |only: &Vec<String>| only.contains(&record.name);
@@ -109,13 +117,22 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
             shards.push(Shard::unavailable(name, reason));
             continue;
         }
-        match open_shard(options, &records, number, &record, path) {
-            Ok(inner) => shards.push(Shard::open(name, inner)),
+        match open_shard(options, &records, number, &record, path, journal.as_ref()) {
+            Ok((inner, identity)) => {
+                changed.extend(identity.map(|identity| (Arc::clone(&inner), identity)));
+                shards.push(Shard::open(name, inner));
+            }
             // A foreign shard is no lost one, and a new one has nothing to lose.
             Err(error) if matches!(error, Error::ShardRefused { .. }) => return Err(error),
             Err(error) if record.state != ShardState::Open => return Err(error),
             Err(error) => shards.push(Shard::unavailable(name, error.to_string())),
         }
+    }
+    if let Some(journal) = &journal {
+        start_journal(journal, &shards, &options.options)?;
+    }
+    for (inner, identity) in changed {
+        identity.write(&inner.engine)?;
     }
     let opened = |(record, shard): (&ShardRecord, &Shard)| {
         record.state != ShardState::Open && shard.opened().is_ok()
@@ -133,6 +150,16 @@ fn open_engine(options: &ShardedOptions, path: &Path, creates: bool) -> Result<E
     let directory = Some(path.to_owned());
     let engine = Engine::new(shards, maps, places, directory, Some(manager), read_only);
     Ok(engine.with_tables(tables))
+}
+
+/// Starts the journal of all shards.
+fn start_journal(journal: &SharedJournal, shards: &[Shard], options: &Options) -> Result<()> {
+    let numbered = || (0..).zip(shards);
+    let open = numbered()
+        .filter_map(|(number, shard)| Some((number, shard.opened().ok()?.engine().lmdb()?)));
+    let missing = numbered().filter(|(_, shard)| shard.opened().is_err());
+    let missing: Vec<ShardNumber> = missing.map(|(number, _)| number).collect();
+    journal.begin_with(open, &missing, options)
 }
 
 /// The options of the environment of the manager.
@@ -240,18 +267,25 @@ fn unknown<'o>(options: &'o ShardedOptions, records: &ManagerRecords) -> Option<
     options.only.iter().flatten().find(|name| records.number(name).is_none())
 }
 
+/// Opens a shard, which belongs to the store; with what it has to keep about itself if that is to change. It is not
+/// written yet.
 fn open_shard(
     options: &ShardedOptions,
     records: &ManagerRecords,
     number: ShardNumber,
     record: &ShardRecord,
     manager: &Path,
-) -> Result<Arc<Inner>> {
+    journal: Option<&SharedJournal>,
+) -> Result<(Arc<Inner>, Option<Identity>)> {
     let read_only = options.options.read_only;
     let own = durable(options_of(&record.options));
     let own = Options { create: record.state == ShardState::New && !read_only, read_only, ..own };
     own.check().map_err(|source| Error::Io { path: manager.to_owned(), source })?;
-    let inner = shared::open(&own, &place_of(manager, &record.place))?;
+    let place = place_of(manager, &record.place);
+    let inner = match journal {
+        None => shared::open(&own, &place)?,
+        Some(journal) => shared::open_shard(&own, &place, (journal, number))?,
+    };
     let directory = inner.engine.directory();
     let what = format!("shard `{}` in `{}`", record.name, directory.display());
     let expected = |adopted| records.identity(number, &record.name, manager, &directory, adopted);
@@ -266,10 +300,9 @@ fn open_shard(
             ShardState::New | ShardState::Adopted if read_only => {
                 return Err(Error::ReadOnly { path: directory, source: None });
             }
-            ShardState::New => expected(None).write(&inner.engine)?,
-            ShardState::Adopted => expected(Some(Vec::new())).write(&inner.engine)?,
+            ShardState::New => return Ok((inner, Some(expected(None)))),
+            ShardState::Adopted => return Ok((inner, Some(expected(Some(Vec::new()))))),
         }
-        return Ok(inner);
     };
     if identity.manager != records.own.id {
         return Err(refused(&what, "it is a shard of another store"));
@@ -291,16 +324,17 @@ fn open_shard(
             return Err(refused(&what, &reason));
         }
     }
-    if identity != expected && !read_only {
-        expected.write(&inner.engine)?;
-    }
-    Ok(inner)
+    let changed = (identity != expected && !read_only).then_some(expected);
+    Ok((inner, changed))
 }
 
-/// The options of a shard as it is opened. This is the place where one journal for all shards takes over from the
-/// syncs of each shard.
-const fn durable(options: Options) -> Options {
-    options
+/// The options of a shard as it is opened. `Full` is what options have that don't say anything about durability; the
+/// journal of all shards is as durable.
+fn durable(options: Options) -> Options {
+    match options.durability {
+        Durability::Full => options.durability(Durability::Journal),
+        _ => options,
+    }
 }
 
 fn unavailable(record: &ShardRecord, reason: String) -> Error {

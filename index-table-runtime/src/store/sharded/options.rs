@@ -19,6 +19,8 @@ pub struct ShardedOptions {
     pub(super) places: Vec<(String, String)>,
     pub(super) only: Option<Vec<String>>,
     pub(super) options: Options,
+    /// [`Durability::Full`] was given.
+    pub(super) is_full: bool,
 }
 
 /// A shard as it is declared.
@@ -60,8 +62,15 @@ impl ShardedOptions {
     }
 
     /// What survives a crash of the machine, in shards without [`options`](ShardedOptions::options) of their own.
-    /// Default: [`Durability::Full`].
+    /// Default: [`Durability::Journal`], with one journal for all shards in the directory of the store: commits of
+    /// different shards share the sync that makes them durable. [`Durability::Relaxed`] is the other choice.
+    /// [`Durability::Full`] is refused by [`open`](ShardedOptions::open), because the journal is as durable with
+    /// fewer syncs; in the [`options`](ShardedOptions::options) of a shard it is the journal.
+    ///
+    /// A shard that is not available when the store is opened loses nothing: what the journal has for it is kept in
+    /// a file of its own, as long as it was then, until the shard is back.
     pub fn durability(mut self, durability: Durability) -> Self {
+        self.is_full = durability == Durability::Full;
         self.options = self.options.durability(durability);
         self
     }

@@ -9,8 +9,20 @@ use super::{
 
 const MAGIC: [u8; 8] = *b"itJC\0\0\0\x01";
 
-/// The bytes of a segment before its first frame.
+/// The bytes of a segment before its first frame are a multiple of it, and at least so many.
 pub(crate) const HEAD: u64 = 4096;
+
+/// The bytes of a checkpoint without its shards, and those of each shard.
+const FIXED: usize = 88;
+const SHARD: usize = 360;
+
+/// The most shards of a journal.
+const SHARDS: usize = 1 << 12;
+
+/// The bytes before the first frame of a segment, in a journal of so many shards.
+pub(crate) const fn head_of(shards: usize) -> u64 {
+    ((FIXED + shards * SHARD) as u64).next_multiple_of(HEAD)
+}
 
 /// The bytes of a meta page that LMDB writes.
 pub(crate) const META: usize = 152;
@@ -51,11 +63,26 @@ pub(crate) fn root_sum(page: Option<&[u8]>) -> [u8; 16] {
     page.map_or([0; 16], |page| first_half(blake3::hash(page)))
 }
 
+impl Saved {
+    /// The place of a shard whose state is not in the journal any more.
+    pub(crate) const fn gone(shard: u32) -> Self {
+        let (metas, roots) = ([[0; META]; 2], [[0; 16]; 2]);
+        Self { shard, page_size: 0, number: 0, map_size: 0, metas, roots }
+    }
+
+    const fn is_gone(&self) -> bool {
+        self.page_size == 0
+    }
+}
+
 impl Block {
     /// The bytes. `None`: there are too many shards.
     pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
         let Self { salt, record, link, time, shards } = self;
-        let mut bytes = Vec::with_capacity(HEAD as usize);
+        if shards.len() > SHARDS {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(self.head() as usize);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[0; 16]);
         bytes.extend_from_slice(&salt.identity);
@@ -70,10 +97,7 @@ impl Block {
             saved.metas.iter().for_each(|meta| bytes.extend_from_slice(meta));
             saved.roots.iter().for_each(|root| bytes.extend_from_slice(root));
         }
-        if bytes.len() > HEAD as usize {
-            return None;
-        }
-        bytes.resize(HEAD as usize, 0);
+        bytes.resize(self.head() as usize, 0);
         let sum = first_half(blake3::hash(bytes.get(24..)?));
         bytes.get_mut(8..24)?.copy_from_slice(&sum);
         Some(bytes)
@@ -81,7 +105,7 @@ impl Block {
 
     /// The checkpoint with these bytes. `None`: they are none, or damaged.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..HEAD as usize)?;
+        let bytes = bytes.get(..Self::length(bytes)?)?;
         let mut rest = Rest(bytes);
         if rest.array()? != MAGIC || rest.array()? != first_half(blake3::hash(bytes.get(24..)?)) {
             return None;
@@ -94,9 +118,26 @@ impl Block {
         Some(Self { salt: Salt { identity, epoch, sequence }, record, link, time, shards })
     }
 
-    /// The state of a shard.
+    /// How many bytes a checkpoint has that begins with these. `None`: none begins so.
+    pub(crate) fn length(first: &[u8]) -> Option<usize> {
+        let mut rest = Rest(first.get(FIXED - 8..FIXED)?);
+        let shards = usize::try_from(rest.word()?).ok().filter(|shards| *shards <= SHARDS)?;
+        Some(head_of(shards) as usize)
+    }
+
+    /// Where the first frame is in each segment of the journal.
+    pub(crate) const fn head(&self) -> u64 {
+        head_of(self.shards.len())
+    }
+
+    /// The state of a shard. `None`: the journal does not have it.
     pub(crate) fn saved(&self, shard: u32) -> Option<&Saved> {
-        self.shards.iter().find(|saved| saved.shard == shard)
+        self.shards.iter().find(|saved| saved.shard == shard && !saved.is_gone())
+    }
+
+    /// The shards of which the journal has the state.
+    pub(crate) fn present(&self) -> impl Iterator<Item = u32> {
+        self.shards.iter().filter(|saved| !saved.is_gone()).map(|saved| saved.shard)
     }
 }
 
@@ -136,9 +177,23 @@ mod tests {
             let saved = block().shards.first().expect("one").clone();
             Block { shards: vec![saved; count], ..block() }
         };
-        let ten = with(10);
-        assert_eq!(ten.bytes().and_then(|bytes| Block::read(&bytes)), Some(ten));
-        assert_eq!(with(100).bytes(), None);
+        for (count, pages) in [(1, 1), (11, 1), (12, 2), (100, 9), (SHARDS, 361)] {
+            let block = with(count);
+            let bytes = block.bytes().expect("few enough shards");
+            assert_eq!((bytes.len() as u64, block.head()), (pages * HEAD, pages * HEAD));
+            assert_eq!(Block::length(&bytes[..HEAD as usize]), Some(bytes.len()));
+            assert_eq!(Block::read(&bytes[..bytes.len() - 1]), None);
+            assert_eq!(Block::read(&bytes), Some(block));
+        }
+        assert_eq!(with(SHARDS + 1).bytes(), None);
+    }
+
+    #[test]
+    fn a_shard_that_is_gone_has_no_state() {
+        let block = Block { shards: vec![Saved::gone(0), Saved::gone(1)], ..block() };
+        let read = block.bytes().and_then(|bytes| Block::read(&bytes)).expect("few shards");
+        assert_eq!(read, block);
+        assert_eq!((read.saved(0), read.saved(1), read.present().count()), (None, None, 0));
     }
 
     #[test]

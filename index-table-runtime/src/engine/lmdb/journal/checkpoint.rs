@@ -29,11 +29,11 @@ use crate::engine::lmdb::names::Env;
 const NAME: &str = "index-table-journal";
 
 /// Bounds of the time between two looks at the clock.
-const SHORT: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_hours(1);
+pub(super) const SHORT: Duration = Duration::from_secs(1);
+pub(super) const LONG: Duration = Duration::from_hours(1);
 
 /// After so many times a limit, writers wait for the checkpoint that is being made.
-const PATIENCE: u64 = 4;
+pub(super) const PATIENCE: u64 = 4;
 
 /// When a checkpoint is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,13 +97,13 @@ struct Pending {
 
 pub(super) const DATA_SYNC: &str = "the data file could not be written to the disk; commits are in the \
                                     journal, which is applied when the store is opened again";
-const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
-const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
-const OTHER_WRITER: &str = "a program without the journal has written to the store";
+pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the disk";
+pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
+pub(super) const OTHER_WRITER: &str = "a program without the journal has written to the store";
 
 /// How many pages of the data file the operations of a commit have changed, at the most in practice: a leaf
 /// for each, and for some a path of branches. Many operations share branches.
-const fn pages(operations: u64) -> u64 {
+pub(super) const fn pages(operations: u64) -> u64 {
     let paths = if operations < 16 { operations } else { 16 };
     operations.saturating_add(2 * paths)
 }
@@ -126,7 +126,7 @@ impl Shared {
         // begins to write may be replacing with a larger one.
         let data = self.env.try_clone_inner_file().map_err(|_| DATA_SYNC)?;
         data.sync_data().map_err(|_| DATA_SYNC)?;
-        let saved = snapshot.saved(&self.data).map_err(|_| DATA_SYNC)?;
+        let saved = snapshot.saved(0, &self.data).map_err(|_| DATA_SYNC)?;
         if !self.slots.has(snapshot.number) {
             return Err(PIN_LOST);
         }

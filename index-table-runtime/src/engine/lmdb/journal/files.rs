@@ -1,12 +1,16 @@
 //! The files of a journal.
 
 use std::{
+    fmt::Display,
     fs::{self, File},
     io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
-use super::{block::HEAD, tail::Source};
+use super::{
+    block::{Block, HEAD},
+    tail::Source,
+};
 use crate::engine::lmdb::names::FILE;
 
 /// How many files there are. While a checkpoint is made, the segments from the last one on are needed, which
@@ -18,38 +22,27 @@ const FIRST: u64 = 1 << 20;
 
 pub(super) static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// The name of a file.
-fn name(at: usize) -> String {
-    format!("journal.{at}")
+/// What the names of the files begin with: those of the journal of one data file, and of that of all shards.
+pub(crate) const OWN: &str = "journal";
+pub(crate) const SHARED: &str = "shards.journal";
+
+/// A file of a journal.
+pub(crate) fn path(directory: &Path, journal: &str, at: impl Display) -> PathBuf {
+    directory.join(format!("{journal}.{at}"))
 }
 
-/// The files of the journal in a directory, as far as they are there, for reading.
-pub(crate) fn existing(directory: &Path) -> io::Result<Vec<Segment>> {
-    (0..FILES)
-        .map(|at| match File::open(directory.join(name(at))) {
-            Ok(file) => Ok(Segment(Some(file))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Segment(None)),
-            Err(error) => Err(error),
-        })
-        .collect()
+/// The files of a journal in a directory, as far as they are there, for reading.
+pub(crate) fn existing(directory: &Path, journal: &str) -> io::Result<Vec<Segment>> {
+    (0..FILES).map(|at| Segment::open(&path(directory, journal, at))).collect()
 }
 
 /// Opens the files for writing, and creates those that are missing, with the mode of the data file.
-pub(crate) fn create(directory: &Path) -> io::Result<Vec<File>> {
-    let mut options = File::options();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+pub(crate) fn create(directory: &Path, journal: &str) -> io::Result<Vec<File>> {
     let mut is_new = false;
     let mut files = Vec::with_capacity(FILES);
     for at in 0..FILES {
-        let file = options.open(directory.join(name(at)))?;
+        let file = create_one(directory, &path(directory, journal, at))?;
         let length = file.metadata()?.len();
-        if length == 0
-            && let Ok(data) = fs::metadata(directory.join(FILE))
-        {
-            file.set_permissions(data.permissions())?;
-        }
         if length < FIRST {
             is_new = true;
             zero(&file, length, FIRST)?;
@@ -63,11 +56,26 @@ pub(crate) fn create(directory: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
-/// Removes the files of a journal that is not needed.
-pub(crate) fn remove(directory: &Path) {
-    for at in 0..FILES {
+/// Opens a file for writing. If it is new, it has the mode of the data file.
+pub(super) fn create_one(directory: &Path, path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    if file.metadata()?.len() == 0
+        && let Ok(data) = fs::metadata(directory.join(FILE))
+    {
+        file.set_permissions(data.permissions())?;
+    }
+    Ok(file)
+}
+
+/// Removes the files of a journal that is not needed, from this one on.
+pub(crate) fn remove(directory: &Path, first: usize) {
+    for at in first..FILES {
         // What is left is ignored, since the data file says so.
-        let _ = fs::remove_file(directory.join(name(at)));
+        let _ = fs::remove_file(path(directory, OWN, at));
     }
 }
 
@@ -91,12 +99,25 @@ pub(crate) fn heads(files: &[Segment]) -> io::Result<Vec<Vec<u8>>> {
 pub(crate) struct Segment(Option<File>);
 
 impl Segment {
-    fn head(&self) -> io::Result<Vec<u8>> {
-        if self.length()? < HEAD {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        match File::open(path) {
+            Ok(file) => Ok(Self(Some(file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self(None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn head(&self) -> io::Result<Vec<u8>> {
+        let length = self.length()?;
+        if length < HEAD {
             return Ok(Vec::new());
         }
         let mut head = vec![0; HEAD as usize];
         self.read_at(0, &mut head)?;
+        let whole = Block::length(&head).filter(|whole| *whole as u64 <= length);
+        head.resize(whole.unwrap_or(HEAD as usize), 0);
+        let rest = head.get_mut(HEAD as usize..).unwrap_or_default();
+        self.read_at(HEAD, rest)?;
         Ok(head)
     }
 }
@@ -114,13 +135,13 @@ impl Source for Segment {
 
 /// So that the names are on the disk too.
 #[cfg(unix)]
-fn sync_directory(path: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
 /// Where directories can't be opened.
 #[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use std::{fs::File, io, sync::Arc, time::SystemTime};
 
 use super::{
-    block::HEAD,
     files::{ZEROS, write_at, zero},
     frame::{self, Body, Header, Kind, Place, Salt, Section},
     tail::file_of,
@@ -19,6 +18,8 @@ pub(crate) struct Log {
     written: Vec<u64>,
     /// Of the current segment.
     salt: Salt,
+    /// Where its frames begin.
+    head: u64,
     offset: u64,
     link: u64,
     /// The end of the last record, and its link.
@@ -28,6 +29,14 @@ pub(crate) struct Log {
     durable: Place,
     checkpoint: u64,
     buffer: Vec<u8>,
+}
+
+/// How a commit fails before LMDB knows of it.
+pub(in crate::engine::lmdb) enum AppendFailure {
+    /// Nothing has changed.
+    Refused(io::Error),
+    /// The record may be on the disk or not.
+    Unknown(io::Error),
 }
 
 /// Where the log was when it went on to another segment.
@@ -45,18 +54,24 @@ pub(crate) fn now() -> u64 {
 }
 
 impl Log {
-    /// A log that goes on in an empty segment.
-    pub(crate) fn new(files: Arc<Vec<File>>, salt: Salt, record: u64) -> io::Result<Self> {
+    /// A log that goes on in an empty segment, whose frames begin at `head`.
+    pub(crate) fn new(
+        files: Arc<Vec<File>>,
+        salt: Salt,
+        record: u64,
+        head: u64,
+    ) -> io::Result<Self> {
         let lengths = files.iter().map(|file| Ok(file.metadata()?.len()));
         Ok(Self {
             written: lengths.collect::<io::Result<_>>()?,
             files,
             salt,
-            offset: HEAD,
+            head,
+            offset: head,
             link: 0,
-            whole: (HEAD, 0),
+            whole: (head, 0),
             record,
-            durable: Place { sequence: salt.sequence, offset: HEAD },
+            durable: Place { sequence: salt.sequence, offset: head },
             checkpoint: salt.sequence,
             buffer: Vec::new(),
         })
@@ -64,7 +79,12 @@ impl Log {
 
     /// How many bytes the current segment has.
     pub(crate) const fn length(&self) -> u64 {
-        self.whole.0 - HEAD
+        self.whole.0 - self.head
+    }
+
+    /// The number of the next record.
+    pub(crate) const fn next(&self) -> u64 {
+        self.record
     }
 
     /// The next segment that was begun has a durable checkpoint.
@@ -73,14 +93,18 @@ impl Log {
     }
 
     /// Appends a part of a record, or the end of one.
-    pub(crate) fn append(&mut self, kind: Kind, section: Section<'_>, time: u64) -> io::Result<()> {
-        self.append_frame(kind, Body::Sections(&[section]), time)
+    pub(crate) fn append(
+        &mut self,
+        kind: Kind,
+        sections: &[Section<'_>],
+        time: u64,
+    ) -> io::Result<()> {
+        self.append_frame(kind, Body::Sections(sections), time)
     }
 
-    /// Appends the notice that the last record is taken back.
-    pub(crate) fn take_back(&mut self) -> io::Result<()> {
-        self.append_frame(Kind::TakeBack, Body::Record(self.record.saturating_sub(1)), now())?;
-        self.sync()
+    /// Appends the notice that a record is taken back. No later record has changes of its shards.
+    pub(crate) fn take_back(&mut self, record: u64) -> io::Result<()> {
+        self.append_frame(Kind::TakeBack, Body::Record(record), now())
     }
 
     fn append_frame(&mut self, kind: Kind, body: Body<'_>, time: u64) -> io::Result<()> {
@@ -134,8 +158,28 @@ impl Log {
     /// Makes everything that was appended durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.file()?.1.sync_data()?;
-        self.durable = Place { sequence: self.salt.sequence, offset: self.whole.0 };
+        self.synced(self.end());
         Ok(())
+    }
+
+    /// The end of the last record.
+    pub(crate) const fn end(&self) -> Place {
+        Place { sequence: self.salt.sequence, offset: self.whole.0 }
+    }
+
+    /// Everything before this place is durable.
+    pub(crate) const fn durable(&self) -> Place {
+        self.durable
+    }
+
+    /// The file that has to be synced for everything to be durable that was appended. What is in earlier segments is.
+    pub(crate) fn unsynced(&self) -> (Arc<Vec<File>>, usize) {
+        (Arc::clone(&self.files), file_of(self.salt.sequence, self.files.len()))
+    }
+
+    /// What is before this place has been synced.
+    pub(crate) fn synced(&mut self, end: Place) {
+        self.durable = self.durable.max(end);
     }
 
     /// Goes back to the end of the last record, and overwrites the next frame that is appended.
@@ -159,8 +203,8 @@ impl Log {
         self.roll_back();
         let Self { record, link, .. } = *self;
         self.salt.sequence += 1;
-        self.offset = HEAD;
-        self.whole = (HEAD, link);
+        self.offset = self.head;
+        self.whole = (self.head, link);
         let longest = longest.max(STEP);
         if let Ok((at, file)) = self.file()
             && self.written.get(at).is_some_and(|written| *written > longest)

@@ -7,10 +7,12 @@
 //! | `block` | a checkpoint: the state of the data file from which records are applied |
 //! | `marker` | what the data file says about its journal |
 //! | `tail` | which records count, and whether the journal is damaged |
+//! | `shared` | one journal for all shards of a store |
 //!
-//! These are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
+//! All but the last are pure: functions over bytes, tested alone and fuzzed. `docs/FORMAT.md` fixes the bytes, and
 //! `docs/ARCHITECTURE.md` has the order of each step and the argument that no crash loses a commit.
 
+pub(in crate::engine::lmdb) mod active;
 pub(crate) mod block;
 pub(crate) mod changes;
 pub(in crate::engine::lmdb) mod checkpoint;
@@ -18,7 +20,7 @@ mod files;
 pub(crate) mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
-mod log;
+pub(in crate::engine::lmdb) mod log;
 pub(crate) mod marker;
 pub(in crate::engine::lmdb) mod pinned;
 pub(in crate::engine::lmdb) mod plan;
@@ -26,6 +28,7 @@ pub(in crate::engine::lmdb) mod presence;
 mod read;
 pub(in crate::engine::lmdb) mod recorder;
 mod replay;
+pub(in crate::engine::lmdb) mod shared;
 mod snapshot;
 pub(in crate::engine::lmdb) mod start;
 pub(crate) mod tail;

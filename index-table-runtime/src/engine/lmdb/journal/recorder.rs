@@ -8,7 +8,8 @@ use std::{
 use super::{
     changes::{Changes, Mark, Operation},
     frame::{Kind, Section},
-    log::{self, Log},
+    log::{self, AppendFailure, Log},
+    shared::group::Group,
 };
 
 /// How much of a transaction is kept in memory before it is appended as a part.
@@ -21,14 +22,26 @@ pub(in crate::engine::lmdb) struct Recorder {
 }
 
 struct Recording {
-    log: Arc<Mutex<Log>>,
+    sink: Sink,
     changes: Changes,
+    /// The changes before those, where they are not appended yet.
+    parts: Vec<Vec<u8>>,
+    /// The number of the last record.
+    record: u64,
     /// The number of LMDB's transaction.
     number: u64,
     /// How many nested transactions are open: their changes may be removed again.
     nested: u32,
     /// A part could not be appended.
     failed: bool,
+}
+
+/// Where changes are appended.
+enum Sink {
+    /// The log of this data file alone.
+    Own(Arc<Mutex<Log>>),
+    /// The log of all shards, and the number of this one.
+    Shared(Arc<Group>, u32),
 }
 
 /// How much a transaction has changed.
@@ -39,22 +52,24 @@ pub(in crate::engine::lmdb) struct Recorded {
     pub(in crate::engine::lmdb) length: u64,
 }
 
-/// How a commit fails before LMDB knows of it.
-pub(in crate::engine::lmdb) enum AppendFailure {
-    /// Nothing has changed.
-    Refused(io::Error),
-    /// The record may be on the disk or not.
-    Unknown(io::Error),
-}
-
 pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Recorder {
     pub(super) fn new(log: Arc<Mutex<Log>>) -> Self {
-        let changes = Changes::default();
-        let recording = Recording { log, changes, number: 0, nested: 0, failed: false };
+        Self::with(Sink::Own(log))
+    }
+
+    /// Of a shard whose journal is that of all shards.
+    pub(super) fn shared(group: Arc<Group>, shard: u32) -> Self {
+        Self::with(Sink::Shared(group, shard))
+    }
+
+    fn with(sink: Sink) -> Self {
+        let (changes, parts) = (Changes::default(), Vec::new());
+        let (record, number, nested, failed) = (0, 0, 0, false);
+        let recording = Recording { sink, changes, parts, record, number, nested, failed };
         Self { journal: Some(Box::new(recording)) }
     }
 
@@ -129,7 +144,7 @@ impl Recorder {
 
     /// Appends and syncs the notice that LMDB has not committed the last record.
     pub(in crate::engine::lmdb) fn take_back(&mut self) -> io::Result<()> {
-        self.journal.as_ref().map_or(Ok(()), |recording| lock(&recording.log).take_back())
+        self.journal.as_ref().map_or(Ok(()), |recording| recording.take_back())
     }
 }
 
@@ -139,7 +154,10 @@ impl Recording {
         self.number = number;
         self.nested = 0;
         self.failed = false;
-        lock(&self.log).roll_back();
+        self.parts.clear();
+        if let Sink::Own(log) = &self.sink {
+            lock(log).roll_back();
+        }
     }
 
     fn add(&mut self, database: &str, operation: Operation<'_>) -> heed::Result<()> {
@@ -150,23 +168,47 @@ impl Recording {
         if self.changes.bytes().len() < PART || self.nested > 0 {
             return Ok(());
         }
-        let appended = lock(&self.log).append(Kind::Part, self.section(), log::now());
+        let appended = match &self.sink {
+            Sink::Own(log) => lock(log).append(Kind::Part, &[self.section(0)], log::now()),
+            Sink::Shared(..) => {
+                self.parts.push(self.changes.bytes().to_vec());
+                Ok(())
+            }
+        };
         self.failed = appended.is_err();
         self.changes.forget_bytes();
         appended.map_err(heed::Error::Io)
     }
 
-    fn section(&self) -> Section<'_> {
-        Section { shard: 0, number: self.number, changes: self.changes.bytes() }
+    fn section(&self, shard: u32) -> Section<'_> {
+        Section { shard, number: self.number, changes: self.changes.bytes() }
     }
 
     fn append(&mut self) -> Result<Recorded, AppendFailure> {
-        let mut log = lock(&self.log);
+        let (record, length) = match &self.sink {
+            Sink::Own(log) => self.append_own(&mut lock(log))?,
+            Sink::Shared(group, shard) => {
+                let (shard, number) = (*shard, self.number);
+                let parts = self.parts.iter().map(|changes| Section { shard, number, changes });
+                let sections: Vec<_> = parts.chain([self.section(shard)]).collect();
+                group.append(&sections)?
+            }
+        };
+        self.record = record;
+        let recorded = Recorded { operations: self.changes.operations(), length };
+        self.changes.clear();
+        self.parts.clear();
+        Ok(recorded)
+    }
+
+    /// The number of the record, and the bytes of the segment.
+    fn append_own(&self, log: &mut Log) -> Result<(u64, u64), AppendFailure> {
         if self.failed {
             let reason = "an earlier part of the transaction could not be written";
             return Err(AppendFailure::Refused(io::Error::other(reason)));
         }
-        if let Err(error) = log.append(Kind::Commit, self.section(), log::now()) {
+        let record = log.next();
+        if let Err(error) = log.append(Kind::Commit, &[self.section(0)], log::now()) {
             // It may be in the file as a whole, and must not be read.
             return Err(match log.erase() {
                 Ok(()) => AppendFailure::Refused(error),
@@ -174,9 +216,17 @@ impl Recording {
             });
         }
         log.sync().map_err(AppendFailure::Unknown)?;
-        let recorded = Recorded { operations: self.changes.operations(), length: log.length() };
-        drop(log);
-        self.changes.clear();
-        Ok(recorded)
+        Ok((record, log.length()))
+    }
+
+    fn take_back(&self) -> io::Result<()> {
+        match &self.sink {
+            Sink::Own(log) => {
+                let mut log = lock(log);
+                log.take_back(self.record)?;
+                log.sync()
+            }
+            Sink::Shared(group, _) => group.take_back(self.record),
+        }
     }
 }

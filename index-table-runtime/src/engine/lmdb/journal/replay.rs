@@ -38,7 +38,21 @@ pub(super) struct Source<'j> {
 }
 
 impl Source<'_> {
-    /// Calls `each` with the sections of a frame.
+    /// Calls `each` with all sections of a frame.
+    pub(super) fn frame(
+        &self,
+        place: Place,
+        each: &mut dyn FnMut(&[Section<'_>]),
+    ) -> Result<(), Failure> {
+        let read = |frame: &Frame<'_>| {
+            let sections: Option<Vec<_>> = frame.sections().collect();
+            each(&sections.ok_or_else(|| malformed(place))?);
+            Ok(())
+        };
+        tail::frame(self.files, self.checkpoint, place, read)?
+    }
+
+    /// Calls `each` with the sections of a frame, one after another.
     pub(super) fn sections(
         &self,
         place: Place,
@@ -53,23 +67,30 @@ impl Source<'_> {
         tail::frame(self.files, self.checkpoint, place, read)?
     }
 
-    /// The number of LMDB's transaction that a record was.
-    pub(super) fn number(&self, record: &Record) -> Result<u64, Failure> {
+    /// The number of LMDB's transaction that a record was in this shard.
+    pub(super) fn number(&self, record: &Record, shard: u32) -> Result<u64, Failure> {
         let mut number = None;
-        if let Some(first) = record.frames.first() {
-            self.sections(*first, &mut |section| {
-                number = number.or(Some(section.number));
+        for place in &record.frames {
+            if number.is_some() {
+                break;
+            }
+            self.sections(*place, &mut |section| {
+                number = number.or((section.shard == shard).then_some(section.number));
                 Ok(())
             })?;
         }
         number.ok_or_else(|| malformed(record.frames.first().copied().unwrap_or_default()))
     }
 
-    /// How many databases the records create, at the most.
-    pub(super) fn creates(&self, records: &[Record]) -> Result<u64, Failure> {
+    /// How many databases the records create in this shard, at the most.
+    pub(super) fn creates(&self, records: &[Record], shard: u32) -> Result<u64, Failure> {
         let mut created = 0;
-        for place in records.iter().flat_map(|record| &record.frames) {
+        let records = records.iter().filter(|record| record.changes(shard));
+        for place in records.flat_map(|record| &record.frames) {
             self.sections(*place, &mut |section| {
+                if section.shard != shard {
+                    return Ok(());
+                }
                 let operations = Operations::of(section.changes).flatten();
                 created += operations.filter(|(_, it)| *it == Operation::Create).count() as u64;
                 Ok(())
@@ -78,22 +99,23 @@ impl Source<'_> {
         Ok(created)
     }
 
-    /// Applies a record in a transaction of its own; `larger` maps more when the map is full.
+    /// Applies what a record has of a shard in a transaction of its own; `larger` maps more when the map is full.
     pub(super) fn apply(
         &self,
         env: &Env,
         record: &Record,
+        shard: u32,
         larger: &dyn Fn() -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
         loop {
-            match self.try_apply(env, record) {
+            match self.try_apply(env, record, shard) {
                 Err(Failure::Lmdb(heed::Error::Mdb(MdbError::MapFull))) if larger()? => {}
                 outcome => return outcome,
             }
         }
     }
 
-    fn try_apply(&self, env: &Env, record: &Record) -> Result<(), Failure> {
+    fn try_apply(&self, env: &Env, record: &Record, shard: u32) -> Result<(), Failure> {
         let txn = env.write_txn()?;
         let begun = txn.id() as u64;
         let expected = Cell::new(begun);
@@ -101,6 +123,9 @@ impl Source<'_> {
             let mut open: Option<(String, Database<'_>)> = None;
             for place in &record.frames {
                 self.sections(*place, &mut |section| {
+                    if section.shard != shard {
+                        return Ok(());
+                    }
                     expected.set(section.number);
                     for operation in Operations::of(section.changes) {
                         let (name, operation) = operation.map_err(|_| malformed(*place))?;

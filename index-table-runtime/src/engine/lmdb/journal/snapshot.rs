@@ -53,14 +53,21 @@ impl Snapshot {
         // LMDB's own lock: a process that died in a commit is noticed then, and no other one commits.
         let lock = env.write_txn()?;
         let number = (lock.id() as u64).saturating_sub(1);
-        let pin = env.clone().static_read_txn()?;
-        if pin.id() as u64 != number {
+        let snapshot = Self::of_last(env, data)?;
+        drop(lock);
+        if snapshot.number != number {
             return Err(Refused::Changed("a reader has another state than the last one"));
         }
+        Ok(snapshot)
+    }
+
+    /// Pins the last state. For a thread that keeps commits away; a transaction may have begun.
+    pub(crate) fn of_last(env: &Env, data: &File) -> Result<Self, Refused> {
+        let pin = env.clone().static_read_txn()?;
+        let number = pin.id() as u64;
         let (first, state) = meta(data, 0)?;
         let page_size = state.page_size();
         let (second, other) = meta(data, page_size)?;
-        drop(lock);
         let newest = if state.txn < other.txn { other } else { state };
         if newest.txn != number {
             return Err(Refused::Changed("the last state is not the one of the meta pages"));
@@ -76,10 +83,10 @@ impl Snapshot {
     }
 
     /// What a checkpoint keeps. The pages of the state have to be on the disk.
-    pub(crate) fn saved(&self, data: &File) -> io::Result<Saved> {
+    pub(crate) fn saved(&self, shard: u32, data: &File) -> io::Result<Saved> {
         let [free, names] = self.roots.map(|root| sum(data, root, self.page_size));
         Ok(Saved {
-            shard: 0,
+            shard,
             page_size: u32::try_from(self.page_size).map_err(|_| io::ErrorKind::InvalidData)?,
             number: self.number,
             map_size: self.map_size,

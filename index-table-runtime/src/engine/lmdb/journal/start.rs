@@ -11,9 +11,9 @@ use std::{
 use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
-    block::{Block, Saved},
+    block::{Block, HEAD, Saved},
     checkpoint::{Begun, Journal, Limits},
-    files::{self, Segment},
+    files::{self, OWN, Segment},
     frame::{Kind, Salt, Section},
     log::{self, Log},
     marker::{self, Journalled, Marker},
@@ -79,7 +79,7 @@ impl From<Refused> for NotStarted {
 }
 
 /// Opens the data file, for all but LMDB's own access.
-fn data(directory: &Path) -> io::Result<File> {
+pub(super) fn data(directory: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(directory.join(FILE))
 }
 
@@ -100,7 +100,7 @@ pub(in crate::engine::lmdb) fn give_up(directory: &Path) -> Result<(), NotStarte
     let data = data(directory)?;
     marker::put(&data, Marker::None)?;
     data.sync_data()?;
-    files::remove(directory);
+    files::remove(directory, 0);
     Ok(())
 }
 
@@ -113,27 +113,47 @@ fn identity() -> [u8; 16] {
 }
 
 /// What is in a journal.
-struct Found {
+pub(super) struct Found {
     files: Vec<Segment>,
-    checkpoint: Block,
-    saved: Saved,
-    tail: Tail,
+    pub(super) checkpoint: Block,
+    pub(super) tail: Tail,
+    /// Records at the beginning may be in the state of the checkpoint.
+    overlaps: bool,
 }
 
 impl Found {
+    /// The journal of one data file.
     fn read(directory: &Path, known: &Journalled) -> Result<Self, NotStarted> {
-        let files = files::existing(directory)?;
+        let files = files::existing(directory, OWN)?;
         let checkpoint = tail::newest(&files::heads(&files)?, known)?;
-        let tail = tail::read(&files, &checkpoint)?;
-        let saved = checkpoint.saved(0).cloned();
-        let saved = saved.ok_or_else(|| {
-            NotStarted::Damaged("the journal has no checkpoint of this store".to_owned())
-        })?;
-        Ok(Self { files, checkpoint, saved, tail })
+        Ok(Self { overlaps: false, ..Self::of(files, checkpoint)? })
     }
 
-    fn source(&self) -> Source<'_> {
+    /// The records behind a checkpoint.
+    pub(super) fn of(files: Vec<Segment>, checkpoint: Block) -> Result<Self, Fault> {
+        let tail = tail::read(&files, &checkpoint)?;
+        Ok(Self { files, checkpoint, tail, overlaps: true })
+    }
+
+    pub(super) fn source(&self) -> Source<'_> {
         Source { files: &self.files, checkpoint: &self.checkpoint }
+    }
+
+    fn saved(&self, shard: u32) -> Result<&Saved, NotStarted> {
+        self.checkpoint.saved(shard).ok_or_else(|| {
+            NotStarted::Damaged("the journal has no checkpoint of this store".to_owned())
+        })
+    }
+
+    /// The records of a shard that are behind its state with this number.
+    pub(super) fn behind(&self, shard: u32, number: u64) -> Result<Vec<&Record>, NotStarted> {
+        let mut behind = Vec::new();
+        for record in self.tail.records.iter().filter(|record| record.changes(shard)) {
+            if !behind.is_empty() || self.source().number(record, shard)? > number {
+                behind.push(record);
+            }
+        }
+        Ok(behind)
     }
 }
 
@@ -148,24 +168,36 @@ pub(in crate::engine::lmdb) fn recover(
     prepare: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), NotStarted> {
     let found = Found::read(directory, &known)?;
-    let data = data(directory)?;
-    if !found.saved.is_of(&data)? {
+    recover_from(&found, 0, directory, known, (map_size, databases), prepare)
+}
+
+/// The same from a journal that has been read, of which this is one shard.
+pub(super) fn recover_from(
+    found: &Found,
+    shard: u32,
+    directory: &Path,
+    known: Journalled,
+    (map_size, databases): (usize, u32),
+    prepare: impl FnOnce() -> io::Result<()>,
+) -> Result<(), NotStarted> {
+    let (data, saved) = (data(directory)?, found.saved(shard)?);
+    if !saved.is_of(&data)? {
         let reason = "data.mdb is not the file that its journal was written for";
         return Err(NotStarted::Damaged(reason.to_owned()));
     }
-    let created = found.source().creates(&found.tail.records)?;
-    found.saved.restore(&data)?;
+    let created = found.source().creates(&found.tail.records, shard)?;
+    saved.restore(&data)?;
     prepare()?;
-    let named = found.saved.databases().saturating_add(created);
+    let named = saved.databases().saturating_add(created);
     let databases = databases.saturating_add(u32::try_from(named).unwrap_or(u32::MAX));
-    let noted = usize::try_from(found.saved.map_size).unwrap_or_default();
+    let noted = usize::try_from(saved.map_size).unwrap_or_default();
     let mut open = EnvOpenOptions::new().read_txn_without_tls();
     open.map_size(map_size.max(noted)).max_dbs(databases);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: no other process has the store open, and none opens it before this one is done. Without syncs
     // the file is what the last checkpoint and the journal say, until it is synced below.
     let env = unsafe { open.flags(EnvFlags::NO_SYNC).open(directory) }?;
-    let applied = apply_all(&env, &data, &found);
+    let applied = apply_all(&env, &data, found, shard);
     if applied.is_ok() {
         env.force_sync()?;
         let epoch = found.checkpoint.salt.epoch;
@@ -179,18 +211,20 @@ pub(in crate::engine::lmdb) fn recover(
 }
 
 /// Applies all records; the reader that pins the checkpoint.
-fn apply_all(env: &Env, data: &File, found: &Found) -> Result<Snapshot, NotStarted> {
-    let snapshot = Snapshot::take(env, data)?;
-    if snapshot.number != found.saved.number {
+fn apply_all(env: &Env, data: &File, found: &Found, shard: u32) -> Result<Snapshot, NotStarted> {
+    let (snapshot, saved) = (Snapshot::take(env, data)?, found.saved(shard)?);
+    if snapshot.number != saved.number {
         let reason = format!(
             "LMDB has opened transaction {}, and the checkpoint is of {}",
-            snapshot.number, found.saved.number
+            snapshot.number, saved.number
         );
         return Err(NotStarted::Damaged(reason));
     }
     let larger = || grow(env);
-    for record in &found.tail.records {
-        found.source().apply(env, record, &larger)?;
+    // Without an overlap, a record that is in the state already is of another number than the next one.
+    let number = if found.overlaps { saved.number } else { 0 };
+    for record in found.behind(shard, number)? {
+        found.source().apply(env, record, shard, &larger)?;
     }
     Ok(snapshot)
 }
@@ -213,7 +247,7 @@ pub(in crate::engine::lmdb) fn start(
     directory: &Path,
     limits: Limits,
 ) -> Result<Journal, NotStarted> {
-    let files = files::create(directory)?;
+    let files = files::create(directory, OWN)?;
     if !files.first().map_or(Ok(false), lock_writer)? {
         return Err(NotStarted::Elsewhere);
     }
@@ -225,17 +259,15 @@ pub(in crate::engine::lmdb) fn start(
 
     let (known, left) = match marker {
         Marker::None => (Journalled { identity: identity(), epoch: 0 }, None),
+        // Without files, it is that of all shards of a store.
+        Marker::Clean(known) if !is_there(directory, &known)? => {
+            (Journalled { identity: identity(), epoch: 0 }, None)
+        }
         Marker::Clean(known) => (known, None),
         Marker::Needed(known) => (known, Some(Found::read(directory, &known)?)),
     };
-    let heads = files::heads(&files::existing(directory)?)?;
-    let blocks = heads.iter().filter_map(|head| Block::read(head));
-    let blocks = blocks.filter(|block| block.salt.identity == known.identity);
-    let [mut epoch, mut sequence] = [known.epoch, 0];
-    for block in blocks {
-        epoch = epoch.max(block.salt.epoch);
-        sequence = sequence.max(block.salt.sequence);
-    }
+    let heads = files::heads(&files::existing(directory, OWN)?)?;
+    let (epoch, mut sequence) = last(&heads, &known);
     let next = left.as_ref().map_or(1, |found| found.tail.next);
     // Behind all that is needed still.
     sequence = left.as_ref().map_or(sequence, |found| found.tail.last) + 1;
@@ -244,15 +276,18 @@ pub(in crate::engine::lmdb) fn start(
 
     let files = Arc::new(files);
     let missing = match &left {
-        Some(found) => behind(found, pin.number)?,
-        None => &[],
+        Some(found) => found.behind(0, pin.number)?,
+        None => Vec::new(),
     };
     let first = missing.first().map_or(next, |record| record.number);
-    let mut log = Log::new(Arc::clone(&files), salt, first)?;
+    let mut log = Log::new(Arc::clone(&files), salt, first, HEAD)?;
     if let Some(found) = &left {
-        copy(found, missing, &mut log)?;
+        for record in &missing {
+            copy(found, record, |_| true, &mut log)?;
+        }
+        log.sync()?;
     }
-    let saved = pin.saved(&data)?;
+    let saved = pin.saved(0, &data)?;
     let page_size = saved.page_size.into();
     let block = Block { salt, record: first, link: 0, time: log::now(), shards: vec![saved] };
     log::put_block(&files, &block)?;
@@ -262,7 +297,7 @@ pub(in crate::engine::lmdb) fn start(
     let mut number = pin.number;
     if let Some(found) = &left {
         for record in missing {
-            found.source().apply(env, record, &|| Ok(false))?;
+            found.source().apply(env, record, 0, &|| Ok(false))?;
         }
         number = number.max(env.read_txn()?.id() as u64);
         // The pin of the process that has died among them.
@@ -274,34 +309,41 @@ pub(in crate::engine::lmdb) fn start(
     Ok(Journal::begin_with(begun, limits)?)
 }
 
-/// The records that are not in LMDB's state with this number.
-fn behind(found: &Found, number: u64) -> Result<&[Record], NotStarted> {
-    let records = &found.tail.records;
-    let source = found.source();
-    let mut first = records.len();
-    while let Some(before) = first.checked_sub(1)
-        && let Some(record) = records.get(before)
-        && source.number(record)? > number
-    {
-        first = before;
-    }
-    Ok(records.get(first..).unwrap_or_default())
+/// Whether there is a journal with this identity in a directory.
+fn is_there(directory: &Path, known: &Journalled) -> io::Result<bool> {
+    let heads = files::heads(&files::existing(directory, OWN)?)?;
+    let mut blocks = heads.iter().filter_map(|head| Block::read(head));
+    Ok(blocks.any(|block| block.salt.identity == known.identity))
 }
 
-/// Writes records into the new segment, and makes them durable.
-fn copy(found: &Found, records: &[Record], log: &mut Log) -> Result<(), NotStarted> {
-    for record in records {
-        let count = record.frames.len();
-        for (at, place) in record.frames.iter().enumerate() {
-            let kind = if at + 1 == count { Kind::Commit } else { Kind::Part };
-            let mut outcome = Ok(());
-            found.source().sections(*place, &mut |section: Section<'_>| {
-                outcome = log.append(kind, section, record.time);
-                Ok(())
-            })?;
-            outcome?;
-        }
+/// The last epoch and the last segment of a journal. `heads` are the beginnings of its files.
+pub(super) fn last(heads: &[Vec<u8>], known: &Journalled) -> (u64, u64) {
+    let blocks = heads.iter().filter_map(|head| Block::read(head));
+    let own = blocks.filter(|block| block.salt.identity == known.identity);
+    own.fold((known.epoch, 0), |(epoch, sequence), block| {
+        (epoch.max(block.salt.epoch), sequence.max(block.salt.sequence))
+    })
+}
+
+/// Appends a record to another log, with those of its sections that are to be there.
+pub(super) fn copy(
+    found: &Found,
+    record: &Record,
+    mut is_kept: impl FnMut(&Section<'_>) -> bool,
+    log: &mut Log,
+) -> Result<(), NotStarted> {
+    let count = record.frames.len();
+    for (at, place) in record.frames.iter().enumerate() {
+        let kind = if at + 1 == count { Kind::Commit } else { Kind::Part };
+        let mut outcome = Ok(());
+        let mut append = |sections: &[Section<'_>]| {
+            let kept: Vec<_> = sections.iter().filter(|it| is_kept(it)).copied().collect();
+            if !kept.is_empty() || kind == Kind::Commit {
+                outcome = log.append(kind, &kept, record.time);
+            }
+        };
+        found.source().frame(*place, &mut append)?;
+        outcome?;
     }
-    log.sync()?;
     Ok(())
 }

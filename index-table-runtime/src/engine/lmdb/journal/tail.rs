@@ -7,7 +7,7 @@
 use std::io;
 
 use super::{
-    block::{Block, HEAD},
+    block::Block,
     frame::{self, ALIGNMENT, Frame, HEADER, Kind, Place, Salt},
     marker::Journalled,
 };
@@ -47,12 +47,20 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// A record: its number, when it was appended, and the frames that it has.
+/// A record: its number, when it was appended, the shards that it changes, and the frames that it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) number: u64,
     pub(crate) time: u64,
+    pub(crate) shards: Vec<u32>,
     pub(crate) frames: Vec<Place>,
+}
+
+impl Record {
+    /// Whether it has changes of this shard. A record without shards is malformed, which is found when it is applied.
+    pub(crate) fn changes(&self, shard: u32) -> bool {
+        self.shards.contains(&shard) || self.shards.is_empty()
+    }
 }
 
 /// The records behind a checkpoint.
@@ -107,7 +115,7 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
         files,
         checkpoint,
         end: End {
-            at: Place { sequence: checkpoint.salt.sequence, offset: HEAD },
+            at: Place { sequence: checkpoint.salt.sequence, offset: checkpoint.head() },
             link: checkpoint.link,
             next: checkpoint.salt.sequence,
         },
@@ -115,10 +123,10 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
     };
     let mut tail =
         Tail { records: Vec::new(), next: checkpoint.record, last: checkpoint.salt.sequence };
-    // The end of the last record, and the parts behind it.
-    let (mut whole, mut parts) = (reading.end, Vec::new());
+    // The end of the last record, the parts behind it, and the shards of these.
+    let (mut whole, mut parts, mut shards) = (reading.end, Vec::new(), Vec::new());
     loop {
-        let Some((place, header, taken_back)) = reading.next(tail.next)? else {
+        let Some(Found { place, header, taken_back, changes }) = reading.next(tail.next)? else {
             // Parts without an end are of a transaction that was rolled back. The next record may be in the next
             // segment.
             let behind = parts.last().map(|last: &Place| last.sequence + 1);
@@ -127,8 +135,14 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
                 break;
             }
             parts.clear();
+            shards.clear();
             continue;
         };
+        for shard in changes {
+            if !shards.contains(&shard) {
+                shards.push(shard);
+            }
+        }
         match header.kind {
             Kind::Part => {
                 parts.push(place);
@@ -137,14 +151,16 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
             Kind::Commit => {
                 parts.push(place);
                 let frames = std::mem::take(&mut parts);
-                tail.records.push(Record { number: header.record, time: header.time, frames });
+                let (number, time) = (header.record, header.time);
+                let shards = std::mem::take(&mut shards);
+                tail.records.push(Record { number, time, shards, frames });
             }
             Kind::TakeBack => {
-                let last = tail.records.pop_if(|last| Some(last.number) == taken_back);
-                if last.is_none() {
+                if !take_back(&mut tail.records, taken_back) {
                     return Err(damaged(place, "it takes back another record than the last"));
                 }
                 parts.clear();
+                shards.clear();
             }
         }
         tail.next += 1;
@@ -153,6 +169,20 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
     }
     reading.refuse_later_frames()?;
     Ok(tail)
+}
+
+/// Removes a record that is the last one of each of its shards; `false`: there is none.
+fn take_back(records: &mut Vec<Record>, number: Option<u64>) -> bool {
+    let found = records.iter().rposition(|record| Some(record.number) == number);
+    let Some((at, taken)) = found.and_then(|at| Some((at, records.get(at)?))) else { return false };
+    let later = records.iter().skip(at + 1);
+    let is_last = later
+        .flat_map(|record| &record.shards)
+        .all(|shard| !taken.shards.contains(shard) && !taken.shards.is_empty());
+    if is_last {
+        records.remove(at);
+    }
+    is_last
 }
 
 /// Reads the frame at a place that [`read`] has found, and what `each` makes of its sections.
@@ -202,6 +232,16 @@ struct Reading<'f, S> {
     buffer: Vec<u8>,
 }
 
+/// A frame that follows.
+struct Found {
+    place: Place,
+    header: frame::Header,
+    /// Which record it takes back.
+    taken_back: Option<u64>,
+    /// The shards that it changes. What is no section is found when the record is applied.
+    changes: Vec<u32>,
+}
+
 /// How far a journal has been read.
 #[derive(Debug, Clone, Copy)]
 struct End {
@@ -221,14 +261,15 @@ impl<S: Source> Reading<'_, S> {
         self.files.get(file_of(sequence, self.files.len()))
     }
 
-    /// The next frame that follows: its place, its header, and which record it takes back.
-    fn next(&mut self, record: u64) -> Result<Option<(Place, frame::Header, Option<u64>)>, Fault> {
+    /// The next frame that follows.
+    fn next(&mut self, record: u64) -> Result<Option<Found>, Fault> {
         // A segment may be empty, and one whose file is that of the checkpoint can't be behind it.
         let first = self.checkpoint.salt.sequence;
         let End { at, link, next } = self.end;
         for sequence in next..first.saturating_add(self.files.len() as u64) {
             let is_own = sequence == at.sequence;
-            let place = if is_own { at } else { Place { sequence, offset: HEAD } };
+            let offset = self.checkpoint.head();
+            let place = if is_own { at } else { Place { sequence, offset } };
             let salt = self.salt(place.sequence);
             let mut buffer = std::mem::take(&mut self.buffer);
             let found = match self.file(place.sequence) {
@@ -241,10 +282,11 @@ impl<S: Source> Reading<'_, S> {
             let next = frame.map(|frame| {
                 let at = Place { offset: frame.end(place.offset), ..place };
                 self.end = End { at, link: frame.link(), next: place.sequence };
-                (place, frame.header, frame.taken_back())
+                let changes = frame.sections().map_while(|it| it.map(|it| it.shard)).collect();
+                Found { place, header: frame.header, taken_back: frame.taken_back(), changes }
             });
             self.buffer = buffer;
-            if let Some((place, header, _)) = next {
+            if let Some(Found { place, header, .. }) = next {
                 self.refuse_later_checkpoint(&header)?;
                 if header.durable > place {
                     return Err(damaged(place, "it calls durable what is behind it"));
@@ -272,13 +314,13 @@ impl<S: Source> Reading<'_, S> {
         for sequence in at.sequence..last {
             let Some(file) = self.file(sequence) else { continue };
             let is_own = sequence == at.sequence;
-            let mut offset = if is_own { at.offset } else { HEAD };
+            let mut offset = if is_own { at.offset } else { self.checkpoint.head() };
             let salt = self.salt(sequence);
             while let Some((found, header)) = find(file, &salt, offset)? {
                 self.refuse_later_checkpoint(&header)?;
                 if header.durable > at {
                     let is_end = !is_own && header.durable.sequence > at.sequence;
-                    let next = Place { sequence: at.sequence + 1, offset: HEAD };
+                    let next = Place { sequence: at.sequence + 1, offset: self.checkpoint.head() };
                     let place = if is_end { next } else { at };
                     return Err(damaged(place, "a later frame says that it was durable"));
                 }

@@ -1,0 +1,410 @@
+//! Checkpoints of all shards, in a thread of their own.
+//!
+//! 1. The thread goes on in the next segment. What is before it is durable.
+//! 2. For each shard that has changed: with the lock of its commits, it pins the last state and copies the meta pages.
+//! 3. It syncs the data files of these shards, looks for the pins of all shards in LMDB's tables of readers, writes the
+//!    block into the segment and syncs that.
+//! 4. Frames name the new checkpoint from then on. For each shard, with the lock of its commits, the previous pin
+//!    is released: each commit that may use its pages has a frame behind that.
+
+use std::{
+    fs::File,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        block::{Block, Saved},
+        checkpoint::{
+            DATA_SYNC, JOURNAL_SYNC, LONG, Limits, OTHER_WRITER, PATIENCE, PIN_LOST, SHORT, pages,
+        },
+        log::{self, Switched},
+        marker::{self, Journalled, Marker},
+        pinned::Slots,
+        recorder::{Recorded, Recorder},
+        snapshot::{Refused, Snapshot},
+    },
+    group::Group,
+};
+use crate::engine::lmdb::names::Env;
+
+const NAME: &str = "index-table-journal";
+
+/// A shard that this process writes, with the journal of all shards.
+pub(in crate::engine::lmdb) struct Member {
+    common: Arc<Common>,
+    /// Among the shards of the journal.
+    at: usize,
+}
+
+/// What keeps other commits of a shard, and checkpoints, away.
+pub(in crate::engine::lmdb) struct Held<'c>(MutexGuard<'c, Option<Open>>);
+
+/// What the shards of a journal have in common.
+struct Common {
+    group: Arc<Group>,
+    files: Arc<Vec<File>>,
+    journalled: Journalled,
+    limits: Limits,
+    shards: Vec<Shard>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// A checkpoint is due because of what was written.
+    is_due: AtomicBool,
+    /// Writers wait for the checkpoint.
+    is_far: AtomicBool,
+    /// Why the shards are not written any more.
+    refused: OnceLock<&'static str>,
+}
+
+struct Shard {
+    number: u32,
+    /// Locked for each commit, from the append to the end of LMDB's commit. `None`: it is closed.
+    open: Mutex<Option<Open>>,
+}
+
+/// A shard that is open.
+pub(super) struct Open {
+    pub(super) env: Env,
+    pub(super) data: File,
+    pub(super) slots: Arc<Slots>,
+    /// The lock of the writer of the data file.
+    pub(super) writer: File,
+    /// Of the last durable checkpoint. Dropped before the environment is closed.
+    pub(super) pin: Snapshot,
+    pub(super) saved: Saved,
+    /// The number of the last commit.
+    pub(super) number: u64,
+    /// Bytes of pages changed since the last checkpoint was begun.
+    pub(super) pages: u64,
+}
+
+struct State {
+    thread: Option<JoinHandle<()>>,
+    /// A checkpoint is being made.
+    is_working: bool,
+    /// When the last one was begun.
+    since: Instant,
+    /// How many shards are open.
+    open: usize,
+    /// No checkpoint is made any more.
+    is_closed: bool,
+}
+
+/// What a journal begins with.
+pub(super) struct Begun {
+    pub(super) group: Arc<Group>,
+    pub(super) files: Arc<Vec<File>>,
+    pub(super) journalled: Journalled,
+    pub(super) limits: Limits,
+    pub(super) shards: Vec<(u32, Open)>,
+}
+
+impl Begun {
+    /// Starts the thread; the members, in the order of the shards.
+    pub(super) fn start(self) -> std::io::Result<Vec<Member>> {
+        let Self { group, files, journalled, limits, shards } = self;
+        let open = shards.len();
+        let shard = |(number, open)| Shard { number, open: Mutex::new(Some(open)) };
+        let state = State {
+            thread: None,
+            is_working: false,
+            since: Instant::now(),
+            open,
+            is_closed: false,
+        };
+        let common = Arc::new(Common {
+            group,
+            files,
+            journalled,
+            limits,
+            shards: shards.into_iter().map(shard).collect(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            is_due: AtomicBool::new(false),
+            is_far: AtomicBool::new(false),
+            refused: OnceLock::new(),
+        });
+        let own = Arc::clone(&common);
+        let thread = thread::Builder::new().name(NAME.to_owned()).spawn(move || own.run())?;
+        common.lock().thread = Some(thread);
+        Ok((0..open).map(|at| Member { common: Arc::clone(&common), at }).collect())
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A checkpoint of one shard that is being made.
+struct Made<'c> {
+    shard: &'c Shard,
+    snapshot: Snapshot,
+    saved: Saved,
+}
+
+/// Why there is no checkpoint.
+enum Missed {
+    /// It is tried again.
+    Now,
+    /// There is none in this process any more.
+    Ever(&'static str),
+}
+
+impl Common {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse(&self, reason: &'static str) {
+        let _ = self.refused.set(reason);
+        self.notify();
+    }
+
+    /// For threads that wait with the lock, so that they can't miss it.
+    fn notify(&self) {
+        drop(self.lock());
+        self.changed.notify_all();
+    }
+
+    fn refused(&self) -> Option<&'static str> {
+        self.refused.get().copied().or_else(|| self.group.has_failed().then_some(JOURNAL_SYNC))
+    }
+
+    fn run(&self) {
+        // A checkpoint whose segment was begun, and that could not be made.
+        let mut begun = None;
+        loop {
+            let mut state = self.lock();
+            loop {
+                if state.is_closed || self.refused.get().is_some() {
+                    return;
+                }
+                let left = self.limits.time.saturating_sub(state.since.elapsed()).min(LONG);
+                // Without changes there is nothing to keep.
+                if self.is_due.load(SeqCst) || (left.is_zero() && self.has_changes()) {
+                    break;
+                }
+                let left = if left.is_zero() { self.limits.time.clamp(SHORT, LONG) } else { left };
+                let waited = self.changed.wait_timeout(state, left);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            (state.is_working, state.since) = (true, Instant::now());
+            self.is_due.store(false, SeqCst);
+            drop(state);
+            let outcome = self.checkpoint(&mut begun);
+            self.is_far.store(false, SeqCst);
+            let mut state = self.lock();
+            state.is_working = false;
+            self.changed.notify_all();
+            match outcome {
+                Ok(()) => {}
+                Err(Missed::Ever(reason)) => {
+                    // The pins of the last checkpoint stay.
+                    let _ = self.refused.set(reason);
+                }
+                Err(Missed::Now) => {
+                    self.is_due.store(true, SeqCst);
+                    let waited = self.changed.wait_timeout(state, SHORT);
+                    drop(waited);
+                }
+            }
+        }
+    }
+
+    fn has_changes(&self) -> bool {
+        let mut open = self.shards.iter().map(Shard::lock);
+        open.any(|open| open.as_ref().is_some_and(|open| open.number > open.saved.number))
+    }
+
+    fn checkpoint(&self, begun: &mut Option<Switched>) -> Result<(), Missed> {
+        let longest = self.limits.journal.saturating_mul(2);
+        let switched = match *begun {
+            Some(switched) => switched,
+            None => self.group.switch(longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?,
+        };
+        *begun = Some(switched);
+        let mut pinned = Vec::new();
+        for shard in &self.shards {
+            if let Some(open) = &mut *shard.lock()
+                && let Some(snapshot) = open.snapshot()?
+            {
+                pinned.push((shard, snapshot));
+            }
+        }
+        let mut all_made = Vec::with_capacity(pinned.len());
+        for (shard, snapshot) in pinned {
+            let file = shard.lock().as_ref().map(|open| open.env.try_clone_inner_file());
+            let Some(file) = file else { continue };
+            // LMDB's descriptor, which knows of failed writes. Its own function reads the map, which may be replaced.
+            let file = file.map_err(|_| Missed::Ever(DATA_SYNC))?;
+            file.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
+            let saved = snapshot.saved(shard.number, &file).map_err(|_| Missed::Ever(DATA_SYNC))?;
+            all_made.push(Made { shard, snapshot, saved });
+        }
+        let mut shards = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            let made = all_made.iter().find(|made| made.shard.number == shard.number);
+            let open = shard.lock();
+            let Some(open) = &*open else {
+                shards.push(Saved::gone(shard.number));
+                continue;
+            };
+            let saved = made.map_or(&open.saved, |made| &made.saved);
+            if !open.slots.has(saved.number) {
+                return Err(Missed::Ever(PIN_LOST));
+            }
+            shards.push(saved.clone());
+        }
+        let Switched { salt, record, link } = switched;
+        let block = Block { salt, record, link, time: log::now(), shards };
+        log::put_block(&self.files, &block).map_err(|_| Missed::Ever(JOURNAL_SYNC))?;
+        self.group.set_checkpoint(salt.sequence);
+        *begun = None;
+        for Made { shard, snapshot, saved } in all_made {
+            // Dropped with the lock: no commit is between its frame and LMDB's commit.
+            if let Some(open) = &mut *shard.lock() {
+                open.saved = saved;
+                open.pin = snapshot;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Pins the state of a shard that has changed since its last checkpoint.
+    fn snapshot(&mut self) -> Result<Option<Snapshot>, Missed> {
+        if self.number == self.saved.number {
+            return Ok(None);
+        }
+        // Without a slot for the reader it is tried again.
+        let snapshot =
+            Snapshot::of_last(&self.env, &self.data).map_err(|refused| match refused {
+                Refused::Lmdb(_) | Refused::Io(_) => Missed::Now,
+                Refused::Changed(reason) => Missed::Ever(reason),
+            })?;
+        if snapshot.number != self.number {
+            return Err(Missed::Ever(OTHER_WRITER));
+        }
+        self.pages = 0;
+        Ok(Some(snapshot))
+    }
+}
+
+impl Member {
+    fn shard(&self) -> Option<&Shard> {
+        self.common.shards.get(self.at)
+    }
+
+    pub(in crate::engine::lmdb) fn recorder(&self) -> Recorder {
+        let number = self.shard().map_or(0, |shard| shard.number);
+        Recorder::shared(Arc::clone(&self.common.group), number)
+    }
+
+    /// What has to stay open for as long as the environment.
+    pub(in crate::engine::lmdb) fn slots(&self) -> Option<Arc<Slots>> {
+        self.shard()?.lock().as_ref().map(|open| Arc::clone(&open.slots))
+    }
+
+    /// Why the shard is not written any more.
+    pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
+        self.common.refused()
+    }
+
+    /// Waits, without the turn to write, while a checkpoint is being made that is far behind.
+    pub(in crate::engine::lmdb) fn wait_for_room(&self) {
+        let common = &*self.common;
+        if !common.is_far.load(SeqCst) {
+            return;
+        }
+        let mut state = common.lock();
+        while common.is_far.load(SeqCst) && common.refused().is_none() && !state.is_closed {
+            let waited = common.changed.wait_timeout(state, Duration::from_secs(1));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Keeps checkpoints away, from before a record is appended until LMDB has committed it.
+    pub(in crate::engine::lmdb) fn hold(&self) -> Option<Held<'_>> {
+        self.shard().map(|shard| Held(shard.lock()))
+    }
+
+    /// A commit is visible.
+    pub(in crate::engine::lmdb) fn committed(
+        &self,
+        mut held: Held<'_>,
+        recorded: Recorded,
+        number: u64,
+    ) {
+        let Limits { changed, journal, .. } = self.common.limits;
+        let Some(open) = &mut *held.0 else { return };
+        let page_size = u64::from(open.saved.page_size);
+        open.number = open.number.max(number);
+        open.pages = open.pages.saturating_add(pages(recorded.operations) * page_size);
+        let exceeds = |times: u64| {
+            open.pages >= changed.saturating_mul(times)
+                || recorded.length >= journal.saturating_mul(times)
+        };
+        let (is_due, is_far) = (exceeds(1), exceeds(PATIENCE));
+        // The thread locks a shard with its own lock.
+        drop(held);
+        if is_far {
+            self.common.is_far.store(true, SeqCst);
+        }
+        if is_due && !self.common.is_due.swap(true, SeqCst) {
+            self.common.notify();
+        }
+    }
+
+    /// A sync has failed, or LMDB and the journal differ: nothing is written any more.
+    pub(in crate::engine::lmdb) fn fail(&self) {
+        self.common.refuse(JOURNAL_SYNC);
+    }
+
+    /// Ends the journal of this shard. If all is well and the environment still has its map, the data file is complete
+    /// then without the journal; otherwise the next opening applies it.
+    pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
+        let common = &*self.common;
+        let mut state = common.lock();
+        while state.is_working {
+            state = common.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let open = self.shard().and_then(|shard| shard.lock().take());
+        if let Some(open) = open {
+            let is_sound = is_mapped && common.refused().is_none();
+            let is_whole =
+                is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
+            if is_whole {
+                let clean = Marker::Clean(common.journalled);
+                // If it is not written, the journal is applied when the store is opened, which changes nothing.
+                let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
+            } else {
+                // The next checkpoint would not have what this shard needs.
+                state.is_closed = true;
+            }
+            // A child that was forked has the same lock.
+            let _ = open.writer.unlock();
+            state.open = state.open.saturating_sub(1);
+        }
+        state.is_closed |= state.open == 0;
+        let thread = if state.is_closed { state.thread.take() } else { None };
+        drop(state);
+        common.changed.notify_all();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
+    /// Leaves everything as it is: this process was forked from the one that has the journal.
+    pub(in crate::engine::lmdb) fn forget(self) {
+        std::mem::forget(self);
+    }
+}

@@ -1,0 +1,59 @@
+//! What the journal has for a shard that is not available, in a file of its own: a journal of one segment, with the
+//! state of the shard and its records.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::super::{
+    block::{Block, head_of},
+    files::{self, SHARED, Segment},
+    frame::Salt,
+    log::{self, Log},
+    start::{Found, NotStarted, copy},
+};
+
+fn path(directory: &Path, shard: u32) -> PathBuf {
+    files::path(directory, SHARED, format_args!("left.{shard}"))
+}
+
+/// What was left for a shard by the journal with this identity.
+pub(super) fn read(
+    directory: &Path,
+    identity: &[u8; 16],
+    shard: u32,
+) -> Result<Option<Found>, NotStarted> {
+    let segment = Segment::open(&path(directory, shard))?;
+    let block = Block::read(&segment.head()?).filter(|block| {
+        block.salt.identity == *identity && block.salt.sequence == 0 && block.saved(shard).is_some()
+    });
+    Ok(block.map(|block| Found::of(vec![segment], block)).transpose()?)
+}
+
+/// Leaves the state and the records of a shard. They are durable then.
+pub(super) fn write(directory: &Path, found: &Found, shard: u32) -> Result<(), NotStarted> {
+    let Some(saved) = found.checkpoint.saved(shard) else { return Ok(()) };
+    let path = path(directory, shard);
+    remove(directory, shard)?;
+    let files = Arc::new(vec![files::create_one(directory, &path)?]);
+    let salt = Salt { sequence: 0, ..found.checkpoint.salt };
+    let record = found.checkpoint.record;
+    let mut log = Log::new(Arc::clone(&files), salt, record, head_of(1))?;
+    for record in found.behind(shard, saved.number)? {
+        copy(found, record, |section| section.shard == shard, &mut log)?;
+    }
+    log.sync()?;
+    let block = Block { salt, record, link: 0, time: log::now(), shards: vec![saved.clone()] };
+    log::put_block(&files, &block)?;
+    Ok(files::sync_directory(directory)?)
+}
+
+/// Removes what was left for a shard.
+pub(super) fn remove(directory: &Path, shard: u32) -> io::Result<()> {
+    match fs::remove_file(path(directory, shard)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

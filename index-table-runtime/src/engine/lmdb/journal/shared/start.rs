@@ -1,0 +1,316 @@
+//! Reading the journal of all shards, recovery of a shard, and the start.
+
+use std::{
+    fs::File,
+    io,
+    ops::Deref,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    super::{
+        block::{Block, head_of},
+        checkpoint::Limits,
+        files::{self, OWN, SHARED},
+        frame::{Salt, Section},
+        log::{self, Log},
+        marker::{self, Journalled, Marker},
+        pinned::Slots,
+        presence::lock_writer,
+        snapshot::Snapshot,
+        start::{self, Found, NotStarted, copy, data, last, marker_of},
+        tail::{self, Fault, Record},
+    },
+    checkpoint::{Begun, Member, Open},
+    group::Group,
+    left,
+};
+use crate::engine::lmdb::names::Env;
+
+/// The journal of all shards as it was left.
+pub(crate) struct SharedJournal {
+    directory: PathBuf,
+    identity: [u8; 16],
+    /// An error: it is damaged.
+    found: Result<Option<Found>, String>,
+    /// Why a shard that needs it could not be recovered: no shard can.
+    failed: Mutex<Option<String>>,
+}
+
+/// What the journal has for a shard.
+pub(super) enum Source<'j> {
+    Shared(&'j Found),
+    Left(Found),
+}
+
+impl Deref for Source<'_> {
+    type Target = Found;
+
+    fn deref(&self) -> &Found {
+        match self {
+            Self::Shared(found) => found,
+            Self::Left(found) => found,
+        }
+    }
+}
+
+/// A shard that joins the journal.
+pub(in crate::engine::lmdb) struct Joining {
+    pub(in crate::engine::lmdb) shard: u32,
+    pub(in crate::engine::lmdb) directory: PathBuf,
+    pub(in crate::engine::lmdb) env: Env,
+}
+
+/// Why the journal is not started, and the directory that it is about.
+pub(in crate::engine::lmdb) type Failed = (PathBuf, NotStarted);
+
+impl SharedJournal {
+    /// Reads the journal in the directory of the manager with this number.
+    pub(in crate::engine::lmdb) fn read(
+        directory: &Path,
+        identity: [u8; 16],
+    ) -> Result<Self, NotStarted> {
+        let files = files::existing(directory, SHARED)?;
+        let known = Journalled { identity, epoch: 0 };
+        let read = match tail::newest(&files::heads(&files)?, &known) {
+            Ok(newest) => Found::of(files, newest).map(Some),
+            // The markers of the data files say whether it is missed.
+            Err(Fault::Damaged(_)) => Ok(None),
+            Err(fault) => Err(fault),
+        };
+        let found = match read {
+            Ok(found) => Ok(found),
+            Err(Fault::Damaged(reason)) => Err(reason),
+            Err(Fault::Io(error)) => return Err(error.into()),
+        };
+        let directory = directory.to_owned();
+        Ok(Self { directory, identity, found, failed: Mutex::default() })
+    }
+
+    /// Whether a data file has this journal.
+    pub(in crate::engine::lmdb) fn is_of(&self, known: &Journalled) -> bool {
+        known.identity == self.identity
+    }
+
+    /// What it has for a shard with this marker.
+    fn source(&self, shard: u32, known: &Journalled) -> Result<Source<'_>, NotStarted> {
+        let is_recent = |found: &Found| found.checkpoint.salt.epoch >= known.epoch;
+        let found = self.found.as_ref().map(Option::as_ref);
+        if let Ok(Some(found)) = found
+            && found.checkpoint.saved(shard).is_some()
+            && is_recent(found)
+        {
+            return Ok(Source::Shared(found));
+        }
+        if let Some(left) = left::read(&self.directory, &self.identity, shard)?.filter(is_recent) {
+            return Ok(Source::Left(left));
+        }
+        let reason = match found {
+            Ok(Some(_)) => {
+                let reason =
+                    "the journal of the shards has no checkpoint of this shard, or an older one";
+                return Err(NotStarted::Damaged(reason.to_owned()));
+            }
+            Ok(None) => {
+                "the journal of the shards is missing, or its checkpoints are damaged".to_owned()
+            }
+            Err(reason) => reason.clone(),
+        };
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.clone());
+        Err(NotStarted::Damaged(reason))
+    }
+
+    /// Brings the data file of a shard to its last commit. Nobody has it open, and nobody opens it meanwhile.
+    pub(in crate::engine::lmdb) fn recover(
+        &self,
+        shard: u32,
+        directory: &Path,
+        known: Journalled,
+        sizes: (usize, u32),
+        prepare: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), NotStarted> {
+        let source = self.source(shard, &known)?;
+        start::recover_from(&source, shard, directory, known, sizes, prepare)
+    }
+
+    /// Starts the journal: a checkpoint at the last state of each shard, in a new segment of a new epoch, and the
+    /// markers; then the records that shards lack are applied. What `missing` shards need is left for them.
+    ///
+    /// This process has the lock of the store's writer.
+    pub(in crate::engine::lmdb) fn start(
+        &self,
+        joining: Vec<Joining>,
+        missing: &[u32],
+        limits: Limits,
+    ) -> Result<Vec<Member>, Failed> {
+        let own = |not_started: NotStarted| (self.directory.clone(), not_started);
+        let damaged = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let unread = self.found.as_ref().err().filter(|_| !missing.is_empty()).cloned();
+        if let Some(reason) = damaged.or(unread) {
+            return Err(own(NotStarted::Damaged(reason)));
+        }
+        if joining.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut joined = Vec::with_capacity(joining.len());
+        for joining in joining {
+            let directory = joining.directory.clone();
+            joined.push(self.join(joining).map_err(|failure| (directory, failure))?);
+        }
+        self.begin(joined, missing, limits)
+    }
+
+    /// Pins the last state of a shard, which is on the disk then.
+    fn join(&self, joining: Joining) -> Result<Joined<'_>, NotStarted> {
+        let Joining { shard, directory, env } = joining;
+        let writer = files::create_one(&directory, &files::path(&directory, OWN, 0))?;
+        if !lock_writer(&writer)? {
+            return Err(NotStarted::Elsewhere);
+        }
+        // Not before: the process that had the lock may have changed it.
+        let (epoch, known) = match marker_of(&directory)? {
+            Marker::Needed(known) if self.is_of(&known) => (known.epoch, Some(known)),
+            Marker::Clean(known) if self.is_of(&known) => (known.epoch, None),
+            Marker::Needed(_) => return Err(NotStarted::Elsewhere),
+            Marker::None | Marker::Clean(_) => (0, None),
+        };
+        let data = data(&directory)?;
+        let pin = Snapshot::take(&env, &data)?;
+        env.force_sync()?;
+        let source = known.map(|known| self.source(shard, &known)).transpose()?;
+        Ok(Joined { shard, directory, env, data, writer, epoch, pin, source })
+    }
+
+    fn begin(
+        &self,
+        joined: Vec<Joined<'_>>,
+        missing: &[u32],
+        limits: Limits,
+    ) -> Result<Vec<Member>, Failed> {
+        let own = |failure: NotStarted| (self.directory.clone(), failure);
+        let found = self.found.as_ref().ok().and_then(Option::as_ref);
+        if let Some(found) = found {
+            for shard in found.checkpoint.present().filter(|shard| missing.contains(shard)) {
+                left::write(&self.directory, found, shard).map_err(own)?;
+            }
+        }
+        let (log, files, block) = self.first_block(&joined, found).map_err(own)?;
+        let journalled = Journalled { identity: self.identity, epoch: block.salt.epoch };
+        let mut shards = Vec::with_capacity(joined.len());
+        for (joined, saved) in joined.into_iter().zip(block.shards) {
+            let directory = joined.directory.clone();
+            let (number, open) =
+                joined.open(saved, journalled).map_err(|failure| (directory, failure))?;
+            left::remove(&self.directory, number).map_err(|error| own(error.into()))?;
+            shards.push((number, open));
+        }
+        let group = Arc::new(Group::new(log));
+        let begun = Begun { group, files, journalled, limits, shards };
+        begun.start().map_err(|error| own(error.into()))
+    }
+
+    /// Begins a segment, with the records that shards lack. It is durable then.
+    fn first_block(
+        &self,
+        joined: &[Joined<'_>],
+        found: Option<&Found>,
+    ) -> Result<(Log, Arc<Vec<File>>, Block), NotStarted> {
+        let files = files::create(&self.directory, SHARED)?;
+        let heads = files::heads(&files::existing(&self.directory, SHARED)?)?;
+        let known = Journalled { identity: self.identity, epoch: 0 };
+        let (epoch, sequence) = last(&heads, &known);
+        let epoch = joined.iter().fold(epoch, |epoch, joined| epoch.max(joined.epoch)) + 1;
+        // Behind all that is needed still.
+        let sequence = found.map_or(sequence, |found| found.tail.last) + 1;
+        let salt = Salt { identity: self.identity, epoch, sequence };
+        let record = found.map_or(1, |found| found.tail.next);
+        let files = Arc::new(files);
+        let mut log = Log::new(Arc::clone(&files), salt, record, head_of(joined.len()))?;
+        copy_lacking(joined, found, &mut log)?;
+        let shards = joined.iter().map(|joined| joined.pin.saved(joined.shard, &joined.data));
+        let shards = shards.collect::<io::Result<_>>()?;
+        let block = Block { salt, record, link: 0, time: log::now(), shards };
+        log::put_block(&files, &block)?;
+        Ok((log, files, block))
+    }
+}
+
+/// A shard that has joined.
+struct Joined<'j> {
+    shard: u32,
+    directory: PathBuf,
+    env: Env,
+    data: File,
+    /// See [`lock_writer`].
+    writer: File,
+    /// That of its marker.
+    epoch: u64,
+    pin: Snapshot,
+    /// Others have the shard open, and its writer has died: it may lack records of these.
+    source: Option<Source<'j>>,
+}
+
+impl Joined<'_> {
+    /// The records that the shard lacks.
+    fn lacks(&self) -> Result<Vec<&Record>, NotStarted> {
+        let source = self.source.as_ref();
+        source.map_or(Ok(Vec::new()), |source| source.behind(self.shard, self.pin.number))
+    }
+
+    /// Makes the marker durable, and applies the records that the shard lacks.
+    fn open(
+        self,
+        saved: super::super::block::Saved,
+        journalled: Journalled,
+    ) -> Result<(u32, Open), NotStarted> {
+        marker::put(&self.data, Marker::Needed(journalled))?;
+        self.data.sync_data()?;
+        if let Some(source) = &self.source {
+            for record in self.lacks()? {
+                source.source().apply(&self.env, record, self.shard, &|| Ok(false))?;
+            }
+        }
+        let number = self.pin.number.max(self.env.read_txn()?.id() as u64);
+        // The pins of a process that has died among them.
+        self.env.clear_stale_readers()?;
+        // What is left of a journal of its own.
+        files::remove(&self.directory, 1);
+        let _ = self.writer.set_len(0);
+        let slots = Arc::new(Slots::open(&self.directory));
+        let Self { shard, env, data, writer, pin, .. } = self;
+        Ok((shard, Open { env, data, slots, writer, pin, saved, number, pages: 0 }))
+    }
+}
+
+/// Appends the records that shards lack, and makes them durable.
+fn copy_lacking(
+    joined: &[Joined<'_>],
+    found: Option<&Found>,
+    log: &mut Log,
+) -> Result<(), NotStarted> {
+    // From which record on each shard lacks its sections.
+    let mut lacking = Vec::new();
+    for joined in joined {
+        let lacks = joined.lacks()?;
+        match &joined.source {
+            Some(Source::Left(left)) => {
+                for record in lacks {
+                    copy(left, record, |section| section.shard == joined.shard, log)?;
+                }
+            }
+            _ => lacking.extend(lacks.first().map(|first| (joined.shard, first.number))),
+        }
+    }
+    let lacks = |shard: u32, record: &Record| {
+        lacking.iter().any(|(own, first)| *own == shard && *first <= record.number)
+    };
+    for (found, record) in
+        found.iter().flat_map(|found| found.tail.records.iter().map(move |it| (*found, it)))
+    {
+        if record.shards.iter().any(|shard| lacks(*shard, record)) {
+            copy(found, record, |section: &Section<'_>| lacks(section.shard, record), log)?;
+        }
+    }
+    Ok(log.sync()?)
+}
