@@ -24,6 +24,7 @@
 /// [many rows at once]: bulk_loading
 /// [group commit]: group_commit
 /// [durability]: durability
+/// [one journal for all shards]: sharding#durability
 /// [space ahead]: space_ahead
 /// [eventual indexes]: eventual
 /// [several processes]: transactions#several-processes

@@ -144,7 +144,7 @@ fn recover(
     let sizes = (map_size, handles(options.max_databases, 0));
     let outcome = match shared {
         None => start::recover(path, known, sizes, reserve),
-        Some((journal, shard)) => journal.recover(shard, path, known, sizes, reserve),
+        Some((journal, number)) => journal.recover(number, path, known, sizes, reserve),
     };
     outcome.map_err(|not_started| unstarted(path, not_started))
 }

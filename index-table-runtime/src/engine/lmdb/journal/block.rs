@@ -198,10 +198,15 @@ mod tests {
 
     #[test]
     fn bytes_of_the_format() {
-        let bytes = block().bytes().expect("few shards");
-        let used = &bytes[..=bytes.iter().rposition(|byte| *byte != 0).expect("some")];
-        let hex = blake3::hash(used).to_hex();
-        let documented = include_str!("../../../../../docs/FORMAT.md");
-        assert!(documented.contains(hex.as_str()), "{hex}");
+        let mut shared = block();
+        shared.shards.push(Saved { shard: 2, ..shared.shards[0].clone() });
+        shared.shards.push(Saved::gone(5));
+        for block in [block(), shared] {
+            let bytes = block.bytes().expect("few shards");
+            let used = &bytes[..=bytes.iter().rposition(|byte| *byte != 0).expect("some")];
+            let hex = blake3::hash(used).to_hex();
+            let documented = include_str!("../../../../../docs/FORMAT.md");
+            assert!(documented.contains(hex.as_str()), "{hex}");
+        }
     }
 }

@@ -283,11 +283,14 @@ mod tests {
 
     #[test]
     fn bytes_of_the_format() {
-        let sections = [Section { shard: 0, number: 3, changes: &[1, 1, 0, b't', 4] }];
-        let mut bytes = Vec::new();
-        write(&mut bytes, &SALT, 4096, &header(), Body::Sections(&sections)).expect("short enough");
-        let hex = hex(&bytes);
-        let documented = include_str!("../../../../../docs/FORMAT.md");
-        assert!(documented.contains(&hex), "{hex}");
+        let clear = Section { shard: 0, number: 3, changes: &[1, 1, 0, b't', 4] };
+        for sections in [&[clear][..], &[clear, Section { shard: 2, number: 8, ..clear }]] {
+            let mut bytes = Vec::new();
+            let written = write(&mut bytes, &SALT, 4096, &header(), Body::Sections(sections));
+            written.expect("short enough");
+            let hex = hex(&bytes);
+            let documented = include_str!("../../../../../docs/FORMAT.md");
+            assert!(documented.contains(&hex), "{hex}");
+        }
     }
 }

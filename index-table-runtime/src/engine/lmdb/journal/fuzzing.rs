@@ -38,6 +38,12 @@ pub(crate) fn journal(bytes: &[u8]) {
                 written.append(Kind::TakeBack, Body::Record(record - 1));
                 kept.pop();
             }
+            5 if began.is_none() => {
+                // Of several shards.
+                durable = kept.len();
+                written.commit_of(&[u32::from(step >> 3), 1], &changes);
+                kept.push(record);
+            }
             4 => {
                 // A transaction is rolled back.
                 let before = began.take().unwrap_or((written.at, written.link));

@@ -127,7 +127,7 @@ fn lmdb_uses_no_page_of_a_pinned_state_again() {
         }
         let data = file(dir.path());
         let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
-        let saved = pin.saved(&data).expect("what a checkpoint keeps");
+        let saved = pin.saved(0, &data).expect("what a checkpoint keeps");
         let expected = models.clone();
         for _ in 0..200 {
             commit(&env, &mut random, &mut models);
@@ -166,7 +166,7 @@ fn lmdb_takes_the_meta_page_with_the_greater_number() {
     }
     assert!(matches!(marker::find(&data), Ok(Some(marker::Marker::Clean(_)))));
     let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
-    let saved = pin.saved(&data).expect("what a checkpoint keeps");
+    let saved = pin.saved(0, &data).expect("what a checkpoint keeps");
     let expected = models.clone();
     for _ in 0..3 {
         commit(&env, &mut random, &mut models);
@@ -202,7 +202,7 @@ fn a_file_may_be_shorter_or_longer_than_its_state() {
     }
     let data = file(dir.path());
     let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
-    let saved = pin.saved(&data).expect("what a checkpoint keeps");
+    let saved = pin.saved(0, &data).expect("what a checkpoint keeps");
     let synced = data.metadata().expect("the file").len();
     let expected = models.clone();
     for _ in 0..80 {

@@ -181,3 +181,20 @@ fn the_newest_checkpoint_of_the_data_file_is_taken() {
     let outcome = newest(&heads(&[at(1, 5)]));
     assert!(matches!(outcome, Err(Fault::Damaged(reason)) if reason.contains("older")));
 }
+
+#[test]
+fn a_record_is_taken_back_behind_records_of_other_shards() {
+    let mut written = Written::new();
+    written.commit_of(&[1], &[6]);
+    written.commit_of(&[2], &[6]);
+    written.switch();
+    written.commit_of(&[3, 4], &[6]);
+    written.append(Kind::TakeBack, Body::Record(9));
+    assert_eq!(written.numbers(), [10, 11]);
+    let tail = written.tail().expect("in order");
+    assert_eq!(tail.records[1].shards, [3, 4]);
+    // A later record of one of its shards rests on it.
+    written.commit_of(&[2, 5], &[6]);
+    written.append(Kind::TakeBack, Body::Record(10));
+    assert!(matches!(written.tail(), Err(Fault::Damaged(reason)) if reason.contains("takes back")));
+}

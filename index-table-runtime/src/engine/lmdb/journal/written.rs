@@ -100,6 +100,13 @@ impl Written {
         self.append(Kind::Commit, Body::Sections(&[section]));
     }
 
+    /// A record of several shards.
+    pub(super) fn commit_of(&mut self, shards: &[u32], changes: &[u8]) {
+        let number = self.record + 24;
+        let sections = shards.iter().map(|shard| Section { shard: *shard, number, changes });
+        self.append(Kind::Commit, Body::Sections(&sections.collect::<Vec<_>>()));
+    }
+
     pub(super) fn part(&mut self, changes: &[u8]) {
         let section = Section { shard: 0, number: self.record + 24, changes };
         self.append(Kind::Part, Body::Sections(&[section]));

@@ -60,13 +60,11 @@ impl Group {
         let record = state.log.next();
         if let Err(error) = append(&mut state.log, sections) {
             // It may be in the file as a whole, and must not be read.
-            return Err(match state.log.erase() {
-                Ok(()) => AppendFailure::Refused(error),
-                Err(_) => {
-                    self.fail();
-                    AppendFailure::Unknown(error)
-                }
-            });
+            if state.log.erase().is_ok() {
+                return Err(AppendFailure::Refused(error));
+            }
+            self.fail();
+            return Err(AppendFailure::Unknown(error));
         }
         let length = state.log.length();
         self.sync(state).map_err(AppendFailure::Unknown)?;

@@ -1,0 +1,115 @@
+//! Shards that are not there when the store is opened after a kill.
+
+use std::fs;
+
+use index_table::{Error, ShardedStore};
+
+use crate::{
+    NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
+    many_checkpoints, options, segment, write,
+};
+
+/// A store that was killed, with so many steps in each shard of which the data files have nothing.
+fn store(
+    dir: &std::path::Path,
+    steps: u32,
+) -> Result<std::path::PathBuf, Box<dyn std::error::Error>> {
+    let path = dir.join("store");
+    create(&path)?;
+    let store = options().open(&path)?;
+    let old = killed(&path, &dir.join("old"))?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 0..steps {
+        for tenant in 0..SHARDS {
+            write(&store, &notes, tenant, step)?;
+        }
+    }
+    let left = killed(&path, &dir.join("left"))?;
+    for shard in 0..SHARDS {
+        fs::copy(data_of(&old, shard), data_of(&left, shard))?;
+    }
+    Ok(left)
+}
+
+/// Uses every segment again, while the last shard is not there.
+fn go_on(store: &ShardedStore, path: &std::path::Path, from: u32) -> TestResult {
+    assert_eq!(store.unavailable_shards().len(), 1);
+    let notes = NoteRepository::open(store)?;
+    for step in from..from + 100 {
+        for tenant in 0..2 {
+            write(store, &notes, tenant, step)?;
+        }
+    }
+    let txn = store.read()?;
+    for tenant in 0..2 {
+        expect_of(&notes, &txn, tenant, from + 100)?;
+    }
+    assert!(matches!(notes.get(&txn, 2, 1), Err(Error::ShardUnavailable { .. })));
+    assert!((0..3).all(|file| segment(path, file).is_ok_and(|segment| segment > 5)));
+    Ok(())
+}
+
+#[test]
+fn a_lost_shard_has_its_commits_when_it_is_back() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = store(dir.path(), 10)?;
+    let (place, away) = (path.join("s2"), dir.path().join("away"));
+    fs::rename(&place, &away)?;
+    for round in 0..3 {
+        let left = {
+            let store = many_checkpoints().open(&path)?;
+            go_on(&store, &path, 10 + round * 100)?;
+            killed(&path, &dir.path().join(format!("{round}")))?
+        };
+        // It is back after a clean end, or after a kill.
+        killed(&away, &left.join("s2"))?;
+        let store = options().open(&left)?;
+        expect(&store, &[110 + round * 100, 110 + round * 100, 10])?;
+        assert!(!left.join("shards.journal.left.2").exists());
+        let notes = NoteRepository::open(&store)?;
+        write(&store, &notes, 2, 10)?;
+        let again = killed(&left, &dir.path().join(format!("again {round}")))?;
+        expect(&options().open(&again)?, &[110 + round * 100, 110 + round * 100, 11])?;
+    }
+    assert!(fs::metadata(path.join("shards.journal.left.2"))?.len() < 2 << 20);
+    fs::rename(&away, &place)?;
+    expect(&options().open(&path)?, &[310, 310, 10])
+}
+
+#[test]
+fn a_shard_that_was_left_out_has_its_commits_later() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = store(dir.path(), 10)?;
+    {
+        let store = many_checkpoints().only(["s0", "s1"]).open(&path)?;
+        go_on(&store, &path, 10)?;
+    }
+    // Now the other way round.
+    {
+        let store = options().only(["s2"]).open(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        expect_of(&notes, &store.read()?, 2, 10)?;
+        write(&store, &notes, 2, 10)?;
+    }
+    expect(&options().open(&path)?, &[110, 110, 11])
+}
+
+#[test]
+fn a_shard_that_is_restored_from_a_backup_does_not_get_records_of_the_journal() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = store(dir.path(), 10)?;
+    let old = dir.path().join("backup");
+    // A whole store of some time before, closed.
+    {
+        let copy = killed(&path, &dir.path().join("copy"))?;
+        drop(options().open(&copy)?);
+        fs::rename(copy.join("s2"), &old)?;
+    }
+    fs::remove_dir_all(path.join("s2"))?;
+    {
+        let store = many_checkpoints().open(&path)?;
+        go_on(&store, &path, 10)?;
+    }
+    fs::rename(old, path.join("s2"))?;
+    expect(&options().open(&path)?, &[110, 110, 10])
+}

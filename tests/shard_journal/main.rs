@@ -1,0 +1,156 @@
+//! Sharded stores with one journal for all shards.
+
+mod crashes;
+mod damage;
+mod lost;
+mod openings;
+mod processes;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use index_table::{
+    Durability, IndexTable, Options, Result, ShardMap, ShardedOptions, ShardedStore, Store,
+};
+use serde::{Deserialize, Serialize};
+
+pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
+
+/// The number of shards; each has the tenant of its number.
+pub(crate) const SHARDS: u8 = 3;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes", shard_by = tenant)]
+#[index(topic)]
+#[index(tenant, code, unique)]
+#[index(topic, title, include = [size])]
+pub(crate) struct Note {
+    #[primary_key]
+    pub(crate) tenant: u8,
+    #[primary_key]
+    pub(crate) id: u32,
+    pub(crate) topic: u8,
+    pub(crate) title: String,
+    pub(crate) code: u64,
+    pub(crate) size: u32,
+    pub(crate) text: String,
+}
+
+pub(crate) fn note(tenant: u8, id: u32, version: u32) -> Note {
+    let size = (id * 7 + version * 13) % 97;
+    Note {
+        tenant,
+        id,
+        topic: ((id + version) % 5) as u8,
+        title: format!("title {}", (id + version) % 11),
+        code: u64::from(id) << 20 | u64::from(version),
+        size,
+        text: "x".repeat(size as usize * 50),
+    }
+}
+
+fn with(options: Options) -> ShardedOptions {
+    let names: Vec<String> = (0..SHARDS).map(|shard| format!("s{shard}")).collect();
+    let map = names
+        .iter()
+        .zip(0_u8..)
+        .fold(ShardMap::list().to("s0", [u8::MAX]), |map, (name, at)| map.to(name, [at]));
+    let options = ShardedStore::options().options(options);
+    let options = names.iter().fold(options, |options, name| options.shard(name, name));
+    options.map("notes", map)
+}
+
+/// A journal of which no checkpoint is made while it is open.
+pub(crate) fn journal() -> Options {
+    Store::options().durability(Durability::Journal).checkpoint(
+        u64::MAX,
+        u64::MAX,
+        Duration::from_hours(1),
+    )
+}
+
+pub(crate) fn options() -> ShardedOptions {
+    with(journal())
+}
+
+/// A journal with a checkpoint for each few commits.
+pub(crate) fn many_checkpoints() -> ShardedOptions {
+    with(Store::options().checkpoint(1 << 16, 1 << 14, Duration::from_hours(1)))
+}
+
+/// Creates a store and its table.
+pub(crate) fn create(path: &Path) -> Result<()> {
+    let store = options().open(path)?;
+    NoteRepository::open(&store).map(drop)
+}
+
+/// A transaction of the shard of a tenant.
+pub(crate) fn write(store: &Store, notes: &NoteRepository, tenant: u8, step: u32) -> Result<()> {
+    store.transaction(|txn| {
+        for id in step * 3..step * 3 + 5 {
+            notes.put(txn, &note(tenant, id % 200, step))?;
+        }
+        notes.delete(txn, tenant, step * 5 % 200).map(drop)
+    })
+}
+
+/// What so many steps of each tenant have left, and whether it is in order.
+pub(crate) fn expect(store: &ShardedStore, steps: &[u32]) -> TestResult {
+    let notes = NoteRepository::open(store)?;
+    let txn = store.read()?;
+    for (tenant, steps) in (0..).zip(steps) {
+        expect_of(&notes, &txn, tenant, *steps)?;
+    }
+    assert!(notes.verify(&txn).run()?.is_clean());
+    Ok(())
+}
+
+/// The same of one tenant.
+pub(crate) fn expect_of(
+    notes: &NoteRepository,
+    txn: &index_table::ReadTxn<'_>,
+    tenant: u8,
+    steps: u32,
+) -> TestResult {
+    let mut rows = std::collections::BTreeMap::new();
+    for step in 0..steps {
+        for id in step * 3..step * 3 + 5 {
+            rows.insert(id % 200, note(tenant, id % 200, step));
+        }
+        rows.remove(&(step * 5 % 200));
+    }
+    let found = notes.find_by_tenant(txn, tenant).rows().collect::<Result<Vec<_>>>()?;
+    let expected: Vec<_> = rows.into_values().collect();
+    assert_eq!(found.len(), expected.len(), "tenant {tenant} after {steps} steps");
+    assert!(found == expected, "tenant {tenant} after {steps} steps");
+    Ok(())
+}
+
+/// The files of a store but for LMDB's lock files, as they are now: what a process leaves that is killed between two
+/// calls.
+pub(crate) fn killed(store: &Path, to: &Path) -> std::io::Result<PathBuf> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(store)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            killed(&entry.path(), &to.join(entry.file_name()))?;
+        } else if entry.file_name() != "lock.mdb" {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
+    }
+    Ok(to.to_owned())
+}
+
+pub(crate) fn data_of(store: &Path, shard: u8) -> PathBuf {
+    store.join(format!("s{shard}/data.mdb"))
+}
+
+/// The number of the segment in a file of the journal.
+pub(crate) fn segment(store: &Path, file: u8) -> std::io::Result<u64> {
+    let head = fs::read(store.join(format!("shards.journal.{file}")))?;
+    let word = head.get(48..56).and_then(|word| word.try_into().ok());
+    Ok(word.map_or(0, u64::from_le_bytes))
+}

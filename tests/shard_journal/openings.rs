@@ -1,0 +1,136 @@
+//! Durabilities, adopted stores, and shards that are opened by themselves.
+
+use index_table::{Durability, Error, ShardMap, ShardedOptions, ShardedStore, Store};
+
+use crate::{NoteRepository, TestResult, expect, journal, killed, options, write};
+
+#[test]
+fn full_is_refused_and_relaxed_has_no_journal() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let outcome = options().durability(Durability::Full).open(dir.path());
+    assert!(
+        matches!(&outcome, Err(Error::NotOffered { what }) if what.contains("one sync")),
+        "{outcome:?}"
+    );
+    let path = dir.path().join("relaxed");
+    let store = options().durability(Durability::Relaxed).open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    write(&store, &notes, 0, 0)?;
+    assert!(!path.join("shards.journal.0").exists());
+    Ok(())
+}
+
+#[test]
+fn shards_with_and_without_the_journal_are_side_by_side() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let options = ShardedStore::options()
+        .options(journal())
+        .shard("a", "a")
+        .shard("b", "b")
+        .options(Store::options().durability(Durability::Relaxed))
+        .map("notes", ShardMap::ranges().to("a", ..1_u8).to("b", 1_u8..));
+    let store = options.open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 0..5 {
+        write(&store, &notes, 0, step)?;
+        write(&store, &notes, 1, step)?;
+    }
+    let left = killed(&path, &dir.path().join("left"))?;
+    expect(&ShardedStore::open(&left)?, &[5, 5])
+}
+
+fn adopting(path: &std::path::Path) -> ShardedOptions {
+    ShardedStore::options()
+        .shard("new", "new")
+        .adopt("old", path)
+        .map("notes", ShardMap::ranges().to("old", ..1_u8).to("new", 1_u8..))
+}
+
+#[test]
+fn stores_of_any_durability_are_adopted() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    for (at, durability) in
+        [Durability::Full, Durability::Relaxed, Durability::Journal, Durability::Journal]
+            .into_iter()
+            .enumerate()
+    {
+        let (old, path) = (dir.path().join(format!("old {at}")), dir.path().join(format!("{at}")));
+        {
+            let store = journal().durability(durability).open(&old)?;
+            let notes = NoteRepository::open(&store)?;
+            for step in 0..5 {
+                write(&store, &notes, 0, step)?;
+            }
+            // One of them was killed, so that its own journal is needed.
+            if at == 3 {
+                killed(&old, &dir.path().join("killed"))?;
+            }
+        }
+        let old = if at == 3 { dir.path().join("killed") } else { old };
+        {
+            let store = adopting(&old).open(&path)?;
+            let notes = NoteRepository::open(&store)?;
+            expect(&store, &[5, 0])?;
+            write(&store, &notes, 0, 5)?;
+            write(&store, &notes, 1, 0)?;
+            assert!(!old.join("journal.1").exists());
+            expect(&store, &[6, 1])?;
+        }
+        expect(&ShardedStore::open(&path)?, &[6, 1])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_is_a_plain_store_when_the_journal_is_not_needed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    {
+        let store = options().open(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        (0..5).try_for_each(|step| write(&store, &notes, 1, step))?;
+        let left = killed(&path, &dir.path().join("left"))?;
+        for options in [Store::options(), journal()] {
+            let outcome = options.open(left.join("s1"));
+            assert!(matches!(outcome, Err(Error::DamagedFile { .. })), "{outcome:?}");
+        }
+        expect(&options().open(&left)?, &[0, 5, 0])?;
+    }
+    for (at, options) in [(5, Store::options()), (6, journal())] {
+        {
+            let store = options.open(path.join("s1"))?;
+            let notes = NoteRepository::open(&store)?;
+            write(&store, &notes, 1, at)?;
+            if at == 6 {
+                // Killed as a store of its own, it has a journal of its own.
+                killed(&path, &dir.path().join("own"))?;
+            }
+        }
+        expect(&crate::options().open(&path)?, &[0, at + 1, 0])?;
+    }
+    expect(&ShardedStore::open(dir.path().join("own"))?, &[0, 7, 0])
+}
+
+#[test]
+fn more_shards_than_fit_into_one_block() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let names: Vec<String> = (0..30).map(|shard| format!("s{shard}")).collect();
+    let map = names
+        .iter()
+        .zip(0_u8..)
+        .fold(ShardMap::list().to("s0", [u8::MAX]), |map, (name, at)| map.to(name, [at]));
+    let all = names.iter().fold(ShardedStore::options(), |options, name| options.shard(name, name));
+    let store = all.map("notes", map);
+    let path = dir.path().join("store");
+    let store = store.open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    for tenant in 0..30 {
+        for step in 0..u32::from(tenant % 3) {
+            write(&store, &notes, tenant, step)?;
+        }
+    }
+    let left = killed(&path, &dir.path().join("left"))?;
+    let steps: Vec<u32> = (0..30).map(|tenant| tenant % 3).collect();
+    expect(&ShardedStore::open(&left)?, &steps)
+}

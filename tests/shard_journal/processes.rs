@@ -1,0 +1,192 @@
+//! Several processes: one writes, others read; writers are killed.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use index_table::{Error, ShardedStore, Store};
+
+use crate::{
+    NoteRepository, SHARDS, TestResult, expect, expect_of, killed, many_checkpoints, options, write,
+};
+
+const CHILD: &str = "INDEX_TABLE_SHARD_JOURNAL_CHILD";
+const READER: &str = "INDEX_TABLE_SHARD_JOURNAL_READER";
+const KILLED: &str = "INDEX_TABLE_SHARD_JOURNAL_KILLED";
+
+fn say(word: &str) -> std::io::Result<()> {
+    println!("\n{word}");
+    std::io::stdout().flush()
+}
+
+/// Writes some steps, and stays until it is killed.
+#[test]
+fn child() -> TestResult {
+    let Ok(path) = std::env::var(CHILD) else { return Ok(()) };
+    let store = options().open(path)?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 0..10 {
+        for tenant in 0..SHARDS {
+            write(&store, &notes, tenant, step)?;
+        }
+    }
+    say("ready")?;
+    thread::sleep(Duration::from_mins(5));
+    Ok(())
+}
+
+/// Reads the store until it is killed.
+#[test]
+fn reader() -> TestResult {
+    let Ok(path) = std::env::var(READER) else { return Ok(()) };
+    let store = options().read_only(true).open(path)?;
+    say("ready")?;
+    thread::sleep(Duration::from_mins(5));
+    drop(store);
+    Ok(())
+}
+
+/// Writes to all shards from a thread for each, and says which step each has committed.
+#[test]
+fn killed_writer() -> TestResult {
+    let Ok(path) = std::env::var(KILLED) else { return Ok(()) };
+    let store = many_checkpoints().open(path)?;
+    let notes = NoteRepository::open(&store)?;
+    let begun = (0..SHARDS).map(|tenant| steps_of(&store, &notes, tenant));
+    let begun = begun.collect::<Result<Vec<u32>, Error>>()?;
+    say("ready")?;
+    thread::scope(|scope| {
+        for (tenant, begun) in (0..).zip(begun) {
+            let (store, notes) = (&store, &notes);
+            scope.spawn(move || {
+                for step in begun.. {
+                    write(store, notes, tenant, step).expect("a commit");
+                    say(&format!("{tenant} {step}")).expect("output");
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// How many steps a tenant has.
+fn steps_of(store: &Store, notes: &NoteRepository, tenant: u8) -> Result<u32, Error> {
+    let txn = store.read()?;
+    let codes = notes.find_by_tenant(&txn, tenant).rows();
+    let codes = codes.map(|row| row.map(|row| (row.code & 0xF_FFFF) as u32));
+    Ok(codes.collect::<Result<Vec<_>, _>>()?.into_iter().max().map_or(0, |last| last + 1))
+}
+
+fn start(
+    test: &str,
+    variable: &str,
+    path: &Path,
+) -> Result<(Child, impl Iterator<Item = String> + use<>), Box<dyn std::error::Error>> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["--exact", &format!("processes::{test}"), "--nocapture"])
+        .env(variable, path)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let out = child.stdout.take().ok_or("no output")?;
+    let mut lines = BufReader::new(out).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line == "ready"), "the child has ended");
+    Ok((child, lines))
+}
+
+fn end(mut child: Child) -> std::io::Result<()> {
+    child.kill()?;
+    child.wait().map(drop)
+}
+
+#[test]
+fn a_second_process_reads_and_does_not_write() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let (child, _out) = start("child", CHILD, dir.path())?;
+    let outcome = options().open(dir.path());
+    assert!(matches!(outcome, Err(Error::AlreadyOpen { .. })), "{outcome:?}");
+    {
+        let store = options().read_only(true).open(dir.path())?;
+        expect(&store, &[10; 3])?;
+        assert!(matches!(store.write(), Err(Error::ReadOnly { .. })));
+        let shard = store.shard("s1")?;
+        assert!(matches!(store.transaction_on(&shard, |_| Ok(())), Err(Error::ReadOnly { .. })));
+    }
+    // A shard as a plain store can be read, and not be written.
+    {
+        let store = Store::open(dir.path().join("s1"))?;
+        let notes = NoteRepository::open(&store)?;
+        assert!(matches!(write(&store, &notes, 1, 10), Err(Error::WriterElsewhere { .. })));
+        expect_of(&notes, &store.read()?, 1, 10)?;
+    }
+    end(child)?;
+    // Nobody has it open, and its data files are not complete.
+    let store = options().read_only(true).open(dir.path())?;
+    let lost = store.unavailable_shards();
+    assert_eq!(lost.len(), usize::from(SHARDS), "{lost:?}");
+    drop(store);
+    expect(&options().open(dir.path())?, &[10; 3])?;
+    let store = options().read_only(true).open(dir.path())?;
+    expect(&store, &[10; 3])
+}
+
+#[test]
+fn a_writer_is_replaced_while_another_process_reads() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let (first, _out) = start("child", CHILD, &path)?;
+    let (reader, _lines) = start("reader", READER, &path)?;
+    end(first)?;
+    // Nothing is rewound, since the reader has the shards open.
+    let store = options().open(&path)?;
+    expect(&store, &[10; 3])?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 10..30 {
+        write(&store, &notes, 1, step)?;
+    }
+    let left = killed(&path, &dir.path().join("left"))?;
+    expect(&options().open(&left)?, &[10, 30, 10])?;
+    drop((store, notes));
+    end(reader)?;
+    expect(&options().open(&path)?, &[10, 30, 10])
+}
+
+#[test]
+fn no_commit_is_lost_when_a_process_is_killed() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let mut done = [0_u32; SHARDS as usize];
+    for round in 0..12_u64 {
+        let (child, mut lines) = start("killed_writer", KILLED, dir.path())?;
+        let count = (round * 37 % 90 + 1) as usize;
+        let mut note = |line: String| {
+            let Some((tenant, step)) = line.split_once(' ') else { return };
+            let (Ok(tenant), Ok(step)) = (tenant.parse::<usize>(), step.parse::<u32>()) else {
+                return;
+            };
+            if let Some(done) = done.get_mut(tenant) {
+                *done = step + 1;
+            }
+        };
+        lines.by_ref().filter(|line| line.contains(' ')).take(count).for_each(&mut note);
+        end(child)?;
+        lines.for_each(&mut note);
+        let store: ShardedStore = options().open(dir.path())?;
+        let notes = NoteRepository::open(&store)?;
+        let mut steps = Vec::new();
+        for (tenant, done) in (0..).zip(done) {
+            let found = steps_of(&store, &notes, tenant)?;
+            // One more may have been committed than was said.
+            assert!(
+                found == done || found == done + 1,
+                "tenant {tenant}: {found}, {done} were acknowledged"
+            );
+            steps.push(found);
+        }
+        expect(&store, &steps)?;
+        done.copy_from_slice(&steps);
+    }
+    Ok(())
+}
