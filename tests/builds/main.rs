@@ -1,6 +1,8 @@
 //! Indexes that are built while their table is in use.
 
 mod killed;
+#[path = "../support/killed.rs"]
+mod killing;
 mod opening;
 mod otherwise;
 mod random;
@@ -112,7 +114,8 @@ fn on_both(
 ) -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 28).durability(index_table::Durability::None);
-    for store in [options.open(dir.path())?, Store::in_memory()] {
+    let journalled = killing::journal(options.clone()).open(dir.path().join("journal"))?;
+    for store in [options.open(dir.path())?, journalled, Store::in_memory()] {
         fill(&store, rows.clone())?;
         check(&store)?;
     }

@@ -181,6 +181,11 @@ proptest! {
         let options = Store::options().map_size(1 << 24).durability(index_table::Durability::None);
         let fail = |error: Error| TestCaseError::fail(error.to_string());
         run(&|| options.open(dir.path()), &numbers, &operations, mended).map_err(fail)?;
+        crate::killing::sampled(|| {
+            let killed = crate::killing::Killed::new(options.clone()).expect("a directory");
+            run(&|| killed.open(), &numbers, &operations, mended)
+        })
+        .map_err(fail)?;
         let memory = Store::in_memory();
         run(&|| Ok(memory.clone()), &numbers, &operations, mended).map_err(fail)?;
     }

@@ -2,6 +2,8 @@
 
 mod damaged;
 mod killed;
+#[path = "../support/killed.rs"]
+mod killing;
 mod poison;
 mod policies;
 mod queries;
@@ -83,6 +85,7 @@ fn on_both(check: impl Fn(&Store) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 26).durability(index_table::Durability::None);
     check(&options.open(dir.path())?)?;
+    check(&killing::journal(options).open(dir.path().join("journal"))?)?;
     check(&Store::in_memory())
 }
 

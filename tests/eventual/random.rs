@@ -188,6 +188,11 @@ proptest! {
             .durability(index_table::Durability::None);
         let fail = |error: Error| TestCaseError::fail(error.to_string());
         run(&|| options.open(dir.path()), &operations).map_err(fail)?;
+        crate::killing::sampled(|| {
+            let killed = crate::killing::Killed::new(options.clone()).expect("a directory");
+            run(&|| killed.open(), &operations)
+        })
+        .map_err(fail)?;
         let memory = Store::in_memory();
         run(&|| Ok(memory.clone()), &operations).map_err(fail)?;
     }

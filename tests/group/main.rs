@@ -2,6 +2,8 @@
 
 mod closing;
 mod killed;
+#[path = "../support/killed.rs"]
+mod killing;
 mod outcomes;
 mod room;
 mod stress;
@@ -39,13 +41,15 @@ fn item(id: u64) -> Item {
     Item { id, code: !id, group: id as u8, bytes: vec![id as u8; 20] }
 }
 
-type Stores = [(Store, Option<TempDir>); 2];
+type Stores = [(Store, Option<TempDir>); 3];
 
-/// A store on disk, without syncs, and one in memory.
+/// A store on disk, without syncs, one with a journal, and one in memory.
 fn stores() -> Result<Stores, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
-    Ok([(store, Some(dir)), (Store::in_memory(), None)])
+    let other = tempfile::tempdir()?;
+    let journalled = killing::journal(Store::options()).open(other.path())?;
+    Ok([(store, Some(dir)), (journalled, Some(other)), (Store::in_memory(), None)])
 }
 
 fn insert(

@@ -1,4 +1,4 @@
-//! Random operations against a model, on both engines.
+//! Random operations against a model, on both engines, and in a sample of the cases with a journal.
 //!
 //! The model is a `BTreeMap` from primary key to row. After each batch of operations, all results of the
 //! store are compared with a filter and a sort over the model's rows: every whole index, and queries with
@@ -10,6 +10,8 @@ mod combinations;
 mod documents;
 mod forms;
 mod items;
+#[path = "../support/killed.rs"]
+mod killing;
 mod kinds;
 mod pairs;
 mod questions;
@@ -39,13 +41,19 @@ fn cases(default: u32) -> u32 {
 /// as long as the test.
 type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;
 
-/// Runs `check` on a store of each engine, which it opens, and may close and open again.
+/// Runs `check` on a store of each engine, which it opens, and may close and open again, and in a sample of the cases
+/// on a store with a journal, which is killed instead of closed.
 fn on_both_engines(
     check: impl Fn(Open<'_>) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {
     let dir = tempfile::tempdir().map_err(|error| TestCaseError::fail(error.to_string()))?;
     let options = Store::options().map_size(1 << 28);
     check(&|| options.open(dir.path()).map_err(fail))?;
+    killing::sampled(|| {
+        let killed = killing::Killed::new(options.clone());
+        let killed = killed.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        check(&|| killed.open().map_err(fail))
+    })?;
     let memory = Store::in_memory();
     check(&|| Ok(memory.clone()))
 }

@@ -4,6 +4,8 @@
 mod from;
 mod golden;
 mod killed;
+#[path = "../support/killed.rs"]
+mod killing;
 mod opening;
 mod processes;
 mod random;
@@ -220,6 +222,7 @@ fn fill_older(store: &Store, rows: u32) -> index_table::Result<()> {
 fn on_both_engines(check: impl Fn(&Store) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     check(&store(dir.path())?)?;
+    check(&killing::journal(Store::options()).open(dir.path().join("journal"))?)?;
     check(&Store::in_memory())
 }
 

@@ -156,6 +156,11 @@ proptest! {
         let fail = |error: Error| TestCaseError::fail(error.to_string());
         let dir = tempfile::tempdir()?;
         try_all(&|| store(dir.path()), (&first, &second), &operations).map_err(fail)?;
+        crate::killing::sampled(|| {
+            let killed = crate::killing::Killed::new(Store::options()).expect("a directory");
+            try_all(&|| killed.open(), (&first, &second), &operations)
+        })
+        .map_err(fail)?;
         let memory = Store::in_memory();
         try_all(&|| Ok(memory.clone()), (&first, &second), &operations).map_err(fail)?;
     }

@@ -2,6 +2,8 @@
 
 mod delivery;
 mod filters;
+#[path = "../support/killed.rs"]
+mod killing;
 mod lagging;
 mod random;
 mod streams;
@@ -50,11 +52,13 @@ fn person(id: u32) -> Person {
     Person { id, town, name, age, tags, email: None, notes }
 }
 
-/// A store on disk, without syncs, and one in memory.
-fn stores() -> TestResult<[(Store, Option<TempDir>); 2]> {
+/// A store on disk, without syncs, one with a journal, and one in memory.
+fn stores() -> TestResult<[(Store, Option<TempDir>); 3]> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
-    Ok([(store, Some(dir)), (Store::in_memory(), None)])
+    let other = tempfile::tempdir()?;
+    let journalled = killing::journal(Store::options()).open(other.path())?;
+    Ok([(store, Some(dir)), (journalled, Some(other)), (Store::in_memory(), None)])
 }
 
 /// Runs a test on both engines.

@@ -71,7 +71,7 @@ fn commit(env: &Env, random: &mut Random, models: &mut [Rows; 2]) {
             model.clear();
             return database.clear(txn);
         }
-        for _ in 0..random.below(30) + 1 {
+        for _ in 0..=random.below(30) {
             let key = (random.below(400) as u16).to_be_bytes().to_vec();
             if random.below(3) == 0 {
                 database.delete(txn, &key)?;
