@@ -49,7 +49,7 @@ impl Killed {
         let (number, last) = &mut *self.last.borrow_mut();
         let path = |number: u32| self.dir.path().join(number.to_string());
         if let Some(store) = last.take() {
-            if *number % 3 == 2 {
+            if number.is_multiple_of(3) && *number > 0 {
                 drop(store);
                 leave(&path(*number), &path(*number + 1)).expect("a copy");
             } else {
@@ -70,7 +70,7 @@ static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Runs `test` for one in six random cases, and for each case after a failure, so that it can be reduced.
 pub(crate) fn sampled<E>(test: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-    if CASES.fetch_add(1, Relaxed) % 6 != 0 && !HAS_FAILED.load(Relaxed) {
+    if !CASES.fetch_add(1, Relaxed).is_multiple_of(6) && !HAS_FAILED.load(Relaxed) {
         return Ok(());
     }
     let outcome = test();

@@ -68,10 +68,10 @@ pub(crate) fn run_weakened(
     ignored: &str,
 ) -> Result<(), Failure> {
     let durability = crate::durability_name();
-    let without = if ignored.is_empty() {
-        "as it is".to_owned()
-    } else {
-        format!("without syncs of `{ignored}`")
+    let without = match std::env::var("INDEX_TABLE_WEAKEN") {
+        Ok(variant) => format!("variant `{variant}`"),
+        Err(_) if ignored.is_empty() => "as it is".to_owned(),
+        Err(_) => format!("without syncs of `{ignored}`"),
     };
     println!(
         "power: {images} images, {durability}, {without}, of which some have to fail, from seed {seed}"
@@ -80,6 +80,11 @@ pub(crate) fn run_weakened(
         0 => Err("no image failed".to_owned()),
         _ => Ok(()),
     }
+}
+
+/// Whether this variant of the journal was chosen, in a build that has them.
+fn is_weakened(variant: &str) -> bool {
+    std::env::var("INDEX_TABLE_WEAKEN").is_ok_and(|chosen| chosen == variant)
 }
 
 fn run_all(images: u64, seed: u64, only: &str, ignored: &str) -> Result<u64, Failure> {
@@ -127,9 +132,12 @@ impl Setup<'_> {
             counted.records += 1;
             known.random = random.draw();
             known.said = 0;
-            (self.scenario.before)(&self.work(), &mut known)?;
+            // A store that stays open beside the child.
+            let open = (self.scenario.before)(&self.work(), &mut known)?;
+            self.keep_foreign()?;
             let mut disk = Disk::load(&self.work())?;
             let events = self.record(random)?;
+            drop(open);
             let share = OF_A_RECORD.min(images - counted.images);
             self.judge_all(&mut disk, &events, share, &mut known, random, &mut counted)?;
         }
@@ -138,6 +146,19 @@ impl Setup<'_> {
 
     fn work(&self) -> PathBuf {
         self.dir.join("work")
+    }
+
+    fn foreign(&self) -> PathBuf {
+        self.dir.join("foreign")
+    }
+
+    /// Keeps the data file as it is now, which is put beside a later journal.
+    fn keep_foreign(&self) -> Result<(), Failure> {
+        let data = self.work().join("store").join("data.mdb");
+        if !data.exists() || self.foreign().exists() || !is_weakened("foreign-data") {
+            return Ok(());
+        }
+        fs::copy(data, self.foreign()).map(drop).map_err(|error| error.to_string())
     }
 
     /// Runs the child until it has acknowledged a few commits.
@@ -196,6 +217,10 @@ impl Setup<'_> {
             let seed = random.draw();
             empty(&image)?;
             disk.image(&mut Random(seed), &image).map_err(|error| error.to_string())?;
+            let data = image.join("store").join("data.mdb");
+            if self.foreign().exists() && data.exists() {
+                fs::copy(self.foreign(), data).map_err(|error| error.to_string())?;
+            }
             let is_chosen = number as u64 == chosen;
             if is_chosen {
                 empty(&next)?;

@@ -17,6 +17,7 @@ use super::{
         presence::Presence,
         shared::start::{Joining, SharedJournal},
         start::{self, NotStarted},
+        weaken,
     },
     lock,
     process::Counted,
@@ -112,7 +113,11 @@ pub(super) fn prepare(
         }
         // A program without this crate may have it open.
         let is_held = || lock::is_held(path).map_err(|source| error::not_opened(path, source));
-        let plan = plan(wanted, &marker, presence.is_alone() && !is_held()?);
+        let plan = plan(
+            wanted,
+            &marker,
+            presence.is_alone() && !is_held()? || weaken::is("rewind-beside"),
+        );
         match (plan, marker) {
             (Plan::Refuse, _) => return Err(Error::RecoveryNeeded { path: path.to_owned() }),
             (Plan::Recover, Marker::Needed(known)) => {

@@ -23,6 +23,7 @@ use super::{
     pinned::Slots,
     recorder::{Recorded, Recorder, lock},
     snapshot::Snapshot,
+    weaken,
 };
 use crate::engine::lmdb::names::Env;
 
@@ -120,14 +121,18 @@ impl Shared {
     }
 
     /// Makes the pending checkpoint durable.
-    fn finish(&self, pending: &Pending) -> Result<(), &'static str> {
+    fn finish(&self, pending: &mut Pending) -> Result<(), &'static str> {
         let Pending { snapshot, switched } = pending;
+        weaken::pause();
         // LMDB's descriptor, which knows of failed writes. Its own function reads the map, which a thread that
         // begins to write may be replacing with a larger one.
         let data = self.env.try_clone_inner_file().map_err(|_| DATA_SYNC)?;
         data.sync_data().map_err(|_| DATA_SYNC)?;
+        weaken::pause();
+        snapshot.pin_late(&self.env);
+        snapshot.copy_late(&self.data);
         let saved = snapshot.saved(0, &self.data).map_err(|_| DATA_SYNC)?;
-        if !self.slots.has(snapshot.number) {
+        if !self.slots.has(snapshot.number) && !weaken::any() {
             return Err(PIN_LOST);
         }
         let Switched { salt, record, link } = *switched;
@@ -137,7 +142,7 @@ impl Shared {
 
     fn run(&self) {
         loop {
-            let pending = {
+            let mut pending = {
                 let mut state = self.lock();
                 loop {
                     if state.is_closed || state.refused.is_some() {
@@ -157,7 +162,7 @@ impl Shared {
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             };
-            let outcome = self.finish(&pending);
+            let outcome = self.finish(&mut pending);
             let mut state = self.lock();
             match outcome {
                 Ok(()) => {
@@ -301,6 +306,9 @@ impl Journal {
             return;
         }
         let switched = lock(&shared.log).switch(shared.limits.journal.saturating_mul(2));
+        if weaken::is("early-release") {
+            state.pin = None;
+        }
         state.making = true;
         state.pending = Some(Pending { snapshot, switched });
         state.pages = 0;

@@ -36,5 +36,6 @@ pub(crate) mod tail;
 mod tests_lmdb;
 #[cfg(test)]
 mod tests_tail;
+pub(in crate::engine::lmdb) mod weaken;
 #[cfg(any(test, feature = "fuzzing"))]
 mod written;

@@ -5,13 +5,14 @@ use std::{fs::File, io};
 use super::{
     block::{META, Saved, root_sum},
     files::{read_at, write_at},
+    weaken,
 };
 use crate::engine::lmdb::{names::Env, pages::Meta};
 
 /// A state of LMDB whose pages are not used again while this is there.
 pub(crate) struct Snapshot {
-    #[expect(dead_code, reason = "held, and never read by: the map may have been replaced since")]
-    pin: heed::RoTxn<'static, heed::WithoutTls>,
+    /// Never read by: the map may have been replaced since.
+    pin: Option<heed::RoTxn<'static, heed::WithoutTls>>,
     pub(crate) number: u64,
     metas: [[u8; META]; 2],
     page_size: u64,
@@ -72,14 +73,31 @@ impl Snapshot {
         if newest.txn != number {
             return Err(Refused::Changed("the last state is not the one of the meta pages"));
         }
+        let is_pinned = !weaken::is("without-pin") && !weaken::is("late-pin");
         Ok(Self {
-            pin,
+            pin: is_pinned.then_some(pin),
             number,
             metas: [first, second],
             page_size,
             roots: [newest.free.root, newest.names.root],
             map_size: newest.map_size,
         })
+    }
+
+    /// Pins a state that may be a later one.
+    pub(crate) fn pin_late(&mut self, env: &Env) {
+        if weaken::is("late-pin") {
+            self.pin = env.clone().static_read_txn().ok();
+        }
+    }
+
+    /// Copies meta pages that may be later ones.
+    pub(crate) fn copy_late(&mut self, data: &File) {
+        if weaken::is("late-metas") {
+            for (at, copied) in [0, self.page_size].into_iter().zip(&mut self.metas) {
+                let _ = read_at(data, at, copied);
+            }
+        }
     }
 
     /// What a checkpoint keeps. The pages of the state have to be on the disk.
@@ -107,6 +125,9 @@ fn sum(data: &File, root: Option<u64>, page_size: u64) -> io::Result<[u8; 16]> {
 impl Saved {
     /// Whether the data file has the state that was saved: its root pages are the same.
     pub(crate) fn is_of(&self, data: &File) -> io::Result<bool> {
+        if weaken::is("foreign-data") || weaken::is("late-metas") {
+            return Ok(true);
+        }
         let metas: Vec<_> = self.metas.iter().filter_map(|meta| Meta::read(meta).ok()).collect();
         let Some(newest) = metas.iter().find(|meta| meta.txn == self.number) else {
             return Ok(false);
@@ -130,8 +151,14 @@ impl Saved {
 
     /// Makes it the state of the data file, which nobody has open.
     pub(crate) fn restore(&self, data: &File) -> io::Result<()> {
-        let [first, second] = &self.metas;
-        write_at(data, 0, first)?;
-        write_at(data, self.page_size.into(), second)
+        if weaken::is("without-metas") {
+            return Ok(());
+        }
+        for (slot, meta) in (0..).zip(&self.metas) {
+            if slot == self.number % 2 || !weaken::is("one-slot") {
+                write_at(data, slot * u64::from(self.page_size), meta)?;
+            }
+        }
+        Ok(())
     }
 }
