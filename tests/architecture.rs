@@ -33,7 +33,7 @@ fn modules(package: &str) -> io::Result<BTreeSet<String>> {
     Ok(modules)
 }
 
-/// The first word of each line in the first block of code behind this title.
+/// The first word of each line in the first block of code after this title.
 fn listed(title: &str) -> BTreeSet<String> {
     let text = include_str!("../docs/ARCHITECTURE.md");
     let block = text.split_once(title).and_then(|(_, text)| text.split("```\n").nth(1));
@@ -63,7 +63,7 @@ fn files(folder: &Path) -> io::Result<Vec<(String, String)>> {
 }
 
 /// The identifiers that follow the crate's root in paths of a file: those behind `crate::` and, where it is
-/// in the module at `path`, behind as many `super::` as lead to the root.
+/// in the module at `path`, after as many `super::` as lead to the root.
 fn top_modules_named(path: &str, code: &str) -> BTreeSet<String> {
     let module = path.trim_end_matches(".rs").trim_end_matches("/mod");
     let root = "super::".repeat(module.split('/').count());

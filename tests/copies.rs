@@ -113,18 +113,18 @@ fn a_compact_copy_leaves_out_free_pages() -> TestResult {
     store.transaction(|txn| {
         (ITEMS..ITEMS + 500).try_for_each(|id| items.delete(txn, id).map(drop))
     })?;
-    let mut told: Vec<Progress> = Vec::new();
-    store.backup(path("backup")).progress(|at| told.push(at)).run()?;
-    let last = told.last().ok_or("no progress")?;
+    let mut reports: Vec<Progress> = Vec::new();
+    store.backup(path("backup")).progress(|at| reports.push(at)).run()?;
+    let last = reports.last().ok_or("no progress")?;
     // Space ahead is not copied.
     let used = length(&path("backup"))?;
     assert_eq!((last.done, last.total), (used, Some(used)));
     assert!(used < length(&path("store"))?);
-    assert!(told.is_sorted_by_key(|progress| progress.done));
+    assert!(reports.is_sorted_by_key(|progress| progress.done));
 
-    told.clear();
-    store.backup(path("compact")).compact().progress(|at| told.push(at)).run()?;
-    let last = told.last().ok_or("no progress")?;
+    reports.clear();
+    store.backup(path("compact")).compact().progress(|at| reports.push(at)).run()?;
+    let last = reports.last().ok_or("no progress")?;
     assert_eq!((last.done, last.total), (length(&path("compact"))?, Some(used)));
     assert!(last.total.is_some_and(|total| last.done * 4 < total), "{last:?}");
 
@@ -203,10 +203,10 @@ fn a_restore_replaces_nothing() -> TestResult {
     assert!(matches!(Store::restore(path("damaged"), path("new")), Err(Error::DamagedFile { .. })));
     assert!(!path("new").exists());
 
-    let mut told: Vec<Progress> = Vec::new();
+    let mut reports: Vec<Progress> = Vec::new();
     Store::restore(path("backup"), path("new"))?;
-    Store::open(path("backup"))?.backup(path("again")).progress(|at| told.push(at)).run()?;
-    let last = told.last().ok_or("no progress")?;
+    Store::open(path("backup"))?.backup(path("again")).progress(|at| reports.push(at)).run()?;
+    let last = reports.last().ok_or("no progress")?;
     assert_eq!((last.done, last.total), (length(&path("new"))?, Some(length(&path("backup"))?)));
     assert_eq!((whole(&path("new"))?, whole(&path("backup"))?), (1, 1));
     // One that is in use.

@@ -70,12 +70,12 @@ fn a_cursor_is_refused_by_another_query() -> Result<()> {
     Ok(())
 }
 
-/// The position of another cursor, as its text has it behind the first bytes.
+/// The position of another cursor, as its text has it after the first bytes.
 fn position(tenant: u8, at: u8, id: u32) -> Vec<u8> {
     [&[0, 3, tenant, 0, at][..], &id.to_be_bytes()].concat()
 }
 
-/// The rows behind a cursor of a tenant's events with another position in it; `None` if it is refused.
+/// The rows after a cursor of a tenant's events with another position in it; `None` if it is refused.
 fn read_from(position: &[u8], reverse: bool) -> Result<Option<Vec<Event>>> {
     let (store, events) = store()?;
     let txn = store.read()?;
@@ -122,7 +122,7 @@ fn a_cursor_with_another_position_stays_inside() -> Result<()> {
 }
 
 proptest! {
-    /// Whatever is put behind a cursor's first bytes, it stays with the tenant or is refused.
+    /// Whatever is put after a cursor's first bytes, it stays with the tenant or is refused.
     #[test]
     fn a_changed_cursor_stays_inside(
         position in prop_oneof![

@@ -51,7 +51,7 @@ fn check(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
 }
 
 /// Writes ten rows at a time until there is no room; how many there are. A reader sees the first ten
-/// all the time, so that no page is used again.
+/// all the time, so that no page is reused.
 fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error::Error>> {
     insert(store, blobs, 0..10)?;
     let before = store.read()?;

@@ -104,7 +104,7 @@ fn with_a_reader(path: &Path) -> TestResult {
 }
 
 /// A store that the child opens again belongs to the child.
-fn opened_anew(path: &Path) -> TestResult {
+fn opened_again(path: &Path) -> TestResult {
     let handles = open(path)?;
     handles.0.transaction(|txn| handles.1.put(txn, &row(1)))?;
     fork(
@@ -146,10 +146,10 @@ fn with_a_writer(path: &Path) -> TestResult {
             |txn| {
                 assert!(rows.get(&store.read()?, 5)?.is_none());
                 // Another process waits for the lock.
-                let begun = path.join("begun");
-                let _ = std::fs::remove_file(&begun);
+                let started = path.join("started");
+                let _ = std::fs::remove_file(&started);
                 let mut other = other_process("writer", path)?;
-                await_true(|| begun.exists());
+                await_true(|| started.exists());
                 await_blocked_process(other.id());
                 assert!(other.try_wait()?.is_none(), "the parent's lock was given back");
                 txn.commit()?;
@@ -243,7 +243,7 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
         let path = PathBuf::from(path);
         return match role.as_str() {
             "reader" => with_a_reader(&path),
-            "anew" => opened_anew(&path),
+            "again" => opened_again(&path),
             "group" => with_a_group_writer(&path),
             "watcher" => with_a_watcher(&path),
             "forker" => with_a_writer(&path),
@@ -255,13 +255,13 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
             }
             _ => {
                 // Opening the table writes, too.
-                std::fs::write(path.join("begun"), "")?;
+                std::fs::write(path.join("started"), "")?;
                 let (store, rows) = open(&path)?;
                 Ok(store.transaction(|txn| rows.put(txn, &row(6)))?)
             }
         };
     }
-    for role in ["reader", "anew", "forker", "group", "watcher"] {
+    for role in ["reader", "again", "forker", "group", "watcher"] {
         let dir = tempfile::tempdir()?;
         let output = Command::new(std::env::current_exe()?)
             .args(["--exact", NAME])

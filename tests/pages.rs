@@ -102,8 +102,8 @@ fn entries_and_views_outlive_their_page() -> TestResult {
 fn an_empty_scan_has_one_empty_page() -> TestResult {
     on_both_engines(|store, people| {
         let txn = store.read()?;
-        let nobody = || people.find_by_town(&txn, "nowhere");
-        let (entries, views) = (nobody().page_entries(5)?, nobody().page_views(5)?);
+        let none = || people.find_by_town(&txn, "nowhere");
+        let (entries, views) = (none().page_entries(5)?, none().page_views(5)?);
         assert_eq!((entries.items.len(), entries.next), (0, None));
         assert_eq!((views.items.len(), views.next), (0, None));
         Ok(())

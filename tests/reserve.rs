@@ -30,7 +30,7 @@ fn length(path: &Path) -> std::io::Result<u64> {
 }
 
 /// The length of the file after 3,000 rows of a thousand bytes and then one more at a time, under a
-/// reader that keeps pages from being used again; and how often it has grown meanwhile.
+/// reader that keeps pages from being reused; and how often it has grown meanwhile.
 fn grow(options: &Options, path: &Path) -> Result<(u64, u32), Box<dyn std::error::Error>> {
     let store = options.open(path)?;
     let blobs = BlobRepository::open(&store)?;

@@ -322,7 +322,7 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
     let (store, blobs) = small(dir.path())?;
     let other = in_another_process(NAME, dir.path())?;
     await_file(&dir.path().join("locked"));
-    let (waiting, begun) = (Threads::default(), AtomicBool::new(false));
+    let (waiting, started) = (Threads::default(), AtomicBool::new(false));
     thread::scope(|scope| -> TestResult {
         let writer = scope.spawn(|| {
             waiting.enter();
@@ -330,10 +330,10 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
         });
         waiting.await_blocked(1);
         let reader = scope.spawn(|| {
-            begun.store(true, Ordering::Relaxed);
+            started.store(true, Ordering::Relaxed);
             blobs.all(&store.read()?).count()
         });
-        await_true(|| begun.load(Ordering::Relaxed));
+        await_true(|| started.load(Ordering::Relaxed));
         // Longer than a reader that is in the way is waited for.
         thread::sleep(Duration::from_millis(2500));
         std::fs::write(dir.path().join("unlock"), "")?;

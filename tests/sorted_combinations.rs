@@ -158,14 +158,14 @@ fn a_combination_refuses_the_cursors_of_others() -> TestResult {
 #[test]
 fn a_scan_is_not_read_behind_its_end() -> TestResult {
     on_both_engines(100, |people, txn, rows| {
-        let nobody = || people.find_by_age_in(txn, [0; 0]);
+        let none = || people.find_by_age_in(txn, [0; 0]);
         let some = || people.find_by_age(txn, 7);
         let (first, last) = (rows[0].name.as_str(), rows[99].name.as_str());
         for reverse in [false, true] {
             let count = |ask: Combined<'_, Person>| if reverse { ask.rev() } else { ask }.count();
-            assert_eq!(count(some().and(nobody()))?, 0);
-            assert_eq!(count(nobody().and(some()))?, 0);
-            assert_eq!(count(people.by_town(txn).and(nobody()))?, 0);
+            assert_eq!(count(some().and(none()))?, 0);
+            assert_eq!(count(none().and(some()))?, 0);
+            assert_eq!(count(people.by_town(txn).and(none()))?, 0);
             assert_eq!(
                 count(people.by_town(txn).and(people.find_by_name_range(txn, ..=first)))?,
                 1

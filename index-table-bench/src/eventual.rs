@@ -192,13 +192,13 @@ impl Rounds {
             |round| store.transaction(|txn| ids().try_for_each(|id| table.put(txn, id, round)));
         fill(0)?;
         table.drain_all(&store)?;
-        let begun = Instant::now();
+        let start = Instant::now();
         fill(1)?;
-        self.write.push(begun.elapsed().as_nanos() as f64 / rows as f64);
-        let begun = Instant::now();
+        self.write.push(start.elapsed().as_nanos() as f64 / rows as f64);
+        let start = Instant::now();
         let applied = table.drain_all(&store)?;
         if applied > 0 {
-            self.applied.push(applied as f64 / begun.elapsed().as_secs_f64());
+            self.applied.push(applied as f64 / start.elapsed().as_secs_f64());
         }
         drop((table, store));
 
@@ -207,12 +207,12 @@ impl Rounds {
         let table = open(&store)?;
         let worker = store.start_index_worker()?;
         let all: Vec<u64> = ids().collect();
-        let begun = Instant::now();
+        let start = Instant::now();
         for some in all.chunks(TOGETHER) {
             store.transaction(|txn| some.iter().try_for_each(|id| table.put(txn, *id, 2)))?;
         }
         table.drain_all(&store)?;
-        self.kept_up.push(rows as f64 / begun.elapsed().as_secs_f64());
+        self.kept_up.push(rows as f64 / start.elapsed().as_secs_f64());
         drop(worker);
         drop((table, store));
 
@@ -224,9 +224,9 @@ impl Rounds {
         let worker = store.start_index_worker()?;
         for commit in 0..commits as u64 {
             let id = mixed(commit) % rows as u64;
-            let begun = Instant::now();
+            let start = Instant::now();
             store.transaction(|txn| table.put(txn, id, commit + 1))?;
-            self.commits.push(begun.elapsed());
+            self.commits.push(start.elapsed());
         }
         drop(worker);
         Ok(())

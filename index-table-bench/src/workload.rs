@@ -167,7 +167,7 @@ impl Workload {
         &self.rows
     }
 
-    /// New rows behind the existing ones.
+    /// New rows after the existing ones.
     pub fn more(&mut self, rows: usize) -> Vec<Customer> {
         (0..rows).map(|_| self.add()).collect()
     }

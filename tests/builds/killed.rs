@@ -20,8 +20,8 @@ fn store(path: &Path) -> index_table::Result<Store> {
 fn build(path: &Path) -> index_table::Result<()> {
     let store = store(path)?;
     let items = after::ItemRepository::open_online(&store)?;
-    let told = |progress: index_table::Progress| println!("rows {}", progress.done);
-    items.build(&store).batch_bytes(4000).progress(told).run().map(drop)
+    let reports = |progress: index_table::Progress| println!("rows {}", progress.done);
+    items.build(&store).batch_bytes(4000).progress(reports).run().map(drop)
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_killed_build_continues_from_its_position() -> TestResult {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        let told = lines.map_while(Result::ok).filter(|line| line.contains("rows ")).take(steps);
-        assert_eq!(told.count(), steps);
+        let reports = lines.map_while(Result::ok).filter(|line| line.contains("rows ")).take(steps);
+        assert_eq!(reports.count(), steps);
         child.kill()?;
         child.wait()?;
 
@@ -122,9 +122,9 @@ fn an_index_retired_by_another_process_is_kept_while_in_use() -> TestResult {
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
     assert_eq!(unreadable(&store)?.len(), 11);
     assert!(store.drop_retired()?.is_empty());
-    let asked = items.by_code(&store.read()?).count();
+    let result = items.by_code(&store.read()?).count();
     let state = IndexState::Retired;
-    assert!(matches!(asked, Err(Error::IndexNotReadable { state: it, .. }) if it == state));
+    assert!(matches!(result, Err(Error::IndexNotReadable { state: it, .. }) if it == state));
     drop(items);
     assert_eq!(store.drop_retired()?.len(), 11);
     let items = after::ItemRepository::open(&store)?;

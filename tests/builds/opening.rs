@@ -84,7 +84,7 @@ fn threads_that_open_a_large_table_share_the_build() -> TestResult {
 }
 
 impl after::ItemRepository {
-    /// A row behind all others.
+    /// A row after all others.
     fn insert_with_next(&self, txn: &mut index_table::WriteTxn<'_>) -> index_table::Result<()> {
         self.insert_with(txn, |id| item(id, id + 1_000_000)).map(drop)
     }

@@ -63,14 +63,14 @@ fn in_another_process(name: &str, path: &Path) -> TestResult {
     Ok(())
 }
 
-fn is_declared_otherwise<T: std::fmt::Debug>(asked: Result<T>) -> TestResult {
-    match asked {
+fn is_declared_otherwise<T: std::fmt::Debug>(result: Result<T>) -> TestResult {
+    match result {
         Err(Error::SchemaMismatch { difference, .. })
             if difference.contains("another declaration since") =>
         {
             Ok(())
         }
-        asked => Err(format!("{asked:?}").into()),
+        result => Err(format!("{result:?}").into()),
     }
 }
 

@@ -103,7 +103,7 @@ fn apply(
 }
 
 /// Gives every row a number of its own.
-fn mend(
+fn repair(
     store: &Store,
     items: &after::ItemRepository,
     model: &mut Model,
@@ -135,7 +135,7 @@ fn run(
     let mended = mended.index(operations.len());
     for (position, operation) in operations.iter().enumerate() {
         if position == mended {
-            mend(&store, &items, &mut model)?;
+            repair(&store, &items, &mut model)?;
         }
         if matches!(operation, Operation::Reopen) {
             drop((items, store));
@@ -151,7 +151,7 @@ fn run(
     if !report.is_readable() {
         let violated = |state: &IndexState| matches!(state, IndexState::Violated(_));
         assert!(report.indexes.iter().any(|index| violated(&index.state)), "{report}");
-        mend(&store, &items, &mut model)?;
+        repair(&store, &items, &mut model)?;
         let report = items.build(&store).run()?;
         assert!(report.is_readable(), "{report}");
     }

@@ -4,8 +4,8 @@ use index_table::{Error, IndexState, Store};
 
 use crate::{TestResult, after, assert_clean, fill, item, on_both, unreadable};
 
-fn refused<T: std::fmt::Debug>(asked: index_table::Result<T>) -> String {
-    match asked {
+fn refused<T: std::fmt::Debug>(result: index_table::Result<T>) -> String {
+    match result {
         Err(error @ Error::IndexNotReadable { table: "items", .. }) => error.to_string(),
         other => panic!("{other:?}"),
     }
@@ -38,8 +38,8 @@ fn queries_on_an_index_under_construction_are_refused() -> TestResult {
             ]
         };
         let before = store.read()?;
-        for asked in ask(&before) {
-            let text = refused(asked);
+        for result in ask(&before) {
+            let text = refused(result);
             assert!(
                 text.contains("is not readable: it is under construction, with 0 of 200 rows done"),
                 "{text}"
@@ -57,14 +57,14 @@ fn queries_on_an_index_under_construction_are_refused() -> TestResult {
 
         // A snapshot does not change when an index is built later.
         for txn in [&before, &between] {
-            for asked in ask(txn) {
-                refused(asked);
+            for result in ask(txn) {
+                refused(result);
             }
             assert_clean(&items, txn)?;
         }
         let now = store.read()?;
-        for asked in ask(&now) {
-            asked?;
+        for result in ask(&now) {
+            result?;
         }
         assert_eq!(items.find_by_town(&now, "Oz").count()?, 68);
         assert_clean(&items, &now)?;
@@ -105,13 +105,13 @@ fn an_empty_table_has_nothing_to_build() -> TestResult {
 fn progress_and_report_count_rows() -> TestResult {
     on_both((0..300).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
-        let mut told = Vec::new();
-        let report = items.build(store).batch_bytes(2000).progress(|it| told.push(it)).run()?;
-        assert_eq!((report.rows, report.steps), (300, told.len() as u64));
+        let mut reports = Vec::new();
+        let report = items.build(store).batch_bytes(2000).progress(|it| reports.push(it)).run()?;
+        assert_eq!((report.rows, report.steps), (300, reports.len() as u64));
         assert_eq!(report.indexes.len(), 11);
-        assert!(told.len() > 5 && told.is_sorted_by_key(|it| it.done));
-        assert!(told.iter().all(|it| it.total == Some(300) && it.left.is_some()));
-        assert_eq!(told.last().map(|it| it.done), Some(300));
+        assert!(reports.len() > 5 && reports.is_sorted_by_key(|it| it.done));
+        assert!(reports.iter().all(|it| it.total == Some(300) && it.left.is_some()));
+        assert_eq!(reports.last().map(|it| it.done), Some(300));
         assert!(report.to_string().contains("  index `town`: readable\n"), "{report}");
         Ok(())
     })

@@ -148,7 +148,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
             store.transaction(|txn| change(txn))?;
             compare(&items, store)
         };
-        // Rows in front of those with their key, behind and among them.
+        // Rows in front of those with their key, after and among them.
         for id in [200, 6, 100] {
             write(&|txn| {
                 items.delete(txn, 6)?;
@@ -341,7 +341,7 @@ fn a_key_without_room_behind_it_is_not_shared() -> TestResult {
         refused(path("o", 20), "b");
         store.transaction(|txn| {
             pages.put(txn, &Page { path: path("z", 120), title: title("c") })?;
-            // The first one has no primary key behind its key.
+            // The first one has no primary key after its key.
             pages.put(txn, &Page { path: path("a", 120), title: title("a") })
         })?;
         let txn = store.read()?;

@@ -119,20 +119,23 @@ fn equal_rows_are_not_written() -> TestResult {
 #[test]
 fn a_load_reports_its_progress() -> TestResult {
     let (store, items) = store()?;
-    let mut told: Vec<Progress> = Vec::new();
+    let mut reports: Vec<Progress> = Vec::new();
     let load = items.bulk_load(&store, (0..10_000).map(item));
-    load.progress(|progress| told.push(progress)).run()?;
-    assert!(told.is_sorted_by_key(|it| (it.total.is_some(), it.done)));
+    load.progress(|progress| reports.push(progress)).run()?;
+    assert!(reports.is_sorted_by_key(|it| (it.total.is_some(), it.done)));
     assert_eq!(
-        (told[0].unit, told[0].done, told[0].total, told[0].left),
+        (reports[0].unit, reports[0].done, reports[0].total, reports[0].left),
         ("rows read", 4096, None, None)
     );
-    assert_eq!((told[1].done, told[2].unit, told[2].done), (8192, "rows and entries written", 0));
-    let last = told[told.len() - 1];
-    assert!(last.total.is_some_and(|total| total - last.done < 4096));
-    assert_eq!(told[0].to_string(), "4096 rows read");
     assert_eq!(
-        told[2].to_string(),
+        (reports[1].done, reports[2].unit, reports[2].done),
+        (8192, "rows and entries written", 0)
+    );
+    let last = reports[reports.len() - 1];
+    assert!(last.total.is_some_and(|total| total - last.done < 4096));
+    assert_eq!(reports[0].to_string(), "4096 rows read");
+    assert_eq!(
+        reports[2].to_string(),
         format!("0 of {} rows and entries written", last.total.unwrap_or(0))
     );
     Ok(())

@@ -149,7 +149,7 @@ fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Op
         }
     }
     assert_eq!(findings, whole.findings);
-    let (steps, total) = *ticks.last().expect("it is told at the end");
+    let (steps, total) = *ticks.last().expect("it is reports at the end");
     assert_eq!(Some(steps), total);
     // Only an intact queue explains late entries.
     assert_eq!(damage.is_none(), whole.is_clean());

@@ -55,11 +55,12 @@ fn a_killed_worker_loses_and_repeats_no_message() -> TestResult {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        let told = lines.map_while(Result::ok).filter(|line| line.contains("round ")).take(rounds);
-        let told = told.count();
+        let reports =
+            lines.map_while(Result::ok).filter(|line| line.contains("round ")).take(rounds);
+        let reports = reports.count();
         child.kill()?;
         child.wait()?;
-        assert_eq!(told, rounds);
+        assert_eq!(reports, rounds);
 
         let store = store(dir.path())?;
         let items = ItemRepository::open(&store)?;

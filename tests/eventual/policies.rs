@@ -115,13 +115,13 @@ fn a_writer_waits_no_longer_than_its_timeout() -> TestResult {
     let (_dir, store) = store(2, WhenFull::Wait(wait))?;
     let items = ItemRepository::open(&store)?;
     store.transaction(|txn| (0..2).try_for_each(|id| items.insert(txn, &item(id, id))))?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let refused = store.transaction(|txn| items.insert(txn, &item(3, 3)));
     let Err(error @ Error::IndexQueueFull { messages: 2, .. }) = refused else {
         return Err(format!("{refused:?}").into());
     };
     assert!(error.to_string().contains("start_index_worker"), "{error}");
-    assert!(begun.elapsed() >= wait);
+    assert!(started.elapsed() >= wait);
     assert_eq!(items.get(&store.read()?, 3)?, None);
     items.drain(&store, 1)?;
     store.transaction(|txn| items.insert(txn, &item(3, 3)))?;

@@ -145,9 +145,9 @@ fn a_worker_does_not_keep_the_store_open() -> TestResult {
     store.transaction(|txn| items.insert(txn, &item(1, 1)))?;
     drop((items, store));
     let other = Store::options().max_readers(5);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while other.open(dir.path()).is_err() {
-        assert!(begun.elapsed() < LONG);
+        assert!(started.elapsed() < LONG);
         std::thread::yield_now();
     }
     drop(worker);

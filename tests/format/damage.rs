@@ -16,7 +16,7 @@ fn a_scan_ends_at_a_damaged_entry() -> TestResult {
         // A block with half a primary key, and one without any.
         ("people.town", b"Oslo\0", &[0, 1, 0]),
         ("people.town", b"Pisa\0", &[]),
-        // A key with bytes behind its end.
+        // A key with bytes after its end.
         ("people.town", b"Quito\0xyz", &[0, 1]),
         // An entry in a full index with no row in it.
         ("people.age", &[0, 0, 9], &[1, 9]),
@@ -53,7 +53,7 @@ fn views_are_read_as_strictly_as_rows() -> TestResult {
         (|row| row.push(0), "bytes"),
         (|row| row.truncate(row.len() - 1), ""),
         (|row| row[0] = 0, "version"),
-        // The first letter of the town, behind the version, the id and a length.
+        // The first letter of the town, after the version, the id and a length.
         (|row| row[3] = 0xff, ""),
     ];
     for (damage, reason) in damages {

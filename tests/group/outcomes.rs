@@ -258,16 +258,16 @@ fn a_closure_can_not_wait_for_itself() -> TestResult {
 struct Waits {
     writer: GroupWriter,
     items: ItemRepository,
-    told: Sender<[Result<(), Error>; 3]>,
+    results: Sender<[Result<(), Error>; 3]>,
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        let Self { writer, items, told } = self;
+        let Self { writer, items, results } = self;
         // There is room for one.
         let accepted = insert(writer, items, item(1));
         let refused = insert(writer, items, item(2)).wait();
-        let _ = told.send([refused, accepted.wait(), writer.close()]);
+        let _ = results.send([refused, accepted.wait(), writer.close()]);
     }
 }
 
@@ -276,8 +276,8 @@ fn the_drop_of_a_captured_value_can_not_wait_for_the_writer() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer_with(&GroupOptions::default().queue(1))?;
-        let (told, refused) = channel();
-        let waits = Waits { writer: writer.clone(), items: items.clone(), told };
+        let (results, refused) = channel();
+        let waits = Waits { writer: writer.clone(), items: items.clone(), results };
         // Its captured values, and its result without a receiver.
         let txn = hold(&store)?;
         let mut waits = Some(waits);

@@ -61,7 +61,7 @@ where
         let scan = || if rev { scan().rev() } else { scan() };
         let page = scan().page(1)?;
         assert_eq!(page.items, std::slice::from_ref(row));
-        // What comes behind has only the hash.
+        // The entry after it has only the hash.
         assert_eq!(page.next, None);
         assert_eq!(scan().limit(1).page(5)?.items, std::slice::from_ref(row));
     }

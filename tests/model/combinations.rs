@@ -1,4 +1,4 @@
-//! Combinations in both directions, page by page, before and behind cursors, and filtered.
+//! Combinations in both directions, page by page, before and after cursors, and filtered.
 
 use std::fmt::Debug;
 

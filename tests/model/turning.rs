@@ -1,4 +1,4 @@
-//! Pages forward and backward, and what lies before and behind their cursors.
+//! Pages forward and backward, and what lies before and after their cursors.
 
 use std::fmt::Debug;
 
@@ -60,7 +60,7 @@ where
     if is_short || size > rows.len() / 4 { turn_back(scan, &pages, size) } else { Ok(()) }
 }
 
-/// What comes up to a cursor behind so many rows.
+/// What comes up to a cursor after so many rows.
 fn assert_before<'txn, E>(
     scan: impl Fn() -> Scan<'txn, E>,
     rows: &[E::Row],

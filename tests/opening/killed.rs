@@ -60,7 +60,7 @@ fn begin_to_open(path: &Path, state: &str) -> TestResult {
         // Behind a number and a format of four bytes each.
         _ => lock.write_all_at(&[0; 8], 8)?,
     }
-    fs::write(path.join("begun"), "")?;
+    fs::write(path.join("started"), "")?;
     loop {
         thread::sleep(Duration::from_mins(1));
     }
@@ -92,7 +92,7 @@ fn processes_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
         let dir = tempfile::tempdir()?;
         make(dir.path())?;
         let mut killed = in_another_process(NAME, state, dir.path())?;
-        await_file(&dir.path().join("begun"));
+        await_file(&dir.path().join("started"));
         let waiting: Vec<Child> = (ROWS..ROWS + 3)
             .map(|id| in_another_process(NAME, &id.to_string(), dir.path()))
             .collect::<Result<_, _>>()?;
@@ -134,7 +134,7 @@ fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
     let dir = tempfile::tempdir()?;
     make(dir.path())?;
     let mut killed = in_another_process(NAME, "no transaction", dir.path())?;
-    await_file(&dir.path().join("begun"));
+    await_file(&dir.path().join("started"));
     let mut other = in_another_process(NAME, "other", dir.path())?;
     await_blocked_process(other.id());
     killed.kill()?;

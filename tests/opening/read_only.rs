@@ -173,7 +173,7 @@ fn commits_of_another_process_are_read() -> TestResult {
     let before = store.read()?;
     assert_eq!(people.find_by_town(&before, "Rome").count()?, 500);
     in_another_process(NAME, "500", dir.path())?;
-    // Its slot keeps the pages of the snapshot from being used again.
+    // Its slot keeps the pages of the snapshot from being reused.
     let ids = people.find_by_town(&before, "Rome").rows().map(|row| row.map(|row| row.id));
     assert_eq!(ids.collect::<Result<Vec<_>, _>>()?, (0..500).collect::<Vec<_>>());
     drop(before);

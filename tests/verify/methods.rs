@@ -48,10 +48,10 @@ fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
         let rows = RowRepository::open(&store)?;
         let row = |id| Row { id, name: format!("row {id}") };
         store.transaction(|txn| (0..ROWS).try_for_each(|id| rows.insert(txn, &row(id))))?;
-        let (mut told, txn) = (Vec::new(), store.read()?);
-        assert!(rows.verify(&txn).progress(|at| told.push(at)).run()?.is_clean());
-        assert!(told.len() > 2 && told.is_sorted_by(|one, next| one.done < next.done));
-        let last = told.last().expect("the end");
+        let (mut reports, txn) = (Vec::new(), store.read()?);
+        assert!(rows.verify(&txn).progress(|at| reports.push(at)).run()?.is_clean());
+        assert!(reports.len() > 2 && reports.is_sorted_by(|one, next| one.done < next.done));
+        let last = reports.last().expect("the end");
         assert_eq!((Some(last.done), last.left), (last.total, Some(Duration::ZERO)));
         drop(txn);
 

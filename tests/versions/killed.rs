@@ -15,14 +15,14 @@ const ROWS: u32 = 600;
 fn upgrade(path: &Path) -> TestResult {
     let store = store(path)?;
     let customers = CustomerRepository::open(&store)?;
-    let told = |at: index_table::Progress| {
+    let reports = |at: index_table::Progress| {
         let mut out = std::io::stdout().lock();
         // Nobody may be there to read it.
         let _ = writeln!(out, "{}", at.done).and_then(|()| out.flush());
         // So that it is killed before it is done.
         std::thread::sleep(Duration::from_millis(2));
     };
-    customers.upgrade(&store).batch_bytes(400).progress(told).run()?;
+    customers.upgrade(&store).batch_bytes(400).progress(reports).run()?;
     Ok(())
 }
 

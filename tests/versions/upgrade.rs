@@ -15,16 +15,19 @@ use crate::{
 fn all_rows_get_the_current_version() -> TestResult {
     on_both_engines(|store| {
         let customers = fill(store, 100)?;
-        let told = RefCell::new(Vec::new());
+        let reports = RefCell::new(Vec::new());
         let upgrade = customers.upgrade(store).batch_bytes(1000);
         let watcher = customers.watch(store).start()?;
-        let done = upgrade.progress(|at| told.borrow_mut().push(at)).run()?;
+        let done = upgrade.progress(|at| reports.borrow_mut().push(at)).run()?;
         assert!(watcher.try_recv().is_err(), "the rows are what they were");
         assert_eq!((done.rows, done.upgraded), (100, 67));
-        let told = told.into_inner();
-        assert!(told.len() > 5, "each batch tells: {}", told.len());
-        assert!(told.is_sorted_by_key(|at| at.done) && told.iter().all(|at| at.total == Some(100)));
-        let last = told.last().ok_or("none")?;
+        let reports = reports.into_inner();
+        assert!(reports.len() > 5, "each batch tells: {}", reports.len());
+        assert!(
+            reports.is_sorted_by_key(|at| at.done)
+                && reports.iter().all(|at| at.total == Some(100))
+        );
+        let last = reports.last().ok_or("none")?;
         assert_eq!((last.done, last.left), (100, Some(std::time::Duration::ZERO)));
         let txn = store.read()?;
         assert_eq!(customers.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, expected(100));

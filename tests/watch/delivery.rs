@@ -12,9 +12,8 @@ use std::{
 use index_table::{ChangeKind::*, Error, Event, OnDuplicate, Store};
 
 use crate::{
-    Person, PersonRepository, TestResult, on_both, person, received,
+    Person, PersonRepository, TestResult, on_both, person, received, summary,
     support::{PATIENCE, Threads},
-    told,
 };
 
 #[test]
@@ -41,7 +40,7 @@ fn every_kind_of_write_gives_an_event() -> TestResult {
 
         let events = received(&watcher);
         assert_eq!(
-            events.iter().map(told).collect::<Vec<_>>(),
+            events.iter().map(summary).collect::<Vec<_>>(),
             [
                 (Inserted, None, Some(1)),
                 (Inserted, None, Some(2)),
@@ -76,7 +75,7 @@ fn a_rollback_gives_no_events() -> TestResult {
         assert!(received(&watcher).is_empty());
         store.transaction(|txn| people.insert(txn, &person(3)))?;
         assert_eq!(
-            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            received(&watcher).iter().map(summary).collect::<Vec<_>>(),
             [(Inserted, None, Some(3))]
         );
         Ok(())
@@ -131,9 +130,9 @@ fn only_successful_closures_of_a_group_give_events() -> TestResult {
                 (_, outcome) => return Err(format!("{id}: {outcome:?}").into()),
             }
         }
-        let told: Vec<_> = received(&watcher).iter().map(told).collect();
+        let summary: Vec<_> = received(&watcher).iter().map(summary).collect();
         let expected = (0..20).filter(|id| id % 3 != 1);
-        assert_eq!(told, expected.map(|id| (Inserted, None, Some(id))).collect::<Vec<_>>());
+        assert_eq!(summary, expected.map(|id| (Inserted, None, Some(id))).collect::<Vec<_>>());
         Ok(())
     })
 }
@@ -158,12 +157,12 @@ fn a_load_gives_events() -> TestResult {
         });
         people.bulk_load(&store, others).on_duplicate(OnDuplicate::Replace).run()?;
         assert_eq!(
-            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            received(&watcher).iter().map(summary).collect::<Vec<_>>(),
             [(Updated, Some(9), Some(9)), (Inserted, None, Some(10)), (Inserted, None, Some(11))]
         );
         people.bulk_load(&store, (10..14).map(person)).on_duplicate(OnDuplicate::Skip).run()?;
         assert_eq!(
-            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            received(&watcher).iter().map(summary).collect::<Vec<_>>(),
             [(Inserted, None, Some(12)), (Inserted, None, Some(13))]
         );
         let failed = people.bulk_load(&store, (13..15).map(person)).run();

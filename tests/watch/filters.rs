@@ -3,7 +3,7 @@
 use index_table::{ChangeKind, ChangeKind::*, Error, Event, IndexTable, Store, Watcher};
 use serde::{Deserialize, Serialize};
 
-use crate::{Person, TestResult, on_both, person, received, told};
+use crate::{Person, TestResult, on_both, person, received, summary};
 
 #[test]
 fn rows_enter_and_leave_a_key() -> TestResult {
@@ -24,7 +24,7 @@ fn rows_enter_and_leave_a_key() -> TestResult {
         people.delete(&mut txn, 12)?;
         txn.commit()?;
         assert_eq!(
-            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            received(&watcher).iter().map(summary).collect::<Vec<_>>(),
             [
                 (Inserted, None, Some(2)),
                 (Inserted, None, Some(1)),
@@ -67,10 +67,10 @@ fn several_scans_are_watched_together() -> TestResult {
             people.insert(txn, &child)?; // neither
             people.insert(txn, &person(21))?; // the second
             people.insert(txn, &person(2))?; // the first
-            people.insert(txn, &person(22)) // both, and told once
+            people.insert(txn, &person(22)) // both, and delivered once
         })?;
         assert_eq!(
-            received(&watcher).iter().map(told).collect::<Vec<_>>(),
+            received(&watcher).iter().map(summary).collect::<Vec<_>>(),
             [21, 2, 22].map(|id| (Inserted, None, Some(id)))
         );
         Ok(())

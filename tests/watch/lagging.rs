@@ -2,7 +2,7 @@
 
 use index_table::{ChangeKind::*, Event, Lagged};
 
-use crate::{Copy, TestResult, on_both, person, received, told};
+use crate::{Copy, TestResult, on_both, person, received, summary};
 
 fn lagged(event: Option<Event<crate::Person>>) -> Lagged {
     match event {
@@ -23,7 +23,7 @@ fn a_full_buffer_is_emptied() -> TestResult {
         // The fourth one found no room, and took those before it with it.
         assert_eq!(at.missed, 4);
         let rest = received(&slow);
-        assert_eq!(rest.iter().map(told).collect::<Vec<_>>(), [(Inserted, None, Some(4))]);
+        assert_eq!(rest.iter().map(summary).collect::<Vec<_>>(), [(Inserted, None, Some(4))]);
         assert!(rest[0].commit_number() > at.commit_number);
         assert_eq!(received(&quick).len(), 5, "others have nothing to do with it");
         Ok(())

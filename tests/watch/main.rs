@@ -76,7 +76,7 @@ fn received(watcher: &Watcher<Person>) -> Vec<Event<Person>> {
 }
 
 /// A change, and the row's primary keys before and after.
-fn told(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
+fn summary(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
     let Event::Change(change) = event else { panic!("{event:?}") };
     let [before, after] = [change.before(), change.after()]
         .map(|row| row.map(|row| row.key().expect("its key can be decoded")));

@@ -14,7 +14,7 @@ use std::{
 use futures_core::Stream;
 use index_table::{Event, Watcher};
 
-use crate::{Person, TestResult, on_both, person, stores, told};
+use crate::{Person, TestResult, on_both, person, stores, summary};
 
 /// `StreamExt::next`, in short.
 async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
@@ -24,7 +24,7 @@ async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
 async fn ids(mut watcher: Watcher<Person>) -> Vec<u32> {
     let mut ids = Vec::new();
     while let Some(event) = next(&mut watcher).await {
-        ids.extend(told(&event).2);
+        ids.extend(summary(&event).2);
     }
     ids
 }

@@ -111,7 +111,7 @@ fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
         Copy::read(&txn, people.all(&txn).rows()).expect("it can read")
     };
     let mut copy = reread();
-    let begun = copy.commit.clone();
+    let started = copy.commit.clone();
     for _ in 0..20 {
         match watcher.try_recv() {
             Ok(event) if event.commit_number() <= copy.commit => {}
@@ -138,5 +138,5 @@ fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
         }
     }
     assert_eq!(copy.rows, rows);
-    commit > begun
+    commit > started
 }

@@ -67,16 +67,16 @@ pub(crate) fn held_without_reserve(directory: &Path, threads: usize) -> Outcome<
 
 fn held_in(store: &Store, threads: usize) -> Outcome<Vec<Insert>> {
     let inserts = transactions(store, threads)?;
-    let (begun, has_begun) = mpsc::channel();
+    let (start, has_started) = mpsc::channel();
     let (over, is_over) = mpsc::channel::<()>();
     let store = store.clone();
     thread::spawn(move || {
         let txn = store.read();
-        let _ = begun.send(());
+        let _ = start.send(());
         let _ = is_over.recv();
         drop(txn);
     });
-    has_begun.recv()?;
+    has_started.recv()?;
     let with_reader = inserts.into_iter().map(|mut insert| -> Insert {
         let over = over.clone();
         Box::new(move |row| {

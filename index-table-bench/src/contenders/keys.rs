@@ -83,7 +83,7 @@ pub(crate) fn from_name<'k>(buffer: &'k mut Vec<u8>, town: &str, name: &str) -> 
     buffer
 }
 
-/// Last name and primary key of an entry by town and last name, behind `skip` bytes of town.
+/// Last name and primary key of an entry by town and last name, after `skip` bytes of town.
 pub(crate) fn split_name(key: &[u8], skip: usize) -> Outcome<(Cow<'_, str>, u64)> {
     let (name, rest) = split_text(key.get(skip..).ok_or("a short key")?)?;
     Ok((name, id(rest)?))
@@ -111,7 +111,7 @@ pub(crate) fn read_carried(value: &[u8]) -> Outcome<&str> {
     Ok(postcard::from_bytes(value)?)
 }
 
-/// A row behind its version.
+/// A row after its version.
 pub(crate) fn fact<'v>(buffer: &'v mut Vec<u8>, row: &Customer) -> Outcome<&'v [u8]> {
     buffer.clear();
     buffer.push(VERSION);

@@ -3,7 +3,7 @@
 use super::VERSION;
 use crate::{Result, data::Customer};
 
-/// A row as it is stored. The buffers are used again for the next row.
+/// A row as it is stored. The buffers are reused for the next row.
 #[derive(Default)]
 pub(super) struct Image {
     pub(super) id: [u8; 8],

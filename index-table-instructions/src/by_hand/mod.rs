@@ -105,7 +105,7 @@ impl ByHand {
 type Page = (Vec<Customer>, Option<[u8; 8]>);
 
 impl ByHand {
-    /// The rows of a town behind a primary key, and the last one's if there are more.
+    /// The rows of a town after a primary key, and the last one's if there are more.
     fn page(
         &self,
         txn: &RoTxn<'_, WithoutTls>,

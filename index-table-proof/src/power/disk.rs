@@ -27,13 +27,13 @@ pub(super) struct Disk {
     path: String,
     root: u64,
     nodes: HashMap<u64, Node>,
-    /// Syncs and durable writes that have begun, by their numbers.
-    begun: HashMap<u64, Begun>,
+    /// Syncs and durable writes that have started, by their numbers.
+    started: HashMap<u64, Started>,
     /// How many changes there have been.
     changes: u64,
 }
 
-struct Begun {
+struct Started {
     inode: u64,
     /// The changes it covers are those with smaller numbers, or, of a write, the one with this number.
     change: u64,
@@ -133,7 +133,7 @@ impl Disk {
             path: path.to_string_lossy().into_owned(),
             root: 0,
             nodes: HashMap::new(),
-            begun: HashMap::new(),
+            started: HashMap::new(),
             changes: 0,
         };
         disk.root = disk.load_node(path).map_err(|error| error.to_string())?;
@@ -179,20 +179,20 @@ impl Disk {
             Event::Write { inode, at, number, data } => {
                 self.change(*inode, Change::Write { at: *at, data: data.clone() })?;
                 if *number != 0 {
-                    let begun = Begun { inode: *inode, change: self.changes, is_write: true };
-                    self.begun.insert(*number, begun);
+                    let started = Started { inode: *inode, change: self.changes, is_write: true };
+                    self.started.insert(*number, started);
                 }
             }
             Event::SetLength { inode, length } => self.change(*inode, Change::Length(*length))?,
             Event::SyncBegan { inode, number, path } => {
                 if !ignored(path) {
-                    let begun = Begun { inode: *inode, change: self.changes, is_write: false };
-                    self.begun.insert(*number, begun);
+                    let started = Started { inode: *inode, change: self.changes, is_write: false };
+                    self.started.insert(*number, started);
                 }
             }
             Event::SyncReturned { number } | Event::WriteReturned { number } => {
-                if let Some(begun) = self.begun.remove(number) {
-                    self.settle(&begun);
+                if let Some(started) = self.started.remove(number) {
+                    self.settle(&started);
                 }
             }
             Event::Rename { from, to } => {
@@ -241,11 +241,11 @@ impl Disk {
     }
 
     /// Makes durable what a sync covers.
-    fn settle(&mut self, begun: &Begun) {
+    fn settle(&mut self, started: &Started) {
         let covers = |change: u64| {
-            if begun.is_write { change == begun.change } else { change < begun.change }
+            if started.is_write { change == started.change } else { change < started.change }
         };
-        match self.nodes.get_mut(&begun.inode) {
+        match self.nodes.get_mut(&started.inode) {
             Some(Node::File { durable, pending }) => pending.retain(|(number, change)| {
                 let covered = covers(*number);
                 if covered {

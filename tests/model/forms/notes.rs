@@ -1,4 +1,4 @@
-//! The forms of a field and the conditions of an index behind a composite primary key.
+//! The forms of a field and the conditions of an index after a composite primary key.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Hashed fields among the other forms, behind a primary key of variable length.
+//! Hashed fields among the other forms, after a primary key of variable length.
 
 use std::cmp::Reverse;
 

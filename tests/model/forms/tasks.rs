@@ -1,4 +1,4 @@
-//! Forms, conditions and strategies together, behind a primary key of fixed length.
+//! Forms, conditions and strategies together, after a primary key of fixed length.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 

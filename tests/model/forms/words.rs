@@ -1,4 +1,4 @@
-//! Descending fields of every kind, behind a primary key of variable length, which is one of them.
+//! Descending fields of every kind, after a primary key of variable length, which is one of them.
 
 use std::cmp::Reverse;
 

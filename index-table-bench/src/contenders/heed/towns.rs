@@ -24,7 +24,7 @@ pub(super) trait Towns: Sized {
         town: &[u8],
         work: impl FnMut(Id) -> Outcome,
     ) -> Outcome;
-    /// Those behind a primary key, while `work` says so.
+    /// Those after a primary key, while `work` says so.
     fn each_after(
         &self,
         txn: &RoTxn<'_, AnyTls>,
