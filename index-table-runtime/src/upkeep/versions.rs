@@ -1,4 +1,4 @@
-//! The older versions of its rows that the catalog has for a table.
+//! The older row versions of a table that the catalog records.
 
 use crate::{
     engine::{ReadRecords as _, Reader, WriteRecords as _, Writer},
@@ -8,13 +8,13 @@ use crate::{
     },
 };
 
-/// The versions that rows may have.
+/// Returns the older versions that rows may have.
 pub(crate) fn recorded(reader: Reader<'_>) -> Result<Vec<u32>> {
     let parts = reader.recorded_parts()?;
     Ok(parts.iter().filter_map(|part| version_of(part)).collect())
 }
 
-/// Whether the code reads all of them.
+/// Checks that the declaration reads all recorded versions.
 pub(crate) fn check(schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
     for version in recorded(reader)? {
         if let Some(bytes) = reader.record(&version.to_string())? {
@@ -25,7 +25,7 @@ pub(crate) fn check(schema: &TableSchema, reader: Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Records the version of the file as an older one, if the table gets a later one.
+/// Records the version in the file as an older version if the declaration has a later one.
 pub(crate) fn keep(
     table: &'static str,
     file: &TableRecord,

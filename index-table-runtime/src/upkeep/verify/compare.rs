@@ -1,4 +1,4 @@
-//! Comparing an entry with the image of its row. Pure.
+//! The comparison of an entry with the image of its row, without I/O.
 
 use crate::model::{entry::RawEntry, maintain::Image, schema::IndexSchema};
 
@@ -7,7 +7,7 @@ use crate::model::{entry::RawEntry, maintain::Image, schema::IndexSchema};
 pub(super) enum Difference {
     /// The row has no entry with this key.
     Key,
-    /// The entry has other data than the row.
+    /// The data of the entry differs from the row.
     Data,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn has_key(image: &Image, index: usize, key: &[u8]) -> bool {
     image.keys(index).has(key)
 }
 
-/// Whether both rows have this key in a unique index, and the same values of its hashed fields.
+/// Whether both rows have this key in a unique index, and the same values in its hashed fields.
 pub(super) fn is_double(image: &Image, other: &Image, index: usize, key: &[u8]) -> bool {
     has_key(other, index, key) && image.hashed(index) == other.hashed(index)
 }

@@ -5,14 +5,14 @@ use serde::Serialize;
 use super::raw_finding::{Fix, RawFinding};
 use crate::{model::schema::TableSchema, query::Cursor};
 
-/// Findings that a [`VerifyReport`] lists; all are counted.
+/// The maximum number of findings that a [`VerifyReport`] lists. It counts all of them.
 const LISTED: usize = 1000;
 
 /// The kind of a [`Finding`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A row has no entry under one of its keys, so the index doesn't find it.
+    /// A row has no entry under one of its keys, so queries on the index don't return it.
     Missing,
     /// An entry refers to a row that is not in the table.
     Dangling,
@@ -20,14 +20,14 @@ pub enum FindingKind {
     /// from the copy in a full index.
     Stale,
     /// An index has bytes that this crate does not write: an entry whose key can't be decoded, or a block of
-    /// primary keys that is empty, cut, out of order or in the wrong place.
+    /// primary keys that is empty, truncated, out of order or at the wrong position.
     Malformed,
     /// A row can't be decoded.
     UndecodableRow,
-    /// A row is stored under another primary key than its own.
+    /// A row is stored under a primary key that differs from its own.
     WrongPrimaryKey,
-    /// A row of an older version has another primary key once it is converted, or another value in a field
-    /// that `#[table(changed = […])]` doesn't name.
+    /// The conversion of a row of an older version changes its primary key, or a field that
+    /// `#[table(changed = […])]` doesn't name.
     WrongConversion,
     /// Two rows have the same key in a unique index.
     Duplicate,
@@ -40,7 +40,7 @@ pub enum FindingKind {
 
 /// A difference or damage. From [`Verify`](crate::Verify) and [`Repair`](crate::Repair).
 ///
-/// Its `Display` has the place, the problem and the action of [`Repair`](crate::Repair). Keys are shown
+/// `Display` shows the position, the problem and the action of [`Repair`](crate::Repair). Keys are shown
 /// decoded, as in errors, and in hex if they can't be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -49,11 +49,11 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The table.
     pub table: &'static str,
-    /// The index; `None` if it is about a row, all rows or the queue.
+    /// The index; `None` if the finding concerns a row, all rows or the queue.
     pub index: Option<&'static str>,
-    /// The index key, if it is about one.
+    /// The index key, if the finding concerns an entry or a piece.
     pub key: Option<String>,
-    /// The primary key, if it is about one.
+    /// The primary key, if the finding concerns an entry or a row.
     pub primary_key: Option<String>,
     /// The problem, as text.
     pub reason: String,
@@ -86,7 +86,7 @@ impl fmt::Display for Finding {
         if let Some(primary_key) = &self.primary_key {
             write!(f, ", row {primary_key}")?;
         }
-        let way_out = match self.kind {
+        let remedy = match self.kind {
             FindingKind::Missing => "`repair` writes it",
             FindingKind::Dangling => "`repair` removes it",
             FindingKind::Stale => "`repair` rewrites it from the row",
@@ -103,7 +103,7 @@ impl fmt::Display for Finding {
                                           rows"
             }
         };
-        write!(f, ": {}; {way_out}", self.reason)
+        write!(f, ": {}; {remedy}", self.reason)
     }
 }
 
@@ -116,14 +116,14 @@ impl fmt::Display for Finding {
 pub struct VerifyReport {
     /// The table.
     pub table: &'static str,
-    /// Rows that were read in the order of the table.
+    /// The number of rows that were read in the order of the table.
     pub rows: u64,
-    /// Entries of indexes that were compared with their rows.
+    /// The number of entries that were compared with their rows.
     pub entries: u64,
     /// The number of findings of each kind; empty without findings.
     pub counts: BTreeMap<FindingKind, u64>,
-    /// The number of findings that remain: all of a verification, and of a repair those that it can't repair,
-    /// or only with another option.
+    /// The number of findings that remain. After a verification, these are all findings; after a repair, the
+    /// findings that it can't repair, or can repair only with another option.
     pub left: u64,
     /// The first thousand findings.
     pub findings: Vec<Finding>,

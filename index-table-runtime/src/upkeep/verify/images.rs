@@ -5,24 +5,24 @@ use std::collections::HashMap;
 use super::row::load;
 use crate::model::{entity::Entity, maintain::Image};
 
-/// The maximum number of bytes, with more than [`LEAST`] images.
+/// The maximum number of bytes of more than [`LEAST`] images.
 const MOST: usize = 64 << 20;
 
-/// This many images are kept, of any size: rows often share elements.
+/// The number of images that are kept regardless of their size, because rows often share elements.
 const LEAST: usize = 4;
 
 /// The images of rows, with their entries in one index.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     index: usize,
-    /// By primary key; `None` if the row can't be read.
+    /// The images by primary key; `None` for an unreadable row.
     loaded: HashMap<Vec<u8>, Option<Image>>,
     /// The bytes of all images.
     bytes: usize,
 }
 
 impl Images {
-    /// The image of the row with these bytes; `None` if it can't be read.
+    /// Returns the image of the row with these bytes; `None` if the row is unreadable.
     pub(super) fn get<R: Entity>(
         &mut self,
         index: usize,

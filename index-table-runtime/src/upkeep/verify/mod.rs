@@ -1,7 +1,7 @@
 //! Verification and repair: comparing the indexes of a table with its rows.
 //!
-//! [`walk`] goes through a table and finds differences, in bytes, with their fixes; [`Verify`] shows them and
-//! [`Repair`] applies the fixes. The engine checks the physical pieces of an index.
+//! [`walk`] goes through a table and finds differences, in bytes, with their fixes. [`Verify`] displays the
+//! differences, and [`Repair`] applies the fixes. The engine checks the physical pieces of an index.
 
 mod compare;
 mod finding;
@@ -39,14 +39,15 @@ use walk::TableCheck;
 /// the progress, and [`cursor`](Verify::cursor) the position where [`after`](Verify::after) continues, in
 /// this transaction or a later one, and even in another process.
 ///
-/// An index that lacks entries, because it is under construction or disabled, is skipped. The duplicates of a
-/// [violated](crate::IndexState::Violated) index are no findings. Of every other index, the physical pieces
-/// are checked first; then each entry is compared with its row. Then every row is read, and each of its
-/// entries is looked up. Damage inside LMDB's pages is not searched for, and can make LMDB fail.
+/// An index that is under construction or disabled is skipped. The duplicates of a
+/// [violated](crate::IndexState::Violated) index are not findings. For every other index, the physical pieces
+/// are checked first; then each entry is compared with its row. At the end, every row is read, and each of its
+/// entries is looked up. The verification does not search for damage inside LMDB's pages, which can make LMDB
+/// fail.
 ///
-/// Cost: all rows are decoded once, and once more for each index, and their expected entries are compared
-/// with the actual ones by hashes. Only if the hashes differ, an entry is compared with its row, and looked
-/// up. With a [`limit`](Verify::limit), and in the index in which [`after`](Verify::after) continues, each
+/// Cost: all rows are decoded once, and once more for each index. The expected entries of all rows are compared
+/// with the actual entries by hashes. An entry is compared with its row, and looked up, only if the hashes
+/// differ. With a [`limit`](Verify::limit), and in the index in which [`after`](Verify::after) continues, each
 /// entry is compared, without hashes. Memory does not grow with the number of rows.
 ///
 /// # Examples
@@ -77,9 +78,9 @@ use walk::TableCheck;
 /// ```
 #[must_use = "a verification does nothing until it is run"]
 pub struct Verify<'txn, R> {
-    /// `None` once it has failed.
+    /// The walk; `None` after an error.
     walk: Option<TableCheck<'txn, R>>,
-    /// The next item, instead of a finding.
+    /// An error of an earlier method, which the iterator returns as its only item.
     failure: Option<Error>,
     /// The remaining steps.
     left: Option<u64>,
@@ -87,7 +88,7 @@ pub struct Verify<'txn, R> {
 }
 
 impl<'txn, R: Entity> Verify<'txn, R> {
-    /// `reader`: with the indexes that are not readable.
+    /// Creates a verification from a reader and the indexes that are not readable.
     pub(crate) fn new(reader: Result<(Reader<'txn>, Unreadable)>) -> Self {
         let (walk, failure) = match reader {
             Ok((reader, unreadable)) => {
@@ -101,13 +102,13 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// Continues at the position at which another verification of the table stopped. Any other cursor is
     /// [`Error::InvalidCursor`].
     ///
-    /// The rows may have changed since: writes behind the position are verified, and writes before it are
-    /// not. Counts of entries ([`FindingKind::WrongCount`]) are compared if one verification has read the
-    /// whole index.
+    /// If rows have changed since then, changes after the position are verified, and changes before it are not.
+    /// Counts of entries ([`FindingKind::WrongCount`]) are compared if one verification has read the whole
+    /// index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if let Some(walk) = self.walk.take() {
             match ResumePoint::of::<R>(cursor.clone()) {
-                Ok(place) => self.walk = Some(walk.at(place)),
+                Ok(resume_point) => self.walk = Some(walk.start_at(resume_point)),
                 Err(error) => self.failure = Some(error),
             }
         }
@@ -121,8 +122,8 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         self
     }
 
-    /// Calls `progress` every few thousand steps, and at the end. A row, an entry or a block of entries is a step,
-    /// and so is the end of a part. Reading all rows before the entries of an index does not count.
+    /// Calls `progress` every few thousand steps, and at the end. A step is a row, an entry, a block of entries
+    /// or the end of a stage. Reading all rows before the entries of an index does not count.
     ///
     /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'txn) -> Self {
@@ -167,12 +168,12 @@ impl<'txn, R: Entity> Verify<'txn, R> {
         self.walk.as_ref().map_or(0, |walk| walk.entries)
     }
 
-    /// The position so far, for [`after`](Verify::after); `None` at the end, or after an error.
+    /// The current position, for [`after`](Verify::after); `None` at the end, or after an error.
     ///
     /// Like every [`Cursor`], it contains keys of the table and is not signed.
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
-        self.walk.as_ref()?.place().map(ResumePoint::cursor::<R>)
+        self.walk.as_ref()?.resume_point().map(ResumePoint::cursor::<R>)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A finding, before it is shown or repaired.
+//! A finding in bytes, before it is displayed or repaired.
 
 use std::{borrow::Cow, rc::Rc};
 
@@ -20,14 +20,14 @@ pub(super) struct RawFinding {
 /// The fix of a difference.
 #[derive(Debug)]
 pub(super) enum Fix {
-    /// None.
+    /// No fix.
     None,
-    /// Remove the piece of the index under this key, or all that begin with it. The missing entries are
-    /// written when the rows are read.
+    /// Remove the piece of the index under the finding's key, or all pieces whose keys begin with it. The
+    /// check of the rows finds the missing entries.
     RemovePieces { all: bool },
     /// Remove the entry.
     Delete,
-    /// Write the entry, with this data.
+    /// Write the entry with this data.
     Put(Rc<[u8]>),
     /// Remove all entries of the index.
     Clear,
@@ -36,7 +36,7 @@ pub(super) enum Fix {
 }
 
 impl RawFinding {
-    /// `damage` describes the damage of the queue.
+    /// Returns the finding for a damaged queue; `damage` describes the damage.
     pub(super) fn queue(damage: &str) -> Self {
         let reason = format!("the queue of its eventual indexes is damaged: {damage}");
         let (kind, source) = (FindingKind::DamagedQueue, Source::Facts);

@@ -24,17 +24,18 @@ use crate::{
     usage::trace::span,
 };
 
-/// The maximum number, and the maximum bytes, of findings that are collected before they are repaired.
-/// Borrowed pages don't outlive a write.
+/// The maximum number of findings that are collected before they are repaired. A write invalidates the pages
+/// that the walk borrows, so findings and writes alternate.
 const BATCH: usize = 1024;
+/// The maximum bytes of findings that are collected before they are repaired.
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Corrects the indexes of a table from its rows. From the `repair` of a repository; it does nothing until
 /// [`run`](Repair::run).
 ///
-/// The rows are taken as right. Wrong entries are removed, missing and stale ones are written, and the keys
-/// of damaged blocks are rewritten. Correct entries are not written. A row that can't be decoded, or is
-/// stored under another primary key than its own, is reported and left with its entries, except with
+/// The repair assumes that the rows are correct. Wrong entries are removed, missing and stale entries are
+/// written, and the keys of damaged blocks are rewritten. Correct entries are not written. A row that can't be
+/// decoded, or is stored under a wrong primary key, is reported and left with its entries, except with
 /// [`delete_unreadable_rows`](Repair::delete_unreadable_rows). Two rows with the same key in a unique index
 /// are reported and left too, since a repair can't choose between them.
 ///
@@ -42,9 +43,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// without waiting for their worker. If their queue is damaged, it is emptied
 /// ([`DamagedQueue`](crate::FindingKind::DamagedQueue)).
 ///
-/// If a block is damaged, the right entries of its key are removed with it and written again; the report
-/// counts them as [`Missing`](crate::FindingKind::Missing). Entries of rows that can't be decoded are lost
-/// there.
+/// If a block is damaged, the correct entries of its key are removed with the block and then rewritten. The
+/// report counts them as [`Missing`](crate::FindingKind::Missing). If a row can't be decoded, its entries in a
+/// damaged block are lost.
 ///
 /// The repair becomes permanent when the transaction is committed, so you can read the report first.
 ///
@@ -108,8 +109,8 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         Self { txn, table, rows, delete_unreadable: false, row: PhantomData }
     }
 
-    /// Deletes the rows that can't be decoded, and rows that are stored under another primary key than their
-    /// own, with all of their entries. Their contents are lost.
+    /// Deletes the rows that can't be decoded, and the rows that are stored under a wrong primary key, with all
+    /// of their entries. The contents of these rows are lost.
     ///
     /// Cost: the table is read once more.
     pub const fn delete_unreadable_rows(mut self) -> Self {
@@ -125,7 +126,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// # Errors
     ///
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if a row has a key that no entry can have;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Then, drop the transaction.
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Drop the transaction after an error.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = R::TABLE.name);
         let Self { txn, table, rows, .. } = self;
@@ -136,7 +137,7 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         if self.delete_unreadable {
             delete_unreadable::<R>(&mut writer, &mut report)?;
             if !report.is_clean() {
-                // The contents of the rows are unknown, and so are their subscribers.
+                // The contents of the deleted rows are unknown, so it is unknown which subscribers they concern.
                 written.watched.note_untold();
                 build::restart(rows, &mut writer, &unreadable.incomplete)?;
             }
@@ -145,20 +146,21 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
             build::restart(rows, &mut writer, &unreadable.incomplete)?;
             report.add_repaired(R::TABLE, &RawFinding::queue(&damage));
         }
-        let mut next = Some(ResumePoint::behind_queue::<R>());
+        let mut next = Some(ResumePoint::after_queue::<R>());
         let mut known = Known::default();
-        while let Some(place) = next {
+        while let Some(resume_point) = next {
             let reader = writer.reader();
-            let batch = Batch::gather::<R>(reader, &unreadable, place, &mut known, &mut report)?;
+            let batch =
+                Batch::gather::<R>(reader, &unreadable, resume_point, &mut known, &mut report)?;
             let mut removed = false;
             for found in &batch.found {
                 written.watched.note_untold();
                 removed |= apply_fix::<R>(&mut writer, &unreadable.violated, found)?;
                 report.add_repaired(R::TABLE, found);
             }
-            // Pieces behind a removed one may be wrong without it.
+            // A piece after a removed one may be wrong without it, so the stage starts again.
             next = if removed {
-                Some(ResumePoint { stage: batch.stage, behind: None })
+                Some(ResumePoint { stage: batch.stage, after: None })
             } else {
                 batch.next
             };
@@ -170,23 +172,25 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
 /// The findings of one round.
 struct Batch {
     found: Vec<RawFinding>,
-    /// Their place.
+    /// The stage of the findings.
     stage: Stage,
+    /// The start of the next round; `None` at the end.
     next: Option<ResumePoint>,
 }
 
 impl Batch {
-    /// Continues until there are enough findings, or the stage ends: its findings must be repaired before the
-    /// next stage begins.
+    /// Collects findings until there are enough or the stage ends. The findings of a stage must be repaired
+    /// before the next stage begins.
     fn gather<R: Entity>(
         reader: Reader<'_>,
         unreadable: &Unreadable,
-        place: ResumePoint,
+        resume_point: ResumePoint,
         known: &mut Known,
         report: &mut VerifyReport,
     ) -> Result<Self> {
-        let mut stage = place.stage;
-        let mut walk = TableCheck::<R>::new(reader, unreadable.clone(), place).impatient();
+        let mut stage = resume_point.stage;
+        let mut walk =
+            TableCheck::<R>::new(reader, unreadable.clone(), resume_point).include_queued();
         walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
@@ -204,7 +208,7 @@ impl Batch {
             if enough || walk.stage != stage || !walk.step()? {
                 report.rows += walk.rows;
                 report.entries += walk.entries;
-                let next = walk.place();
+                let next = walk.resume_point();
                 *known = walk.known;
                 return Ok(Self { found, stage, next });
             }
@@ -212,8 +216,8 @@ impl Batch {
     }
 }
 
-/// Applies the fix of one finding; `true` if it removed pieces of an index. In `violated` indexes, keys have
-/// several entries.
+/// Applies the fix of one finding. Returns true if the fix removed pieces of an index. In the `violated`
+/// indexes, a key can have several entries.
 fn apply_fix<R: Entity>(
     writer: &mut Writer<'_, '_>,
     violated: &[usize],
@@ -230,7 +234,7 @@ fn apply_fix<R: Entity>(
                 None => Ok(false),
             };
         }
-        // The key may have another entry. Bytes that are not a key have none.
+        // The key may have another entry, unless its bytes can't be decoded.
         Fix::Delete if has_one && R::TABLE.can_read(*source, key, primary_key) => {
             writer.remove_shared(index, key, primary_key)?;
         }
@@ -248,18 +252,18 @@ fn apply_fix<R: Entity>(
     Ok(false)
 }
 
-/// Whether an entry can have these keys: the method that computes one may have changed since the row was
+/// Checks that an entry can have these keys. A method that computes a key may have changed since the row was
 /// written.
 fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Result<()> {
-    let alone = R::TABLE.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
-    let len = if alone { key.len() } else { key.len() + primary_key.len() };
+    let has_one = R::TABLE.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
+    let len = if has_one { key.len() } else { key.len() + primary_key.len() };
     if len <= MAX_KEY_LEN {
         return Ok(());
     }
     Err(R::TABLE.too_long(source, key, len))
 }
 
-/// Deletes the rows that can't be read. Their entries are then dangling, and are found.
+/// Deletes the unreadable rows. The walk then finds their entries, which are dangling.
 fn delete_unreadable<R: Entity>(
     writer: &mut Writer<'_, '_>,
     report: &mut VerifyReport,
@@ -274,7 +278,7 @@ fn delete_unreadable<R: Entity>(
             let fact = facts.entry();
             if let Err((kind, reason)) =
                 load::<R>(&mut image, fact.primary_key, fact.data, None)
-                // The row is not wrong.
+                // A wrong conversion is not a fault of the row.
                 && kind != FindingKind::WrongConversion
             {
                 batch.push(RawFinding::new(kind, Source::Facts, fact, reason, Fix::Delete));

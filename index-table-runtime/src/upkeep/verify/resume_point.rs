@@ -1,4 +1,4 @@
-//! The position of a walk, and its cursors.
+//! The position from which a walk continues, and its cursor.
 
 use crate::{
     model::{
@@ -15,7 +15,7 @@ use crate::{
 pub(super) enum Stage {
     /// The queue, if some indexes are eventual.
     Queue,
-    /// An index as the engine stores it.
+    /// The physical pieces of an index.
     Pieces(usize),
     /// The entries of an index.
     Entries(usize),
@@ -23,30 +23,26 @@ pub(super) enum Stage {
     Facts,
 }
 
-/// The position to continue from: behind this place in this stage, or at the start of the stage.
+/// The position from which a walk continues: after `after`, or at the start of the stage if it is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResumePoint {
     pub(super) stage: Stage,
-    pub(super) behind: Option<Position>,
+    pub(super) after: Option<Position>,
 }
 
 impl ResumePoint {
     pub(super) fn first<R: Entity>() -> Self {
         let stage = Stage::Queue;
-        if R::TABLE.has_eventual() {
-            Self { stage, behind: None }
-        } else {
-            Self::behind_queue::<R>()
-        }
+        if R::TABLE.has_eventual() { Self { stage, after: None } } else { Self::after_queue::<R>() }
     }
 
-    pub(super) fn behind_queue<R: Entity>() -> Self {
+    pub(super) fn after_queue<R: Entity>() -> Self {
         let stage = if R::TABLE.indexes.is_empty() { Stage::Facts } else { Stage::Pieces(0) };
-        Self { stage, behind: None }
+        Self { stage, after: None }
     }
 
-    /// The owner of the cursors of a stage.
-    fn question<R: Entity>(stage: Stage) -> u64 {
+    /// Returns the hash that binds a cursor to a table and a stage.
+    fn owner<R: Entity>(stage: Stage) -> u64 {
         let (kind, source) = match stage {
             Stage::Queue => ("queue", Source::Facts),
             Stage::Pieces(index) => ("pieces", Source::Index(index)),
@@ -59,23 +55,23 @@ impl ResumePoint {
     }
 
     pub(super) fn cursor<R: Entity>(self) -> Cursor {
-        let Self { stage, behind } = self;
+        let Self { stage, after } = self;
         let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
-        let Position { key, primary_key } = behind.unwrap_or_else(nowhere);
+        let Position { key, primary_key } = after.unwrap_or_else(nowhere);
         let entry = RawEntry { key: &key, primary_key: &primary_key, data: &[] };
-        Cursor::new(Self::question::<R>(stage), entry)
+        Cursor::new(Self::owner::<R>(stage), entry)
     }
 
     pub(super) fn of<R: Entity>(cursor: Cursor) -> Result<Self> {
-        let (question, position) = cursor.into_parts();
+        let (owner, position) = cursor.into_parts();
         let mut stages = (0..R::TABLE.indexes.len())
             .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
             .chain([Stage::Queue, Stage::Facts]);
-        let stage = stages.find(|stage| Self::question::<R>(*stage) == question);
+        let stage = stages.find(|stage| Self::owner::<R>(*stage) == owner);
         let stage = stage.ok_or(Error::InvalidCursor {
             reason: "it was not made by a verification of this table; start without a cursor",
         })?;
         let nowhere = position.key.is_empty() && position.primary_key.is_empty();
-        Ok(Self { stage, behind: (!nowhere).then_some(position) })
+        Ok(Self { stage, after: (!nowhere).then_some(position) })
     }
 }

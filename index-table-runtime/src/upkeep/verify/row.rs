@@ -1,4 +1,4 @@
-//! The image of a stored row, and other rows with one of its keys.
+//! The image of a stored row, and the other row that has one of its keys.
 
 use super::{compare, finding::FindingKind, images::Images};
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
     },
 };
 
-/// Takes the image of a row, with its entries in one index or in all.
+/// Loads the image of a row, with its entries in one index or in all of them.
 ///
 /// # Errors
 ///
-/// The problem of a row without an image.
+/// The reason why the row is unreadable.
 pub(super) fn load<R: Entity>(
     image: &mut Image,
     primary_key: &[u8],
@@ -46,7 +46,8 @@ pub(super) fn load<R: Entity>(
     }
 }
 
-/// The primary key of another row with this key of a unique index, as the index has it.
+/// Returns the primary key of another row that has this key in a unique index. The rows with the key are found
+/// by their entries.
 pub(super) fn holder<R: Entity>(
     reader: Reader<'_>,
     image: &Image,
@@ -61,7 +62,7 @@ pub(super) fn holder<R: Entity>(
         match entries.advance().map_err(Error::from) {
             Ok(true) if entries.entry().key == key => {}
             Ok(false) => return Ok(None),
-            // Damage that has been found before.
+            // Earlier stages have reported the damage.
             Ok(true) | Err(Error::Corrupt { .. }) => continue,
             Err(error) => return Err(error),
         }

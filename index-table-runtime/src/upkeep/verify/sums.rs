@@ -1,9 +1,8 @@
 //! Finds the entries of an index that can be wrong, without decoding a row for each entry.
 //!
-//! A row with `each` in an index has many entries there, and takes as long to decode. Therefore, the
-//! entries that the rows should have and the entries of the index are hashed, and the sums of both are
-//! compared, in many buckets. Only the entries of a bucket whose sums differ have to be compared with
-//! their rows, and looked up, one by one.
+//! Decoding a row takes long if it has many entries in an index (`each`). Therefore, the expected entries of
+//! all rows and the actual entries of the index are hashed into buckets, and the sums of each bucket are
+//! compared. Only if the sums of a bucket differ, its entries are compared with their rows, and looked up.
 
 use super::row::load;
 use crate::{
@@ -21,8 +20,8 @@ use crate::{
 /// The maximum number of buckets of an index.
 const MOST: u64 = 1 << 16;
 
-/// For each bucket: the sum of the hashes of the entries that rows should have, minus the sum of those
-/// that the index has.
+/// For each bucket, the sum of the hashes of the expected entries minus the sum of the hashes of the actual
+/// entries.
 #[derive(Debug)]
 pub(super) struct Sums(Vec<u64>);
 
@@ -52,7 +51,7 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Whether both the index and the rows have this entry. `data` is the [`hash`] of what it carries.
+    /// Whether both the index and the rows have this entry. `data` is the [`hash`] of the entry's data.
     pub(super) fn is_right(&self, key: &[u8], primary_key: &[u8], data: u64) -> bool {
         let (bucket, _) = self.place(key, primary_key, data);
         self.0.get(bucket) == Some(&0)
@@ -65,10 +64,10 @@ impl Sums {
         }
     }
 
-    /// The bucket of an entry, and its hash. An entry with other data is in the same bucket.
+    /// Returns the bucket and the hash of an entry. Entries that differ only in their data share a bucket.
     fn place(&self, key: &[u8], primary_key: &[u8], data: u64) -> (usize, u64) {
         let keys = hash_from(hash(key), primary_key);
-        // There are a power of two of them.
+        // The number of buckets is a power of two.
         (keys as usize & (self.0.len().wrapping_sub(1)), mix(keys, data))
     }
 }
@@ -111,7 +110,7 @@ mod tests {
     use super::{Sums, hash};
 
     #[test]
-    fn entries_have_hashes_of_their_own_and_spread_over_the_buckets() {
+    fn entries_have_distinct_hashes_and_spread_over_the_buckets() {
         let sums = Sums(vec![0; 1 << 16]);
         let mut places = Vec::new();
         for n in 0..5000_u32 {
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn other_data_is_in_the_same_bucket() {
+    fn entries_that_differ_in_data_share_a_bucket() {
         let sums = Sums(vec![0; 1 << 16]);
         let [one, other] = [b"one", b"two"].map(|data| sums.place(b"key", b"row", hash(data)));
         assert_eq!(one.0, other.0);

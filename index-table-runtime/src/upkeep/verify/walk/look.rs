@@ -1,4 +1,4 @@
-//! The problems of a piece, an entry or a row.
+//! Checks of one piece, one entry or one row.
 
 use std::{borrow::Cow, rc::Rc};
 
@@ -23,7 +23,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         self.stepped(RawEntry { key: at, ..RawEntry::NOWHERE });
         let Stage::Pieces(index) = self.stage else { return };
         if let Some(fault) = fault {
-            self.known.sound.remove(&index);
+            self.known.intact.remove(&index);
             let key = fault.key.and_then(|key| at.get(..key)).unwrap_or(at);
             let fix = Fix::RemovePieces { all: fault.key.is_some() };
             let found = RawEntry { key, ..RawEntry::NOWHERE };
@@ -52,7 +52,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             self.surplus(FindingKind::Dangling, source, entry, reason);
             return Ok(());
         };
-        // The entries of a row that can't be read are unknown.
+        // The required entries of an unreadable row are unknown.
         let image = if declared.has_each() {
             self.known.images.get::<R>(index, entry.primary_key, fact)
         } else {
@@ -76,11 +76,11 @@ impl<'t, R: Entity> TableCheck<'t, R> {
 
     /// Whether the previous entry has the same key.
     fn is_second(&self, entry: &RawEntry<'_>) -> bool {
-        let before = self.previous.as_ref().or(self.behind.as_ref());
-        before.is_some_and(|before| before.key == entry.key)
+        let previous = self.previous.as_ref().or(self.after.as_ref());
+        previous.is_some_and(|previous| previous.key == entry.key)
     }
 
-    /// Reports an entry that should not be there.
+    /// Reports an entry that should not exist.
     fn surplus(
         &mut self,
         kind: FindingKind,
@@ -115,7 +115,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             if self.is_skipped(index) {
                 continue;
             }
-            let sums = self.known.sums.get(&index).filter(|_| self.known.sound.contains(&index));
+            let sums = self.known.sums.get(&index).filter(|_| self.known.intact.contains(&index));
             let sums = sums.map(|sums| (sums, hash(self.image.data(index, declared))));
             let mut missing = None;
             for key in self.image.keys(index) {
@@ -124,8 +124,8 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                 let is_there =
                     is_right || self.reader.entry(index, key, fact.primary_key)?.is_some();
                 let violated = self.unreadable.violated.contains(&index);
-                let alone = declared.has_one_entry_per_key() && !violated;
-                let holder = if declared.unique && !violated && !(alone && is_there) {
+                let has_one = declared.has_one_entry_per_key() && !violated;
+                let holder = if declared.unique && !violated && !(has_one && is_there) {
                     let images = &mut self.known.images;
                     holder::<R>(self.reader, &self.image, images, index, declared, key)?
                 } else {
@@ -134,17 +134,17 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                 let mut report = |kind, reason: Cow<'static, str>, fix| {
                     let at = RawEntry { key, ..fact };
                     let found = RawFinding::new(kind, Source::Index(index), at, reason, fix);
-                    self.found.push_back(found);
+                    self.findings.push_back(found);
                 };
-                if !(is_there || alone && holder.is_some()) {
+                if !(is_there || has_one && holder.is_some()) {
                     let data =
                         missing.get_or_insert_with(|| self.image.data(index, declared).into());
                     let fix = Fix::Put(Rc::clone(data));
                     report(FindingKind::Missing, "there is no such entry".into(), fix);
                 }
-                // Where a key can have several entries, all rows but the first are duplicates.
+                // If a key can have several entries, all rows except the first one are duplicates.
                 if let Some(holder) = holder
-                    && (alone || *holder < *fact.primary_key)
+                    && (has_one || *holder < *fact.primary_key)
                 {
                     let holder = R::TABLE.show_primary_key(&holder);
                     let reason = format!("the row {holder} has the same key");
@@ -163,6 +163,6 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         reason: impl Into<Cow<'static, str>>,
         fix: Fix,
     ) {
-        self.found.push_back(RawFinding::new(kind, source, at, reason, fix));
+        self.findings.push_back(RawFinding::new(kind, source, at, reason, fix));
     }
 }

@@ -1,8 +1,8 @@
-//! The walk through a table: the queue, each index, first its physical pieces and then its entries, and the
-//! rows last.
+//! The walk through a table. It checks the queue, then each index (its physical pieces, then its entries), and
+//! then the rows.
 //!
-//! In this order, a repair removes wrong entries first and writes missing ones later, and each problem is
-//! found once: an entry shows whether it is right, and a row whether its entries exist.
+//! The check of the entries finds wrong entries, and the check of the rows finds missing ones. In this order, a
+//! repair removes the wrong entries before it writes the missing ones, and each problem is found once.
 
 mod look;
 
@@ -35,48 +35,49 @@ use crate::{
 enum Running<'t> {
     Queue,
     Pieces(Box<Pieces<'t>>),
-    /// The engine has no pieces to look at.
+    /// The pieces of an engine that stores none.
     NoPieces,
     Entries(Box<LentEntries<'t>>),
 }
 
-/// Knowledge about the rows and the indexes. It stays true after repairs.
+/// Facts about the rows and the indexes that remain valid after repairs.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The entries that are right, by index.
+    /// The sums that show which entries are correct, by index.
     sums: BTreeMap<usize, Sums>,
-    /// The indexes whose pieces are all intact, so that a look-up finds the same as a scan.
-    sound: BTreeSet<usize>,
-    /// Images of rows with many entries in an index.
+    /// The indexes whose pieces are all intact. In these, look-ups and scans find the same entries.
+    intact: BTreeSet<usize>,
+    /// The images of rows with many entries in one index.
     images: Images,
 }
 
-/// Goes through a table, a step at a time.
+/// A walk through a table, step by step.
 pub(super) struct TableCheck<'t, R> {
     reader: Reader<'t>,
     pub(super) stage: Stage,
-    /// The rest of the stage; `None` if it has not begun.
+    /// The cursor of the current stage; `None` until the stage starts.
     running: Option<Running<'t>>,
-    /// The start of the stage.
-    behind: Option<Position>,
-    /// The last step in this stage, and the one before it.
+    /// The current stage starts after this position; `None` if it starts with its first step.
+    after: Option<Position>,
+    /// The position of the last step in this stage.
     last: Option<Position>,
+    /// The position of the step before the last one.
     previous: Option<Position>,
-    /// Steps in this stage, if the walk started at its first step.
-    counted: Option<u64>,
-    over: bool,
-    found: VecDeque<RawFinding>,
+    /// The number of steps in this stage; `None` if the stage started after a position.
+    steps: Option<u64>,
+    is_finished: bool,
+    findings: VecDeque<RawFinding>,
     image: Image,
     pub(super) known: Known,
-    /// It must not read all rows for possibly few entries.
+    /// Whether the walk may end early. Then, it does not read all rows before the entries of an index.
     in_parts: bool,
     pub(super) rows: u64,
     pub(super) entries: u64,
-    /// The changes that eventual indexes lack, when they are needed.
+    /// The pending changes of eventual indexes; loaded on the first use.
     queued: Option<Queued>,
-    /// Late entries are repaired too.
-    impatient: bool,
-    /// The indexes that are not readable; those that lack entries are skipped.
+    /// Whether differences that a queued message will correct are reported too.
+    include_queued: bool,
+    /// The indexes that are not readable. Incomplete indexes are skipped.
     unreadable: Unreadable,
     row: PhantomData<fn() -> R>,
 }
@@ -85,47 +86,47 @@ impl<'t, R: Entity> TableCheck<'t, R> {
     pub(super) fn new(
         reader: Reader<'t>,
         unreadable: Unreadable,
-        ResumePoint { stage, behind }: ResumePoint,
+        ResumePoint { stage, after }: ResumePoint,
     ) -> Self {
         Self {
             reader,
             unreadable,
             stage,
             running: None,
-            behind,
+            after,
             last: None,
             previous: None,
-            counted: None,
-            over: false,
-            found: VecDeque::new(),
+            steps: None,
+            is_finished: false,
+            findings: VecDeque::new(),
             image: Image::default(),
             known: Known::default(),
             in_parts: false,
             rows: 0,
             entries: 0,
             queued: None,
-            impatient: false,
+            include_queued: false,
             row: PhantomData,
         }
     }
 
-    /// The same from another position on.
-    pub(super) fn at(self, place: ResumePoint) -> Self {
-        let Self { impatient, in_parts, .. } = self;
-        Self { in_parts, impatient, ..Self::new(self.reader, self.unreadable, place) }
+    /// Returns a walk with the same options that starts at `resume_point`.
+    pub(super) fn start_at(self, resume_point: ResumePoint) -> Self {
+        let Self { include_queued, in_parts, .. } = self;
+        Self { in_parts, include_queued, ..Self::new(self.reader, self.unreadable, resume_point) }
     }
 
-    /// Also reports the late changes of eventual indexes.
-    pub(super) fn impatient(self) -> Self {
-        Self { impatient: true, ..self }
+    /// Also reports differences that a queued message will correct.
+    pub(super) fn include_queued(self) -> Self {
+        Self { include_queued: true, ..self }
     }
 
-    /// Without reading all rows before an index.
+    /// Does not read all rows before the entries of an index, because the walk may end early.
     pub(super) fn in_parts(self) -> Self {
         Self { in_parts: true, ..self }
     }
 
-    /// Whether an index lacks entries.
+    /// Whether an index is incomplete, and therefore skipped.
     fn is_skipped(&self, index: usize) -> bool {
         self.unreadable.incomplete.contains(&index)
     }
@@ -135,9 +136,9 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         declared.has_one_entry_per_key() && !self.unreadable.violated.contains(&index)
     }
 
-    /// The number of steps from the start to the end.
+    /// Returns the number of steps of a whole walk.
     pub(super) fn total(&self) -> Result<u64> {
-        // The end of a stage is a step too, and so is the queue.
+        // The check of the queue is a step, and so is the end of each stage.
         let mut total =
             self.reader.stored(Source::Facts)?.unwrap_or(0) + 1 + 2 * R::TABLE.indexes.len() as u64;
         total += u64::from(R::TABLE.has_eventual());
@@ -146,7 +147,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             let pieces =
                 self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
             let entries = match self.reader.count(&Query::new(source, KeyRange::ALL)) {
-                // Damage of the queue is a finding.
+                // The walk reports the damage as a finding.
                 Err(Error::Corrupt { .. }) => pieces,
                 count => count?.found,
             };
@@ -155,24 +156,24 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         Ok(total)
     }
 
-    /// Findings that were not taken yet.
+    /// Removes and returns the next finding of the previous steps.
     pub(super) fn next_raw(&mut self) -> Option<RawFinding> {
-        self.found.pop_front()
+        self.findings.pop_front()
     }
 
-    /// The position behind the last step whose findings were all taken; `None` at the end.
-    pub(super) fn place(&self) -> Option<ResumePoint> {
-        if self.over && self.found.is_empty() {
+    /// Returns the position after the last step whose findings were all returned; `None` at the end.
+    pub(super) fn resume_point(&self) -> Option<ResumePoint> {
+        if self.is_finished && self.findings.is_empty() {
             return None;
         }
-        let last = if self.found.is_empty() { &self.last } else { &self.previous };
-        let behind = last.as_ref().or(self.behind.as_ref()).cloned();
-        Some(ResumePoint { stage: self.stage, behind })
+        let last = if self.findings.is_empty() { &self.last } else { &self.previous };
+        let after = last.as_ref().or(self.after.as_ref()).cloned();
+        Some(ResumePoint { stage: self.stage, after })
     }
 
-    /// Steps to the next piece, entry or row; `false` at the end.
+    /// Checks the next piece, entry or row. Returns `false` at the end.
     pub(super) fn step(&mut self) -> Result<bool> {
-        if self.over {
+        if self.is_finished {
             return Ok(false);
         }
         if let Stage::Pieces(index) | Stage::Entries(index) = self.stage
@@ -188,7 +189,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         match running {
             Running::Queue => {
                 let damage = queue::damage(R::TABLE, self.reader)?;
-                self.found.extend(damage.as_deref().map(RawFinding::queue));
+                self.findings.extend(damage.as_deref().map(RawFinding::queue));
                 self.next_stage();
             }
             Running::NoPieces => self.next_stage(),
@@ -203,9 +204,9 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             Running::Entries(mut entries) => {
                 let is_there = loop {
                     match entries.advance().map_err(Error::from) {
-                        // Its piece is damaged and has been reported.
+                        // The damaged piece has been reported in the previous stage.
                         Err(Error::Corrupt { .. }) => {}
-                        Ok(true) if self.is_behind(&entries.entry()) => {}
+                        Ok(true) if self.is_out_of_order(&entries.entry()) => {}
                         next => break next?,
                     }
                 };
@@ -221,20 +222,20 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         Ok(true)
     }
 
-    /// A difference that a message explains is not wrong.
+    /// Removes the findings that a queued message will correct.
     fn leave_out_queued(&mut self) -> Result<()> {
         let is_late = |found: &RawFinding| {
             matches!(found.kind, FindingKind::Stale | FindingKind::Dangling | FindingKind::Missing)
                 && matches!(found.source, Source::Index(index) if R::TABLE.is_eventual(index))
         };
-        if self.impatient || !self.found.iter().any(is_late) {
+        if self.include_queued || !self.findings.iter().any(is_late) {
             return Ok(());
         }
         let queued = match self.queued.take() {
             Some(queued) => queued,
             None => Queued::read(R::TABLE, self.reader)?,
         };
-        self.found.retain(|found| match found.source {
+        self.findings.retain(|found| match found.source {
             Source::Index(index) => !(is_late(found) && queued.has(index, &found.primary_key)),
             Source::Facts => true,
         });
@@ -243,31 +244,31 @@ impl<'t, R: Entity> TableCheck<'t, R> {
     }
 
     fn begin(&mut self) -> Result<Running<'t>> {
-        let behind = self.behind.clone();
-        self.counted = behind.is_none().then_some(0);
+        let after = self.after.clone();
+        self.steps = after.is_none().then_some(0);
         let scan = |source| {
-            let query = Query { position: behind.clone(), ..Query::new(source, KeyRange::ALL) };
+            let query = Query { position: after.clone(), ..Query::new(source, KeyRange::ALL) };
             self.reader.cursor(query).map(Box::new).map(Running::Entries)
         };
         match self.stage {
             Stage::Queue => Ok(Running::Queue),
             Stage::Pieces(index) => {
-                // Until a fault is found.
-                if behind.is_none() {
-                    self.known.sound.insert(index);
+                // Assumes that the index is intact until a fault is found.
+                if after.is_none() {
+                    self.known.intact.insert(index);
                 } else {
-                    self.known.sound.remove(&index);
+                    self.known.intact.remove(&index);
                 }
-                let behind = behind.as_ref().map(Position::bytes);
+                let after = after.as_ref().map(Position::bytes);
                 match self.reader.lmdb() {
                     Some(reader) => {
-                        reader.pieces(index, behind.as_deref()).map(Box::new).map(Running::Pieces)
+                        reader.pieces(index, after.as_deref()).map(Box::new).map(Running::Pieces)
                     }
                     None => Ok(Running::NoPieces),
                 }
             }
             Stage::Entries(index) => {
-                if behind.is_none() && !self.in_parts {
+                if after.is_none() && !self.in_parts {
                     let sums = Sums::of::<R>(self.reader, index, &mut self.image)?;
                     self.known.sums.insert(index, sums);
                 }
@@ -277,18 +278,18 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         }
     }
 
-    /// Compares the steps with the engine's count, and continues with the next stage.
+    /// Compares the number of steps with the engine's count, and moves to the next stage.
     fn end(&mut self) -> Result<()> {
         let source = match self.stage {
             Stage::Pieces(index) => Some(Source::Index(index)),
             Stage::Queue | Stage::Entries(_) => None,
             Stage::Facts => Some(Source::Facts),
         };
-        if let (Some(source), Some(counted)) = (source, self.counted) {
+        if let (Some(source), Some(steps)) = (source, self.steps) {
             let stored = self.reader.stored(source)?;
-            if let Some(stored) = stored.filter(|stored| *stored != counted) {
+            if let Some(stored) = stored.filter(|stored| *stored != steps) {
                 let fix = if source == Source::Facts { Fix::None } else { Fix::Clear };
-                let reason = format!("LMDB counts {stored} of them, and there are {counted}");
+                let reason = format!("LMDB counts {stored} of them, and there are {steps}");
                 self.report(FindingKind::WrongCount, source, RawEntry::NOWHERE, reason, fix);
             }
         }
@@ -298,7 +299,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
 
     fn next_stage(&mut self) {
         let next = match self.stage {
-            Stage::Queue => Some(ResumePoint::behind_queue::<R>().stage),
+            Stage::Queue => Some(ResumePoint::after_queue::<R>().stage),
             Stage::Pieces(index) => Some(Stage::Entries(index)),
             Stage::Entries(index) if index + 1 < R::TABLE.indexes.len() => {
                 Some(Stage::Pieces(index + 1))
@@ -306,30 +307,30 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             Stage::Entries(_) => Some(Stage::Facts),
             Stage::Facts => None,
         };
-        (self.running, self.behind, self.last, self.previous) = (None, None, None, None);
+        (self.running, self.after, self.last, self.previous) = (None, None, None, None);
         match next {
             Some(stage) => self.stage = stage,
-            None => self.over = true,
+            None => self.is_finished = true,
         }
     }
 
-    /// Whether an entry is before an earlier one of its key, and so in a damaged block: continuing there
-    /// would go back.
-    fn is_behind(&self, entry: &RawEntry<'_>) -> bool {
-        let seen = self.last.as_ref().or(self.behind.as_ref());
+    /// Returns true if an entry is not after the last entry with the same key. It is in a damaged block. A walk
+    /// that continued at its position would repeat steps.
+    fn is_out_of_order(&self, entry: &RawEntry<'_>) -> bool {
+        let seen = self.last.as_ref().or(self.after.as_ref());
         seen.is_some_and(|Position { key, primary_key }| {
             entry.key == key && entry.primary_key <= primary_key.as_slice()
         })
     }
 
-    /// Records the place of a step.
-    fn stepped(&mut self, on: RawEntry<'_>) {
-        // The buffers of the step before the last one are used again.
+    /// Records the position of a step.
+    fn stepped(&mut self, at: RawEntry<'_>) {
+        // The buffers of `previous` are reused.
         std::mem::swap(&mut self.previous, &mut self.last);
         let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
         let Position { key, primary_key } = self.last.get_or_insert_with(nowhere);
-        on.key.clone_into(key);
-        on.primary_key.clone_into(primary_key);
-        self.counted = self.counted.map(|counted| counted + 1);
+        at.key.clone_into(key);
+        at.primary_key.clone_into(primary_key);
+        self.steps = self.steps.map(|steps| steps + 1);
     }
 }
