@@ -22,8 +22,8 @@ use crate::{
     write::queue,
 };
 
-/// A table with no more rows than this is small: its indexes are built in the transaction that declares them,
-/// completely or not at all. Other writers, and threads that open tables, wait for it a fraction of a second.
+/// The maximum number of rows of a small table. Its indexes are built in the transaction that declares them.
+/// Other writers, and threads that open tables, wait for a fraction of a second.
 const SMALL: u64 = 4_096;
 
 /// Opens a table with all indexes built.
@@ -76,8 +76,8 @@ fn declare(store: &Store, rows: &'static RowVtable, build_small: bool) -> Result
     })
 }
 
-/// Compares the table in the file with its declaration, and builds new indexes, or declares that they have to
-/// be built.
+/// Compares the table in the file with its declaration. Builds new indexes, or records that they have to be
+/// built.
 fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> Result<Declared> {
     let (schema, table) = (rows.schema, rows.schema.name);
     let mut declared = TableRecord::of(schema, |index| writer.layout(index));
@@ -103,7 +103,7 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
                     writer.put_record(&name, &state)?;
                 }
                 declared.changes = file.changes.wrapping_add(1).max(1);
-                // Queued messages about other declarations are meaningless.
+                // Queued messages for former declarations are meaningless.
                 queue::purge(schema, writer, |name| {
                     let was = file.indexes.iter().any(|it| it.name == name && it.is_eventual());
                     let stays = |(at, index): (usize, &IndexSchema)| {
@@ -150,14 +150,14 @@ fn prepare(rows: &RowVtable, writer: &mut Writer<'_, '_>, build_small: bool) -> 
     Ok(Declared { record, readable })
 }
 
-/// Empties the queue if it is damaged; returns the indexes that may lack entries because of that.
+/// Empties the queue if it is damaged. Returns the indexes that may lack entries because of lost messages.
 fn repair_queue(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Vec<usize>> {
     let is_damaged = queue::repair(schema, writer)?.is_some();
     let indexes = 0..schema.indexes.len();
     Ok(indexes.filter(|index| is_damaged && schema.is_eventual(*index)).collect())
 }
 
-/// The states of the table's indexes that the catalog has, by their names.
+/// Returns the states of the table's indexes that the catalog records, by name.
 fn states(table: &'static str, writer: &Writer<'_, '_>) -> Result<BTreeMap<String, StateRecord>> {
     let reader = writer.reader();
     let parts = reader.recorded_parts()?.into_iter().filter(|part| is_index(part));
@@ -171,7 +171,7 @@ fn states(table: &'static str, writer: &Writer<'_, '_>) -> Result<BTreeMap<Strin
     states.collect()
 }
 
-/// A table that the catalog doesn't have should be empty.
+/// Checks that a table without a record in the catalog is empty.
 fn refuse_foreign_rows(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<()> {
     let rows = Query::new(Source::Facts, KeyRange::ALL);
     if writer.reader().count(&rows)?.found == 0 {

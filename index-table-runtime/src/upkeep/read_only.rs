@@ -18,7 +18,7 @@ use crate::{
 const DECLARE: &str = "open the store once without `read_only(true)`, which changes the file, or declare \
                        the table as the file has it";
 
-/// Opens a table of which all indexes are readable.
+/// Opens a table, and checks that all its indexes are readable.
 pub(super) fn open(store: &Store, rows: &'static RowVtable) -> Result<Arc<OpenTable>> {
     let table = find(store, rows)?;
     let txn = store.read()?;
@@ -45,7 +45,7 @@ fn mismatch(schema: &TableSchema, difference: String, way_out: &'static str) -> 
     Error::SchemaMismatch { table: schema.name, difference, way_out }
 }
 
-/// The result of opening the table, if that needs no change of the file.
+/// Returns the result of opening the table if the file needs no change.
 fn fit(
     schema: &TableSchema,
     records: &Records,

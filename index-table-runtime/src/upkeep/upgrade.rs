@@ -1,4 +1,4 @@
-//! Rewriting all rows of older versions in the current version.
+//! Rewrites all rows of older versions in the current version.
 
 use std::{
     fmt,
@@ -23,17 +23,17 @@ use crate::{
 /// The default number of bytes of rows that are written in a transaction.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// At most this many times as much is read in it, if there is nothing to write.
+/// A transaction reads at most this many times as many bytes as it may write.
 const READ: usize = 16;
 
-/// The pause between two batches, so that waiting threads get the lock, which isn't fair.
+/// The pause between two batches. The lock isn't fair, so waiting threads would not get it without a pause.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Writes the rows of a table that have an older version in the current one. From the `upgrade` of
-/// a repository; it does nothing until [`run`](Upgrade::run).
+/// Rewrites the rows of older versions in the current version. From the `upgrade` of a repository; it does
+/// nothing until [`run`](Upgrade::run).
 ///
 /// An upgrade is optional: rows of older versions can be read, and are written in the current version when
-/// they change. After an upgrade, they are no longer converted each time, and the structs of older versions
+/// they change. After an upgrade, reading a row no longer needs a conversion, and the structs of older versions
 /// can be removed from the code.
 ///
 /// # Examples
@@ -98,9 +98,9 @@ pub struct Upgrade<'a, R> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Upgraded {
-    /// The rows that were read.
+    /// The number of rows that were read.
     pub rows: u64,
-    /// The rows that had an older version, and have the current one now.
+    /// The number of rows that were rewritten in the current version.
     pub upgraded: u64,
 }
 
@@ -114,36 +114,35 @@ impl<'a, R: Entity> Upgrade<'a, R> {
         Self { store, table, rows, batch_bytes, progress: None, row }
     }
 
-    /// The number of bytes of rows that are written in a transaction, at least one row. Default: 1 MiB. Each
-    /// transaction costs a commit, and other writers wait for it.
+    /// Sets the number of bytes of rows that a transaction writes. It writes at least one row. Default: 1 MiB.
+    /// Each transaction costs a commit, and other writers wait for it.
     pub const fn batch_bytes(mut self, bytes: usize) -> Self {
         self.batch_bytes = bytes;
         self
     }
 
-    /// Calls `progress` after each transaction, with the rows so far.
+    /// Calls `progress` after each transaction, with the number of rows so far.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
     }
 
-    /// Rewrites the rows, in one transaction after another; others write in between, in this process and in
-    /// other processes. The last one records that there are no rows of older versions.
+    /// Rewrites the rows, in one transaction after another. Between them, other threads and processes can write.
+    /// The last transaction records that there are no rows of older versions.
     ///
-    /// It may be stopped at any point, also by the end of the process. The next run starts at the first row
-    /// and skips finished rows, which costs reading them. If the catalog records no older versions, the table
-    /// is not read at all.
+    /// The process may end at any point. The next run starts at the first row, and reads finished rows without
+    /// rewriting them. If the catalog records no older versions, the table is not read.
     ///
-    /// Cost: the table is read once; each row of an older version is converted and written, with
-    /// its entries in full indexes. Memory for a batch, for tables of any size.
+    /// Cost: the table is read once. Each row of an older version is converted and written, with its entries in
+    /// full indexes. The rows of one batch are in memory.
     ///
     /// # Errors
     ///
     /// [`Error::Corrupt`](crate::Error::Corrupt) and [`Error::Conversion`](crate::Error::Conversion)
-    /// with the row that can't be read or converted;
+    /// for a row that can't be read or converted;
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has changed the declaration
-    /// meanwhile; the errors of [`Store::transaction`]. Earlier transactions remain committed.
+    /// meanwhile; the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = R::TABLE.name);
         let Self { store, table, rows, batch_bytes, progress, .. } = self;
@@ -163,69 +162,69 @@ struct Work<'a> {
     store: &'a Store,
     table: &'a OpenTable,
     rows: &'static RowVtable,
-    /// [`row::renew`]
+    /// [`row::renew`] for the type of row.
     renew: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
     batch_bytes: usize,
 }
 
 /// The rows of a transaction.
 struct Batch {
-    /// The rows with another version than the current one: primary key and bytes.
+    /// The primary keys and bytes of the rows that don't have the current version.
     older: Vec<(Vec<u8>, Vec<u8>)>,
     /// The number of rows that were read.
     rows: u64,
-    /// The last of them; `None` at the end of the table.
-    behind: Option<Vec<u8>>,
-    /// All rows of the table.
+    /// The primary key of the last row that was read; `None` at the end of the table.
+    last: Option<Vec<u8>>,
+    /// The number of rows of the table.
     total: u64,
 }
 
 impl Work<'_> {
     fn run(self, mut progress: Option<Box<dyn FnMut(Progress) + '_>>) -> Result<Upgraded> {
-        let (mut done, mut behind, begun) = (Upgraded::default(), None, Instant::now());
+        let (mut done, mut last, started) = (Upgraded::default(), None, Instant::now());
         if versions::recorded(self.store.read()?.reader(self.table)?)?.is_empty() {
             return Ok(done);
         }
         loop {
-            let batch = self.next_batch(behind.as_deref())?;
+            let batch = self.next_batch(last.as_deref())?;
             done.rows += batch.rows;
             done.upgraded += batch.older.len() as u64;
             if let Some(progress) = &mut progress {
-                progress(Progress::new("rows", done.rows, Some(batch.total), begun));
+                progress(Progress::new("rows", done.rows, Some(batch.total), started));
             }
-            if batch.behind.is_none() {
+            if batch.last.is_none() {
                 return Ok(done);
             }
-            behind = batch.behind;
+            last = batch.last;
             thread::sleep(PAUSE);
         }
     }
 
-    fn next_batch(&self, behind: Option<&[u8]>) -> Result<Batch> {
+    fn next_batch(&self, last: Option<&[u8]>) -> Result<Batch> {
         self.store.transaction(|txn| {
             let (mut writer, scratch, written) = txn.writer(self.table)?;
-            let batch = self.read(writer.reader(), behind)?;
+            let batch = self.read(writer.reader(), last)?;
             for (primary_key, bytes) in &batch.older {
                 let renewed = (self.renew)(bytes);
                 let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
                 let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
                 rows::upgrade(self.rows, &mut writer, scratch, written, row)?;
             }
-            // No process writes rows of older versions: the table's record has the current one, with which
-            // each writer compares its own.
-            if batch.behind.is_none() {
+            // No process can write rows of older versions, since each writer compares its declaration with the
+            // table's record, which has the current version.
+            if batch.last.is_none() {
                 versions::forget(&mut writer)?;
             }
             Ok(batch)
         })
     }
 
-    /// Reads the next rows. Borrowed pages don't outlive a write, so the rows to write are copied.
-    fn read(&self, reader: Reader<'_>, behind: Option<&[u8]>) -> Result<Batch> {
+    /// Reads the next rows. A write invalidates borrowed pages, so the rows to write are copied.
+    fn read(&self, reader: Reader<'_>, last: Option<&[u8]>) -> Result<Batch> {
         let total = reader.stored(Source::Facts)?.unwrap_or(0);
-        let mut batch = Batch { older: Vec::new(), rows: 0, behind: None, total };
+        let mut batch = Batch { older: Vec::new(), rows: 0, last: None, total };
         let (mut to_write, mut read) = (0, 0);
-        let position = behind.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });
+        let position = last.map(|key| Position { key: Vec::new(), primary_key: key.to_vec() });
         let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
         let current = self.rows.schema.version;
         let mut found = reader.cursor(query)?;
@@ -238,7 +237,7 @@ impl Work<'_> {
                 batch.older.push((fact.primary_key.to_vec(), fact.data.to_vec()));
             }
             if to_write >= self.batch_bytes || read / READ >= self.batch_bytes {
-                batch.behind = Some(fact.primary_key.to_vec());
+                batch.last = Some(fact.primary_key.to_vec());
                 break;
             }
         }

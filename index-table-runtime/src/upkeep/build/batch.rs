@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct BuildOptions {
     /// Whether violated indexes are checked for duplicates, and disabled ones are rebuilt.
     pub(super) retry: bool,
-    /// All rows at once, from the first one.
+    /// Whether the batch reads all rows, starting with the first one.
     pub(super) exclusive: bool,
     pub(super) bytes: usize,
     pub(super) memory: usize,
@@ -33,10 +33,11 @@ pub(super) struct BuildBatch {
     /// The indexes of the batch; empty if there is nothing to build.
     pub(super) indexes: Vec<usize>,
     pub(super) rows: u64,
-    /// The progress of these indexes, and the number of rows.
+    /// The number of rows whose entries these indexes have.
     pub(super) done: u64,
+    /// The number of rows in the table.
     pub(super) of: u64,
-    /// The states of all indexes that are not readable, or were not before the batch.
+    /// The states of all indexes that were not readable before the batch; `None` for an index that is now.
     pub(super) states: Vec<(usize, Option<StateRecord>)>,
 }
 
@@ -81,7 +82,8 @@ pub(super) fn build_batch(
         }
     }
     purge(rows, writer, &restarted)?;
-    // Indexes that were declared at different times are built together from the position of the later one on.
+    // The indexes that are furthest behind are built up to the position of the next index. After that, they
+    // are built together.
     let behind = building.iter().map(|(_, state)| state.behind.clone()).min().flatten();
     let (mut group, others): (Vec<_>, Vec<_>) =
         building.into_iter().partition(|(_, state)| state.behind == behind);
@@ -123,7 +125,8 @@ pub(super) fn build_batch(
     Ok(batch)
 }
 
-/// The state of a unique index that has the entries of all rows, from its duplicates.
+/// Returns the state of a unique index that has the entries of all rows: violated if it has duplicates, and
+/// `None` otherwise.
 fn violation(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -159,7 +162,7 @@ pub(crate) fn at_once(
     Ok(())
 }
 
-/// Declares that these indexes have to be built; `of` is the number of rows.
+/// Records that these indexes have to be built; `of` is the number of rows.
 pub(crate) fn declare(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -193,7 +196,7 @@ pub(crate) fn restart(
     Ok(())
 }
 
-/// Removes empty indexes from the queued messages, since their builds read all rows.
+/// Removes emptied indexes from the queued messages, since their builds read all rows.
 fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Result<()> {
     let schema = rows.schema;
     if indexes.iter().any(|index| schema.is_eventual(*index)) {
@@ -206,7 +209,7 @@ fn purge(rows: &RowVtable, writer: &mut Writer<'_, '_>, indexes: &[usize]) -> Re
     Ok(())
 }
 
-/// Writes the state of an index; `None` if it is readable.
+/// Writes the state of an index; `None` stands for readable.
 fn record(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,

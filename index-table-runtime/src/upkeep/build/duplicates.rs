@@ -1,4 +1,4 @@
-//! The duplicates in a unique index that has the entries of all rows.
+//! The search for duplicates in a unique index that has the entries of all rows.
 
 use crate::{
     engine::{Cursor as _, Query, Read as _, Reader},
@@ -16,14 +16,14 @@ use crate::{
 #[derive(Default)]
 struct Group {
     key: Vec<u8>,
-    /// The first row with each value of the hashed fields. The values of the first row are read when there is
-    /// a second row.
+    /// For each value of the hashed fields, the first row with it. The values of the very first row are read
+    /// only if the key has a second row.
     first: Vec<(Vec<u8>, Option<KeyBuf>)>,
 }
 
 /// Reads the index and lists its duplicates.
 ///
-/// Cost: a step for each entry; with hashed fields, a look-up of each row that shares its hash.
+/// Cost: each entry is read; in an index with hashed fields, each row that shares its key is looked up.
 pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result<Duplicates> {
     let source = Source::Index(index);
     let is_hashed = rows.schema.index(source).is_some_and(IndexSchema::is_hashed);
@@ -41,22 +41,22 @@ pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result
             group.first.push((primary_key.to_vec(), None));
             continue;
         }
-        let own = values(primary_key)?;
+        let row_values = values(primary_key)?;
         let mut holder = None;
         for (first, known) in &mut group.first {
             let known = match known {
                 Some(known) => known,
                 None => known.insert(values(first)?),
             };
-            if known.as_bytes() == own.as_bytes() {
+            if known.as_bytes() == row_values.as_bytes() {
                 holder = Some(first);
                 break;
             }
         }
         match holder {
-            None => group.first.push((primary_key.to_vec(), Some(own))),
+            None => group.first.push((primary_key.to_vec(), Some(row_values))),
             Some(holder) => duplicates.add(1, || Duplicate {
-                key: rows.schema.show_hashed_key(source, key, own.as_bytes()),
+                key: rows.schema.show_hashed_key(source, key, row_values.as_bytes()),
                 holder: rows.schema.show_primary_key(holder),
                 row: rows.schema.show_primary_key(primary_key),
             }),
@@ -65,7 +65,7 @@ pub(super) fn list(rows: &RowVtable, reader: Reader<'_>, index: usize) -> Result
     Ok(duplicates)
 }
 
-/// The values of the fields of a row that an index has as hashes.
+/// Returns the values of the fields of a row that an index contains as hashes.
 fn hashed(
     rows: &RowVtable,
     reader: Reader<'_>,
@@ -73,7 +73,7 @@ fn hashed(
     primary_key: &[u8],
 ) -> Result<KeyBuf> {
     let mut values = KeyBuf::new();
-    // An entry without a row, in a damaged file, has the values of no row.
+    // In a damaged file, an entry may have no row. Its values are empty.
     if let Some(fact) = reader.fact(primary_key)? {
         let read = (rows.hashed)(fact, index, &mut values);
         read.map_err(|error| rows.corrupt(error, primary_key))?;

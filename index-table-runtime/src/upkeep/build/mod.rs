@@ -25,32 +25,34 @@ use crate::{
     usage::{Progress, trace::span},
 };
 
-/// The bytes of rows in a batch. Writers wait for a batch, and each batch rewrites the pages of an index that
-/// it changes: with a quarter of this, a build takes half as long again.
+/// The default size of a batch, in bytes of rows. Writers wait until a batch ends. Each batch rewrites the pages
+/// that it changes, so smaller batches take longer: with a quarter of this size, a build takes 1.5 times as
+/// long.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// The memory for sorting entries, in bytes, before files are used.
+/// The memory for sorting entries, in bytes. Further entries are sorted in temporary files.
 pub(crate) const MEMORY: usize = 64 << 20;
 
-/// The pause between two batches, in which waiting writers go first.
+/// The pause between two batches, in which waiting writers get the lock.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Builds the indexes of a table that are not readable yet. From the `build` of a repository; it
 /// does nothing until [`run`](Build::run).
 ///
 /// `open_online` only declares the indexes of a table. Each batch of a build reads rows up to a number of
-/// bytes, adds their entries and records the position, in one transaction. Other writers go on between the
-/// batches, and maintain the indexes from their declaration on. If a build ends early, because its process is
-/// killed or by [`limit`](Build::limit), the next one continues; two builds at the same time share the work.
+/// bytes, adds their entries and records the position, in one transaction. Other writers continue between the
+/// batches, and maintain the indexes as soon as they are declared. If a build ends early, because of its
+/// [`limit`](Build::limit) or because its process is killed, the next build continues. Two concurrent builds
+/// share the work.
 ///
-/// Rows with the same key in a unique index don't end a build. The index gets the entries of all of them and
+/// Rows with the same key in a unique index don't end a build. The index gets the entries of all these rows and
 /// becomes [violated](IndexState::Violated): it is maintained, and scans read it like an index that isn't
 /// unique. Change or delete the rows that the report and [`Store::catalog`] list, and run another build. It
-/// checks the index for duplicates, without reading the rows again, and makes the index readable if there are
-/// none.
+/// checks the index for duplicates, without reading the rows again. If there are none, the index becomes
+/// readable.
 ///
-/// Cost: each row is read, and each of its entries is written in sorted order; memory for the entries of a
-/// batch. For a violated index, a step for each of its entries.
+/// Cost: each row is read once, and its entries are written in sorted order. The entries of a batch are in
+/// memory. For a violated index, each entry is read.
 ///
 /// # Examples
 ///
@@ -110,9 +112,9 @@ pub struct Build<'t> {
 pub struct BuildReport {
     /// The table.
     pub table: &'static str,
-    /// The indexes that were not readable when it began.
+    /// The indexes that were not readable when the build started.
     pub indexes: Vec<BuiltIndex>,
-    /// The number of rows that it has read.
+    /// The number of rows that the build has read.
     pub rows: u64,
     /// The number of batches.
     pub steps: u64,
@@ -129,7 +131,7 @@ pub struct BuiltIndex {
 }
 
 impl BuildReport {
-    /// Whether the build is complete: each index is readable, or violated.
+    /// Whether the build is complete: no index is under construction.
     #[must_use]
     pub fn is_done(&self) -> bool {
         !self.indexes.iter().any(|index| matches!(index.state, IndexState::Building { .. }))
@@ -159,8 +161,8 @@ impl<'t> Build<'t> {
         Self { store, table, rows, options, limit: None, progress: None }
     }
 
-    /// The bytes of rows in a batch, at least one row. Default: 4 MiB. With a smaller value, other writers
-    /// wait for less time, and the build takes longer.
+    /// Sets the size of a batch, in bytes of rows. A batch has at least one row. Default: 4 MiB. With a smaller
+    /// value, other writers wait for less time, and the build takes longer.
     pub const fn batch_bytes(mut self, bytes: usize) -> Self {
         self.options.bytes = bytes;
         self
@@ -172,16 +174,16 @@ impl<'t> Build<'t> {
         self
     }
 
-    /// Builds in one transaction, from the first row on, for a table without other writers: all entries are
-    /// sorted, with temporary files above 64 MiB, and written into an empty index with full pages. It takes
-    /// less time, and other writers wait for all of it.
+    /// Builds the indexes in one transaction, starting with the first row. All entries are sorted, in temporary
+    /// files if they exceed 64 MiB, and written into empty indexes with full pages. This takes less time than
+    /// batches, but other writers wait until the build ends.
     pub const fn exclusive(mut self) -> Self {
         self.options.exclusive = true;
         self
     }
 
-    /// Calls `progress` after each batch, with the rows so far. If several indexes are built, these are the
-    /// rows of the index that is furthest behind.
+    /// Calls `progress` after each batch, with the number of rows so far. If several indexes are built, this is
+    /// the progress of the index that is furthest behind.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 't) -> Self {
         self.progress = Some(Box::new(progress));
         self
@@ -191,18 +193,18 @@ impl<'t> Build<'t> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`](crate::Error::Corrupt) for a row that can't be decoded and
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for a row that can't be in an index: earlier batches
-    /// remain, and another build continues there. The errors of [`Store::transaction`];
+    /// [`Error::Corrupt`](crate::Error::Corrupt) for a row that can't be decoded, and
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) for a row with a key that is too long for an index.
+    /// Earlier batches remain, and another build continues after them.
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has opened the table with
-    /// another declaration.
+    /// another declaration. The errors of [`Store::transaction`].
     pub fn run(mut self) -> Result<BuildReport> {
         span!(DEBUG, "build", table = self.rows.schema.name);
         let mut report = Collected::default();
         let mut pace: Option<Pace> = None;
         while self.limit.is_none_or(|limit| report.steps < limit) {
             if report.steps > 0 {
-                // No other thread gets a lock that is taken again at once.
+                // Without the pause, this thread would lock again before a waiting thread wakes up.
                 thread::sleep(PAUSE);
             }
             let options = BuildOptions { retry: report.steps == 0, ..self.options };
@@ -230,20 +232,20 @@ impl<'t> Build<'t> {
     }
 }
 
-/// The speed of this run, which may have started in the middle.
+/// The start of this run, for its speed. The build may have been started by an earlier run.
 struct Pace {
-    begun: Instant,
-    before: u64,
+    started: Instant,
+    rows_before: u64,
 }
 
 impl Pace {
-    fn new(before: u64) -> Self {
-        Self { begun: Instant::now(), before }
+    fn new(rows_before: u64) -> Self {
+        Self { started: Instant::now(), rows_before }
     }
 
     fn progress(&self, batch: &BuildBatch) -> Progress {
-        let progress = Progress::new("rows", batch.done, Some(batch.of), self.begun);
-        progress.since(self.before, self.begun)
+        let progress = Progress::new("rows", batch.done, Some(batch.of), self.started);
+        progress.since(self.rows_before, self.started)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Adding the entries of many rows to indexes.
+//! Adds the entries of many rows to indexes.
 
 use std::env;
 
@@ -19,40 +19,40 @@ use crate::{
 /// A range of rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Range<'a> {
-    /// The rows behind this primary key.
+    /// The range starts after this primary key; `None` for the first row.
     pub(super) behind: Option<&'a [u8]>,
-    /// The rows up to this one, inclusive.
+    /// The last primary key of the range, inclusive; `None` for the last row.
     pub(super) until: Option<&'a [u8]>,
-    /// At most this many bytes, if it is more than one row.
+    /// The maximum number of bytes. The first row is always included.
     pub(super) bytes: Option<usize>,
 }
 
-/// The rows that were read.
+/// The progress of one call of [`add`].
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) rows: u64,
-    /// The primary key of the last one, if the range has more rows.
+    /// The primary key of the last row that was read; `None` if the range has no more rows.
     pub(super) behind: Option<Vec<u8>>,
 }
 
-/// A row with a key of a unique index that another row has.
+/// A duplicate: a row whose key in a unique index another row has.
 pub(super) struct Met<'a> {
     pub(super) image: &'a Image,
     pub(super) index: usize,
     pub(super) key: &'a [u8],
     /// The primary key of the other row.
     pub(super) holder: &'a [u8],
-    /// The number of such rows that this one represents.
+    /// The number of duplicates that this value represents.
     pub(super) count: u64,
 }
 
 type OnDuplicate<'a> = dyn FnMut(Met<'_>) -> Result<()> + 'a;
 
-/// Adds the entries of the rows in the range to these indexes; entries may already exist. In a unique index,
-/// `on_duplicate` gets the rows with the key of another row.
+/// Adds the entries of the rows in the range to these indexes. Entries may already exist. `on_duplicate` is
+/// called for each row whose key in a unique index another row has.
 ///
-/// They are sorted before they are written: then an entry is likely to be in the page of the one before it,
-/// and entries behind all others fill their pages.
+/// The entries are sorted before they are written. Then consecutive entries are likely to share a page, and
+/// entries that are appended to an index fill its pages.
 pub(super) fn add(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -93,7 +93,7 @@ pub(super) fn add(
     Ok(done)
 }
 
-/// Reads the rows, and adds their entries to the sorters.
+/// Reads the rows in the range and adds their entries to the sorters.
 fn gather(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -130,7 +130,7 @@ fn gather(
     Ok(done)
 }
 
-/// Adds all entries but the first with each key to an index that has the first ones.
+/// Adds all entries except the first of each key, which the index already has.
 fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge) -> Result<()> {
     let mut last: Option<Vec<u8>> = None;
     while let Some(RawEntry { key, primary_key, data }) = entries.next()? {
@@ -145,7 +145,7 @@ fn add_further(writer: &mut Writer<'_, '_>, index: usize, mut entries: Merge) ->
     Ok(())
 }
 
-/// Adds an entry of a unique index, beside the entries of other rows with its key.
+/// Adds an entry to a unique index, and keeps the entries of other rows with its key.
 fn add_shared(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -165,7 +165,8 @@ fn add_shared(
     }
 }
 
-/// Adds an entry of a unique index with hashed fields: rows with a key may have different values.
+/// Adds an entry to a unique index with hashed fields, in which rows with the same key may have different
+/// values.
 fn add_hashed(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -176,7 +177,7 @@ fn add_hashed(
     let RawEntry { key, primary_key, data } = entry;
     let others = Query::new(Source::Index(index), KeyRange::beginning_with(key));
     let is_shared = writer.reader().scan(others)?.any(|other| {
-        // An error will occur again.
+        // The search for the holder returns this error.
         other.map_or(true, |other| other.key == key && other.primary_key != primary_key)
     });
     if is_shared {
@@ -190,7 +191,7 @@ fn add_hashed(
     writer.change(Change::PutEntry { index, key, primary_key, data })
 }
 
-/// The image of the row with this primary key.
+/// Returns the image of the row with this primary key.
 fn image(rows: &RowVtable, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Result<Image> {
     let mut image = Image::default();
     if let Some(fact) = writer.reader().fact(primary_key)? {
@@ -199,29 +200,30 @@ fn image(rows: &RowVtable, writer: &Writer<'_, '_>, primary_key: &[u8]) -> Resul
     Ok(image)
 }
 
-/// The first entry with each key, from entries in order.
+/// An iterator over the first entry of each key, from sorted entries.
 struct FirstOfEach<'a> {
     entries: Merge,
     duplicates: &'a mut Vec<Duplicate>,
     key: Vec<u8>,
     primary_key: Vec<u8>,
     data: Vec<u8>,
-    begun: bool,
+    started: bool,
 }
 
-/// A key that a row has, and one before it.
+/// A row whose key an earlier row, the holder, has.
 struct Duplicate {
     key: Vec<u8>,
     holder: Vec<u8>,
     primary_key: Vec<u8>,
-    /// The number of such rows that this one represents: there may be more than memory has room for.
+    /// The number of duplicates that this value represents. The last listed duplicate represents all further
+    /// ones, so that memory is limited.
     count: u64,
 }
 
 impl<'a> FirstOfEach<'a> {
     fn new(entries: Merge, duplicates: &'a mut Vec<Duplicate>) -> Self {
         let (key, primary_key, data) = (Vec::new(), Vec::new(), Vec::new());
-        Self { entries, duplicates, key, primary_key, data, begun: false }
+        Self { entries, duplicates, key, primary_key, data, started: false }
     }
 }
 
@@ -231,7 +233,7 @@ impl Ascending for FirstOfEach<'_> {
             let Some(RawEntry { key, primary_key, data }) = self.entries.next()? else {
                 return Ok(None);
             };
-            if self.begun && self.key == key {
+            if self.started && self.key == key {
                 let listed = self.duplicates.len();
                 match self.duplicates.last_mut() {
                     Some(last) if listed == LISTED => last.count += 1,
@@ -244,12 +246,12 @@ impl Ascending for FirstOfEach<'_> {
                 }
                 continue;
             }
-            self.begun = true;
-            for (own, bytes) in
+            self.started = true;
+            for (buffer, bytes) in
                 [(&mut self.key, key), (&mut self.primary_key, primary_key), (&mut self.data, data)]
             {
-                own.clear();
-                own.extend_from_slice(bytes);
+                buffer.clear();
+                buffer.extend_from_slice(bytes);
             }
             break;
         }

@@ -1,4 +1,4 @@
-//! Writing the selected rows and entries, in the order of the keys.
+//! Writes the selected rows and entries, in the order of the keys.
 
 use super::{
     LoadReport, ProgressReporter,
@@ -60,22 +60,22 @@ pub(crate) fn apply(
     Ok(LoadReport { read, written: read - skipped, skipped, replaced: replaced.replaced })
 }
 
-/// The sink for changes of entries.
+/// The receivers of changes.
 struct Sinks<'a> {
     tally: &'a mut Tally,
     plan: Option<&'a MaintenancePlan>,
     watched: &'a mut Watched,
 }
 
-/// The result for the facts.
+/// The numbers of written rows.
 #[derive(Default)]
 struct Replaced {
     new: u64,
     replaced: u64,
 }
 
-/// Writes the facts into a table that has some of the rows, and removes their obsolete entries. The new
-/// entries are written later, when no other row has their keys.
+/// Writes the facts into a table that has some of the rows, and removes their obsolete entries. New entries are
+/// written after all obsolete entries are removed, so that rows can exchange unique keys.
 fn replace_facts(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -93,7 +93,7 @@ fn replace_facts(
             Some(stored) => {
                 rows.load_stored(old, stored, primary_key)?;
                 rows.load_stored(new, row, primary_key)?;
-                // It is still written, since entries of full indexes have the bytes of the fact.
+                // An equal row is written too, because the entries of full indexes have its new bytes.
                 let is_same = rows.is_same(stored, row);
                 let mut counting = tally.counting(writer);
                 match plan {
@@ -118,7 +118,7 @@ fn replace_facts(
     Ok(count)
 }
 
-/// Notes for the subscribers that the rows are new, while their buffers have room.
+/// Notes the new rows for subscribers until their buffers are full.
 fn note_new(
     rows: &RowVtable,
     new: &mut Image,
@@ -126,8 +126,8 @@ fn note_new(
     decision: &Decision,
     watched: &mut Watched,
 ) -> Result<()> {
-    let mut nobody = ProgressReporter::new(None, "", None);
-    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut nobody);
+    let mut no_reporter = ProgressReporter::new(None, "", None);
+    let mut facts = RemainingRecords::new(&gathered.facts, &decision.left_out, &mut no_reporter);
     while watched.takes_notes()
         && let Some(RawEntry { primary_key, data: row, .. }) = facts.next()?
     {
@@ -152,7 +152,7 @@ fn note_one(
     }
 }
 
-/// Writes the entries that are missing or different; returns their number.
+/// Writes the entries that are missing or different. Returns the number of written entries.
 fn put_changed(
     writer: &mut Writer<'_, '_>,
     index: usize,
@@ -184,7 +184,7 @@ fn put_filtered(
     Ok(())
 }
 
-/// The facts, or the entries, of the rows that are not left out.
+/// An iterator over the facts, or the entries of one index, without the rows that are left out.
 struct RemainingRecords<'a, 'n, 't> {
     reading: Reading,
     left_out: &'a Numbers,

@@ -1,9 +1,8 @@
-//! Selecting the rows of a load that are written. Nothing has been written so far, so a refusal changes
-//! nothing.
+//! Selects the rows of a load that are written. An error changes nothing, since nothing has been written yet.
 //!
-//! Rows that exclude each other have a key in common, so they are neighbours in the order of that key. For
-//! [`OnDuplicate::Skip`], the first of them wins, unless it is left out because of another key; so shared
-//! keys are recorded with the rows' numbers, and processed in the order of the input.
+//! Rows that exclude each other share a key, so they are neighbours in the order of that key. With
+//! [`OnDuplicate::Skip`], the first of these rows wins, unless it is left out because of another key. Therefore,
+//! shared keys are recorded with the rows' numbers, and processed in the order of the input.
 
 use super::{
     OnDuplicate,
@@ -24,12 +23,12 @@ pub(super) struct Decision {
     pub(super) left_out: Numbers,
     /// The greatest primary key in the table; `None` if it is empty.
     pub(super) greatest: Option<Vec<u8>>,
-    /// Rows of the table are replaced, or are equal.
+    /// Whether the table has some of the rows, so that they are replaced or equal.
     pub(super) replaces: bool,
 }
 
 impl Decision {
-    /// The row with this primary key in the table. Keys above the greatest one are not looked up.
+    /// Returns the row of the table with this primary key. Keys above the greatest one are not looked up.
     pub(super) fn stored<'t>(
         &self,
         reader: Reader<'t>,
@@ -74,7 +73,7 @@ impl Numbers {
     }
 }
 
-/// Decides about all rows.
+/// Selects the rows to write.
 pub(super) fn decide(
     rows: &RowVtable,
     reader: Reader<'_>,
@@ -119,7 +118,7 @@ struct Deciding<'a, 't> {
     taken: Notes,
 }
 
-/// Facts about rows, sorted.
+/// Sorted records about rows.
 struct Notes {
     sorter: Sorter,
     memory: usize,
@@ -151,23 +150,23 @@ struct First {
     hashed: Vec<u8>,
     primary_key: Vec<u8>,
     row: u64,
-    /// The number of the key, when a second row has it.
+    /// The number of the key, if a second row has the key.
     key: Option<u64>,
 }
 
 impl First {
-    fn is(&mut self, row: Gist<'_>) {
-        for (own, new) in
+    fn set_to(&mut self, row: Gist<'_>) {
+        for (buffer, new) in
             [(&mut self.hashed, row.hashed), (&mut self.primary_key, row.entry.primary_key)]
         {
-            own.clear();
-            own.extend_from_slice(new);
+            buffer.clear();
+            buffer.extend_from_slice(new);
         }
         (self.row, self.key) = (row.number, None);
     }
 
     /// Records that another row has the key too.
-    fn shares(&mut self, other: u64, notes: &mut Notes) -> Result<()> {
+    fn add_row(&mut self, other: u64, notes: &mut Notes) -> Result<()> {
         let key = if let Some(key) = self.key {
             key
         } else {
@@ -222,7 +221,8 @@ impl Deciding<'_, '_> {
     fn unique(&mut self, index: usize) -> Result<()> {
         let Some(records) = self.gathered.indexes.get(index) else { return Ok(()) };
         let mut entries = records.read();
-        // Values of hashed fields that share a key; there is hardly ever more than one.
+        // `firsts` has an element for each value of the hashed fields with the same key. There is rarely more
+        // than one.
         let (mut key, mut firsts, mut values) = (Vec::new(), vec![First::default()], 0);
         while let Some(entry) = entries.next()? {
             if self.decision.left_out.contains(entry.number) {
@@ -261,7 +261,7 @@ impl Deciding<'_, '_> {
         Ok(())
     }
 
-    /// Whether another row in the table has the key; `true` if the row is left out because of it.
+    /// Returns true if the row is left out because another row in the table has its key.
     fn is_held(&mut self, index: usize, entry: Gist<'_>) -> Result<bool> {
         let Gist { entry: RawEntry { key, primary_key, .. }, hashed, .. } = entry;
         let Self { rows, reader, gathered, taken, .. } = self;
@@ -271,7 +271,7 @@ impl Deciding<'_, '_> {
             OnDuplicate::Fail => Err(rows.taken(index, key, hashed, holder)),
             OnDuplicate::Skip => Ok(true),
             OnDuplicate::Replace => {
-                // Its values are distinguished without a hash.
+                // The key and the hashed values are stored for the error.
                 let lengths = [index as u64, key.len() as u64].map(u64::to_ne_bytes).concat();
                 taken.add(holder, &lengths, &[key, hashed].concat())?;
                 Ok(false)
@@ -313,8 +313,8 @@ fn skip(decision: &mut Decision, common: Notes) -> Result<()> {
     Ok(())
 }
 
-/// Whether all rows of the table whose keys the load takes are replaced. A replaced row gives the key up: if
-/// its new content had the key, the two would have been neighbours.
+/// Checks that the load replaces all rows of the table whose keys it uses. A replaced row no longer has the key:
+/// if its new content had the key, the load would have two rows with it, which is an error already.
 fn refuse_taken(
     rows: &RowVtable,
     gathered: &Gathered,

@@ -1,4 +1,4 @@
-//! Rows to sorted facts and entries.
+//! Converts rows to sorted facts and entries.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{
     sort::{LEAST_MEMORY, Merge, Sorted, Sorters},
 };
 
-/// Takes rows.
+/// Collects the facts and entries of rows in sorters.
 pub(crate) struct Gatherer {
     schema: &'static TableSchema,
     /// The sorters of the facts, and then of each index.
@@ -30,23 +30,23 @@ pub(crate) struct Gathered {
     pub(super) facts: Records,
     pub(super) indexes: Vec<Records>,
     pub(super) on_duplicate: OnDuplicate,
-    /// The number of rows. Each row has a number below it.
+    /// The number of rows. The rows are numbered from 0.
     pub(super) rows: u64,
     /// The memory for decisions about rows, in bytes.
     pub(super) memory: usize,
     pub(super) directory: Box<Path>,
 }
 
-/// The facts, or the entries of an index, in order; with a tail each.
+/// The facts, or the entries of an index, in order. Each has a tail.
 pub(crate) struct Records {
     sorted: Sorted,
     tail: Tail,
 }
 
-/// The tail behind the data of each entry.
+/// The parts of the tail, which follows the data of each entry.
 ///
-/// First the values of hashed fields, and their length as a u32, if the index is unique and its keys don't
-/// contain them; then the number of the row as a u64, if rows may be left out.
+/// If the index is unique and has hashed fields, the tail has their values, and then the length of the values as
+/// a `u32`. If rows may be left out, the number of the row as a `u64` follows.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     hashed: bool,
@@ -54,7 +54,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// `None` for the facts.
+    /// Returns the parts of the tails of an index, or of the facts if `index` is `None`.
     fn of(index: Option<&IndexSchema>, on_duplicate: OnDuplicate) -> Self {
         let hashed = index.is_some_and(|index| index.unique && index.is_hashed());
         Self { hashed, number: on_duplicate != OnDuplicate::Fail }
@@ -95,7 +95,7 @@ pub(super) struct Gist<'a> {
     pub(super) entry: RawEntry<'a>,
     /// The values of hashed fields.
     pub(super) hashed: &'a [u8],
-    /// The number of its row; 0 if none is left out.
+    /// The number of the entry's row; 0 if no rows can be left out.
     pub(super) number: u64,
 }
 
@@ -111,7 +111,7 @@ impl Gatherer {
         Self { schema, sorters, on_duplicate, memory, directory, read: 0, tail: Vec::new() }
     }
 
-    /// Takes a row.
+    /// Adds a row.
     pub(super) fn add(&mut self, image: &Image) -> Result<()> {
         let Self { schema, sorters, on_duplicate, read, tail, .. } = self;
         let (number, primary_key) = (*read, image.primary_key());
@@ -142,7 +142,7 @@ impl Gatherer {
             Some(facts) => facts,
             None => Records { sorted: none()?, tail: Tail::of(None, on_duplicate) },
         };
-        // Half of the eighth is for records, and half for the buffers of their merge.
+        // Half of an eighth of the memory is for records, and half for the buffers of their merge.
         let memory = memory.max(LEAST_MEMORY) / 16;
         Ok(Gathered { facts, indexes, on_duplicate, rows: read, memory, directory })
     }
@@ -163,7 +163,7 @@ impl Records {
     }
 }
 
-/// Reads records from the first one on.
+/// A reader of records, in order.
 pub(super) struct Reading {
     merge: Merge,
     tail: Tail,
@@ -175,13 +175,13 @@ impl Reading {
         Ok(if self.advance()? { Some(self.gist()) } else { None })
     }
 
-    /// Steps to the next record; `false` at the end.
+    /// Moves to the next record. Returns false at the end.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.merge.advance()
     }
 
-    /// The current record.
+    /// Returns the current record.
     #[inline]
     pub(super) fn gist(&self) -> Gist<'_> {
         self.tail.read(self.merge.entry())

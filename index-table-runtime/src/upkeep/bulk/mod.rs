@@ -1,9 +1,11 @@
 //! Loading many rows at once.
 //!
-//! Rows are read first, without a transaction: the fact and the entries of each row are added to sorters
-//! ([`gather`]). Then, in one transaction, the rows to write are selected ([`decide`]), and written, database
-//! after database in the order of its keys ([`apply`]). The sorted records can be read again if the map has
-//! to grow.
+//! 1. Without a transaction, the fact and the entries of each row are added to sorters ([`gather`]).
+//! 2. In a transaction, the rows to write are selected ([`decide`]).
+//! 3. In the same transaction, they are written, one database after another, in the order of the keys
+//!    ([`apply`]).
+//!
+//! If the map has to grow, the transaction is repeated with the same sorted records.
 
 mod apply;
 mod decide;
@@ -35,16 +37,16 @@ const DEFAULT_MEMORY: usize = 256 << 20;
 /// Loads many rows at once, in one transaction. From the `bulk_load` and `bulk_load_in` of a
 /// repository; it does nothing until [`run`](BulkLoad::run).
 ///
-/// The result equals inserting the rows one by one in a transaction, in less time: rows and entries are
-/// sorted, and written in the order of their keys. An empty table gets nearly full pages, and takes less
-/// space on the disk.
+/// The result is the same as inserting the rows one by one in a transaction. A load takes less time, because rows
+/// and entries are sorted, and written in the order of their keys. The pages of an empty table become nearly
+/// full, so the table takes less space on disk.
 ///
-/// The rows are read and sorted before the transaction begins, so that others can write meanwhile, and the
-/// iterator may use the store. Rows and entries that don't fit into the [`memory`](BulkLoad::memory) go to
-/// temporary files.
+/// The rows are read and sorted before the transaction begins. Meanwhile, other threads can write, and the
+/// iterator may use the store. Rows and entries that don't fit into the [`memory`](BulkLoad::memory) are written
+/// to temporary files.
 ///
-/// All or nothing: after an error, or if the process is killed, nothing was loaded. With `bulk_load_in`, the
-/// load is part of that transaction.
+/// A load is atomic: after an error, or if the process is killed, no row is loaded. With `bulk_load_in`, the
+/// load is part of the given transaction.
 ///
 /// # Examples
 ///
@@ -88,28 +90,28 @@ pub struct BulkLoad<'a, 's, R, I> {
     row: PhantomData<fn(&R)>,
 }
 
-/// The target of the rows.
+/// The destination of the rows.
 pub(crate) enum Target<'a, 's> {
-    /// A transaction of its own.
+    /// A new transaction of this store.
     Store(&'a Store),
     Txn(&'a mut WriteTxn<'s>),
 }
 
-/// The policy of a [`BulkLoad`] for rows with the same primary key, or with the same key in a unique index,
-/// whether both are loaded or one of them is in the table.
+/// The policy of a [`BulkLoad`] for rows with the same primary key, or with the same key in a unique index. Both
+/// rows may be in the load, or one of them may be in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnDuplicate {
-    /// The load fails with [`Error::DuplicateKey`] or [`Error::UniqueViolation`], which name one of
-    /// them; nothing is written. The default.
+    /// The load fails with [`Error::DuplicateKey`] or [`Error::UniqueViolation`], which name one of the
+    /// duplicates. Nothing is written. The default.
     #[default]
     Fail,
-    /// The first row stays, with rows of the table first: as if the rows were inserted one by one, and
-    /// refused ones left out.
+    /// The first row wins, and rows in the table come first. The result is the same as inserting the rows one by
+    /// one and leaving out the rows that fail.
     Skip,
-    /// The last row with a primary key wins, and replaces the row in the table. If two rows have the same key
-    /// in a unique index at the end, it is [`Error::UniqueViolation`]: rows may exchange such keys, and take
-    /// keys that other rows give up.
+    /// The last row with a primary key wins, and replaces the row in the table. The load fails with
+    /// [`Error::UniqueViolation`] if two rows have the same key in a unique index at the end, so rows may
+    /// exchange such keys.
     Replace,
 }
 
@@ -117,11 +119,12 @@ pub enum OnDuplicate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// The rows of the iterator.
+    /// The number of rows of the iterator.
     pub read: u64,
-    /// The rows that are in the table now, including rows that were in it before, byte for byte.
+    /// The number of rows of the iterator that are in the table now, including rows that were already in the
+    /// table with the same bytes.
     pub written: u64,
-    /// The rows that were left out because of another row with the same key.
+    /// The number of rows that were left out because of another row with the same key.
     pub skipped: u64,
     /// The number of written rows that replaced a row with other content.
     pub replaced: u64,
@@ -148,31 +151,32 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         self
     }
 
-    /// The memory for rows and entries, in bytes; beyond it, they go to temporary files. The minimum is 64
-    /// KiB, or the need of the largest row. Default: 256 MiB.
+    /// The memory for rows and entries, in bytes. If they need more, they are written to temporary files. The
+    /// minimum is 64 KiB, or the need of the largest row. Default: 256 MiB.
     ///
-    /// Not included are some copies of the current row, a bit for each row if rows are left out, and the
-    /// pages of the transaction, of which LMDB keeps up to 512 MiB before it writes them.
+    /// The limit does not include some copies of the current row, a bit for each row if rows are left out, and the
+    /// pages of the transaction. LMDB keeps up to 512 MiB of pages before it writes them.
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// The directory for temporary files. Default: the store's; for one in memory, that of the operating
-    /// system.
+    /// The directory for temporary files. Default: the store's directory; for a store in memory, the temporary
+    /// directory of the operating system.
     ///
     /// The files have no names (`O_TMPFILE`), so a killed process leaves no files. If the file system does
-    /// not support that, a process that is killed at the wrong moment may leave an empty file
-    /// `.index-table-….tmp`, which the next load into the directory removes.
+    /// not support such files, a process that is killed at the wrong moment may leave an empty file
+    /// `.index-table-….tmp`. The next load with the same directory removes it.
     ///
-    /// They take the size of the rows and entries, and for a moment twice that if the memory is much smaller.
+    /// The files take the size of the rows and entries. If the memory is much smaller, they take up to twice this
+    /// size for a short time.
     pub fn temporary(mut self, directory: impl AsRef<Path>) -> Self {
         self.temporary = Some(directory.as_ref().to_owned());
         self
     }
 
     /// Calls `tell` every few thousand rows: first with `"rows read"` and no total, and then with `"rows and
-    /// entries written"`, which starts at 0 again if the map has to grow.
+    /// entries written"`. The second count restarts at 0 if the map has to grow.
     pub fn progress(mut self, tell: impl FnMut(Progress) + 'a) -> Self {
         self.tell = Some(Box::new(tell));
         self
@@ -187,10 +191,11 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     ///
     /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`], depending on [`OnDuplicate`];
     /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written; [`Error::Corrupt`] for a
-    /// row in the table that has to be replaced. [`Error::DiskFull`] and [`Error::Io`] for the temporary
-    /// files too, [`Error::MapFull`] and errors of the engine. Then, nothing has changed, and your
-    /// transaction can continue, unless writing the rows had started: then it refuses to commit. The same
-    /// holds if `progress` panics.
+    /// row in the table that has to be replaced; [`Error::DiskFull`] and [`Error::Io`], also for the temporary
+    /// files; [`Error::MapFull`] and errors of the engine.
+    ///
+    /// After an error, nothing has changed, and your transaction can continue. If writing the rows had started,
+    /// your transaction refuses to commit. The same holds if `progress` panics.
     pub fn run(self) -> Result<LoadReport>
     where
         I: Iterator<Item: Borrow<R>>,
@@ -202,12 +207,12 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
         loading.finish()
     }
 
-    /// As [`run`](BulkLoad::run), with an iterator of results. The first error ends it, and nothing is
-    /// written.
+    /// Loads the rows of an iterator of results, like [`run`](BulkLoad::run). The first error ends the load, and
+    /// nothing is written.
     ///
     /// # Errors
     ///
-    /// The error of the iterator, and as [`run`](BulkLoad::run).
+    /// The error of the iterator, and the errors of [`run`](BulkLoad::run).
     ///
     /// # Examples
     ///
@@ -246,7 +251,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     fn begin(self) -> Result<(Loading<'a, 's, R>, I)> {
         let Self { table, target, rows, memory, on_duplicate, temporary, tell, .. } = self;
         if let Target::Store(store) = &target {
-            // Not when all rows have been read.
+            // Fails before reading the rows.
             store.inner.engine.refuse_read_only()?;
         }
         let directory = match (temporary, &target) {

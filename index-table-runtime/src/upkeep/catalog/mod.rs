@@ -1,4 +1,4 @@
-//! The catalog of a store's tables and indexes, and dropping indexes that are no longer declared.
+//! The catalog of a store's tables and indexes. Indexes that are no longer declared can be dropped.
 
 mod show;
 
@@ -20,7 +20,7 @@ use crate::{
 /// The tables and indexes of a store, as last declared, and the states of the indexes. From
 /// [`Store::catalog`].
 ///
-/// It is displayed as a list, and can be serialized for tools.
+/// `Display` shows a list; tools can use the serialized form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Catalog {
@@ -28,13 +28,14 @@ pub struct Catalog {
     pub tables: Vec<CatalogTable>,
 }
 
-/// A table on record; see [`Catalog`].
+/// A recorded table; see [`Catalog`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CatalogTable {
     /// Its name.
     pub name: String,
-    /// The reason why the other fields are empty: its record was written by a later release, or is damaged.
+    /// The reason why the table's record can't be read: a later release wrote it, or it is damaged. Then, the
+    /// other fields except the name are empty.
     pub unreadable: Option<String>,
     /// The format of its data in the file.
     pub format: u32,
@@ -50,7 +51,7 @@ pub struct CatalogTable {
     pub indexes: Vec<CatalogIndex>,
 }
 
-/// A field of a key on record; see [`Catalog`].
+/// A recorded field of a key; see [`Catalog`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CatalogKey {
@@ -63,7 +64,7 @@ pub struct CatalogKey {
     pub form: String,
 }
 
-/// An index on record; see [`Catalog`].
+/// A recorded index; see [`Catalog`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CatalogIndex {
@@ -73,19 +74,19 @@ pub struct CatalogIndex {
     pub key: Vec<CatalogKey>,
     /// `"normalized"`, `"partial"` or `"full"`.
     pub strategy: &'static str,
-    /// The included fields of a partial one.
+    /// The included fields of a partial index.
     pub include: Vec<String>,
     /// `"unique"`, `"sparse"`, `"filter=method"` and `"eventual"`, if they are declared.
     pub options: Vec<String>,
     /// The layout of its entries in the file.
     pub layout: String,
-    /// Whether it is readable, and if not, the reason.
+    /// The state of the index.
     pub state: IndexState,
 }
 
 impl Store {
-    /// The tables and indexes that the store has on record, declared in this program or not, and
-    /// the states of the indexes.
+    /// Returns the tables and indexes that the file records, and the states of the indexes. Tables that this
+    /// program doesn't declare are included.
     ///
     /// Cost: a read transaction that reads only the catalog.
     ///
@@ -133,19 +134,19 @@ impl Store {
         Ok(Catalog::of(&self.inner.catalog()?))
     }
 
-    /// Drops the indexes that were declared once and are not any more, and gives their pages back
-    /// to the file. Returns their names, each behind that of its table: `person.town`.
+    /// Drops the indexes that are no longer declared, so that the file can reuse their pages. Returns their
+    /// names, each with the name of its table: `person.town`.
     ///
-    /// An index that a repository of this process still has, since another process has opened the table
-    /// without it, is not dropped. Queries on a dropped index in another process fail, and that process must
-    /// close the store before it can declare the index again, since LMDB regards the database as open.
+    /// If another process has opened the table without an index, but a repository of this process still has the
+    /// index, it is not dropped. In other processes, queries on a dropped index fail. Such a process must close
+    /// the store before it can declare the index again, since LMDB regards the database as open.
     ///
-    /// Cost: a write transaction that goes through the pages of these indexes.
+    /// Cost: a write transaction that reads the pages of these indexes.
     ///
     /// # Errors
     ///
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Then, nothing has changed.
+    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. After an error, nothing has changed.
     ///
     /// # Examples
     ///
@@ -184,13 +185,13 @@ impl Store {
     /// ```
     pub fn drop_retired(&self) -> Result<Vec<String>> {
         self.inner.drop_indexes(|records, is_in_use| {
-            let of = |name: &str| records.iter().find(|(other, _)| other == name);
+            let find = |name: &str| records.iter().find(|(other, _)| other == name);
             let mut retired = Vec::new();
             for (name, state) in records {
                 if let Some((table, index)) = name.split_once('.')
                     && is_index(index)
                     // Records of a later release are not changed.
-                    && of(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
+                    && find(table).is_some_and(|(_, record)| TableRecord::read(record).is_ok())
                     && matches!(StateRecord::decode(state), Some(StateRecord::Retired(_)))
                     && !is_in_use(table, index)
                 {

@@ -73,7 +73,7 @@ impl fmt::Display for IndexState {
 }
 
 impl IndexState {
-    /// The reason why it is not readable, and the remedy.
+    /// Returns the reason why the index is not readable, and the remedy.
     pub(crate) fn reason(&self) -> String {
         match self {
             Self::Building { rows, of, .. } => format!(
@@ -116,7 +116,7 @@ impl fmt::Display for Duplicate {
     }
 }
 
-/// Fields of a key as declared, with their shapes.
+/// Returns the fields of a key as declared, with their shapes.
 fn keys(fields: &[CatalogKey]) -> String {
     listed(fields.iter().map(|CatalogKey { name, shape, form }| match form.as_str() {
         "field" => format!("{name}: {shape}"),

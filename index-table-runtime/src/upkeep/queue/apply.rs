@@ -1,4 +1,4 @@
-//! Applying messages.
+//! Applies messages to eventual indexes.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -23,11 +23,11 @@ use crate::{
 /// The maximum number of messages in a batch.
 const MESSAGES: u64 = 1024;
 
-/// The maximum size of the messages and rows of a batch, in bytes, without the last one.
+/// The size of messages and rows, in bytes, at which a batch ends.
 const BYTES: usize = 1 << 20;
 
-/// The pause between two batches, in which waiting writers go first: no other thread gets a lock that is
-/// taken again at once.
+/// The pause between two batches, in which waiting writers get the lock. Without it, this thread would lock again
+/// before a waiting thread wakes up.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// The result of applying the messages of a queue. From the `drain` of a repository.
@@ -42,7 +42,7 @@ pub struct Drained {
     pub left: u64,
 }
 
-/// Applies as many messages, in batches of a transaction each.
+/// Applies up to `most` messages, in batches. Each batch is a transaction.
 pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
     store.inner.refuse_nested_write()?;
     let mut drained = Drained::default();
@@ -60,7 +60,7 @@ pub(crate) fn drain(store: &Store, table: &OpenTable, most: u64) -> Result<Drain
     Ok(drained)
 }
 
-/// Applies one batch, with no more messages than these.
+/// Applies one batch of up to `most` messages.
 pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Drained> {
     let left = left(store, table)?;
     if left == 0 || most == 0 {
@@ -74,7 +74,7 @@ pub(super) fn batch_of(store: &Store, table: &OpenTable, most: u64) -> Result<Dr
     Ok(batch)
 }
 
-/// The number of messages, to decide whether a write transaction is needed.
+/// Returns the number of messages. Without messages, no write transaction is needed.
 fn left(store: &Store, table: &OpenTable) -> Result<u64> {
     let txn = store.read()?;
     let reader = txn.reader(table)?;
@@ -117,7 +117,11 @@ fn batch(
     Ok(batch)
 }
 
-/// The reason why a message can't be applied, if it is in the message or its row.
+/// Returns the reason why a message can't be applied, if the message or its row is at fault.
+///
+/// # Errors
+///
+/// Any other error, which does not concern the message.
 pub(super) fn poisoned(error: Error) -> Result<String> {
     match error {
         Error::Corrupt { .. }
@@ -130,7 +134,7 @@ pub(super) fn poisoned(error: Error) -> Result<String> {
     }
 }
 
-/// Writes the entries of the current row; returns the number of bytes that were read.
+/// Updates the entries of the message's row to its current content. Returns the size of the row.
 pub(super) fn apply(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -150,7 +154,7 @@ pub(super) fn apply(
         load(rows, image, fact, &primary_key)?;
         image.check_lengths(schema)?;
     }
-    let (there, read) = (fact.is_some(), fact.map_or(0, <[u8]>::len));
+    let (exists, read) = (fact.is_some(), fact.map_or(0, <[u8]>::len));
     let mut sink = tally.counting(writer);
     for part in indexes {
         let named = schema.indexes.iter().enumerate().find(|(_, index)| index.name == part.index);
@@ -160,11 +164,11 @@ pub(super) fn apply(
         }
         let primary_key = primary_key.as_slice();
         for key in &part.keys {
-            if !(there && image.keys(index).any(|own| own == key)) {
+            if !(exists && image.keys(index).any(|existing| existing == key)) {
                 sink.change(Change::DeleteEntry { index, key, primary_key })?;
             }
         }
-        if there {
+        if exists {
             let data = image.data(index, declared);
             for key in image.keys(index) {
                 if sink.sink().reader().entry(index, key, primary_key)? != Some(data) {
@@ -176,13 +180,12 @@ pub(super) fn apply(
     Ok(read)
 }
 
-/// Takes the image of a row. Its type may have methods that compute keys, and a panic in one must not end the
-/// worker.
+/// Loads the image of a row. A method of the row may compute a key; if it panics, the worker must continue.
 fn load(rows: &RowVtable, image: &mut Image, fact: &[u8], primary_key: &[u8]) -> Result<()> {
     catch_unwind(AssertUnwindSafe(|| rows.load_stored(image, fact, primary_key))).unwrap_or_else(
         |panic| {
-            let said = panic.downcast_ref::<&str>().map(ToString::to_string);
-            let message = said.or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+            let message = text.or_else(|| panic.downcast_ref::<String>().cloned());
             Err(Error::Panicked {
                 message: message.unwrap_or_else(|| "without a message".to_owned()),
             })

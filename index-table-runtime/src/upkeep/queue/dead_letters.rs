@@ -14,11 +14,11 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// Its number.
+    /// The number of the message.
     pub number: u64,
-    /// The primary key of its row, as in errors; `None` if the message can't be read.
+    /// The primary key of the message's row, as shown in errors; `None` if the message can't be decoded.
     pub row: Option<String>,
-    /// The indexes that it names.
+    /// The indexes that the message names.
     pub indexes: Vec<String>,
     /// The reason why it could not be applied.
     pub error: String,
@@ -27,7 +27,7 @@ pub struct DeadLetter {
 /// The messages of a table's queue that could not be applied. From the `dead_letters` of a repository.
 pub type DeadLetters = Vec<DeadLetter>;
 
-/// The dead letters of a table.
+/// Returns the dead letters of a table.
 pub(crate) fn list(schema: &TableSchema, reader: Reader<'_>) -> Result<DeadLetters> {
     let (mut list, mut from) = (Vec::new(), DEAD_LETTERS);
     while let Some((number, bytes)) = reader.message(from)? {

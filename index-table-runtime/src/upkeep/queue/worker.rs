@@ -17,30 +17,31 @@ use crate::{
     store::{Inner, Store},
 };
 
-/// The interval for checking whether other processes have written messages. The name of the thread.
+/// The name of the thread.
 const NAME: &str = "index-worker";
 
+/// The interval between two checks for messages of other processes.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The time to wait for more messages, if no thread waits for the result: each batch is a commit, for which
-/// writers wait.
+/// The time to wait for more messages if no thread waits for the result. Larger batches need fewer commits, and
+/// writers wait for each commit.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// The pause after a failure.
 const REST: Duration = Duration::from_millis(200);
 
-/// A thread that applies the messages of a store's queues to eventual indexes, of those tables of
-/// which this process has a repository. From [`Store::start_index_worker`].
+/// A thread that applies the messages of a store's queues to eventual indexes, for the tables that have a
+/// repository in this process. From [`Store::start_index_worker`].
 ///
-/// It stops when this is dropped, after its current batch; the remaining messages stay in the queue. It
-/// doesn't keep the store open, and ends with it. Several workers, in one process or in several, can run at
-/// once.
+/// When this handle is dropped, the thread stops after its current batch. The remaining messages stay in the
+/// queue. The thread doesn't keep the store open, and ends when the store is closed. Several workers, in one
+/// process or in several, can run at the same time.
 #[must_use = "the worker stops when this is dropped"]
 pub struct IndexWorker {
     shared: Arc<Shared>,
     store: Weak<Inner>,
     thread: Option<JoinHandle<()>>,
-    /// A forked process has no such thread.
+    /// The process that started the thread. A forked process doesn't have the thread.
     process: u32,
 }
 
@@ -52,8 +53,8 @@ struct Shared {
 }
 
 impl Store {
-    /// Starts a thread that applies the messages of the queues to eventual indexes, for the tables of which
-    /// this process has a repository, until the returned handle is dropped.
+    /// Starts a thread that applies the messages of the queues to eventual indexes, for the tables that have a
+    /// repository in this process. The thread runs until the returned handle is dropped.
     ///
     /// # Errors
     ///
@@ -114,8 +115,8 @@ impl IndexWorker {
         Ok(Self { shared, store: weak, thread: Some(thread), process: process::id() })
     }
 
-    /// The last error, if the worker could not continue: it tries again, five times a second. Messages that
-    /// can't be applied don't count: they become dead letters.
+    /// Returns the error of the last round; `None` if it succeeded. After an error, the worker retries five times
+    /// a second. A message that can't be applied is not an error here; it becomes a dead letter.
     #[must_use]
     pub fn error(&self) -> Option<Error> {
         self.shared.error().as_ref().map(Error::again)
@@ -129,7 +130,8 @@ impl Drop for IndexWorker {
         }
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.signals.notify();
-        // Waiting for a worker that waits for this thread's write transaction would never end.
+        // If this thread has a write transaction, the worker may wait for it. Joining the worker would be a
+        // deadlock.
         let waits = self.store.upgrade().is_some_and(|store| store.refuse_nested_write().is_err());
         if let Some(thread) = self.thread.take()
             && !waits
@@ -175,7 +177,8 @@ fn run(shared: &Shared, store: &Weak<Inner>) {
     }
 }
 
-/// Applies a batch of each queue; returns whether there is more. A table that fails doesn't block the others.
+/// Applies a batch of each queue. Returns true if messages remain. An error in one table doesn't block the
+/// others.
 fn round(store: &Store, shared: &Shared) -> Result<bool> {
     let (mut more, mut failed) = (false, None);
     for table in store.inner.eventual_tables() {
