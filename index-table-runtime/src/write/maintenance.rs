@@ -1,13 +1,14 @@
 //! Maintenance of the indexes of a table if some are not readable, or are eventual.
 //!
 //! During the build of an index, each write of a row also writes its entries, whatever the progress of the
-//! build, and the build writes the entries of every row, some of them a second time. So all entries are right at any
-//! time, and none is missing at the end. A unique index can have several entries of one key meanwhile, because the
-//! rows were there before the index: each row has its own entry, and the build counts the duplicates. A row that the
-//! build has not reached must not move, with the key of another row, to a primary key that the build has passed.
+//! build. The build writes the entries of every row, some of them a second time. Therefore, all entries are correct
+//! at any time, and none is missing at the end. Until then, a unique index can have several entries of one key,
+//! because rows that are older than the index can share a key: each row has an entry, and the build counts the
+//! duplicates. A row that the build has not reached, and that shares a key with another row, must not move to a
+//! primary key that the build has passed.
 //!
-//! A violated index is maintained in the same way, and no key is refused. Changes of an eventual index become
-//! messages for the worker, see [`queue`](crate::write::queue).
+//! A violated index is maintained in the same way, but no key is refused. Changes of an eventual index become
+//! messages for the worker; see [`queue`](crate::write::queue).
 
 use crate::engine::Limit;
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     write::queue::Outbox,
 };
 
-/// How each index of a table is maintained in a transaction.
+/// The maintenance of each index of a table in a transaction.
 #[derive(Debug)]
 pub(crate) struct MaintenancePlan {
     by_index: Box<[Maintenance]>,
@@ -35,17 +36,17 @@ pub(crate) struct MaintenancePlan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Maintenance {
-    /// As it is declared.
+    /// As declared, in the transaction.
     Immediate,
-    /// Beside the entries of other rows with the same key.
+    /// In the transaction; several rows may have entries with the same key.
     Shared,
-    /// Later, by the worker.
+    /// After the transaction, by the worker.
     Eventual,
     None,
 }
 
 impl MaintenancePlan {
-    /// `None` if all indexes are maintained as declared, with their rows.
+    /// Returns the plan; `None` if all indexes are maintained as declared, in the transaction.
     pub(crate) fn of(
         schema: &TableSchema,
         limit: Limit,
@@ -89,7 +90,7 @@ impl MaintenancePlan {
         Ok(is_needed.then_some(Self { by_index, later, built, violated }))
     }
 
-    /// Whether the entries of an index are maintained at all.
+    /// Whether an index is maintained, in the transaction or later.
     pub(crate) fn maintains(&self, index: usize) -> bool {
         self.of_index(index) != Maintenance::None
     }
@@ -99,26 +100,26 @@ impl MaintenancePlan {
         self.maintains(index) && !self.violated.contains(&index)
     }
 
-    /// The indexes in which each row has its entry beside those of other rows with the same key, although they
-    /// are unique.
+    /// Returns the unique indexes in which several rows may have entries with the same key.
     pub(crate) fn shared(&self) -> impl Iterator<Item = usize> {
         let shared =
             self.by_index.iter().enumerate().filter(|(_, how)| **how == Maintenance::Shared);
         shared.map(|(index, _)| index)
     }
 
-    /// Whether entries of an index may be written at once as it is declared, also if it is eventual.
+    /// Whether a load may write all entries of an index as declared. This includes eventual indexes.
     pub(crate) fn is_up(&self, index: usize) -> bool {
         matches!(self.of_index(index), Maintenance::Immediate | Maintenance::Eventual)
     }
 
-    /// The unique indexes whose builds have not read the row `old`, and would not read it as `new`.
+    /// Returns the unique indexes whose builds would miss a row that moves from the primary key `old`, which they
+    /// have not reached, to `new`, which they have passed.
     pub(crate) fn passed(&self, old: &[u8], new: &[u8]) -> impl Iterator<Item = usize> {
         let passed = move |at: &[u8]| new <= at && at < old;
         self.built.iter().filter(move |(_, at)| passed(at)).map(|(index, _)| *index)
     }
 
-    /// Called before an operation on a row; with `in_line`, all of its changes are made at once.
+    /// Starts an operation on a row. With `in_line`, the transaction makes all changes, and leaves no message.
     pub(crate) fn begin(&mut self, in_line: bool) {
         if let Some(later) = &mut self.later {
             later.begin(in_line);
@@ -130,7 +131,7 @@ impl MaintenancePlan {
         self.later.as_ref().is_some_and(Outbox::has_to_wait)
     }
 
-    /// Refuses the changes from `old` to `new`, before anything is written, if they leave a message.
+    /// Fails if the changes from `old` to `new` leave a message. Called before anything is written.
     ///
     /// # Errors
     ///
@@ -145,8 +146,8 @@ impl MaintenancePlan {
         maintain::entry_changes(schema, old, new, &mut Refuse { by_index, later, schema })
     }
 
-    /// A sink for the changes to the indexes when a row is written that had the primary key `old`. It passes
-    /// immediate changes on, and [notes](MaintenancePlan::leave) deferred ones.
+    /// Returns a sink for the index changes of a write of a row that had the primary key `old`. The sink passes on
+    /// immediate changes and notes deferred changes for [`leave`](MaintenancePlan::leave).
     pub(crate) fn filter<'a, 't, 's>(
         &'a mut self,
         to: Counting<'a, Writer<'t, 's>>,
@@ -156,7 +157,7 @@ impl MaintenancePlan {
         Filter { by_index, later: later.as_mut().filter(|later| !later.in_line), to, old }
     }
 
-    /// The same, with all changes made at once.
+    /// Returns a sink that passes on all changes, also those of eventual indexes.
     pub(crate) fn filter_in_line<'a, 't, 's>(
         &'a self,
         to: Counting<'a, Writer<'t, 's>>,
@@ -164,7 +165,7 @@ impl MaintenancePlan {
         Filter { by_index: &self.by_index, later: None, to, old: None }
     }
 
-    /// Leaves messages about the noted changes, or disables the indexes if there is no room.
+    /// Leaves messages about the noted changes. If the queue has no room, disables the indexes instead.
     pub(crate) fn leave(
         &mut self,
         schema: &TableSchema,
@@ -184,12 +185,12 @@ impl MaintenancePlan {
         Ok(())
     }
 
-    /// The messages of the transaction.
+    /// Returns the messages of the transaction.
     pub(crate) fn later(&self) -> Option<&Outbox> {
         self.later.as_ref()
     }
 
-    /// Continues from the end of a nested transaction.
+    /// Continues with the plan of a nested transaction that was committed.
     pub(crate) fn continue_with(&mut self, mut inner: Self) {
         if let (Some(later), Some(outer)) = (&mut inner.later, &self.later) {
             later.continues(outer);
@@ -202,7 +203,7 @@ impl MaintenancePlan {
     }
 }
 
-/// Refuses deferred changes.
+/// A sink that fails for deferred changes.
 struct Refuse<'a> {
     by_index: &'a [Maintenance],
     later: &'a mut Outbox,
@@ -251,12 +252,12 @@ impl Sink for Filter<'_, '_, '_> {
 }
 
 impl Filter<'_, '_, '_> {
-    /// Makes a change of an entry beside those of other rows with its key.
+    /// Changes an entry, and keeps the entries of other rows with the same key.
     fn share(&mut self, change: Change<'_>) -> Result<()> {
         match change {
             Change::PutEntry { index, key, primary_key, data } => {
                 let writer = self.to.count_entry(index);
-                // A row that has moved keeps the key, and has the entry under another primary key.
+                // A moved row keeps the key, so its entry under the old primary key is removed here.
                 if let Some(old) = self.old.filter(|old| *old != primary_key) {
                     writer.remove_shared(index, key, old)?;
                 }

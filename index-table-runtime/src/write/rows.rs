@@ -1,4 +1,4 @@
-//! Writing a row: the code that is compiled once and not for each type of row.
+//! The part of writing a row that is compiled once for all types of row.
 
 use crate::model::row_vtable::RowVtable;
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Whether a row that is decoded from its bytes has the same keys.
+/// Decodes a new row from its bytes, and checks that its keys are the same.
 pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Result<()> {
     let unreadable = |reason: String| {
         let key = rows.schema.show_primary_key(new.primary_key());
@@ -38,7 +38,7 @@ pub(crate) fn try_back(rows: &RowVtable, new: &Image, tried: &mut Image) -> Resu
     Err(unreadable("has other keys when it is read back from its serialized bytes".into()))
 }
 
-/// Writes `new`, replacing the row with its primary key if there is one.
+/// Writes `new`, and replaces the row with the same primary key if there is one.
 pub(crate) fn put(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -59,7 +59,7 @@ pub(crate) fn put(
     Ok(())
 }
 
-/// Writes `new` instead of its original row.
+/// Replaces the original row by `new`.
 pub(crate) fn update(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -81,7 +81,7 @@ pub(crate) fn update(
     Ok(())
 }
 
-/// Writes `new`, replacing the row with the same key in the unique index at this position if there is one.
+/// Writes `new`, and replaces the row with the same key in the unique index at this position if there is one.
 pub(crate) fn put_by(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -132,7 +132,7 @@ pub(crate) fn delete_loaded(
     Ok(())
 }
 
-/// Writes `new`, a new row; nothing has changed if it is refused.
+/// Writes a new row. If the row is refused, nothing has changed.
 pub(crate) fn insert(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -143,7 +143,7 @@ pub(crate) fn insert(
     let claimed = written.plan.is_none() && unique::claim(rows.schema, writer, new)?;
     if !claimed {
         if let Err(error) = unique::check(rows, writer, written.plan.as_ref(), None, new) {
-            // An existing row is the clearer reason.
+            // If the primary key exists too, that error is clearer.
             let taken = writer.reader().fact(new.primary_key())?.is_some();
             return Err(if taken { rows.duplicate(new.primary_key()) } else { error });
         }
@@ -167,7 +167,7 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// Writes `new` instead of `old`, after all checks.
+/// Replaces `old` by `new` after all checks.
 fn replace(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
@@ -201,7 +201,7 @@ fn replace(
     send(rows, writer, Some(old), Some(new), written)
 }
 
-/// Checks that there is room for a message, if one is needed: the last check that can refuse a write.
+/// Checks that the queue has room if the write needs a message. This is the last check that can refuse a write.
 fn admit(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -212,7 +212,7 @@ fn admit(
     let Some(plan) = plan.as_mut().filter(|plan| plan.has_to_wait()) else {
         return Ok(());
     };
-    // A second row with the same primary key is refused first, with or without room.
+    // The check for a row with the same primary key comes first, whether or not there is room.
     if let (None, Some(new)) = (old, new)
         && writer.reader().fact(new.primary_key())?.is_some()
     {
@@ -251,20 +251,20 @@ pub(crate) fn upgrade(
 ) -> Result<()> {
     rows.load_stored(old, bytes, primary_key)?;
     rows.load_stored(new, renewed, primary_key)?;
-    // Another conversion of the row has made the entries.
+    // If the keys differ, the entries were written with another conversion of the row.
     if !old.same_keys(new) {
         let version = row::version(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
         let reason = "it has other keys each time, or when it is read back".to_owned();
         return Err(rows.conversion(version, primary_key, reason));
     }
-    // A table can have more rows than a queue has room for.
+    // The changes are made in line, since a table can have more rows than a queue has room for.
     if let Some(plan) = &mut written.plan {
         plan.begin(true);
     }
     replace(rows, writer, old, new, written)
 }
 
-/// Reads the row with this primary key, and takes its image.
+/// Loads the image of the row with this primary key.
 pub(crate) fn load_by_key<R: Entity>(
     writer: &Writer<'_, '_>,
     primary_key: &[u8],

@@ -1,11 +1,11 @@
 use crate::model::maintain::Image;
 
-/// Buffers that every operation of the transaction uses again, and the next transaction.
+/// Buffers that all operations of a transaction and the next transactions reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) old: Image,
     pub(crate) new: Image,
-    /// The new row, read back for a test.
+    /// The new row, decoded from its bytes as a test.
     pub(crate) tried: Image,
 }
 
@@ -13,7 +13,7 @@ pub(crate) struct Scratch {
 const LARGE: usize = 1 << 18;
 
 impl Scratch {
-    /// Whether a row has made them so large that they should not be kept.
+    /// Whether a row has made the buffers too large to keep.
     pub(crate) fn is_large(&self) -> bool {
         let Self { old, new, tried } = self;
         [old, new, tried].map(Image::capacity).iter().sum::<usize>() > LARGE

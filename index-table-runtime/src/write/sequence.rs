@@ -1,8 +1,8 @@
 //! The numbers that `insert_with` assigns.
 //!
-//! The next number is one above the maximum of the last assigned one, which is stored in the file, and the
-//! greatest primary key in the table; the first is 1. So a number is not assigned again after its row was
-//! deleted, and rows with explicit keys do no harm. A rollback also undoes the assignment.
+//! The file stores the last assigned number. The next number is one above this number and above the greatest
+//! primary key in the table; the first number is 1. So a number is not reused after its row was deleted, and rows
+//! with explicit keys cause no conflicts. A rollback also undoes the assignment.
 
 use crate::model::KeyRange;
 use crate::{
@@ -15,9 +15,9 @@ use crate::{
     },
 };
 
-/// The number that the next one is above.
+/// Returns the greatest number in use; the next number is one above it.
 pub(crate) fn last<R: Entity<Key: Sequence>>(writer: &Writer<'_, '_>) -> Result<u128> {
-    Ok(given::<R>(writer)?.max(greatest::<R>(writer)?))
+    Ok(assigned::<R>(writer)?.max(greatest::<R>(writer)?))
 }
 
 /// Stores the last assigned number.
@@ -28,13 +28,13 @@ pub(crate) fn keep(writer: &mut Writer<'_, '_>, number: u128) -> Result<()> {
     }
 }
 
-/// No number is above `last`.
+/// Returns the error for a sequence without numbers above `last`.
 #[cold]
 pub(crate) fn exhausted(table: &'static str, last: u128) -> Error {
     Error::SequenceExhausted { table, last: u64::try_from(last).unwrap_or(u64::MAX) }
 }
 
-fn given<R: Entity>(writer: &Writer<'_, '_>) -> Result<u128> {
+fn assigned<R: Entity>(writer: &Writer<'_, '_>) -> Result<u128> {
     let Some(bytes) = writer.reader().sequence()? else { return Ok(0) };
     if let Ok(number) = bytes.try_into() {
         return Ok(u64::from_be_bytes(number).into());

@@ -1,4 +1,4 @@
-//! Whether the keys of unique indexes are free.
+//! Checks that the keys of unique indexes are free.
 
 use crate::model::KeyRange;
 use crate::{
@@ -14,10 +14,10 @@ use crate::{
     write::maintenance::MaintenancePlan,
 };
 
-/// Writes the entries of a new row in the indexes whose keys have at most one entry, if these keys are free;
-/// `false` if one is not, or if this can't decide it; then, nothing has changed.
+/// Writes the entries of a new row in the indexes whose keys have at most one entry. If a key is taken, or the
+/// function can't decide it, returns false, and nothing has changed.
 ///
-/// This needs one search instead of two, to check a key and to find the place of its entry.
+/// One search of the tree both checks a key and finds the position of its entry.
 pub(crate) fn claim(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
@@ -40,7 +40,7 @@ pub(crate) fn claim(
     Ok(true)
 }
 
-/// Removes the first claimed entries.
+/// Removes the first `claimed` entries that [`claim`] has written.
 pub(crate) fn release(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
@@ -54,12 +54,12 @@ pub(crate) fn release(
         .try_for_each(|(index, key)| writer.change(Change::DeleteEntry { index, key, primary_key }))
 }
 
-/// The indexes whose keys have at most one entry.
+/// Returns the indexes whose keys have at most one entry.
 fn claimable(schema: &TableSchema) -> impl Iterator<Item = (usize, &IndexSchema)> {
     schema.indexes.iter().enumerate().filter(|(_, declared)| declared.has_one_entry_per_key())
 }
 
-/// Passes on all changes but the claimed entries.
+/// A sink that passes on all changes except the claimed entries.
 pub(crate) struct Unclaimed<'a, S> {
     pub(crate) schema: &'a TableSchema,
     pub(crate) sink: &'a mut S,
@@ -76,7 +76,7 @@ impl<S: Sink> Sink for Unclaimed<'_, S> {
     }
 }
 
-/// Whether the keys that `new` adds to unique indexes are free.
+/// Checks that the keys that `new` adds to unique indexes are free.
 pub(crate) fn check(
     rows: &RowVtable,
     writer: &Writer<'_, '_>,
@@ -101,8 +101,8 @@ pub(crate) fn check(
     check_shared(rows.schema, writer.reader(), plan, old, new)
 }
 
-/// Whether the keys that `new` shares with other rows in unique indexes have room behind them: all entries of a
-/// key but the first are stored under key ‖ primary key.
+/// Checks the length of the keys that `new` shares with other rows in unique indexes. All entries of a key except
+/// the first are stored under key ‖ primary key, which must not be too long.
 ///
 /// # Errors
 ///
@@ -158,8 +158,8 @@ fn check_passed(
     Ok(())
 }
 
-/// The primary key of another row than `own` that has this key of a unique index, and the same values
-/// of the fields that are hashed in it.
+/// Returns the primary key of a row other than `own` that has this key in a unique index, and the same values in
+/// its hashed fields.
 #[inline]
 pub(crate) fn holder<'t>(
     rows: &RowVtable,
@@ -177,8 +177,7 @@ pub(crate) fn holder<'t>(
     Ok(holder.filter(|holder| *holder != own))
 }
 
-/// The primary key of another row than `own` with this key and the same values of the fields that
-/// are hashed in it.
+/// Returns the primary key of a row other than `own` with this key and the same values in the hashed fields.
 fn holder_of_values<'t>(
     rows: &RowVtable,
     reader: Reader<'t>,

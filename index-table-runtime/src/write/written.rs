@@ -15,13 +15,14 @@ use crate::{
     usage::{RowWrite, TableCounters, Tally},
 };
 
-/// The receivers of a commit. Transactions that write the table keep it until then.
+/// The counters and subscribers that receive the result of a commit. Transactions that write the table keep this
+/// value until they end.
 pub(crate) struct SharedTable {
     /// The usage of the table.
     pub(crate) usage: Arc<TableCounters>,
     /// Its subscribers.
     pub(crate) watchers: Watchers,
-    /// The last commit that is known to have this record.
+    /// The last commit whose catalog is known to have the table's declaration.
     pub(crate) as_declared: AtomicU64,
 }
 
@@ -32,9 +33,10 @@ pub(crate) struct Written {
     pub(crate) tally: Tally,
     /// `None` if all indexes are maintained as declared.
     pub(crate) plan: Option<MaintenancePlan>,
-    /// For the subscribers of the table.
+    /// The notes for the subscribers of the table.
     pub(crate) watched: Watched,
-    /// A load has started to write its rows and has not finished: the transaction must not be committed.
+    /// Whether a load has started to write its rows and has not finished. Then, the transaction must not be
+    /// committed.
     pub(crate) unfinished: bool,
     pub(crate) shared: Arc<SharedTable>,
 }
@@ -46,7 +48,7 @@ impl Written {
         self.watched.note(old, new);
     }
 
-    /// Whether it may be committed.
+    /// Fails if the transaction must not be committed.
     pub(crate) fn refuse_unfinished(&self) -> Result<()> {
         if self.unfinished {
             let table = self.shared.usage.schema.name;
@@ -67,12 +69,12 @@ impl Written {
         }
     }
 
-    /// The number of the last message that has to be applied for its rows.
+    /// Returns the number of the last message that has to be applied for the written rows.
     pub(crate) fn token(&self) -> Option<u64> {
         self.plan.as_ref()?.later()?.token()
     }
 
-    /// Whether there is work for the workers.
+    /// Whether the transaction leaves messages for workers.
     pub(crate) fn has_left(&self) -> bool {
         self.plan.as_ref().and_then(MaintenancePlan::later).is_some_and(Outbox::has_left)
     }

@@ -29,7 +29,7 @@ pub(crate) struct Message {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) index: String,
-    /// The keys that the row had, and no longer had when the message was written.
+    /// The keys of the row that the write removed.
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Part {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeadLetterRecord {
     pub(crate) error: String,
-    /// Its bytes, which may be damaged.
+    /// The bytes of the message, which may be damaged.
     pub(crate) message: Vec<u8>,
 }
 
@@ -64,33 +64,33 @@ impl QueueState {
         writer.put_message(QUEUE_STATE, &encode(schema, &self)?)
     }
 
-    /// The number of messages to apply.
+    /// Returns the number of pending messages in the queue.
     pub(crate) fn left(self, reader: Reader<'_>) -> Result<u64> {
-        let own = u64::from(self != Self::default());
-        let left = reader.messages()?.saturating_sub(own + self.dead_letters);
-        // A damaged queue can have others, which no worker would apply.
+        let state_records = u64::from(self != Self::default());
+        let left = reader.messages()?.saturating_sub(state_records + self.dead_letters);
+        // A damaged queue can have records that no worker would apply.
         Ok(if left > 0 && self.next(reader)?.is_none() { 0 } else { left })
     }
 
-    /// The number of the last message that was written.
+    /// Returns the number of the last message that was written.
     pub(crate) fn last(self, schema: &TableSchema, reader: Reader<'_>) -> Result<u64> {
         let last = reader.message_below(DEAD_LETTERS)?.map_or(0, |(number, _)| number);
         if last < BOUND { Ok(last.max(self.applied)) } else { Err(damaged(schema)) }
     }
 
-    /// The first message to apply.
+    /// Returns the first message to apply.
     pub(crate) fn next(self, reader: Reader<'_>) -> Result<Option<(u64, &[u8])>> {
         let next = reader.message(self.applied + 1)?;
         Ok(next.filter(|(number, _)| *number < DEAD_LETTERS))
     }
 }
 
-/// The rows that messages in a queue name, by index: their entries are late, not wrong.
+/// The rows that messages in a queue name, by index. Differences in their entries are not damage.
 #[derive(Debug, Default)]
 pub(crate) struct Queued(BTreeSet<(usize, Vec<u8>)>);
 
 impl Queued {
-    /// None if the queue is damaged, because a worker may never apply its messages.
+    /// Reads the messages. If the queue is damaged, the result is empty, because a worker may never apply them.
     pub(crate) fn read(schema: &TableSchema, reader: Reader<'_>) -> Result<Self> {
         if damage(schema, reader)?.is_some() {
             return Ok(Self::default());
@@ -123,7 +123,7 @@ pub(crate) fn encode(schema: &TableSchema, value: &impl Serialize) -> Result<Vec
         .map_err(|error| Error::Codec { table: schema.name, reason: error.to_string() })
 }
 
-/// `None` if the bytes are invalid.
+/// Decodes a record; `None` if the bytes are invalid.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Some(value),
@@ -141,7 +141,7 @@ fn damaged(schema: &TableSchema) -> Error {
     }
 }
 
-/// In milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

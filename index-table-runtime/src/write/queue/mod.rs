@@ -1,40 +1,40 @@
 //! Eventual indexes: the queue of a table, and its application.
 //!
-//! A write of a row leaves one message in the queue, in its own transaction, if it changes the row's entries
-//! in an eventual index. The message names the row and these indexes, with the keys that the row no longer
-//! has there. It does not contain the current keys: the worker reads the current row. For each named index,
-//! it removes the entries under the listed keys unless the row has the key again, and writes the entries of
-//! the current row.
+//! If a write of a row changes the row's entries in eventual indexes, its transaction puts one message into the
+//! queue. The message names the row and these indexes, with the keys that the write has removed. It does not
+//! contain the current keys, since the worker reads the current row. For each named index, the worker removes the
+//! entries under the listed keys, unless the row has the key again, and writes the entries of the current row.
 //!
 //! # Correctness
 //!
-//! For one row and one index, call E the keys of its entries, K the keys that the row has (none, if
-//! there is no row), and Q the keys in those of the row's messages in the queue that name the
-//! index. Two things hold after each transaction:
+//! For one row and one index, let E be the keys of the row's entries, K the keys that the row has (empty if the
+//! row does not exist), and Q the keys that the queued messages list for this row and index. Two invariants hold
+//! after each transaction:
 //!
-//! 1. E ⊆ K ∪ Q: a message removes every wrong entry.
-//! 2. If no message is in the queue that names both, the entries are those of the row, keys and data.
+//! 1. E ⊆ K ∪ Q: for every wrong entry, a message removes it.
+//! 2. If no queued message names the row and the index, the entries have the keys and the data of the row.
 //!
-//! A write that changes K to K′ leaves E as it is and adds K ∖ K′ to Q, so that the first still
-//! holds, and makes the second hold for want of its condition. A write that changes neither keys
-//! nor data changes neither. A message with the keys M that is applied leaves (E ∖ (M ∖ K)) ∪ K,
-//! with the row's data, which is a subset of K ∪ (Q ∖ M); if it was the last one, that is K. This does not
-//! depend on the order of messages, or on how often one is applied: a batch that a crash has rolled back is
-//! applied again, messages of one row may be applied together, and messages older than the entries do no
-//! harm. So an entry may also be written in line, as without a queue: from K to K′, with or without messages
-//! in the queue.
+//! A write that changes K to K′ keeps E and adds K ∖ K′ to Q, so invariant 1 holds. Invariant 2 holds because a
+//! message now names the row and the index. A write that changes neither keys nor data affects neither invariant.
+//! Applying a message with the keys M changes E to (E ∖ (M ∖ K)) ∪ K, with the row's data. This is a subset of
+//! K ∪ (Q ∖ M); after the last message, it is K.
 //!
-//! Keys of one declaration are meaningless in another declaration of the same name, with other encodings. So
-//! opening a table removes the names of indexes that are declared in another way from the existing messages
-//! ([`purge`]), before these indexes are rebuilt. The rebuild of a disabled index does so too: then E is
-//! empty, and gets only entries in K.
+//! The argument depends neither on the order of messages nor on how often a message is applied. So a batch that a
+//! crash has rolled back can be applied again, several messages of one row can be applied together, and messages
+//! that are older than the entries do no harm. An entry may also be written in line, as without a queue, from K to
+//! K′, whether or not messages are queued.
+//!
+//! Keys of one declaration are meaningless in another declaration of the same name with other encodings. So if an
+//! index is declared differently, opening the table removes its name from the existing messages ([`purge`]) before
+//! the index is rebuilt. The rebuild of a disabled index does the same: E is empty then, and gets only entries
+//! in K.
 //!
 //! # The queue
 //!
-//! It is a database of the table, from number to message. Numbers increase by one; the next number is above
-//! all existing ones and above the last applied one. Under 0 is the [`QueueState`]. A message that could not
-//! be applied becomes a dead letter: it is kept with its error, under its number with the uppermost bit set
-//! ([`DEAD_LETTERS`]).
+//! The queue is a database of the table, from number to message. Numbers increase by one. The next number is
+//! greater than all existing numbers and the number of the last applied message. The [`QueueState`] is under 0. A
+//! message that could not be applied becomes a dead letter: it is kept with its error, under its number with the
+//! uppermost bit set ([`DEAD_LETTERS`]).
 
 mod message;
 mod outbox;
@@ -59,5 +59,5 @@ pub(crate) const QUEUE_STATE: u64 = 0;
 /// Added to the numbers of dead letters.
 pub(crate) const DEAD_LETTERS: u64 = 1 << 63;
 
-/// The limit of the numbers of messages. A queue with a greater number is damaged.
+/// The maximum number of a message. A queue with a greater number is damaged.
 pub(crate) const BOUND: u64 = DEAD_LETTERS >> 1;

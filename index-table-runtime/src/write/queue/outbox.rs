@@ -1,4 +1,4 @@
-//! The messages that a write leaves for the worker.
+//! The outbox: the messages that a transaction leaves for the worker.
 
 use super::message::{self, Message, Part, QueueState, encode};
 use crate::engine::{Limit, WhenFull};
@@ -15,17 +15,17 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Outbox {
     limit: Limit,
-    /// The number of the last one.
+    /// The number of the last message.
     last: u64,
-    /// The number of messages in the queue.
+    /// The number of messages in the queue, including those of this transaction.
     length: u64,
-    /// The number of the transaction's own messages among them.
-    own: u64,
-    /// Entries are changed in line, for this row.
+    /// The number of messages that this transaction has written.
+    written: u64,
+    /// Whether the entries of the current row are changed in line, without a message.
     pub(crate) in_line: bool,
-    /// A write was refused.
+    /// Whether a write was refused.
     pub(crate) refused: bool,
-    /// The pending messages of the row that is being written; two if it moves.
+    /// The pending messages of the row that is being written. A moving row has two.
     pending: Vec<PendingMessage>,
 }
 
@@ -41,27 +41,28 @@ impl Outbox {
         let state = QueueState::read(schema, reader)?;
         let (last, length) = (state.last(schema, reader)?, state.left(reader)?);
         let pending = Vec::new();
-        Ok(Self { limit, last, length, own: 0, in_line: false, refused: false, pending })
+        Ok(Self { limit, last, length, written: 0, in_line: false, refused: false, pending })
     }
 
     fn is_full(&self) -> bool {
         self.length >= self.limit.messages
     }
 
-    /// Called before an operation on a row. It drops the notes of a write that failed.
+    /// Starts an operation on a row, and drops the notes of a write that failed.
     pub(crate) fn begin(&mut self, in_line: bool) {
         self.pending.clear();
         let applies = self.limit.when_full == WhenFull::ApplyInLine;
         self.in_line = in_line || (applies && self.is_full());
     }
 
-    /// Whether the transaction would have to wait before it leaves a message. Only its first message waits.
+    /// Whether the transaction would have to wait for room before it writes a message. Only the first message
+    /// waits.
     pub(crate) fn has_to_wait(&self) -> bool {
         let waits = matches!(self.limit.when_full, WhenFull::Wait(_));
-        waits && !self.in_line && self.own == 0 && self.is_full()
+        waits && !self.in_line && self.written == 0 && self.is_full()
     }
 
-    /// Refuses a write that has to wait.
+    /// Records that a write was refused, and returns its error.
     #[cold]
     pub(crate) fn refuse(&mut self, schema: &TableSchema) -> Error {
         self.refused = true;
@@ -91,7 +92,7 @@ impl Outbox {
         }
     }
 
-    /// Whether the notes are dropped, because the indexes are disabled instead.
+    /// Drops the notes if the indexes have to be disabled instead; returns true in this case.
     pub(crate) fn disables(&mut self) -> bool {
         let disables =
             !self.pending.is_empty() && self.is_full() && self.limit.when_full == WhenFull::Disable;
@@ -117,24 +118,24 @@ impl Outbox {
             self.last += 1;
             writer.put_message(self.last, &encode(schema, &message)?)?;
             self.length += 1;
-            self.own += 1;
+            self.written += 1;
         }
         Ok(())
     }
 
-    /// The number of the message after which the indexes contain all writes of the transaction: the last one
-    /// in the queue. It can belong to another transaction.
+    /// Returns the number of the last message in the queue. Once it is applied, the indexes contain all writes of
+    /// the transaction. The message can belong to another transaction.
     pub(crate) fn token(&self) -> Option<u64> {
         (self.length > 0).then_some(self.last)
     }
 
     /// Whether the transaction has left messages.
     pub(crate) fn has_left(&self) -> bool {
-        self.own > 0
+        self.written > 0
     }
 
-    /// The earlier messages of the outer transaction.
+    /// Adds the earlier messages of the outer transaction.
     pub(crate) fn continues(&mut self, outer: &Self) {
-        self.own += outer.own;
+        self.written += outer.written;
     }
 }

@@ -1,4 +1,4 @@
-//! Messages about indexes that are rebuilt, or declared in another way.
+//! Purging messages about indexes that are rebuilt, or declared differently.
 
 use super::{
     DEAD_LETTERS, QUEUE_STATE,
@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// Removes all indexes but those in `keep` from the messages of a queue, and removes messages that then name
-/// no index, to free their room.
+/// Removes all indexes except those in `keep` from the messages of a queue. Messages that then name no index are
+/// removed, to make room.
 pub(crate) fn purge(
     schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
@@ -21,7 +21,7 @@ pub(crate) fn purge(
 ) -> Result<()> {
     let last = match last(schema, writer) {
         Ok(last) => Some(last),
-        // A repair handles that, which needs an open table.
+        // A repair handles damage. It needs an open table, so opening must not fail.
         Err(Error::Corrupt { .. }) => None,
         Err(error) => return Err(error),
     };
@@ -56,8 +56,8 @@ fn last(schema: &TableSchema, writer: &Writer<'_, '_>) -> Result<u64> {
     QueueState::read(schema, writer.reader())?.last(schema, writer.reader())
 }
 
-/// Removes the last message, if it is the only one and names no index. Otherwise it stays, so that its number
-/// is not used again.
+/// Removes the last message if it is the only one and names no index. Otherwise it stays, so that its number is
+/// not reused.
 fn remove_last(schema: &TableSchema, writer: &mut Writer<'_, '_>, last: u64) -> Result<()> {
     let mut state = QueueState::read(schema, writer.reader())?;
     let is_void = state.next(writer.reader())?.is_some_and(|(number, bytes)| {

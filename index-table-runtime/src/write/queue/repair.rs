@@ -1,4 +1,4 @@
-//! Damaged queues.
+//! The search for damage in a queue, and its repair.
 
 use super::{BOUND, DEAD_LETTERS, QUEUE_STATE, message::QueueState};
 use crate::{
@@ -9,20 +9,20 @@ use crate::{
     },
 };
 
-/// Empties a queue with impossible numbers, with which writers or workers could not continue, and returns the
-/// damage; `None` if there was none. Rows that messages named may then have wrong entries.
+/// Empties a queue with invalid numbers, with which writers or workers could not continue. Returns the damage;
+/// `None` if there is none. Afterwards, the rows of the removed messages may have wrong entries.
 pub(crate) fn repair(schema: &TableSchema, writer: &mut Writer<'_, '_>) -> Result<Option<String>> {
     let mut applied = 0;
     let Some(damage) = look(schema, writer.reader(), &mut applied)? else { return Ok(None) };
     writer.clear_messages()?;
-    // Waiting for one of the messages ends.
+    // Ends the waiting for the removed messages.
     if applied > 0 {
         QueueState { applied, dead_letters: 0 }.write(schema, writer)?;
     }
     Ok(Some(damage))
 }
 
-/// The damage of a queue that a repair would empty; `None` if there is none.
+/// Returns the damage for which a repair would empty the queue; `None` if there is none.
 pub(crate) fn damage(schema: &TableSchema, reader: Reader<'_>) -> Result<Option<String>> {
     look(schema, reader, &mut 0)
 }
@@ -34,7 +34,7 @@ fn look(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Result<
     }
 }
 
-/// Compares the records of a queue with its state; `greatest` is the greatest number among them.
+/// Compares the records of a queue with its state. Sets `greatest` to the greatest number of a record.
 fn compare(schema: &TableSchema, reader: Reader<'_>, greatest: &mut u64) -> Result<Option<String>> {
     let state = QueueState::read(schema, reader);
     let applied = state.as_ref().map_or(0, |state| state.applied);

@@ -14,14 +14,14 @@ pub(crate) struct Signals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of times that messages were written or applied.
+    /// The number of signals.
     events: u64,
-    /// A thread waits for messages to be applied.
+    /// Whether a thread waits until messages are applied.
     hurry: bool,
 }
 
 impl Signals {
-    /// Messages were written or applied, or a worker has to stop.
+    /// Signals that messages were written or applied, or that a worker has to stop.
     pub(crate) fn notify(&self) {
         self.state().events += 1;
         self.changed.notify_all();
@@ -31,7 +31,7 @@ impl Signals {
         self.state().events
     }
 
-    /// No worker waits for further messages.
+    /// Makes workers apply messages without waiting for more of them.
     pub(crate) fn hurry(&self) {
         self.state().hurry = true;
         self.changed.notify_all();

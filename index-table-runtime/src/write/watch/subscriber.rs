@@ -27,7 +27,7 @@ pub(crate) struct Watchers {
 
 #[derive(Default)]
 struct List {
-    /// By their ids. A list is never changed, since transactions keep it, and never empty.
+    /// The subscribers by id; `None` if there are none. Transactions share the list, so a change replaces it.
     subscribers: Option<Subscribers>,
     /// The next id.
     next: u64,
@@ -49,7 +49,7 @@ impl Watchers {
         let others = list.subscribers.iter().flat_map(|others| others.iter());
         let all = others.chain([&subscriber]).cloned().collect();
         self.replace(&mut list, all);
-        // Before a snapshot is read: see `is_empty`.
+        // Precedes the read of a snapshot; see `is_empty`.
         fence(Ordering::SeqCst);
         subscriber
     }
@@ -66,21 +66,21 @@ impl Watchers {
         list.subscribers = (!subscribers.is_empty()).then_some(subscribers);
     }
 
-    /// Whether there are no subscribers; one that subscribes at the same time may be missed.
+    /// Whether there are no subscribers. A concurrent subscription may be missed.
     #[inline]
     pub(crate) fn seems_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// True if no subscriber can have missed the last commit. Subscribers and writers each write one place,
-    /// issue a fence, and read the other's place, so at least one of the two sees the other.
+    /// Returns true if no subscriber can have missed the last commit. A subscriber and a writer each write a
+    /// variable, issue a fence, and read the variable of the other, so at least one of them sees the other's write.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         fence(Ordering::SeqCst);
         self.seems_empty()
     }
 
-    /// The subscribers, and the next id.
+    /// Returns the subscribers and the next id.
     pub(crate) fn now(&self) -> (Option<Subscribers>, u64) {
         let list = self.list();
         (list.subscribers.clone(), list.next)
@@ -103,7 +103,7 @@ impl Watchers {
 /// A subscriber: its scans, and its buffer.
 pub(crate) struct Subscriber {
     pub(crate) id: u64,
-    /// The rows that any of these scans finds; all rows if there are none.
+    /// The watched scans. The subscriber gets the rows that any of them finds, or all rows if it is empty.
     filters: Box<[Filter]>,
     pub(crate) limits: Limits,
     buffer: Mutex<Buffer>,
@@ -133,12 +133,12 @@ impl Limits {
 #[derive(Default)]
 pub(crate) struct Buffer {
     pub(crate) lagged: Option<Lagged>,
-    /// With the numbers of their commits.
+    /// The changes, with the numbers of their commits.
     pub(crate) changes: VecDeque<(Stamp, WatchedChange)>,
-    /// Of the rows in `changes`.
+    /// The bytes of the rows in `changes`.
     pub(crate) bytes: usize,
     pub(crate) waker: Option<Waker>,
-    /// The store is closed.
+    /// Whether the store is closed.
     pub(crate) closed: bool,
 }
 
@@ -167,7 +167,7 @@ impl Subscriber {
         self.change(|buffer| buffer.miss(commit, missed))
     }
 
-    /// The caller wakes the waker without a lock.
+    /// Changes the buffer and returns the waker. The caller must wake it without holding a lock.
     fn change(&self, change: impl FnOnce(&mut Buffer)) -> Option<Waker> {
         let mut buffer = self.buffer();
         change(&mut buffer);
@@ -227,15 +227,15 @@ impl Stored {
     }
 }
 
-/// Changes were dropped: there was no room, or they can't be reported one by one. Read the table or query
-/// again, in a transaction that begins after this event was received; it contains all dropped changes. Later
-/// events follow it.
+/// Changes were dropped, because the buffer had no room or they can't be reported one by one. Read the table or
+/// query again, in a transaction that begins after this event was received: its snapshot contains all dropped
+/// changes, and later events continue it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lagged {
-    /// The approximate number of dropped changes, for a report. If they can't be reported one by one, it
-    /// counts all written rows, and no repaired ones.
+    /// The approximate number of dropped changes, for a report. If the changes can't be reported one by one, the
+    /// number includes all written rows and no repaired rows.
     pub missed: u64,
-    /// The number of the last commit with such a change.
+    /// The number of the last commit with a dropped change.
     pub commit_number: CommitNumber,
 }

@@ -6,8 +6,8 @@ use super::subscriber::{Limits, Stored, Subscriber, Subscribers, WatchedChange, 
 use crate::engine::Stamp;
 use crate::model::maintain::Image;
 
-/// The changes of one table in one write transaction, for the subscribers at its first write; empty if there
-/// were none.
+/// The changes of one table in one write transaction, for the subscribers that existed at its first write; empty
+/// if there were no subscribers.
 ///
 /// Dropping it delivers nothing, so a rollback leaves no events.
 pub(crate) struct Watched(Option<Box<Notes>>);
@@ -15,13 +15,13 @@ pub(crate) struct Watched(Option<Box<Notes>>);
 #[derive(Default)]
 struct Notes {
     subscribers: Option<Subscribers>,
-    /// Subscribers with this id or a greater one came later, and have missed earlier changes.
+    /// The end of the ids of the noted subscribers. Later subscribers have missed earlier changes.
     until: u64,
-    /// By the subscribers' ids.
+    /// The changes by the subscribers' ids.
     pending: BTreeMap<u64, Pending>,
-    /// The number of subscribers over their limit.
-    over: usize,
-    /// Something has changed that can't be reported row by row.
+    /// The number of subscribers that have reached their limits.
+    full: usize,
+    /// Whether there are changes that can't be reported row by row.
     untold: bool,
 }
 
@@ -29,9 +29,9 @@ struct Notes {
 #[derive(Default)]
 pub(crate) struct Pending {
     pub(crate) changes: Vec<WatchedChange>,
-    /// Of the rows in them.
+    /// The bytes of the rows in `changes`.
     pub(crate) bytes: usize,
-    /// The number of dropped changes, as soon as the buffer can't have room for all.
+    /// The number of dropped changes. It is 0 while all changes may fit into the buffer.
     pub(crate) missed: u64,
 }
 
@@ -74,7 +74,7 @@ impl Watched {
         }
     }
 
-    /// Whether a subscriber can still take another change.
+    /// Whether a subscriber has room for another change.
     pub(crate) fn takes_notes(&self) -> bool {
         self.0.as_ref().is_some_and(|notes| notes.takes_more())
     }
@@ -84,11 +84,11 @@ impl Watched {
         self.0.get_or_insert_default().untold = true;
     }
 
-    /// Adds the notes of a nested transaction, which are later.
+    /// Appends the notes of a nested transaction.
     pub(crate) fn add(&mut self, more: Self) {
         match (&mut self.0, more.0) {
             (Some(notes), Some(more)) => notes.add(*more),
-            // A subscriber that came between the two has missed the earlier changes.
+            // A subscriber that was added in between has missed the earlier changes.
             (None, Some(more)) if more.untold => self.note_untold(),
             (_, None) | (None, Some(_)) => {}
         }
@@ -117,7 +117,7 @@ impl Notes {
     #[inline(never)]
     fn note(&mut self, old: Option<&Image>, new: Option<&Image>) {
         let (mut before, mut after) = (None, None);
-        let Self { subscribers, pending, over, .. } = self;
+        let Self { subscribers, pending, full, .. } = self;
         for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
             let Subscriber { id, limits, .. } = &**subscriber;
             let noted = WatchedChange {
@@ -128,18 +128,18 @@ impl Notes {
                 let pending = pending.entry(*id).or_default();
                 let was_over = pending.missed > 0;
                 pending.push(noted, *limits);
-                *over += usize::from(!was_over && pending.missed > 0);
+                *full += usize::from(!was_over && pending.missed > 0);
             }
         }
     }
 
     fn takes_more(&self) -> bool {
         let all = self.subscribers.as_ref().map_or(0, |subscribers| subscribers.len());
-        !self.untold && self.over < all
+        !self.untold && self.full < all
     }
 
     fn add(&mut self, more: Self) {
-        let Self { subscribers, pending, over, .. } = self;
+        let Self { subscribers, pending, full, .. } = self;
         self.untold |= more.untold;
         let mut later = more.pending;
         for subscriber in subscribers.iter().flat_map(|subscribers| subscribers.iter()) {
@@ -147,7 +147,7 @@ impl Notes {
                 pending.entry(subscriber.id).or_default().append(more, subscriber.limits);
             }
         }
-        *over = pending.values().filter(|pending| pending.missed > 0).count();
+        *full = pending.values().filter(|pending| pending.missed > 0).count();
     }
 
     #[cold]
@@ -164,7 +164,7 @@ impl Notes {
     }
 }
 
-/// The row, if the subscriber watches it. It is copied for the first one that does.
+/// Returns the row if the subscriber watches it. The row is copied once, for the first such subscriber.
 fn seen_by(
     subscriber: &Subscriber,
     row: Option<&Image>,
