@@ -195,7 +195,7 @@ impl Deciding<'_, '_> {
                     return Err(rows.duplicate(primary_key));
                 }
                 OnDuplicate::Skip if stored.is_some() => decision.left_out.insert(row),
-                OnDuplicate::Skip if known => first.shares(row, common)?,
+                OnDuplicate::Skip if known => first.add_row(row, common)?,
                 OnDuplicate::Fail | OnDuplicate::Skip => {}
                 OnDuplicate::Replace => {
                     if known {
@@ -210,7 +210,7 @@ impl Deciding<'_, '_> {
                 }
             }
             if !known || gathered.on_duplicate == OnDuplicate::Replace {
-                first.is(fact);
+                first.set_to(fact);
             }
             any = true;
         }
@@ -243,7 +243,7 @@ impl Deciding<'_, '_> {
                         &first.primary_key,
                     ));
                 }
-                first.shares(entry.number, &mut self.common)?;
+                first.add_row(entry.number, &mut self.common)?;
                 continue;
             }
             if self.decision.greatest.is_some() && self.is_held(index, entry)? {
@@ -254,7 +254,7 @@ impl Deciding<'_, '_> {
                 firsts.push(First::default());
             }
             if let Some(first) = firsts.get_mut(values) {
-                first.is(entry);
+                first.set_to(entry);
             }
             values += 1;
         }
