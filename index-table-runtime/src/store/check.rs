@@ -2,19 +2,18 @@ use super::Store;
 use crate::model::error::Result;
 
 impl Store {
-    /// Checks the structure of the file: every page in use is at its place, of the right kind, with its keys
-    /// in order, and used once. LMDB relies on this without checking it, and can crash if it does not hold.
-    /// The numbers of the last two commits must be consecutive, since LMDB takes the state with the greater
+    /// Checks the structure of the file: each page in use has the right position and kind, has its keys in order,
+    /// and is used once. LMDB relies on these properties without checking them, and can crash if they don't hold.
+    /// The numbers of the last two commits must be consecutive, since LMDB treats the state with the greater
     /// number as the last commit.
     ///
-    /// Opening a store reads only its first pages, the names of its databases and the root of each. So after
-    /// a crash of the machine, or if you don't trust the disk, call this before a table is opened. It checks
-    /// one snapshot, while other threads and processes may write. LMDB has no checksums, so changed bytes in
-    /// a row are not detected here. To compare the indexes with the rows of an intact file, use a
-    /// repository's `verify`.
+    /// Opening a store reads only its first pages, the names of its databases and the root of each database. After
+    /// a crash of the machine, or if you don't trust the disk, call this method before opening a table. It checks
+    /// one snapshot, while other threads and processes may write. LMDB has no checksums, so changed bytes in a row
+    /// are not detected. To compare the indexes with the rows of an intact file, use a repository's `verify`.
     ///
-    /// Cost: each page in use is read once, with a bit of memory; long values are not read. 1 GiB takes about
-    /// a second if it is in the system's cache. For a store in memory, this does nothing.
+    /// Cost: each page in use is read once, and needs a bit of memory. Long values are not read. 1 GiB takes about
+    /// a second if it is in the system's cache. For a store in memory, this method does nothing.
     ///
     /// # Errors
     ///

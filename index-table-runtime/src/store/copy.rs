@@ -42,8 +42,8 @@ impl<'a> Backup<'a> {
         self
     }
 
-    /// Calls `progress` every 50 ms, with the bytes so far, and at the end. The total is the size of the
-    /// store, so a copy without free pages ends before it.
+    /// Calls `progress` every 50 ms and at the end, with the number of bytes so far. The total is the size of the
+    /// store, so a copy without free pages ends with fewer bytes.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
@@ -71,17 +71,18 @@ impl fmt::Debug for Backup<'_> {
 }
 
 impl Store {
-    /// Copies one snapshot of the store to the directory `path`, which must not exist, while others may
-    /// write. Free pages are copied too; [`compact_to`](Store::compact_to) leaves them out and is slower.
+    /// Copies one snapshot of the store to the directory `path`, which must not exist. Other threads and processes
+    /// may write meanwhile. Free pages are copied too; [`compact_to`](Store::compact_to) leaves them out and is
+    /// slower.
     ///
     /// The copy is a store: it can be opened in place, or [restored](Store::restore) to another directory.
     /// Its directory and its `data.mdb` have the same modes as those of the store. While it is incomplete,
     /// only the owner has access, and missing parent directories are created with mode `0700`.
     ///
-    /// It waits for the current writer, and is a read transaction from then on: pages that writers free are
-    /// not used again until it ends, and the map can't grow. The directory is written under another name
-    /// beside `path`, synced, and renamed; a copy that fails leaves nothing. One whose process was killed
-    /// leaves a directory `.….partial` there.
+    /// The copy waits for the current writer, and is then a read transaction: until it ends, pages that writers
+    /// free are not reused, and the map can't grow. The directory is written under another name in the parent of
+    /// `path`, synced, and renamed. A copy that fails leaves no files. A copy whose process is killed leaves a
+    /// directory `.….partial`.
     ///
     /// # Errors
     ///
@@ -124,11 +125,11 @@ impl Store {
         self.copy(path.as_ref(), CopyKind::Whole, &mut |_| ())
     }
 
-    /// As [`backup_to`](Store::backup_to), with options: progress, and whether free pages are left out.
+    /// Returns a copy with options: like [`backup_to`](Store::backup_to), with progress, or without free pages.
     ///
     /// # Examples
     ///
-    /// A backup, and a restore of it, with progress:
+    /// A backup and a restore, both with progress:
     ///
     /// ```
     /// # use index_table::Store;
@@ -149,8 +150,8 @@ impl Store {
         Backup { store: self, path, kind, progress: None }
     }
 
-    /// As [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, and this makes
-    /// a smaller one. It does not wait for writers.
+    /// Copies the store like [`backup_to`](Store::backup_to), without the free pages. LMDB's file never shrinks, so
+    /// this is the way to a smaller file. It does not wait for writers.
     ///
     /// # Errors
     ///
@@ -159,12 +160,12 @@ impl Store {
         self.copy(path.as_ref(), CopyKind::Compact, &mut |_| ())
     }
 
-    /// Copies the store in the directory `backup`, which [`backup_to`](Store::backup_to) or
-    /// [`compact_to`](Store::compact_to) has made, to the directory `path`, which must not exist.
+    /// Copies the store in the directory `backup` to the directory `path`, which must not exist. `backup` is usually
+    /// the result of [`backup_to`](Store::backup_to) or [`compact_to`](Store::compact_to).
     ///
-    /// Any store can be restored in this way, even while it is in use: one snapshot is copied. `path` is
-    /// written as by [`backup_to`](Store::backup_to), completely or not at all, and has the modes of the
-    /// backup. `backup` does not change, except that LMDB creates its lock file there. For progress, open
+    /// Any store can be restored in this way, even while it is in use, since one snapshot is copied. Like
+    /// [`backup_to`](Store::backup_to), a restore writes `path` completely or not at all. `path` gets the modes of
+    /// the backup. `backup` does not change, except that LMDB creates its lock file there. For progress, open
     /// `backup` as a store and use its [`backup`](Store::backup).
     ///
     /// # Errors
@@ -172,7 +173,7 @@ impl Store {
     /// [`Error::Io`] with the kind `NotFound` if there is no store at `backup`, and the errors of
     /// [`open`](Store::open) and [`backup_to`](Store::backup_to).
     pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
-        // Opening would create an empty store there.
+        // Opening a missing backup would create an empty store.
         let file = backup.as_ref().join("data.mdb");
         if let Err(source) = fs::metadata(&file) {
             return Err(Error::Io { path: file, source });
@@ -186,7 +187,7 @@ impl Store {
     }
 
     fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        // It would wait for this thread's own write transaction.
+        // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
         let size = self.inner.engine.on_disk()?.size()?;
         let io = |source| Error::io(path, source);
@@ -247,7 +248,7 @@ impl Store {
 struct Partial(PathBuf);
 
 impl Partial {
-    /// Beside `path`, so that it can be renamed to it.
+    /// Creates a directory in the parent of `path`, so that it can be renamed to `path`.
     fn create(path: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         if path.symlink_metadata().is_ok() {
@@ -266,9 +267,9 @@ impl Partial {
 
     fn finish(mut self, path: &Path) -> io::Result<()> {
         files::sync_directory(&self.0)?;
-        // Fails if `path` exists by now and is not an empty directory.
+        // Fails if `path` now exists and is not an empty directory.
         fs::rename(&self.0, path)?;
-        // Until its name is on disk it can vanish in a crash, so it is removed with the error.
+        // If the new name can't be synced, a crash can undo the rename, so the copy is removed.
         path.clone_into(&mut self.0);
         files::sync_directory(files::parent(path))?;
         mem::forget(self);
@@ -283,8 +284,8 @@ impl Drop for Partial {
     }
 }
 
-/// The modes of a store's directory and data file. `None` if it is no longer at its path: then the copy stays
-/// private to its owner.
+/// The modes of a store's directory and data file; `None` if the store is no longer at its path. Then, the copy
+/// stays private to its owner.
 struct Modes(Option<[Permissions; 2]>);
 
 impl Modes {
@@ -293,7 +294,7 @@ impl Modes {
         Self(mode(directory).zip(mode(&directory.join("data.mdb"))).map(Into::into))
     }
 
-    /// Gives a complete copy these modes.
+    /// Sets these modes for a complete copy.
     fn apply(self, file: &File, partial: &Partial) -> io::Result<()> {
         let Some([directory, data]) = self.0 else { return Ok(()) };
         file.set_permissions(data)?;

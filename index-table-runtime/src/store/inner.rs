@@ -1,4 +1,4 @@
-//! Shared by the handles to a store: the engine, the tables in use, and the turn to write.
+//! The state that the handles to a store share: the engine, the tables in use, and the turn to write.
 
 use std::{
     collections::BTreeMap,
@@ -25,15 +25,15 @@ use crate::{
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Distinguishes this store's transactions and repositories from those of others.
+    /// The number of the store, by which its transactions and repositories are recognized.
     pub(crate) id: u64,
     writer: Mutex<WriterState>,
     /// Signals about the queues of tables.
     pub(crate) signals: Arc<Signals>,
     /// The limit of the queues.
     limit: Limit,
-    /// The open tables and their declarations. No thread waits for a transaction while it holds this lock,
-    /// since the thread with the transaction may wait for the lock.
+    /// The open tables and their declarations. A thread that holds this lock must not wait for a transaction, since
+    /// the thread with the transaction may wait for the lock.
     tables: Mutex<BTreeMap<&'static str, Opened>>,
     /// Locked while a table is opened, so that it is opened once.
     opening: Mutex<()>,
@@ -41,8 +41,8 @@ pub(crate) struct Inner {
     opened: Arc<AtomicU64>,
 }
 
-/// The value of [`Inner::opened`] for write transactions: opening a table takes a write transaction, so they
-/// know all open tables. The counter for an index that isn't readable is greater.
+/// The value of [`Inner::opened`] for write transactions. Opening a table takes a write transaction, so a write
+/// transaction has the databases of all open tables. The counter for an index that isn't readable is greater.
 pub(super) const ALL_OPENED: u64 = u64::MAX - 1;
 
 /// A table that has been opened.
@@ -55,21 +55,20 @@ struct Opened {
 /// The result of opening a table.
 #[derive(Default)]
 pub(crate) struct Declared {
-    /// Its record in the catalog.
+    /// The record of the table in the catalog.
     pub(crate) record: Vec<u8>,
     /// For each index, whether it is readable.
     pub(crate) readable: Vec<bool>,
 }
 
-/// The state of the write transaction, of which there is one at a time. A sharded store has one for each
-/// shard.
+/// The state of the only write transaction. A sharded store has a write transaction for each shard.
 #[derive(Default)]
 struct WriterState {
-    /// The thread that holds it.
+    /// The thread that has the write transaction.
     thread: Option<ThreadId>,
-    /// The threads that hold those of other shards.
+    /// The threads that have the write transactions of other shards.
     others: Vec<ThreadId>,
-    /// The buffers of the last one, for the next one.
+    /// The buffers of the last transaction, for the next one.
     scratch: Option<Box<Scratch>>,
 }
 
@@ -82,8 +81,8 @@ impl Inner {
         Self { engine, id, writer, signals, limit, tables, opening, opened }
     }
 
-    /// Opens a table, or returns the open one while a repository of it is in use. Then, another declaration
-    /// is refused, since each repository would write rows without the other's indexes.
+    /// Opens a table, or returns the open table while a repository of it is in use. While it is in use, a different
+    /// declaration is refused, since each repository would write rows without the indexes of the other.
     pub(crate) fn open_once(
         &self,
         rows: &'static RowVtable,
@@ -128,7 +127,7 @@ impl Inner {
         Ok(table)
     }
 
-    /// The table, if a repository of it is in use.
+    /// Returns the table if a repository of it is in use.
     fn used(&self, rows: &RowVtable) -> Result<Option<Arc<OpenTable>>> {
         let table = rows.schema.name;
         let tables = self.tables();
@@ -149,18 +148,19 @@ impl Inner {
         })
     }
 
-    /// The table with these counters; `None` if it is another store's, or no repository of it is left.
+    /// Returns the table with these counters; `None` if it belongs to another store, or no repository of it is
+    /// left.
     pub(crate) fn table_of(&self, usage: &Arc<TableCounters>) -> Option<Arc<OpenTable>> {
         let table = self.tables().get(usage.schema.name)?.table.upgrade()?;
         Arc::ptr_eq(&table.shared.usage, usage).then_some(table)
     }
 
-    /// The tables that this process has in use, by name.
+    /// Returns the tables that this process has in use, by name.
     pub(crate) fn tables_in_use(&self) -> Vec<Arc<OpenTable>> {
         self.tables().values().filter_map(|opened| opened.table.upgrade()).collect()
     }
 
-    /// The tables that this process has in use and that have eventual indexes.
+    /// Returns the tables with eventual indexes that this process has in use.
     pub(crate) fn eventual_tables(&self) -> Vec<Arc<OpenTable>> {
         let used = self.tables_in_use().into_iter();
         used.filter(|table| table.schema.has_eventual()).collect()
@@ -170,12 +170,12 @@ impl Inner {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The counter for transactions that begin now.
+    /// Returns the counter for transactions that begin now.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Acquire)
     }
 
-    /// The contents of the catalog.
+    /// Returns the contents of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
         if !self.engine.has_catalog() {
             self.refuse_nested_write()?;
@@ -183,14 +183,14 @@ impl Inner {
         self.engine.catalog()
     }
 
-    /// Drops the indexes that `choose` selects. It is called with the table and the index of each record that
-    /// no open table has.
+    /// Drops the indexes that `choose` returns. `choose` gets the records of the catalog, and a function that returns
+    /// true for an index of an open table.
     pub(crate) fn drop_indexes(
         &self,
         mut choose: impl FnMut(&Records, &dyn Fn(&str, &str) -> bool) -> Vec<String>,
     ) -> Result<Vec<String>> {
         self.refuse_nested_write()?;
-        // No table is opened meanwhile.
+        // Prevents the opening of tables meanwhile.
         let _opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         let is_in_use = |table: &str, index: &str| {
             let used = self.tables().get(table).and_then(|opened| opened.table.upgrade());
@@ -200,7 +200,7 @@ impl Inner {
         rerun::run(attempt, |retry| self.engine.prepare(retry))
     }
 
-    /// LMDB would let the thread wait for itself.
+    /// Fails if this thread has a write transaction. With LMDB, the thread would wait for itself.
     pub(crate) fn refuse_nested_write(&self) -> Result<()> {
         let own = thread::current().id();
         let writer = self.writer();
@@ -210,7 +210,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Refuses a sharded store, which does not offer this yet.
+    /// Fails for a sharded store, which does not offer the operation `what`.
     pub(crate) fn refuse_sharded(&self, what: &'static str) -> Result<()> {
         match self.engine.sharded() {
             Some(_) => Err(Error::NotOffered { what }),
@@ -236,11 +236,11 @@ impl Drop for Inner {
     }
 }
 
-/// Records the thread of the write transaction while it lives, and has its buffers.
+/// A guard that records the thread of the write transaction, and has its buffers.
 pub(crate) struct WriterGuard<'s> {
     inner: &'s Inner,
     scratch: Option<Box<Scratch>>,
-    /// Whether another thread was the first.
+    /// Whether the thread is in `others`.
     is_other: bool,
 }
 

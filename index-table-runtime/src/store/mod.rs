@@ -35,10 +35,10 @@ use inner::ALL_OPENED;
 
 /// A directory with an LMDB environment: the tables and their indexes.
 ///
-/// Cloning is cheap and returns another handle to the same store, which is closed when the last handle is
-/// dropped; repositories don't keep it open. Opening a directory that this process has open returns another
-/// handle too. Several processes may have a store open at the same time; processes that write must declare
-/// their tables alike, because each maintains the indexes that it declares.
+/// Cloning is cheap, and returns another handle to the same store. The store is closed when the last handle is
+/// dropped; repositories don't keep it open. Opening a directory that this process already has open returns another
+/// handle too. Several processes may have a store open at the same time. Processes that write must have the same
+/// declarations, because each process maintains only the indexes that it declares.
 ///
 /// # Examples
 ///
@@ -87,14 +87,17 @@ impl Store {
     ///
     /// # Assumptions about the files
     ///
-    /// LMDB maps `data.mdb` into memory and trusts it. While it is open, nothing but LMDB may
-    /// write to the files in the directory, shorten them or remove them, and the directory is not
-    /// on a network file system. Opening detects a file that was cut off or is not an LMDB file, and
-    /// [`check`](Store::check) finds other damage. Without that check, a damaged file can give wrong results
-    /// or make LMDB crash. If a file is cut while it is open, the operating system ends the process. As with
-    /// `mmap` in general, a program can't prevent other programs from changing the file, so an `unsafe`
-    /// function could never be called soundly: like other memory-mapped stores, this is a safe function, for
-    /// directories that belong to the program. This crate ensures that a directory is mapped once in a
+    /// LMDB maps `data.mdb` into memory, and uses its contents without checking them. While a store is open, no
+    /// other software may write to the files in the directory, truncate them or remove them. The directory must not
+    /// be on a network file system.
+    ///
+    /// Opening detects a truncated file, and a file that is not an LMDB file. [`check`](Store::check) finds other
+    /// damage. Without that check, a damaged file can cause wrong results, or a crash of LMDB. If a file is
+    /// truncated while it is open, the operating system ends the process.
+    ///
+    /// As with `mmap` in general, a program can't prevent other programs from changing the file, so the conditions
+    /// of an `unsafe` function could never be met. Like the functions of other memory-mapped stores, this function
+    /// is safe, for directories that belong to the program. This crate ensures that a directory is mapped once in a
     /// process, that transactions are not used with other stores, and that write transactions stay on their
     /// threads.
     ///
@@ -110,12 +113,12 @@ impl Store {
         Self::options().open(path)
     }
 
-    /// Options to open a store with.
+    /// Returns options for opening a store.
     pub fn options() -> Options {
         Options::default()
     }
 
-    /// A store in memory, for tests: the same repositories, transactions and results, and no files.
+    /// Returns a store in memory, for tests. Repositories, transactions and results are the same, without files.
     #[cfg(feature = "memory")]
     #[must_use]
     pub fn in_memory() -> Self {
@@ -130,30 +133,30 @@ impl Store {
     /// Begins a read transaction: a snapshot of the last commit. It does not wait for writers, and writers do
     /// not wait for it.
     ///
-    /// While it lives, pages that later commits free are not used again, so it should be short.
+    /// While the transaction lives, pages that later commits free are not reused, so it should be short.
     ///
-    /// If another process has made the store larger than the map, a larger map is made first. That waits
-    /// until no write transaction of this process waits for the other process.
+    /// If another process has made the store larger than the map, the map is enlarged first. This waits until no
+    /// write transaction of this process waits for the other process.
     ///
     /// # Errors
     ///
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] if another process has
     /// made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
     pub fn read(&self) -> Result<ReadTxn<'_>> {
-        // Before the transaction, so that it knows all tables that are open now.
+        // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
         let opened = self.inner.opened();
         Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
     }
 
-    /// Begins the write transaction. There is one at a time in a store; others wait for it.
+    /// Begins the write transaction. A store has one write transaction at a time, so this waits for others.
     ///
-    /// If it is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is full, its
+    /// If the transaction is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is full, its
     /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) enlarges the map.
     ///
     /// # Errors
     ///
-    /// [`Error::WriteInProgress`] if this thread has one already, [`Error::ReadOnly`], and the errors of
-    /// [`read`](Store::read).
+    /// [`Error::WriteInProgress`] if this thread already has a write transaction, [`Error::ReadOnly`], and the errors
+    /// of [`read`](Store::read).
     pub fn write(&self) -> Result<WriteTxn<'_>> {
         self.inner.refuse_nested_write()?;
         let txn = ReadTxn::new(self.inner.engine.write()?, self.inner.id, ALL_OPENED);
@@ -162,11 +165,12 @@ impl Store {
 
     /// Runs `body` in a write transaction, commits if it returns `Ok`, and rolls back otherwise.
     ///
-    /// `body` should have no effects outside the transaction, because it can run again: if the map is full,
-    /// twice as much is mapped, up to [`max_map_size`](Options::max_map_size). That needs a moment without
-    /// transactions of this process, for which it waits up to two seconds; new transactions wait meanwhile.
-    /// It also runs again after [waiting](crate::WhenFull::Wait) for a full queue of eventual indexes. To
-    /// roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
+    /// `body` should have no effects outside the transaction, because it can run again. If the map is full, its size
+    /// is doubled, up to [`max_map_size`](Options::max_map_size), and `body` runs again. This needs a moment without
+    /// transactions of this process. The call waits for it up to two seconds; new transactions wait meanwhile.
+    /// `body` also runs again after [waiting](crate::WhenFull::Wait) for a full queue of eventual indexes.
+    ///
+    /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
@@ -176,7 +180,7 @@ impl Store {
         self.try_transaction(body)
     }
 
-    /// As [`transaction`](Store::transaction), with an error of your own.
+    /// Runs `body` like [`transaction`](Store::transaction), with an error of your own.
     ///
     /// Often, the error's type has to be named: `Ok::<_, MyError>(value)`.
     ///

@@ -1,4 +1,4 @@
-//! A closure in the queue.
+//! The closures of a group writer, without their types.
 
 use std::{
     any::Any,
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     attempts: Attempts,
 }
 
-/// A closure that has run, or never will, and no longer keeps the store open.
+/// A closure that will not run again, and no longer keeps the store open.
 pub(super) struct Done(Box<dyn Job>);
 
 /// A closure of any type, with the place for its result.
@@ -50,7 +50,7 @@ impl Entry {
     {
         let (replier, submitted) = Submitted::new(store);
         let job = Box::new(Closure { body, outcome: Err(Error::WriterClosed), replier });
-        // Starts its waiting time, so that many closures don't wait one after another.
+        // The waiting time starts now, so that many closures wait at the same time and not one after another.
         let (store, attempts) = (Arc::clone(store), Attempts::begun());
         (Self { job, store, attempts }, submitted)
     }
@@ -67,7 +67,7 @@ impl Entry {
         self.job.has_failed()
     }
 
-    /// Prepares another run of the closure; `false` if it would fail in the same way.
+    /// Prepares another run of the closure. Returns false if it would fail in the same way.
     pub(super) fn prepare(&mut self, rerun: Rerun) -> Result<bool> {
         self.attempts.prepare(&self.store(), rerun)
     }
@@ -89,7 +89,7 @@ impl Done {
 
 struct Closure<T, E, F> {
     body: F,
-    /// The outer error: it has not returned.
+    /// The result of the last run. The outer error means that the closure has not returned.
     outcome: Result<Result<T, E>>,
     replier: Replier<T, E>,
 }
@@ -102,7 +102,7 @@ where
 {
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool {
         let Self { body, outcome, .. } = self;
-        // After a panic, only the closure itself is used again, if the map was full.
+        // After a panic, the transaction is not used again. The closure may be, if the map was full.
         let new = catch_unwind(AssertUnwindSafe(|| body(txn))).map_err(|panic| {
             let message = message(&*panic);
             contained(|| drop(panic));
@@ -131,7 +131,7 @@ where
     }
 }
 
-/// The argument of `panic!`.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,6 +1,6 @@
-//! Group commit: closures from many threads and tasks, run by one thread, many in a commit.
+//! Group commit: one thread runs closures from many threads and tasks, and commits many of them together.
 //!
-//! [`job`] is a closure with the place for its result, [`queue`] has the waiting closures, [`thread`] runs
+//! [`job`] is a closure with the sender of its result. [`queue`] has the waiting closures, [`thread`] runs
 //! them, [`reply`] delivers results, and [`submission`] is for tasks that wait for room.
 
 mod job;
@@ -53,15 +53,15 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    /// The maximum number of closures in the queue, at least one. Default: 1024. A further submission waits
-    /// or is refused, so that neither memory nor waiting times grow without bound if the disk can't keep up.
+    /// The maximum number of closures in the queue, at least one. Default: 1024. If the queue is full, a submission
+    /// waits or is refused. So memory and waiting times are bounded if the disk can't keep up.
     pub fn queue(mut self, closures: usize) -> Self {
         self.queue = closures.max(1);
         self
     }
 
-    /// The maximum number of closures in one commit, at least one. Default: 256. It limits how long the first
-    /// of them waits for the last, and how much is undone if the commit fails.
+    /// The maximum number of closures in one commit, at least one. Default: 256. It limits the time that the first
+    /// closure of a commit waits for the last one, and the amount of work that a failed commit undoes.
     pub fn most(mut self, closures: usize) -> Self {
         self.most = closures.max(1);
         self
@@ -69,10 +69,10 @@ impl GroupOptions {
 }
 
 impl Store {
-    /// Starts a thread that commits the writes of many threads and tasks, many closures at a time. With the
-    /// default [`GroupOptions`].
+    /// Starts a thread that commits the writes of many threads and tasks, many closures at a time, with the default
+    /// [`GroupOptions`].
     ///
-    /// Clone the writer to share it; each call of this starts another thread.
+    /// Clone the writer to share it; each call of this method starts another thread.
     ///
     /// # Errors
     ///
@@ -129,37 +129,37 @@ impl Store {
     }
 }
 
-/// Writes from many threads and tasks, many closures in one commit; from [`Store::writer`].
+/// A writer for many threads and tasks, which commits many closures together. From [`Store::writer`].
 ///
-/// A thread takes the submitted closures in order, runs each as if it were alone, and commits them together,
-/// with one wait for the disk. Closures that are submitted meanwhile are the next group. Each closure gets
-/// its own result, when the commit is durable according to the store's [`Durability`](crate::Durability).
+/// A thread takes the submitted closures in order, runs each in isolation, and commits them together, with one wait
+/// for the disk. Closures that are submitted meanwhile are the next group. Each closure gets its own result as soon
+/// as the commit is durable according to the store's [`Durability`](crate::Durability).
 ///
-/// - The closures run in the order of the calls, and of the first polls of futures: a caller that waits for
-///   room in the queue keeps its position.
+/// - The closures run in the order of the calls, and of the first polls of futures. A caller that waits for room in
+///   the queue keeps its position.
 /// - A closure reads the writes of earlier closures. If it returns an error or panics, its writes are undone,
 ///   and the other closures are not affected.
-/// - If the commit fails, every closure of the group gets its error, and all writes of the group are undone;
-///   the writer continues with the next group.
+/// - If the commit fails, all writes of the group are undone, and every closure of the group gets the error. The
+///   writer continues with the next group.
 /// - If the map is full, the earlier closures are committed, the map is enlarged, as by
 ///   [`Store::transaction`], and the closure runs again. If the queue of eventual indexes is full under
 ///   [`WhenFull::Wait`](crate::WhenFull::Wait), the closure runs again when the worker has made room, and
 ///   later closures wait for it. So a closure should have no effects outside the transaction.
-/// - [`Store::write`] can still be used: each waits for the other.
+/// - [`Store::write`] can be used at the same time. The transaction and the groups wait for each other.
 ///
-/// It can be cloned, sent and shared. It keeps the store open, and so do submitted closures. When the last
-/// clone is dropped, or at [`close`](GroupWriter::close), the thread finishes the submitted closures, and
-/// ends. A forked process has no such thread: submitting fails with [`Error::Forked`].
+/// A writer can be cloned, sent and shared. The writer and submitted closures keep the store open. When the last
+/// clone is dropped, or at [`close`](GroupWriter::close), the thread finishes the submitted closures and ends. A
+/// forked process doesn't have the thread: submitting fails with [`Error::Forked`].
 ///
-/// Cost: a submission allocates twice and wakes the thread if it sleeps. A closure that isn't the first
-/// of its group runs in a nested transaction of LMDB, which copies the pages that it changes once more:
-/// for a row with three indexes a third more work than without.
+/// Cost: a submission allocates twice, and wakes the thread if it sleeps. Each closure except the first of a group
+/// runs in a nested transaction of LMDB, which copies each page that the closure changes. For a row with three
+/// indexes, this adds a third to the work.
 #[derive(Clone)]
 pub struct GroupWriter {
     handle: Arc<Handle>,
 }
 
-/// Shared by the clones. The thread has only the queue, so that it does not keep the store open.
+/// The state that the clones of a writer share. The thread has only the queue, so it does not keep the store open.
 struct Handle {
     queue: Arc<Queue>,
     store: Arc<Inner>,
@@ -183,12 +183,12 @@ fn contained(run: impl FnOnce()) {
 
 impl GroupWriter {
     /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
-    /// has a [`wait`](Submitted::wait) for threads; dropping it does not cancel the closure.
+    /// has a [`wait`](Submitted::wait) for threads. Dropping it does not cancel the closure.
     ///
-    /// The result has the error of a closure that can't be accepted, as after [`close`](GroupWriter::close).
+    /// If the closure can't be accepted, for example after [`close`](GroupWriter::close), its result is the error.
     /// Often, the error's type has to be named: `Ok::<_, Error>(value)`.
     ///
-    /// It can block, so don't call it in a thread that runs tasks; use
+    /// This method can block, so don't call it in a thread that runs tasks; use
     /// [`submit_async`](GroupWriter::submit_async) and [`try_submit`](GroupWriter::try_submit).
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl GroupWriter {
         let Handle { queue, store } = &*self.handle;
         let (entry, submitted) = Entry::new(store, body);
         match store.engine.refuse_forked() {
-            // With a write transaction, this thread would wait for closures that wait for it.
+            // If this thread has a write transaction, it must not wait, since the queued closures wait for it.
             Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
         }
@@ -292,11 +292,11 @@ impl GroupWriter {
         }
     }
 
-    /// Submits a closure and waits for its result, from async code of any runtime: a future that first
-    /// waits for room in the queue and then for the commit.
+    /// Submits a closure and waits for its result, from async code of any runtime. The returned future first waits
+    /// for room in the queue, and then for the commit.
     ///
-    /// Nothing happens before it is polled. If it is dropped before there was room, the closure is cancelled;
-    /// later, dropping it does not cancel the closure.
+    /// The closure is submitted at the first poll. Dropping the future while it waits for room cancels the closure.
+    /// Dropping it later does not cancel the closure.
     ///
     /// # Errors
     ///
@@ -322,14 +322,14 @@ impl GroupWriter {
         Submission::new(self.clone(), body)
     }
 
-    /// Refuses later submissions of all clones, finishes the earlier ones, and returns when they are done and
-    /// the thread has released the store. A second call only waits.
+    /// Refuses later submissions of all clones, and finishes earlier ones. Returns when they are finished and the
+    /// thread has released the store. A second call only waits.
     ///
     /// # Errors
     ///
     /// [`Error::WriteInProgress`] in a closure of the writer, in the `drop` of a captured value, and in a
-    /// thread with a write transaction, for which the queued closures would wait; [`Error::Forked`]. Then, it
-    /// is not closed.
+    /// thread with a write transaction, for which the queued closures would wait; [`Error::Forked`]. After an
+    /// error, the writer is not closed.
     pub fn close(&self) -> Result<()> {
         let Handle { queue, store } = &*self.handle;
         store.engine.refuse_forked()?;
@@ -339,7 +339,7 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Whether it refuses submissions.
+    /// Whether the writer refuses submissions.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.handle.store.engine.refuse_forked().is_err() || self.handle.queue.is_closed()

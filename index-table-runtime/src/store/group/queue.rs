@@ -1,4 +1,4 @@
-//! The queue of closures: those with room, and behind them those that wait for room.
+//! The queue of closures, followed by the closures that wait for room.
 
 use std::{
     collections::VecDeque,
@@ -12,22 +12,22 @@ use crate::model::error::{Error, Result};
 pub(super) struct Queue {
     capacity: usize,
     state: Mutex<State>,
-    /// It is not empty, or it is closed.
+    /// Notified when the queue is not empty, or is closed.
     work: Condvar,
-    /// There is room in it, or it is closed.
+    /// Notified when the queue has room, or is closed.
     room: Condvar,
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// In their order, with ascending numbers. Closures without room are in it too, each on behalf of a
-    /// waiting thread or task, so that later ones don't overtake them.
+    /// The entries in order, with ascending numbers. They include closures without room, for which a thread or
+    /// task waits, so that later closures don't overtake them.
     entries: VecDeque<(u64, Entry)>,
-    /// The number of the next one.
+    /// The number of the next entry.
     next: u64,
     closed: bool,
-    /// The thread has ended.
+    /// Whether the thread has ended.
     ended: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Refused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WithoutRoom {
     Refuse,
-    /// It waits for it, until it [leaves](Queue::leave).
+    /// The entry waits for room until it [leaves](Queue::leave).
     Wait,
 }
 
@@ -57,8 +57,8 @@ impl Queue {
         }
     }
 
-    /// Appends an entry, and waits until it has room unless waiting is refused. An entry that can't be
-    /// accepted gets the error as its result.
+    /// Appends an entry, and waits until it has room. If the entry can't be accepted, or `may_wait` fails, the error
+    /// is the result of the entry.
     pub(super) fn push(&self, entry: Entry, may_wait: impl FnOnce() -> Result<()>) {
         let mut state = self.state();
         let accepted = if state.closed {
@@ -78,7 +78,8 @@ impl Queue {
         }
     }
 
-    /// Appends the entry that `make` makes, if there is room or it waits for it; its number.
+    /// Appends the entry that `make` returns if there is room, or if the entry waits for room. Returns the number of
+    /// the entry.
     pub(super) fn try_push<T, E>(
         &self,
         without_room: WithoutRoom,
@@ -96,11 +97,11 @@ impl Queue {
         Err(Refused::Full)
     }
 
-    /// Removes an entry that waits for room. An entry with room stays.
+    /// Removes the entry with this number if it waits for room.
     pub(super) fn leave(&self, number: u64) {
         let mut state = self.state();
         let entry = self.waiting(&state, number).and_then(|at| state.entries.remove(at));
-        // Without the lock.
+        // User code must not run under the lock.
         drop(state);
         drop(entry);
     }
@@ -115,13 +116,13 @@ impl Queue {
         number
     }
 
-    /// The position of the entry with this number, if it waits for room.
+    /// Returns the position of the entry with this number if it waits for room.
     fn waiting(&self, state: &State, number: u64) -> Option<usize> {
         let at = state.entries.binary_search_by_key(&number, |(number, _)| *number).ok();
         at.filter(|at| *at >= self.capacity)
     }
 
-    /// Waits for entries, and takes up to `most`; `false` if there will be none.
+    /// Waits for entries, and takes up to `most`. Returns false if no more entries will come.
     pub(super) fn take(&self, most: usize, to: &mut VecDeque<Entry>) -> bool {
         let mut state = self.state();
         while state.entries.is_empty() {
@@ -166,7 +167,7 @@ impl Queue {
         self.state().closed
     }
 
-    /// The thread has ended. If it has panicked, the remaining entries get an error.
+    /// Records that the thread has ended. If it has panicked, the remaining entries get an error.
     pub(super) fn end(&self) {
         self.close();
         let entries = mem::take(&mut self.state().entries);
@@ -191,7 +192,7 @@ fn wait<'q>(condition: &Condvar, state: MutexGuard<'q, State>) -> MutexGuard<'q,
     condition.wait(state).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A dropped entry reports that the writer is closed. A panic in one must not block the others.
+/// Drops entries, which report that the writer is closed. A panic in one entry must not affect the others.
 fn refuse(entries: VecDeque<(u64, Entry)>) {
     for entry in entries {
         contained(|| drop(entry));

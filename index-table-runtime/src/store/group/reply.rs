@@ -14,10 +14,10 @@ use crate::{
     store::Inner,
 };
 
-/// A closure that was submitted to a [`GroupWriter`](crate::GroupWriter): a future of its result, with
-/// [`wait`](Submitted::wait) for threads.
+/// The future result of a closure that was submitted to a [`GroupWriter`](crate::GroupWriter). Threads can
+/// [`wait`](Submitted::wait) for it.
 ///
-/// Dropping it does not cancel the closure: it runs, and its result is lost.
+/// Dropping it does not cancel the closure. The closure runs, and its result is lost.
 #[must_use = "it has the result, and whether anything was written"]
 pub struct Submitted<T, E> {
     slot: Arc<Slot<T, E>>,
@@ -30,12 +30,12 @@ struct Slot<T, E> {
 }
 
 struct State<T, E> {
-    /// The outer error: the closure has not returned, or its writes were not committed.
+    /// The result. The outer error means that the closure has not returned, or that its writes were not committed.
     outcome: Option<Result<Result<T, E>>>,
     waker: Option<Waker>,
 }
 
-/// The sender. If it is dropped, it reports that the writer is closed.
+/// The sender of a result. If it is dropped without a result, it reports that the writer is closed.
 pub(super) struct Replier<T, E>(Option<Arc<Slot<T, E>>>);
 
 impl<T, E> Submitted<T, E> {
@@ -45,7 +45,7 @@ impl<T, E> Submitted<T, E> {
         (Replier(Some(Arc::clone(&slot))), Self { slot, store: Arc::downgrade(store) })
     }
 
-    /// A closure that was not accepted.
+    /// Returns the error of a closure that was not accepted.
     pub(super) fn refused(store: &Arc<Inner>, error: Error) -> Self {
         let (replier, submitted) = Self::new(store);
         replier.reply(Err(error));
@@ -58,9 +58,9 @@ impl<T, E: From<Error>> Submitted<T, E> {
     ///
     /// # Errors
     ///
-    /// As for [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer,
-    /// in the `drop` of a captured value, and in a thread with a write transaction, for which the closure
-    /// waits: it still runs, after that transaction.
+    /// The errors of [`submit`](crate::GroupWriter::submit). [`Error::WriteInProgress`] in a closure of the writer,
+    /// in the `drop` of a captured value, and in a thread with a write transaction. Then, the closure still runs,
+    /// after that transaction.
     pub fn wait(self) -> Result<T, E> {
         self.refuse_forked()?;
         let mut state = self.slot.state();
@@ -83,7 +83,7 @@ impl<T, E: From<Error>> Submitted<T, E> {
 }
 
 impl<T, E> Submitted<T, E> {
-    /// A forked process has no thread that could reply.
+    /// Fails in a forked process, which has no thread that could reply.
     fn refuse_forked(&self) -> Result<()> {
         self.store.upgrade().map_or(Ok(()), |store| store.engine.refuse_forked())
     }

@@ -1,4 +1,4 @@
-//! A closure on behalf of a task, which may have to wait for room.
+//! The submission of a closure by a task, which may have to wait for room.
 
 use std::{
     fmt,
@@ -14,8 +14,7 @@ use crate::{
     store::WriteTxn,
 };
 
-/// A closure on its way through a [`GroupWriter`]; from
-/// [`submit_async`](GroupWriter::submit_async).
+/// The future of a submission to a [`GroupWriter`]. From [`submit_async`](GroupWriter::submit_async).
 #[must_use = "futures do nothing unless polled"]
 pub struct Submission<T, E, F> {
     writer: GroupWriter,
@@ -23,11 +22,11 @@ pub struct Submission<T, E, F> {
 }
 
 enum Submitting<T, E, F> {
-    /// It has not been polled.
+    /// The future has not been polled.
     New(F),
-    /// With its number in the queue, where it may be waiting for room.
+    /// The closure is submitted, and may wait for room. The value has its number in the queue.
     Submitted(u64, Submitted<T, E>),
-    /// During a poll, and at the end.
+    /// The state during a poll, and at the end.
     Nothing,
 }
 
@@ -37,7 +36,7 @@ impl<T, E, F> Submission<T, E, F> {
     }
 }
 
-/// The closure itself is not pinned.
+/// The closure is not pinned.
 impl<T, E, F> Unpin for Submission<T, E, F> {}
 
 impl<T, E, F> Future for Submission<T, E, F>

@@ -17,12 +17,12 @@ use crate::{
 const NAME: &str = "group-writer";
 
 thread_local! {
-    /// The [`Inner::id`] of the store, in the thread of a writer.
+    /// In the thread of a writer, the [`Inner::id`] of its store.
     static WRITES_TO: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Whether this thread would wait for itself if it waited for a writer of the store: it has the write
-/// transaction, or it is the thread of such a writer, which drops captured values and wakes tasks.
+/// Fails if this thread would wait for itself by waiting for a writer of the store: if it has the write
+/// transaction, or is the thread of such a writer, which drops captured values and wakes tasks.
 pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
     if WRITES_TO.get() == Some(store.id) {
         return Err(Error::WriteInProgress);
@@ -43,7 +43,7 @@ pub(super) fn start(queue: &Arc<Queue>, most: usize, store: u64) -> Result<()> {
         .map_err(|source| Error::Thread { name: NAME, source })
 }
 
-/// However the thread ends, no caller waits for it forever.
+/// A guard that records the end of the thread, even after a panic, so that no caller waits forever.
 struct Ended(Arc<Queue>);
 
 impl Drop for Ended {
@@ -55,18 +55,18 @@ impl Drop for Ended {
 struct Groups<'q> {
     queue: &'q Queue,
     most: usize,
-    /// The closures from the queue, in order.
+    /// The closures that were taken from the queue, in order.
     entries: VecDeque<Entry>,
-    /// The reason why the first of them run again.
+    /// The first closures that have to run again.
     again: Option<Again>,
-    /// The number of first closures that run one by one, because there is no room for all of them together.
+    /// The number of first closures that run one by one, because the map has no room for all of them together.
     alone: usize,
 }
 
 /// Closures that are run again.
 struct Again {
     rerun: Rerun,
-    /// How many of the first.
+    /// The number of closures, counted from the first one.
     entries: usize,
 }
 
@@ -76,9 +76,9 @@ type Replies = Vec<(Done, Option<Error>)>;
 /// The closures of a transaction.
 #[derive(Default)]
 struct Group {
-    /// In order, each with the error that replaces its own result.
+    /// The closures in order, each with the error that replaces its own result.
     entries: Vec<(Entry, Option<Error>)>,
-    /// The first closure has failed, and its writes are not undone yet.
+    /// Whether the first closure has failed, and its writes are not undone yet.
     spoiled: bool,
     /// The reason why the next closure runs again.
     rerun: Option<Rerun>,
@@ -93,14 +93,14 @@ impl<'q> Groups<'q> {
         while !self.entries.is_empty() || self.queue.take(self.most, &mut self.entries) {
             let replies = self.write();
             self.reply(replies);
-            // After the replies: a thread that waits for a reply may have a read transaction that blocks the
-            // growth of the map.
+            // The replies come first, since a thread that waits for a reply may have a read transaction that blocks
+            // the growth of the map.
             let replies = self.prepare();
             self.reply(replies);
         }
     }
 
-    /// Closures with a reply no longer keep the store open.
+    /// Delivers the results. These closures no longer keep the store open.
     fn reply(&mut self, replies: Replies) {
         self.alone = self.alone.saturating_sub(replies.len());
         for (done, error) in replies {
@@ -109,7 +109,7 @@ impl<'q> Groups<'q> {
         }
     }
 
-    /// Runs the taken closures, and those that arrive meanwhile, in one transaction.
+    /// Runs the taken closures, and closures that arrive meanwhile, in one transaction.
     fn write(&mut self) -> Replies {
         let Some(store) = self.store() else { return Replies::new() };
         let mut txn = match store.write() {
@@ -127,7 +127,7 @@ impl<'q> Groups<'q> {
         entries.into_iter().map(|(entry, error)| (entry.done(), error)).collect()
     }
 
-    /// The group could not be committed: it runs again, or gets the error.
+    /// Handles a group that could not be committed: it runs again, or its closures get the error.
     fn failed(
         &mut self,
         entries: Vec<(Entry, Option<Error>)>,
@@ -140,7 +140,7 @@ impl<'q> Groups<'q> {
             let reply = |(entry, _): (Entry, _)| (entry.done(), Some(error.again()));
             return entries.into_iter().map(reply).collect();
         };
-        // The next closure runs with them if it failed for the same reason.
+        // If the next closure failed for the same reason, it runs again with the group.
         let more = next.filter(|next| matches!(next.rerun, Rerun::Engine(_)));
         let count = entries.len() + more.map_or(0, |more| more.entries);
         entries.into_iter().rev().for_each(|(entry, _)| self.entries.push_front(entry));
@@ -148,7 +148,7 @@ impl<'q> Groups<'q> {
         Replies::new()
     }
 
-    /// Runs closures until there is none, or enough.
+    /// Runs closures until there are no more, or the group is full.
     fn fill(&mut self, txn: &mut WriteTxn<'_>) -> Group {
         let most = if self.alone > 0 { 1 } else { self.most };
         let mut group = Group::default();
@@ -162,29 +162,29 @@ impl<'q> Groups<'q> {
             let (mut keeps, mut rerun) = (false, None);
             let mut run = |txn: &mut WriteTxn<'_>| {
                 keeps = entry.run(txn);
-                // A closure that continued after a refused write has succeeded.
+                // A closure that ignores a refused write and returns `Ok` has succeeded.
                 rerun = txn.rerun().filter(|rerun| !(keeps && matches!(rerun, Rerun::Queue(_))));
                 keeps
             };
             let nested = if first {
                 run(txn);
-                // Whether other closures can still use the transaction.
+                // Tests whether other closures can still use the transaction.
                 txn.nested_if(|_| true)
             } else {
                 txn.nested_if(run)
             };
             group.spoiled = first && (!keeps || nested.is_err());
-            // An error of its commit is an error of the transaction too.
+            // An error in the commit of a nested transaction is also an error of the outer transaction.
             let rerun = rerun.or_else(|| txn.rerun().filter(|it| matches!(it, Rerun::Engine(_))));
             match rerun {
                 Some(Rerun::Engine(Retry::Pages)) if first => {}
-                // The other closures have used up the room: it becomes the first of the next group.
+                // The other closures have used up the room. This closure becomes the first of the next group.
                 Some(Rerun::Engine(Retry::Pages)) => {
                     self.entries.push_front(entry);
                     break;
                 }
                 Some(_) => {
-                    // Even if the closure has ignored the error and continued.
+                    // The writes are undone even if the closure has ignored the error.
                     group.spoiled = first;
                     group.rerun = rerun;
                     self.entries.push_front(entry);
@@ -201,7 +201,7 @@ impl<'q> Groups<'q> {
         group
     }
 
-    /// Prepares another run of closures, without a transaction of this thread, or delivers their errors.
+    /// Prepares another run of closures, or returns their errors. This thread must have no transaction.
     fn prepare(&mut self) -> Replies {
         let Some(Again { rerun, entries }) = self.again.take() else { return Replies::new() };
         let Some(first) = self.entries.front_mut() else { return Replies::new() };
@@ -228,7 +228,7 @@ impl<'q> Groups<'q> {
         }
     }
 
-    /// The first closures get an error.
+    /// Returns the error for each of the first closures.
     fn fail(&mut self, entries: usize, error: &Error) -> Replies {
         self.entries.drain(..entries).map(|entry| (entry.done(), Some(error.again()))).collect()
     }
