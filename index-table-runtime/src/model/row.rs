@@ -154,8 +154,8 @@ pub(crate) fn version(bytes: &[u8]) -> Result<u32, DecodeError> {
 #[inline]
 pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
     // Nearly every version takes one byte.
-    if let Some((&first, rest)) = bytes.split_first()
-        && first < 0x80
+    if expected < 0x80
+        && let Some((&first, rest)) = bytes.split_first()
         && u32::from(first) == expected
     {
         return Ok(rest);

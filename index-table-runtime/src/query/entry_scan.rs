@@ -38,6 +38,8 @@ pub(super) struct EntryScan<'txn, C> {
     form: Form,
     /// A row is looked up, and counted, for each entry before the entry is returned.
     has_looked_up: bool,
+    /// The row is in the data of the entry.
+    carries_row: bool,
     /// Counts, and applies the limit.
     meter: Meter<'txn>,
 }
@@ -90,7 +92,8 @@ impl<'txn, C> EntryScan<'txn, C> {
         };
         let form = Form::of(schema, source);
         let has_looked_up = running.as_ref().is_some_and(Matches::looks_up);
-        Self { reader, running, failure, schema, source, form, has_looked_up, meter }
+        let carries_row = form.carries_row() && !has_looked_up;
+        Self { reader, running, failure, schema, source, form, has_looked_up, carries_row, meter }
     }
 
     pub(super) const fn stats(&self) -> Stats {
@@ -185,7 +188,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         }
         let Some(matches) = &self.running else { return Ok(None) };
         let entry = matches.entry();
-        if self.form.carries_row() && !self.has_looked_up {
+        if self.carries_row {
             self.meter.bytes(entry.data.len());
             return Ok(Some(entry.data));
         }
@@ -258,7 +261,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 
     /// The row of an entry.
     pub(super) fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
-        if self.form.carries_row() && !self.has_looked_up {
+        if self.carries_row {
             self.meter.bytes(entry.data.len());
             return Ok(entry.data);
         }

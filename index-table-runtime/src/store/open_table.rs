@@ -233,6 +233,7 @@ impl OpenTable {
     /// inside, which may need a self-describing format too. Reading the row would fail, which is too late. It
     /// mostly depends on the types, so a release build tries the first rows; with debug assertions, every row
     /// is tried.
+    #[inline]
     pub(crate) fn load_new<R: Entity>(
         &self,
         row: &R,

@@ -9,14 +9,15 @@ use std::{
 
 use crate::{
     engine::{
-        CommitFailure, CommitNumber, ReadRecords as _, Reader, Retry, Stamp, Txn, Writer, shards,
+        CommitFailure, CommitNumber, Read as _, ReadRecords as _, Reader, Retry, Stamp, Txn,
+        Writer, shards,
     },
     model::{
         error::{Error, Result},
         schema::Source,
     },
     store::{Inner, OpenTable, WriterGuard},
-    usage::{Session, Stats, TableCounters, Tally, trace::span},
+    usage::{Ledger, Session, Stats, TableCounters, Tally, trace::span},
     write::{
         Scratch, Written,
         maintenance::MaintenancePlan,
@@ -44,6 +45,7 @@ pub struct ReadTxn<'s> {
 }
 
 impl<'s> ReadTxn<'s> {
+    #[inline]
     pub(crate) fn new(engine: Txn<'s>, store: u64, opened: u64) -> Self {
         let snapshot = engine.found();
         Self { engine, store, opened, snapshot, session: Session::default() }
@@ -134,7 +136,19 @@ impl<'s> ReadTxn<'s> {
 
     pub(crate) fn reader<'t>(&'t self, table: &'t OpenTable) -> Result<Reader<'t>> {
         self.check(table)?;
-        self.engine.reader(&table.tables).ok_or(Error::WrongStore { table: table.schema.name })
+        self.engine.reader(&table.tables).ok_or_else(|| wrong_store(table))
+    }
+
+    /// The row with this primary key, not decoded.
+    pub(crate) fn fact<'t>(
+        &'t self,
+        table: &'t OpenTable,
+        primary_key: &[u8],
+    ) -> Result<Option<&'t [u8]>> {
+        let bytes = self.reader(table)?.fact(primary_key)?;
+        let ledger = Ledger::new(&self.session, &table.shared.usage);
+        ledger.get(bytes.map_or(0, <[u8]>::len));
+        Ok(bytes)
     }
 
     /// As [`reader`](ReadTxn::reader), to look up single entries of this index.
@@ -188,7 +202,7 @@ impl<'s> ReadTxn<'s> {
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
         if self.store != table.store {
-            return Err(Error::WrongStore { table: table.schema.name });
+            return Err(wrong_store(table));
         }
         if self.opened < table.since {
             return Err(Error::SnapshotTooOld { table: table.schema.name });
@@ -559,6 +573,11 @@ impl<'s> WriteTxn<'s> {
         let at = known.unwrap_or(written.len() - 1);
         Ok((writer, guard.scratch(), written.get_mut(at).ok_or_else(wrong_store)?))
     }
+}
+
+#[cold]
+fn wrong_store(table: &OpenTable) -> Error {
+    Error::WrongStore { table: table.schema.name }
 }
 
 /// Another process may have opened the table with another declaration, and maintain indexes that this process

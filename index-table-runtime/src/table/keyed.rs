@@ -4,7 +4,6 @@ use std::{fmt, ops::Deref};
 
 use super::Table;
 use crate::{
-    engine::Read as _,
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::{Error, Result},
@@ -314,9 +313,7 @@ impl<R: Entity> Table<R> {
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
     ) -> Result<Option<T>> {
         span!(TRACE, "get", table = R::TABLE.name);
-        let bytes = txn.reader(&self.open)?.fact(primary_key.as_bytes())?;
-        self.ledger(txn).get(bytes.map_or(0, <[u8]>::len));
-        let Some(bytes) = bytes else { return Ok(None) };
+        let Some(bytes) = txn.fact(&self.open, primary_key.as_bytes())? else { return Ok(None) };
         decode(bytes).map(Some).map_err(|error| Self::ROWS.corrupt(error, primary_key.as_bytes()))
     }
 

@@ -113,7 +113,8 @@ impl Gate {
 
     /// Never 0.
     fn now(&self) -> u64 {
-        u64::try_from(self.created.elapsed().as_nanos()).unwrap_or(u64::MAX) | 1
+        let since = self.created.elapsed();
+        since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(since.subsec_nanos().into()) | 1
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {

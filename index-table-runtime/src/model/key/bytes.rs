@@ -59,17 +59,24 @@ const HIGHS: u64 = ONES << 7;
 /// not a multiple of eight: strings are the largest part of keys.
 #[inline]
 fn has_special(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let in_rest = match (bytes.last_chunk::<8>(), rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        _ if rest.is_empty() => false,
-        (Some(last), ..) => marks(u64::from_le_bytes(*last)) != 0,
-        (None, Some(first), Some(last)) => {
+    if let Some(last) = bytes.last_chunk::<8>() {
+        let words = bytes.as_chunks::<8>().0.iter();
+        let special = specials(u64::from_le_bytes(*last));
+        return words.fold(special, |all, word| all | specials(u64::from_le_bytes(*word))) != 0;
+    }
+    match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
             let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
-            marks(first | last << 32) != 0
+            specials(first | last << 32) != 0
         }
-        _ => rest.iter().any(|&byte| byte <= ESCAPE),
-    };
-    in_rest || words.iter().any(|word| marks(u64::from_le_bytes(*word)) != 0)
+        _ => bytes.iter().any(|&byte| byte <= ESCAPE),
+    }
+}
+
+/// Not 0 if a byte of the word is a `00` or a `01`. It says whether there is one, and not where.
+#[inline]
+const fn specials(word: u64) -> u64 {
+    word.wrapping_sub(ONES << 1) & !word & HIGHS
 }
 
 /// The start of an encoded string, up to the first escape.

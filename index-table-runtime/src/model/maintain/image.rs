@@ -31,6 +31,7 @@ impl Image {
     ///
     /// [`Error::Codec`](crate::Error::Codec) and [`Error::KeyTooLong`](crate::Error::KeyTooLong):
     /// nothing that can't be written gets past here.
+    #[inline]
     pub(crate) fn load<R: Entity>(&mut self, row: &R) -> Result<()> {
         self.row.clear();
         row::encode(row, &mut self.row).map_err(|error| error.of(R::TABLE.name))?;
@@ -39,6 +40,7 @@ impl Image {
     }
 
     /// Takes the image of `row`, which is in the file as `bytes`.
+    #[inline]
     pub(crate) fn load_stored<R: Entity>(&mut self, row: &R, bytes: &[u8]) -> Result<()> {
         self.row.clear();
         self.row.extend_from_slice(bytes);

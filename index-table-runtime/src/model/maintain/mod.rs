@@ -137,10 +137,12 @@ pub(crate) fn data_changes(
 ) -> Result<()> {
     for (index, declared) in schema.indexes.iter().enumerate() {
         // Those that carry nothing are most.
-        if !matches!(declared.strategy, Strategy::Normalized)
-            && old.data(index, declared) != new.data(index, declared)
-        {
-            add_entries(declared, index, new, sink)?;
+        if matches!(declared.strategy, Strategy::Normalized) {
+            continue;
+        }
+        let data = new.data(index, declared);
+        if old.data(index, declared) != data {
+            put_entries(index, new, data, sink)?;
         }
     }
     Ok(())
@@ -153,7 +155,12 @@ pub(crate) fn add_entries(
     new: &Image,
     sink: &mut impl Sink,
 ) -> Result<()> {
-    let (primary_key, data) = (new.primary_key(), new.data(index, declared));
+    put_entries(index, new, new.data(index, declared), sink)
+}
+
+#[inline]
+fn put_entries(index: usize, new: &Image, data: &[u8], sink: &mut impl Sink) -> Result<()> {
+    let primary_key = new.primary_key();
     for key in new.keys(index) {
         sink.change(Change::PutEntry { index, key, primary_key, data })?;
     }

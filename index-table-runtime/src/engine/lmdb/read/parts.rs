@@ -17,13 +17,17 @@ pub(in crate::engine::lmdb) struct Parts {
     unique: bool,
     /// The length of a primary key, if it is fixed.
     primary_key: Option<usize>,
+    /// The same, if it is at the end of each key: the most frequent entries.
+    at_end: Option<usize>,
 }
 
 impl Parts {
     pub(in crate::engine::lmdb) fn of(schema: &'static TableSchema, source: Source) -> Self {
         let index = schema.index(source);
         let unique = index.is_some_and(IndexSchema::has_one_entry_per_key);
-        Self { schema, index, unique, primary_key: schema.fixed_primary_key() }
+        let primary_key = schema.fixed_primary_key();
+        let at_end = primary_key.filter(|_| index.is_some() && !unique);
+        Self { schema, index, unique, primary_key, at_end }
     }
 
     /// `None` if it is [`damaged`](Parts::damaged).
@@ -34,6 +38,11 @@ impl Parts {
         key: &'t [u8],
         value: &'t [u8],
     ) -> Option<RawEntry<'t>> {
+        if let Some(len) = self.at_end {
+            // A shorter key has no such place.
+            let (key, primary_key) = key.split_at_checked(key.len().wrapping_sub(len))?;
+            return Some(RawEntry { key, primary_key, data: value });
+        }
         let Some(index) = self.index else {
             return Some(RawEntry { key: &[], primary_key: key, data: value });
         };
@@ -46,11 +55,7 @@ impl Parts {
             }
             return Some(entry);
         }
-        let at = match self.primary_key {
-            Some(len) => key.len().checked_sub(len)?,
-            None => index.key_len(key).ok()?,
-        };
-        let (key, primary_key) = key.split_at_checked(at)?;
+        let (key, primary_key) = key.split_at_checked(index.key_len(key).ok()?)?;
         Some(RawEntry { key, primary_key, data: value })
     }
 
