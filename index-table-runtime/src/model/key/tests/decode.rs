@@ -115,6 +115,24 @@ fn text_is_borrowed_unless_it_is_escaped() {
     assert!(reader.rest().is_empty());
 }
 
+/// The bytes are checked in words of eight and four, and the last ones twice.
+#[test]
+fn text_is_escaped_at_every_position_and_length() {
+    for len in 1..=26 {
+        for at in 0..len {
+            for byte in [0, 1, 2, 0x7F] {
+                let mut bytes = vec![b'a'; len];
+                bytes[at] = byte;
+                let escaped = |&byte: &u8| if byte < 2 { vec![1, byte + 1] } else { vec![byte] };
+                let mut expected: Vec<u8> = bytes.iter().flat_map(escaped).collect();
+                expected.push(0);
+                let text = String::from_utf8(bytes).unwrap();
+                assert_eq!(encoded(&text), expected, "{byte} at {at} of {len}");
+            }
+        }
+    }
+}
+
 /// Strings that are unescaped stay where they are while others are added.
 #[test]
 fn unescaped_text_is_kept() {
