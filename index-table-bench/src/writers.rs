@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     contender::{Failure, Outcome},
-    contenders::{heed, index_table, sqlite},
+    contenders::{fjall, heed, index_table, sqlite},
     median,
     run::SEED,
     workload::{Customer, Workload},
@@ -82,6 +82,41 @@ pub const SINGLE: [Way; 5] = [
     Way { name: "SQLite", about: "WAL, synchronous=FULL, one connection", open: sqlite::alone },
 ];
 
+/// One thread, with a journal and without.
+pub const JOURNAL: [Way; 5] = [
+    Way {
+        name: "index-table, journal",
+        about: "`Durability::Journal`: a transaction for each row",
+        open: index_table::alone_in_journal,
+    },
+    Way {
+        name: "index-table, full",
+        about: "the same with `Durability::Full`, the default",
+        open: index_table::alone,
+    },
+    Way {
+        name: "heed",
+        about: "written by hand on heed: a transaction for each row",
+        open: heed::alone,
+    },
+    Way { name: "SQLite", about: "WAL, synchronous=FULL, one connection", open: sqlite::alone },
+    Way { name: "fjall", about: "a transaction for each row, with a sync", open: fjall::alone },
+];
+
+/// Many threads and a group writer, with a journal and without.
+pub const GROUPS: [Way; 2] = [
+    Way {
+        name: "group writer, journal",
+        about: "`store.writer()` with `Durability::Journal`",
+        open: index_table::together_in_journal,
+    },
+    Way {
+        name: "group writer, full",
+        about: "the same with `Durability::Full`, the default",
+        open: index_table::together,
+    },
+];
+
 /// The results of a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Results {
@@ -132,8 +167,22 @@ pub fn run(
     rounds: usize,
     directory: &Path,
 ) -> Result<Results, String> {
-    const ROWS: usize = 10_000;
-    let mut workload = Workload::new(SEED, ROWS);
+    run_with(ways, (threads, 10_000), commits, rounds, directory)
+}
+
+/// The same with this number of rows before.
+///
+/// # Errors
+///
+/// Those of a way.
+pub fn run_with(
+    ways: &[Way],
+    (threads, before): (usize, usize),
+    commits: usize,
+    rounds: usize,
+    directory: &Path,
+) -> Result<Results, String> {
+    let mut workload = Workload::new(SEED, before);
     let say = |way: &Way, failure| match failure {
         Failure::Lacks => format!("{} lacks it", way.name),
         Failure::Failed(error) => format!("{}: {error}", way.name),
@@ -141,7 +190,11 @@ pub fn run(
     let mut open = Vec::new();
     for (place, way) in ways.iter().enumerate() {
         let path = directory.join(format!("writers-{threads}-{place}"));
-        let load = if way.name == "SQLite" { sqlite::open } else { index_table::open };
+        let load = match way.name {
+            "SQLite" => sqlite::open,
+            "fjall" => fjall::open,
+            _ => index_table::open,
+        };
         let loaded = load(&path).and_then(|mut table| table.insert(workload.rows()));
         loaded.map_err(|failure| say(way, failure))?;
         let inserts = (way.open)(&path, threads).map_err(|failure| say(way, failure))?;
@@ -173,7 +226,7 @@ pub fn run(
         drop(inserts);
         fs::remove_dir_all(path).map_err(|error| error.to_string())?;
     }
-    Ok(Results { threads, rows: ROWS, commits, rounds, figures })
+    Ok(Results { threads, rows: before, commits, rounds, figures })
 }
 
 /// Each thread inserts its part; how long all of it took, and each row.

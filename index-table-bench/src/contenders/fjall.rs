@@ -12,8 +12,9 @@ use fjall::{
 
 use super::keys;
 use crate::{
-    contender::{Answer, Contender, Outcome},
+    contender::{Answer, Contender, Failure, Outcome},
     workload::{Customer, NameRange, PAGE, Place},
+    writers::Insert,
 };
 
 struct Fjall {
@@ -30,7 +31,22 @@ struct Tables {
     value: Vec<u8>,
 }
 
-pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
+/// A transaction for each row, by one thread.
+pub(crate) fn alone(directory: &Path, _: usize) -> Outcome<Vec<Insert>> {
+    let mut own = database(directory)?;
+    Ok(vec![Box::new(move |row| {
+        own.insert(std::slice::from_ref(row)).map_err(|failure| match failure {
+            Failure::Lacks => "it lacks that".to_owned(),
+            Failure::Failed(error) => error.to_string(),
+        })
+    })])
+}
+
+pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
+    Ok(Box::new(database(directory)?))
+}
+
+fn database(directory: &Path) -> Outcome<Fjall> {
     let database = SingleWriterTxDatabase::builder(directory).cache_size(1 << 30).open()?;
     let keyspace = |name| database.keyspace(name, KeyspaceCreateOptions::default);
     let tables = Tables {
@@ -41,7 +57,7 @@ pub(super) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
         key: Vec::new(),
         value: Vec::new(),
     };
-    Ok(Box::new(Fjall { database, tables }))
+    Ok(Fjall { database, tables })
 }
 
 impl Tables {

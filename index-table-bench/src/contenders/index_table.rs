@@ -4,7 +4,7 @@
 
 use std::{collections::HashMap, path::Path, sync::mpsc, thread};
 
-use index_table::{Cursor, Options, Store};
+use index_table::{Cursor, Durability, Options, Store};
 
 use crate::{
     contender::{Answer, Contender, Outcome},
@@ -31,7 +31,21 @@ pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
 
 /// For each thread a closure that goes to the group writer.
 pub(crate) fn together(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
-    let store = options().open(directory)?;
+    grouped(&options(), directory, threads)
+}
+
+/// The same with a journal.
+pub(crate) fn together_in_journal(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    grouped(&options().durability(Durability::Journal), directory, threads)
+}
+
+/// Transactions of each thread, with a journal.
+pub(crate) fn alone_in_journal(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    transactions(&options().durability(Durability::Journal).open(directory)?, threads)
+}
+
+fn grouped(options: &Options, directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
+    let store = options.open(directory)?;
     let customers = CustomerRepository::open(&store)?;
     let writer = store.writer()?;
     let insert = || -> Insert {

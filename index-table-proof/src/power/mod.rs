@@ -17,10 +17,10 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     sync::mpsc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -38,6 +38,9 @@ const OF_A_RECORD: u64 = 50;
 
 /// How long a child may take to its last acknowledgement.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long an image may be read and written.
+const JUDGEMENT: Duration = Duration::from_secs(20);
 
 /// What became of the images of a scenario.
 #[derive(Default)]
@@ -138,7 +141,9 @@ impl Setup<'_> {
             let mut disk = Disk::load(&self.work())?;
             let events = self.record(random)?;
             drop(open);
-            let share = OF_A_RECORD.min(images - counted.images);
+            // Where a record has one moment of interest, more records are needed.
+            let of_a_record = if self.scenario.needs_power { OF_A_RECORD / 5 } else { OF_A_RECORD };
+            let share = of_a_record.min(images - counted.images);
             self.judge_all(&mut disk, &events, share, &mut known, random, &mut counted)?;
         }
         Ok(counted)
@@ -271,7 +276,7 @@ impl Setup<'_> {
         command.arg("power-judge").arg(self.number.to_string()).arg(image);
         let numbers = [known.filled, known.acknowledged, known.found, known.model.steps, said];
         command.args(numbers.map(|number| number.to_string()));
-        let output = command.output().map_err(|error| error.to_string())?;
+        let output = output_of(&mut command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         if !output.status.success() {
             return Err(format!("{} {}", output.status, text.trim()));
@@ -280,6 +285,21 @@ impl Setup<'_> {
             text.split_whitespace().filter_map(|text| text.parse().ok()).collect();
         known_from(&numbers).ok_or_else(|| format!("the judge wrote {text}"))
     }
+}
+
+/// Runs a judge. LMDB may read a damaged tree without an end.
+fn output_of(command: &mut Command) -> Result<Output, Failure> {
+    let told = |error: std::io::Error| error.to_string();
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(told)?;
+    let started = Instant::now();
+    while child.try_wait().map_err(told)?.is_none() {
+        if started.elapsed() > JUDGEMENT {
+            child.kill().and_then(|()| child.wait()).map_err(told)?;
+            return Err("the judge has no end".to_owned());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    child.wait_with_output().map_err(told)
 }
 
 /// The child that judges an image.

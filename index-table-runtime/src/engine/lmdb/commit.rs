@@ -3,7 +3,9 @@
 use super::{
     env::Engine,
     error::Failure,
-    journal::{active::Active, log::AppendFailure, recorder::Recorded, shared::checkpoint::Held},
+    journal::{
+        active::Active, log::AppendFailure, recorder::Recorded, shared::checkpoint::Held, weaken,
+    },
     turn::Writing,
 };
 use crate::{
@@ -27,7 +29,12 @@ impl Engine {
     #[cold]
     fn append(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
         let held = self.journal.get().and_then(Active::hold);
-        match writing.scratch.recorder.append() {
+        let appended = writing.scratch.recorder.append();
+        if weaken::is("tail-first") {
+            // So that kills leave records that LMDB lacks.
+            weaken::pause();
+        }
+        match appended {
             Ok(recorded) => Ok(Logged(recorded, held)),
             Err(AppendFailure::Refused(error)) => {
                 Err(CommitFailure::Failed(Error::io(&self.path, error)))

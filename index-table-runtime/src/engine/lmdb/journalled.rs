@@ -113,11 +113,9 @@ pub(super) fn prepare(
         }
         // A program without this crate may have it open.
         let is_held = || lock::is_held(path).map_err(|source| error::not_opened(path, source));
-        let plan = plan(
-            wanted,
-            &marker,
-            presence.is_alone() && !is_held()? || weaken::is("rewind-beside"),
-        );
+        let is_alone = presence.is_alone() && !is_held()?;
+        let is_rewound = weaken::is("rewind-beside") && wanted != Wanted::Read;
+        let plan = plan(wanted, &marker, is_alone || is_rewound);
         match (plan, marker) {
             (Plan::Refuse, _) => return Err(Error::RecoveryNeeded { path: path.to_owned() }),
             (Plan::Recover, Marker::Needed(known)) => {

@@ -284,7 +284,8 @@ pub(in crate::engine::lmdb) fn start(
         && let Some(found) = &left
     {
         env.clear_stale_readers()?;
-        for record in &missing {
+        // Repeated, as later commits would, until pages are used again that the old checkpoint needs.
+        for record in (0..30).flat_map(|_| &missing) {
             found.source().apply(env, record, 0, &|| Ok(false))?;
         }
     }
