@@ -1,4 +1,4 @@
-//! Entries in the order of their database, one at a time.
+//! Iteration over entries in the order of their database.
 
 use super::EntryResult;
 use crate::model::{
@@ -15,15 +15,15 @@ pub(crate) trait LongLived<'t>: Iterator<Item = EntryResult<'t>> {
     }
 }
 
-/// Entries of a scan, each lent until the next step.
+/// The entries of a scan. Each is borrowed until the next step.
 ///
-/// The step and the entry are two methods, so that a caller can step over entries and then borrow the last
+/// The step and the entry are separate methods, so that a caller can step over entries and then borrow the last
 /// one.
 pub(crate) trait Cursor {
-    /// Steps to the next entry; `false` at the end.
+    /// Steps to the next entry. Returns false at the end.
     fn advance(&mut self) -> Result<bool, Boxed>;
 
-    /// The entry of the last step, if that was successful; otherwise, any entry.
+    /// Returns the entry of the last step. If that step failed or reached the end, the result is arbitrary.
     fn entry(&self) -> RawEntry<'_>;
 
     /// The row of that entry, if the engine has joined it; see [`Query::rows`](super::Query::rows).

@@ -1,4 +1,4 @@
-//! What a crash of the machine may lose, and when a journal is shortened.
+//! The guarantees for a crash of the machine, and the limits for checkpoints of a journal.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub enum Durability {
     ///
     /// After a failed sync, the commit is [`Error::CommitUnknown`](crate::Error::CommitUnknown), and writes fail
     /// with [`Error::ReopenNeeded`](crate::Error::ReopenNeeded) until the store is opened again. A damaged
-    /// journal is [`Error::DamagedFile`](crate::Error::DamagedFile), with the place.
+    /// journal is [`Error::DamagedFile`](crate::Error::DamagedFile), with the position.
     ///
     /// ```
     /// use index_table::{Durability, Store};
@@ -56,7 +56,7 @@ impl Durability {
     }
 }
 
-/// When the checkpoint of a journal is made; see [`Options::checkpoint`](crate::Options::checkpoint).
+/// The limits at which a checkpoint of a journal is made; see [`Options::checkpoint`](crate::Options::checkpoint).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Checkpoint {

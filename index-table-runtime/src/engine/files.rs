@@ -24,13 +24,13 @@ pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
     path.ancestors().take(missing).try_for_each(|path| sync_directory(parent(path)))
 }
 
-/// The directory that has the name `path`.
+/// Returns the directory that contains the name `path`.
 pub(crate) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Makes the names in a directory durable. A directory that can't be opened, or not be synced on its file system,
-/// is no error.
+/// Makes the names in a directory durable. It is not an error if the directory can't be opened, or its file system
+/// can't sync it.
 #[cfg(unix)]
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let synced = File::open(path).and_then(|directory| directory.sync_all());
@@ -42,7 +42,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     })
 }
 
-/// Where directories can't be opened.
+/// Does nothing on systems on which directories can't be opened.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps, reason = "it can fail elsewhere")]
 pub(crate) fn sync_directory(_: &Path) -> io::Result<()> {
@@ -74,7 +74,7 @@ pub(crate) fn create_file(path: &Path) -> io::Result<File> {
 /// The bytes that [`lack_of_room`] writes.
 pub(crate) const SAMPLE: usize = 1 << 16;
 
-/// The operating system's error if the disk of this directory is full.
+/// Writes some bytes to the disk of this directory, and returns the operating system's error if it is full.
 pub(crate) fn lack_of_room(directory: &Path) -> Option<io::Error> {
     let written = temporary(directory).and_then(|mut file| file.write_all(&vec![0; SAMPLE]));
     written.err().filter(is_full)
@@ -102,7 +102,7 @@ fn without_name(directory: &Path) -> io::Result<File> {
     options.open(directory)
 }
 
-/// Whether the file system or the kernel lacks such files.
+/// Whether the error means that the file system or the kernel has no files without names.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn lacks_files_without_name(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, Unsupported};
@@ -110,7 +110,7 @@ fn lacks_files_without_name(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidInput | IsADirectory | Unsupported)
 }
 
-/// A file whose name is removed at once on Unix, and on Windows when it is closed.
+/// Creates a file with a name. The name is removed at once on Unix, and on Windows when the file is closed.
 fn with_name(directory: &Path) -> io::Result<File> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -132,7 +132,7 @@ fn with_name(directory: &Path) -> io::Result<File> {
                 remove_name(&path)?;
                 return Ok(file);
             }
-            // Of a process with the same number, in another container.
+            // The file belongs to a process with the same number in another container.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
@@ -142,15 +142,15 @@ fn with_name(directory: &Path) -> io::Result<File> {
 const PREFIX: &str = ".index-table-";
 const SUFFIX: &str = ".tmp";
 
-/// Removes the names that killed processes have left. A live process doesn't need the name of its file
-/// either.
+/// Removes the names that killed processes have left. This may remove the name of a live process's file, which
+/// doesn't need it.
 #[cfg(unix)]
 fn remove_left_names(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let is_left = is_temporary_name(&entry.file_name())
             && entry.metadata().is_ok_and(|file| file.is_file() && file.len() == 0);
         if is_left {
-            // It may belong to another user.
+            // The file may belong to another user, so an error is ignored.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,6 +1,6 @@
 //! Macros for types that have a variant for each engine. An engine is added to them and to `dispatch`.
 
-/// Marks the branch that calls it as unlikely, so that a store without shards has the fast path.
+/// Marks the calling branch as unlikely, so that stores without shards take the fast path.
 #[inline]
 #[cold]
 pub(super) const fn unlikely() {}

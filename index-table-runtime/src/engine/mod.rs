@@ -1,14 +1,13 @@
-//! The seam between pure code and storage: the interface of an engine, and the laws that an engine keeps. An
-//! engine can be written from this page.
+//! The seam between pure code and storage: the interface of an engine, and the laws that every engine obeys. This
+//! page is sufficient for writing an engine.
 //!
 //! Pure code reads by a [`Query`] and writes by [`Change`](crate::model::maintain::Change)s, which are plain
 //! values; an engine executes both. An engine has a fact table and an index table for each index of a table,
 //! and three spaces of small records for each table (see [`Space`]). Each engine chooses the layout of
 //! entries.
 //!
-//! The engines are an enum ([`dispatch`]) and not a type parameter: repositories stay free of generics,
-//! everything above the seam is compiled once, in this crate, and with one engine built in each `match` has
-//! one arm.
+//! The engines are an enum ([`dispatch`]) and not a type parameter. So repositories need no generics, and all code
+//! above the seam is compiled once, in this crate.
 //!
 //! The laws below are tested by a suite that runs on every engine (`engine/tests/`).
 //!
@@ -17,54 +16,54 @@
 //! 1. Entries are ordered by the bytes of (index key, primary key), facts by the bytes of the primary key.
 //!    Encoded keys are self-delimiting, so the concatenation of both keys has the same order.
 //! 2. A unique index without hashed fields ([`IndexSchema::has_one_entry_per_key`]) has at most one entry for
-//!    each key; a put replaces it, for any primary key. In every other index an entry is identified by both
-//!    keys, and a put with the same keys replaces it. So it is in an index of the first kind through
-//!    [`Write::put_shared`] and [`Write::remove_shared`], for as long as rows have the same key: it has
-//!    several entries for a key then, and reads treat it like any other index. A position in an index of the
-//!    first kind is that of the key if the key has one entry, so that a row which changes its primary key is
-//!    not read again.
+//!    each key; a put replaces it, for any primary key. In every other index, an entry is identified by both
+//!    keys, and a put with the same keys replaces it. [`Write::put_shared`] and [`Write::remove_shared`] treat an
+//!    index of the first kind in this way too, as long as rows have the same key: then, a key has several entries,
+//!    and reads treat the index like any other index. In an index of the first kind, the position of an only entry
+//!    is the position of its key, so a row that changes its primary key is not read twice.
 //! 3. Keys have 1 to [`MAX_KEY_LEN`](crate::model::key::MAX_KEY_LEN) bytes together. A look-up, a position or a
 //!    range with longer or empty keys is not an error: it selects by the order of bytes.
 //! 4. Removing a missing entry succeeds.
 //!
 //! # Transactions
 //!
-//! 5. A read transaction is a snapshot: the state that one commit has left, for all tables and spaces.
+//! 5. A read transaction is a snapshot: the state after one commit, for all tables and spaces.
 //! 6. A write transaction reads its own writes at once, through every method of [`Read`], and no other
 //!    transaction reads them before the commit. An engine may delay sending changes until [`Write::flush`], a
 //!    read, or the commit, but [`Write::insert_fact`] and [`Write::insert_entry`] return their results at
 //!    once.
-//! 7. A nested transaction is part of the outer one once it is committed, and leaves nothing when it is
-//!    dropped. The outer one can't be used meanwhile.
-//! 8. A write transaction that is dropped has changed nothing.
-//! 9. [`Stamp`]s of commits that change something ascend. A transaction's stamp is that of its snapshot; a
-//!    write transaction's is the one that its commit will have, if it changes something.
+//! 7. After its commit, a nested transaction is part of the outer transaction. A dropped nested transaction changes
+//!    nothing. The outer transaction can't be used meanwhile.
+//! 8. A dropped write transaction changes nothing.
+//! 9. The [`Stamp`]s of commits with changes ascend. The stamp of a read transaction is the stamp of its snapshot.
+//!    The stamp of a write transaction is the stamp of its future commit, if it changes something.
 //!
 //! # Errors
 //!
 //! 10. An error of a read leaves the transaction usable. After an error for a damaged entry, a scan and a
 //!     cursor continue with the readable entries.
-//! 11. After an error of a write, the transaction is either as it was before the call or failed for good: then
-//!     every later call, and the commit, fails. A nested transaction that has failed does not fail the
-//!     outer one. A commit never succeeds with half of a change.
-//! 12. The transaction decides whether its closure runs again, and not the error that the closure returns:
+//! 11. After an error of a write, the transaction is either unchanged by the call, or it has failed: then, every
+//!     later call fails, and so does the commit. The failure of a nested transaction does not fail the outer one. A
+//!     commit never succeeds with half of a change.
+//! 12. The transaction, not the error that the closure returns, decides whether the closure runs again:
 //!     [`Txn::retry`] has the reason, and [`Engine::prepare`] prepares another run.
-//! 13. A commit ends in one of four ways: it is durable as the store's durability says and visible; it
-//!     conflicted with another client's, and nothing has changed ([`CommitFailure::Conflict`]); it failed,
-//!     and nothing has changed ([`CommitFailure::Failed`]); or the outcome is unknown ([`CommitFailure::Unknown`]).
+//! 13. A commit ends in one of four ways. It is visible, and durable according to the store's durability; it
+//!     conflicted with the commit of another client, and nothing has changed ([`CommitFailure::Conflict`]); it
+//!     failed, and nothing has changed ([`CommitFailure::Failed`]); or the outcome is unknown
+//!     ([`CommitFailure::Unknown`]).
 //!
 //! # Borrowing and rows
 //!
 //! 14. Facts, small records and the entries of [`Read::scan`] are borrowed for as long as the transaction is
 //!     borrowed. Entries of [`Read::cursor`] are borrowed until the next step, so that an engine which
 //!     receives entries over a network need not keep them. Both have the same entries in the same order.
-//! 15. [`Read::facts`] finds what [`Read::fact`] finds for each key, in the order of the keys: a key may come
-//!     twice, and a key without a row is `None` in its place.
-//! 16. With [`Query::rows`], an engine may join: each entry of an index comes with its row
-//!     ([`LongLived::row`], [`Cursor::row`]), which is borrowed for as long as the entry. That row is
-//!     what [`Read::fact`] finds for its primary key in the same transaction. An entry comes without a row if
-//!     the engine does not join, if there is no such row, or if its data is the row (in the fact table and in a
-//!     full index). The join adds and removes no entry: in the first two cases the caller looks the row up.
+//! 15. [`Read::facts`] has the result of [`Read::fact`] for each key, in the order of the keys. A key may occur
+//!     twice. The result for a key without a row is `None`.
+//! 16. With [`Query::rows`], an engine may join: each entry of an index has its row ([`LongLived::row`],
+//!     [`Cursor::row`]), which is borrowed as long as the entry. This row equals the result of [`Read::fact`] for
+//!     its primary key in the same transaction. An entry has no row if the engine does not join, if the row does
+//!     not exist, or if the data of the entry is the row (in the fact table and in a full index). In the first two
+//!     cases, the caller looks up the row. A join adds and removes no entries.
 
 mod cursor;
 mod dispatch;

@@ -5,8 +5,8 @@ use std::{fmt::Debug, io, time::Duration};
 
 use super::durability::{Checkpoint, Durability};
 
-/// The most readers, and the most tables and indexes. LMDB takes more, and then fails later, or goes
-/// wrong.
+/// The maximum number of readers, and of tables and indexes. LMDB accepts greater numbers, and then fails later or
+/// behaves incorrectly.
 pub(crate) const MOST: u32 = 1 << 20;
 
 /// See [`Options::map_size`].
@@ -15,9 +15,9 @@ pub(crate) const DEFAULT_MAP_SIZE: usize = match 1_usize.checked_shl(40) {
     None => 1 << 29,
 };
 
-/// The options for opening a store; from [`Store::options`](crate::Store::options).
+/// The options for opening a store. From [`Store::options`](crate::Store::options).
 ///
-/// They can be serialized, for a program's settings: a missing option has its default.
+/// They can be serialized, for a program's settings. A missing option has its default.
 ///
 /// ```
 /// use index_table::{Durability, Options, Store};
@@ -59,15 +59,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The size of the map, in bytes, rounded up to whole pages. Default: 1 TiB, on 32-bit machines 512 MiB,
-    /// or less if the process has little address space left: with `n` stores open, the default is at most 1 /
-    /// (`n` + 2) of it, but at least 64 MiB. So a process can have thousands of stores open. `usize::MAX`
+    /// The size of the map, in bytes, rounded up to whole pages. Default: 1 TiB, on 32-bit machines 512 MiB. The
+    /// default is smaller if the process has little address space left: with `n` stores open, it is at most 1 /
+    /// (`n` + 2) of the rest, but at least 64 MiB. So a process can have thousands of stores open. `usize::MAX`
     /// maps as much as the process may have, in the same way. [`max_map_size`](Options::max_map_size) limits
-    /// it.
+    /// the size.
     ///
-    /// The map takes address space, and neither memory nor disk: the file grows as it is filled. If the map
-    /// is full, [`Store::transaction`](crate::Store::transaction) maps twice as much and runs its closure
-    /// again, and a transaction from [`Store::write`](crate::Store::write) fails with
+    /// The map takes address space, but neither memory nor disk; the file grows as it is filled. If the map
+    /// is full, [`Store::transaction`](crate::Store::transaction) doubles the map and runs its closure
+    /// again. A transaction from [`Store::write`](crate::Store::write) fails with
     /// [`Error::MapFull`](crate::Error::MapFull). A larger file is mapped as a whole.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes;
@@ -89,37 +89,38 @@ impl Options {
         self
     }
 
-    /// The maximum number of tables and indexes together, including those in the file that this process
-    /// doesn't use; a table with eventual indexes counts as one more. Default: 64. If a file has more than
-    /// half as many when it is opened, there is room for all of them and half as many more. For each, every
-    /// transaction clears some 50 bytes: with 128, a transaction for one `get` takes 11,400 instructions
-    /// instead of 8,300. More than 1,048,576 is an error of [`open`](Options::open).
+    /// The maximum number of tables and indexes together, including tables and indexes of the file that this
+    /// process doesn't use. The queue of eventual indexes counts as one more. Default: 64. If a file has more than
+    /// half of the maximum when it is opened, the maximum is raised to 1.5 times the number in the file.
+    ///
+    /// Every transaction clears about 50 bytes for each: with a maximum of 128, a transaction for one `get` takes
+    /// 11,400 instructions instead of 8,300. More than 1,048,576 is an error of [`open`](Options::open).
     pub fn max_databases(mut self, databases: u32) -> Self {
         self.max_databases = databases;
         self
     }
 
-    /// The maximum number of concurrent read transactions of all processes. Default: 126. The process that
-    /// opens the store first decides. Each takes 64 bytes on the disk, which are reserved when the store is
-    /// opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
+    /// The maximum number of concurrent read transactions of all processes. Default: 126. The option of the process
+    /// that opens the store first applies. Each transaction needs 64 bytes on disk, which are reserved when the store
+    /// is opened. 0 and more than 1,048,576 are errors of [`open`](Options::open).
     pub fn max_readers(mut self, readers: u32) -> Self {
         self.max_readers = readers;
         self
     }
 
-    /// The maximum space ahead of the used pages in the file, in bytes. Default: 1 MiB. With 0, there is
-    /// none, and the file grows with each commit that needs more.
+    /// The maximum space that is reserved after the used pages of the file, in bytes. Default: 1 MiB. With 0, no
+    /// space is reserved, and the file grows with each commit that needs more.
     ///
-    /// A commit into a growing file waits longer for the disk, because the file system has to record the
-    /// growth as well: if each commit needs new pages, as during a long-lived reader, it took half as long
-    /// again without space ahead. So when a write transaction begins and less than a quarter of a step is
-    /// left, zeros are written behind the end: one step, and at most an eighth of the used space, so that
-    /// small stores stay small (below 512 KiB there is nothing ahead).
+    /// A commit into a growing file waits longer for the disk, because the file system has to record the growth as
+    /// well. If each commit needs new pages, as during a long-lived reader, it took 1.5 times as long without
+    /// reserved space. So when a write transaction begins and less than a quarter of a step is left, a step of zeros
+    /// is written after the end of the file. A step is at most an eighth of the used space, so that small stores
+    /// stay small (below 512 KiB, nothing is reserved).
     ///
-    /// It costs that space on the disk, and these bytes are written twice. A full disk, a limit on the size
-    /// of files and the end of the map are no errors here: the file then grows as without this option. Copies
-    /// leave the space out. With [`Durability::Journal`], no commit waits for the data file, so nothing is
-    /// written ahead; nor without syncs ([`Durability::None`]), and on systems other than Unix.
+    /// The option costs this space on disk, and these bytes are written twice. A full disk, a limit on the size of
+    /// files and the end of the map are not errors: the file then grows as without this option. Copies leave the
+    /// space out. Nothing is reserved with [`Durability::Journal`], whose commits don't wait for the data file,
+    /// without syncs ([`Durability::None`]), and on systems other than Unix.
     pub fn reserve(mut self, bytes: usize) -> Self {
         self.reserve = bytes;
         self
@@ -165,8 +166,8 @@ impl Options {
     ///
     /// Other processes may write meanwhile. So a reader needs a slot in the lock file, to which this process
     /// must be able to write; a missing lock file is created. A reader without a slot might see pages that a
-    /// writer uses again. So if the lock file can't be written to, the store is opened only if no process can
-    /// write: on a file system that is read-only as a whole. Otherwise, it is
+    /// writer reuses. So if the lock file can't be written to, the store is opened only if no process can
+    /// write, on a file system that is read-only as a whole. Otherwise, opening fails with
     /// [`Error::NoReaderSlot`](crate::Error::NoReaderSlot): with read permission alone, and in a directory of
     /// a writable file system that is mounted read-only.
     ///
@@ -203,10 +204,10 @@ impl Options {
     /// ignore it.
     ///
     /// A checkpoint is made by a thread of the store, which syncs the data file while others write. Until it is
-    /// complete, no page of the checkpoint before is used again, so the file has up to about twice the pages that
-    /// are changed between two checkpoints beside those in use. If a checkpoint takes so long that four times a
-    /// limit is reached, writers wait for it. With higher limits, fewer pages are written in total, and a recovery
-    /// takes longer: it applies the records since the last checkpoint.
+    /// complete, no page of the previous checkpoint is reused. So in addition to the pages in use, the file has up to
+    /// about twice the pages that are changed between two checkpoints. If a checkpoint takes so long that four times
+    /// a limit is reached, writers wait for it. With higher limits, fewer pages are written in total, but a recovery
+    /// takes longer, since it applies the records since the last checkpoint.
     ///
     /// # Examples
     ///
@@ -233,7 +234,7 @@ impl Options {
         self.create && !self.read_only
     }
 
-    /// Those options that a shard keeps, by their names and as numbers.
+    /// Returns the options that a shard keeps, by name and as numbers.
     pub(crate) fn numbers(&self) -> [(&'static str, u64); 8] {
         let (when_full, wait) = match self.index_queue.when_full {
             WhenFull::ApplyInLine => (0, 0),
@@ -252,7 +253,7 @@ impl Options {
         ]
     }
 
-    /// The options with one of these [`numbers`](Options::numbers).
+    /// Returns the options with one of the [`numbers`](Options::numbers) changed.
     pub(crate) fn with_number(mut self, name: &str, number: u64) -> Self {
         let (size, count) = (usize::try_from(number), u32::try_from(number));
         match name {
@@ -292,7 +293,7 @@ impl Options {
         Ok(())
     }
 
-    /// The first option in which `other` is different: its name, and both values.
+    /// Returns the first option that differs in `other`: its name, and both values.
     pub(crate) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
         let Self {
             map_size,
@@ -302,7 +303,7 @@ impl Options {
             max_readers,
             reserve,
             index_queue,
-            // An open store exists, with any value of this option.
+            // This option has no effect on an open store.
             create: _,
             read_only,
             checkpoint,

@@ -11,17 +11,17 @@ use crate::model::{
 pub(crate) enum Retry {
     /// The map was full, with this size in bytes.
     Map { map_size: usize },
-    /// The same of a shard.
+    /// The map of a shard was full, with this size in bytes.
     ShardMap { shard: ShardNumber, map_size: usize },
-    /// The transaction, of which a nested one is a part, could change no more pages. Alone, a closure may
-    /// have room.
+    /// The outermost transaction could change no more pages. In a transaction with fewer closures, there may be
+    /// room.
     Pages,
-    /// Another client's commit was first.
+    /// The commit conflicted with an earlier commit of another client.
     Conflict,
 }
 
 impl Retry {
-    /// The reaction to an error that ends a transaction.
+    /// Returns the reason to run again after an error that ends a transaction.
     pub(crate) const fn after(error: &Error) -> Option<Self> {
         match error {
             Error::MapFull { map_size } => Some(Self::Map { map_size: *map_size }),
@@ -37,14 +37,14 @@ pub(crate) enum CommitFailure {
     /// Another client's commit was first; nothing has changed, and the closure may be run again.
     #[cfg_attr(not(test), expect(dead_code, reason = "of engines with several writers"))]
     Conflict(Error),
-    /// It may have been applied or not.
+    /// It is unknown whether the commit was applied.
     Unknown(Error),
     /// Nothing has changed.
     Failed(Error),
 }
 
 impl CommitFailure {
-    /// The reason to run the closure again, if there is one.
+    /// Returns the reason to run the closure again; `None` if there is none.
     pub(crate) const fn retry(&self) -> Option<Retry> {
         match self {
             Self::Conflict(_) => Some(Retry::Conflict),

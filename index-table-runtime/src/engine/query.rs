@@ -10,24 +10,24 @@ pub(crate) struct Query {
     pub(crate) source: Source,
     /// The keys.
     pub(crate) bounds: KeyRange,
-    /// A list for the bytes behind `bounds`, which is then a prefix. A caller runs such a query range by
-    /// range; an engine never gets one.
+    /// A list of values for the bytes after `bounds`, which is then a prefix. A caller runs such a query range by
+    /// range; an engine never gets a list.
     pub(crate) list: Option<Arc<KeyList>>,
-    /// From the last key to the first.
+    /// Whether the entries are in descending order.
     pub(crate) reverse: bool,
-    /// At most this many entries.
+    /// The maximum number of entries.
     pub(crate) limit: Option<u64>,
-    /// Only the entries behind this place, in the direction of the query.
+    /// The query selects the entries after this position, in its direction.
     pub(crate) position: Option<Position>,
-    /// With a position: the entry at the place itself as well, if there is one.
+    /// Whether an entry at the position is selected too.
     pub(crate) inclusive: bool,
-    /// The caller reads the row of each entry of an index: an engine that can join fetches the rows as well. See
-    /// [the laws](super#borrowing-and-rows).
+    /// Whether the caller reads the row of each entry of an index. Then, an engine that can join fetches the rows as
+    /// well. See [the laws](super#borrowing-and-rows).
     pub(crate) rows: bool,
 }
 
 impl Query {
-    /// Everything within the bounds, forward.
+    /// Returns a query of all entries within the bounds, in ascending order.
     pub(crate) const fn new(source: Source, bounds: KeyRange) -> Self {
         Self {
             source,
@@ -42,12 +42,12 @@ impl Query {
     }
 }
 
-/// Encoded values in ascending order, each once. None is a prefix of another one.
+/// Distinct encoded values in ascending order. No value is a prefix of another value.
 #[derive(Debug, Default)]
 pub(crate) struct KeyList(Vec<Box<[u8]>>);
 
 impl KeyList {
-    /// The list of these values.
+    /// Returns the list of these values.
     pub(crate) fn of(mut values: Vec<Box<[u8]>>) -> Self {
         values.sort_unstable();
         values.dedup();
@@ -66,7 +66,7 @@ impl KeyList {
         self.0.iter().map(|value| &**value)
     }
 
-    /// The position of the value that these bytes start with.
+    /// Returns the position of the value with which these bytes start.
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<usize> {
         let at = self.0.partition_point(|value| **value <= *bytes).checked_sub(1)?;
         self.get(at).filter(|value| bytes.starts_with(value)).map(|_| at)

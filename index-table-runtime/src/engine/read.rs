@@ -14,16 +14,16 @@ pub(crate) type EntryResult<'t> = Result<RawEntry<'t>, Boxed>;
 pub(crate) trait Read<'t>: Copy {
     /// The entries of a scan, which live as long as the transaction is borrowed.
     type Entries: LongLived<'t>;
-    /// The entries of a scan, each lent until the next step.
+    /// The entries of a scan, each borrowed until the next step.
     type Cursor: Cursor;
 
     /// The table.
     fn table(self) -> &'static TableSchema;
 
-    /// The bytes of the row with this primary key.
+    /// Returns the bytes of the row with this primary key.
     fn fact(self, primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// What [`fact`](Read::fact) finds for each primary key: `each` is called in the order of the keys. An
+    /// Calls `each` with the result of [`fact`](Read::fact) for each primary key, in the order of the keys. An
     /// engine that sends its queries to a server sends all keys at once.
     ///
     /// # Errors
@@ -41,18 +41,18 @@ pub(crate) trait Read<'t>: Copy {
         Ok(())
     }
 
-    /// The number of primary keys for one call of [`facts`](Read::facts), at least 1. If that is a loop, more
-    /// than 1 would only read rows before they are needed.
+    /// Returns the number of primary keys for one call of [`facts`](Read::facts), at least 1. If the engine looks up
+    /// one key after another, a greater number would only read rows before they are needed.
     #[inline]
     fn facts_at_once(self) -> usize {
         1
     }
 
-    /// The data of the entry with these keys.
+    /// Returns the data of the entry with these keys.
     fn entry(self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// The entry with this key in a unique index; of several ones the first. Its key may be empty, since the
-    /// caller has it.
+    /// Returns the entry with this key in a unique index; if there are several, the first. The key of the returned
+    /// entry may be empty, since the caller has it.
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
 
     /// The entries that the query selects, except for its limit, which is the caller's.
@@ -61,22 +61,22 @@ pub(crate) trait Read<'t>: Copy {
     /// The same entries, each lent until the next step.
     fn cursor(self, query: Query) -> Result<Self::Cursor>;
 
-    /// The number of entries that the query selects, up to its limit.
+    /// Returns the number of entries that the query selects, up to its limit.
     fn count(self, query: &Query) -> Result<Count>;
 
-    /// The engine's own count of facts, or of physical pieces of an index; `None` if it keeps none.
+    /// Returns the engine's stored count of facts, or of physical pieces of an index; `None` if it has no such count.
     fn stored(self, source: Source) -> Result<Option<u64>>;
 
-    /// The small record with this key.
+    /// Returns the small record with this key.
     fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>>;
 
-    /// The first small record at this key or behind it.
+    /// Returns the first small record at or after this key.
     fn at_or_above(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
 
-    /// The last small record before this key.
+    /// Returns the last small record before this key.
     fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>>;
 
-    /// The number of small records.
+    /// Returns the number of small records.
     fn len(self, space: Space) -> Result<u64>;
 }
 
@@ -85,8 +85,8 @@ pub(crate) trait Read<'t>: Copy {
 pub(crate) struct Count {
     /// The number of entries.
     pub(crate) found: u64,
-    /// The number of seeks: none if the size is known.
+    /// The number of seeks; 0 if the engine has stored the count.
     pub(crate) seeks: u64,
-    /// The number of physical entries that were read; a packed block is one.
+    /// The number of physical entries that were read. A packed block counts as one entry.
     pub(crate) steps: u64,
 }

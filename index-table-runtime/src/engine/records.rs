@@ -1,4 +1,4 @@
-//! Small records of a table, beside its facts and entries.
+//! The small records of a table, in addition to its facts and entries.
 
 use super::{Read, Write};
 use crate::model::error::{Error, Result};
@@ -9,7 +9,7 @@ pub(crate) type Records = Vec<(String, Vec<u8>)>;
 /// A space of small records of one table, ordered by the bytes of their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Space {
-    /// The catalog's records, by the names of the table's parts. The table's own has the empty name.
+    /// The catalog's records, by the names of the table's parts. The record of the table has the empty name.
     Catalog,
     /// The last number that `insert_with` has assigned, under the empty key.
     Sequence,
@@ -25,7 +25,7 @@ pub(crate) trait ReadRecords<'t>: Read<'t> {
         self.get(Space::Catalog, part.as_bytes())
     }
 
-    /// The parts of the table that the catalog has records of, in the order of their names.
+    /// Returns the parts of the table for which the catalog has records, in the order of their names.
     fn recorded_parts(self) -> Result<Vec<String>> {
         let mut parts = Vec::new();
         let mut from = vec![0];

@@ -1,10 +1,10 @@
-//! The place of a commit in the order of commits.
+//! The position of a commit in the order of commits.
 
 use std::{cmp::Ordering, fmt, iter};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// The place of a commit in the order of an engine's commits.
+/// The position of a commit in the order of an engine's commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Stamp(u64);
 
@@ -25,12 +25,12 @@ impl Stamp {
     }
 }
 
-/// The position of a commit in the order of a store's commits: of a snapshot its last commit, of an
-/// [`Event`](crate::Event) the commit of its change.
+/// The position of a commit in the order of a store's commits. A snapshot has the number of its last commit, and an
+/// [`Event`](crate::Event) has the number of the commit of its change.
 ///
-/// It is opaque; the default is before every commit. `a <= b` says that the snapshot of `b` has the commit `a`. Serialized, it can be kept or sent
-/// to another process that has the same store open. That of a sharded store has a number for each shard, so
-/// two of them may be neither less nor greater.
+/// The number is opaque; the default precedes every commit. `a <= b` means that the snapshot of `b` has the commit
+/// `a`. A serialized number can be stored, or sent to another process that has the same store open. In a sharded
+/// store, a commit number consists of a number for each shard, so two of them may not be comparable.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ impl Stamp {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct CommitNumber {
     first: Stamp,
-    /// Those of the other shards of a sharded store.
+    /// The stamps of the other shards of a sharded store.
     others: Vec<Stamp>,
 }
 
@@ -77,7 +77,7 @@ impl CommitNumber {
     }
 }
 
-/// A number is less than another one if it is so in a shard, and greater in none.
+/// A number is less than another one if it is less in some shard, and greater in none.
 impl PartialOrd for CommitNumber {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let len = self.others.len().max(other.others.len()) + 1;
@@ -104,7 +104,7 @@ impl fmt::Display for CommitNumber {
     }
 }
 
-// A sequence with a number for each shard, of which a plain store is one.
+// The serialized form is a sequence with a number for each shard. A store without shards has one number.
 impl Serialize for CommitNumber {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.stamps().map(Stamp::number))

@@ -9,9 +9,9 @@ use crate::model::{
 
 /// Writing one table in one transaction. Changes of facts and entries come through [`Sink::change`].
 pub(crate) trait Write: Sink {
-    /// Writes many entries of an index, or facts, in the order of the database; the result is their number.
-    /// The outcome is that of the same entries written one by one, as changes. An engine may be faster. Entries
-    /// that are out of order have the same outcome, without the speed.
+    /// Writes many entries of an index, or facts, in the order of the database. Returns their number. The outcome is
+    /// the same as writing the entries one by one, as changes, but may be faster. Entries that are out of order have
+    /// the same outcome, without the speed.
     fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
         let mut count = 0;
         while let Some(entry) = entries.next()? {
@@ -21,11 +21,11 @@ pub(crate) trait Write: Sink {
         Ok(count)
     }
 
-    /// Writes a fact unless its primary key is taken; `false`: it is, and nothing has changed.
+    /// Writes a fact unless its primary key is taken. Returns false if it is taken, and nothing has changed.
     fn insert_fact(&mut self, primary_key: &[u8], row: &[u8]) -> Result<bool>;
 
-    /// Writes the entry of a key in an index with at most one entry for each key, unless there is one;
-    /// `false`: there is, and nothing has changed.
+    /// Writes the entry of a key in an index with at most one entry for each key, unless the key has an entry.
+    /// Returns false if it has one, and nothing has changed.
     fn insert_entry(
         &mut self,
         index: usize,
@@ -34,13 +34,13 @@ pub(crate) trait Write: Sink {
         data: &[u8],
     ) -> Result<bool>;
 
-    /// Writes an entry of an index with at most one entry for each key, beside the entries of other rows with
+    /// Writes an entry of an index with at most one entry for each key, and keeps the entries of other rows with
     /// the same key; see law 2.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if an entry that is not the first one of its key has
-    /// keys that are too long together; nothing has changed then.
+    /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if the entry is not the first of its key, and its keys are
+    /// too long together. After this error, nothing has changed.
     fn put_shared(
         &mut self,
         index: usize,
@@ -49,10 +49,10 @@ pub(crate) trait Write: Sink {
         data: &[u8],
     ) -> Result<()>;
 
-    /// Removes such an entry, and leaves the entries of other rows with the same key.
+    /// Removes an entry that `put_shared` can write, and keeps the entries of other rows with the same key.
     fn remove_shared(&mut self, index: usize, key: &[u8], primary_key: &[u8]) -> Result<()>;
 
-    /// Sends the changes that the engine has delayed; an error is that of one of them.
+    /// Sends the changes that the engine has delayed. An error may concern any of them.
     fn flush(&mut self) -> Result<()> {
         Ok(())
     }
@@ -69,6 +69,6 @@ pub(crate) trait Write: Sink {
     /// Removes all small records of the table in a space.
     fn clear_space(&mut self, space: Space) -> Result<()>;
 
-    /// The name of the layout that the engine gives an index; part of its record.
+    /// Returns the name of the layout in which the engine stores an index; part of the index's record.
     fn layout(&self, index: &IndexSchema) -> &'static str;
 }

@@ -18,7 +18,7 @@ use crate::{
     write::{SharedTable, maintenance::MaintenancePlan, rows},
 };
 
-/// The number of rows of a table that are read back as a test, in each process.
+/// The number of rows of a table that each process reads back as a test.
 const TRIED_ROWS: u64 = 256;
 
 /// A table in use, shared by its repositories.
@@ -30,28 +30,29 @@ pub(crate) struct OpenTable {
     pub(crate) limit: Limit,
     /// The [`Inner::id`] of its store.
     pub(crate) store: u64,
-    /// The [`Inner::opened`] of its store once it was open.
+    /// The [`Inner::opened`] of its store after the table was opened.
     pub(crate) opened: u64,
-    /// The least counter of transactions that have the table's databases: the counter when the last of them
-    /// became known to this process. It is 0 if all existed when the store was opened.
+    /// The least counter of transactions that have the table's databases: the counter at the time when this
+    /// process opened the last of the databases. It is 0 if all of them existed when the store was opened.
     pub(crate) since: u64,
-    /// Its record in the catalog.
+    /// The record of the table in the catalog.
     pub(crate) record: Vec<u8>,
     pub(super) readable: Readable,
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
-    /// The operations of the layers above that don't name the type of the rows.
+    /// The operations of higher layers that don't name the type of the rows.
     pub(crate) operations: OnceLock<&'static (dyn Any + Send + Sync)>,
 }
 
-/// The indexes that are readable, and for which transactions.
+/// The readable indexes, each with the transactions for which it is readable.
 ///
-/// A transaction has the store's counter from before it began. Opening a table and an index that becomes
-/// readable increment it; for a transaction with a smaller counter, the catalog in its own snapshot decides.
+/// A transaction has the store's counter at the time before it began. The counter increases when a table is opened,
+/// and when an index becomes readable. For a transaction with a smaller counter, the catalog in its snapshot
+/// decides.
 pub(super) struct Readable {
-    /// For each index, the least counter of transactions for which it is readable; `u64::MAX` if there are
-    /// none.
+    /// For each index, the least counter of transactions for which it is readable; `u64::MAX` if there are no such
+    /// transactions.
     from: Box<[AtomicU64]>,
     /// The counter of the store.
     counter: Arc<AtomicU64>,
@@ -73,15 +74,14 @@ impl Readable {
 }
 
 impl OpenTable {
-    /// Whether the index is readable for transactions with this counter; `false` if they have to read the
+    /// Returns true if the index is readable for transactions with this counter, and false if they have to read the
     /// catalog.
     #[inline]
     pub(crate) fn is_readable(&self, index: usize, opened: u64) -> bool {
         self.readable.from.get(index).is_none_or(|from| from.load(Ordering::Relaxed) <= opened)
     }
 
-    /// The special handling in a write transaction for indexes that are not readable, or are eventual; `None`
-    /// if there are none.
+    /// Returns the maintenance plan of a write transaction; `None` if no index is eventual or not readable.
     pub(crate) fn maintenance_plan(
         &self,
         reader: Reader<'_>,
@@ -93,12 +93,12 @@ impl OpenTable {
         MaintenancePlan::of(self.schema, self.limit, reader, self.unreadable(reader, opened)?)
     }
 
-    /// Whether all indexes are.
+    /// Whether all indexes are readable for transactions with this counter.
     pub(crate) fn is_all_readable(&self, opened: u64) -> bool {
         (0..self.readable.from.len()).all(|index| self.is_readable(index, opened))
     }
 
-    /// An index is readable in all snapshots from now on, unless it is eventual.
+    /// Records that an index is readable in all later snapshots, unless it is eventual.
     pub(crate) fn became_readable(&self, index: usize) {
         if self.schema.is_eventual(index) {
             return;
@@ -109,7 +109,7 @@ impl OpenTable {
         }
     }
 
-    /// The states of the indexes that are not readable in this snapshot, by their positions.
+    /// Returns the states of the indexes that are not readable in this snapshot, with their positions.
     pub(crate) fn unreadable(
         &self,
         reader: Reader<'_>,
@@ -126,7 +126,7 @@ impl OpenTable {
         Ok(states)
     }
 
-    /// The state of the index in the snapshot; `None` if it is readable.
+    /// Returns the state of the index in the snapshot; `None` if it is readable.
     pub(crate) fn state(&self, reader: Reader<'_>, index: usize) -> Result<Option<StateRecord>> {
         let Some(declared) = self.schema.indexes.get(index) else { return Ok(None) };
         let Some(state) = reader.record(declared.name)? else { return Ok(None) };
@@ -135,14 +135,14 @@ impl OpenTable {
             .ok_or_else(|| StateRecord::unreadable(self.schema.name, declared.name))
     }
 
-    /// Whether the declaration in the snapshot is known to equal the declaration at the time of opening. A
-    /// replaced record never returns, so all earlier snapshots have it as well.
+    /// Whether the declaration in the snapshot is known to equal the declaration at the time of opening. Once a
+    /// record is replaced, it never returns, so all earlier snapshots have it as well.
     #[inline]
     pub(crate) fn is_as_declared(&self, snapshot: Stamp) -> bool {
         snapshot.number() <= self.shared.as_declared.load(Ordering::Relaxed)
     }
 
-    /// Whether the index is readable in this snapshot, if the counter of the transaction does not show it.
+    /// Checks in the catalog that the index is readable in this snapshot.
     #[cold]
     pub(crate) fn check_readable(
         &self,
@@ -163,7 +163,7 @@ impl OpenTable {
         }
         let Some(state) = self.state(reader, index)? else {
             if is_as_declared && !is_older {
-                // Another process has built it; later snapshots have it too.
+                // Another process has built the index; later snapshots have it too.
                 self.became_readable(index);
             }
             return Ok(());
@@ -175,7 +175,7 @@ impl OpenTable {
         })
     }
 
-    /// Whether the index is violated in this snapshot, so that a key may have several entries.
+    /// Returns true if the index is violated in this snapshot, so that a key may have several entries.
     ///
     /// # Errors
     ///
@@ -197,8 +197,8 @@ impl OpenTable {
         self.check_readable(reader, index, snapshot, opened).map(|()| false)
     }
 
-    /// Whether the snapshot has the table's record; `false` if another process has changed the declaration,
-    /// but not of this index.
+    /// Returns true if the snapshot has the table's record, and false if another process has changed the
+    /// declaration, but not the declaration of this index.
     fn check_declared(&self, reader: Reader<'_>, index: usize, snapshot: Stamp) -> Result<bool> {
         let record = reader.record("")?.ok_or_else(|| self.declared_otherwise())?;
         if record == self.record {
@@ -210,7 +210,7 @@ impl OpenTable {
         let (file, own) = (file?, own?);
         let is_retired =
             || Ok::<_, Error>(matches!(self.state(reader, index)?, Some(StateRecord::Retired(_))));
-        // The state of a retired index shows it.
+        // The record of a retired index has its declaration.
         if file.has_index_of(&own, index) || is_retired()? {
             return Ok(false);
         }
@@ -227,12 +227,12 @@ impl OpenTable {
         }
     }
 
-    /// Takes the image of a row before it is written, and tries to read it back.
+    /// Loads the image of a row before it is written, and tests whether the row can be read back.
     ///
-    /// The derive sees the serde attributes of the row's own fields and not those of the types
-    /// inside, which may need a self-describing format too. Reading the row would fail, which is too late. It
-    /// mostly depends on the types, so a release build tries the first rows; with debug assertions, every row
-    /// is tried.
+    /// A row can't be read back if it needs a self-describing format. The derive sees the serde attributes of the
+    /// row's fields, but not those inside the types of the fields. Without a test, the error would only occur when
+    /// the row is read. The result mostly depends on the types, so a release build tests the first rows; with debug
+    /// assertions, every row is tested.
     #[inline]
     pub(crate) fn load_new<R: Entity>(
         &self,
@@ -250,7 +250,7 @@ impl OpenTable {
         rows::try_back(self.rows, new, tried)
     }
 
-    /// Whether the store with this number is the table's store.
+    /// Checks that the store with this number is the table's store.
     pub(crate) fn check_store(&self, store: u64) -> Result<()> {
         if store == self.store {
             return Ok(());

@@ -7,18 +7,18 @@ use crate::model::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Readers {
-    /// Their number.
+    /// The number of read transactions.
     pub count: usize,
-    /// The age of the oldest.
+    /// The age of the oldest read transaction.
     pub oldest: Option<Duration>,
 }
 
 impl Store {
-    /// The read transactions of this process, including copies: their number, and the age of the oldest.
+    /// Returns the number of read transactions of this process, including copies, and the age of the oldest.
     ///
-    /// A long-lived reader makes the file larger with every commit, because the pages of its snapshot are not
-    /// used again, and it prevents the map from growing. A program can call this from time to time to find
-    /// such readers; [`Error::GrowthBlocked`](crate::Error::GrowthBlocked) and
+    /// With a long-lived reader, the file grows with every commit, because the pages of its snapshot can't be
+    /// reused. It also prevents the map from growing. A program can call this method from time to time to find such
+    /// readers. [`Error::GrowthBlocked`](crate::Error::GrowthBlocked) and
     /// [`Error::TooManyReaders`](crate::Error::TooManyReaders) have the same age. Readers of a store in
     /// memory block nothing, and are not counted.
     ///
@@ -56,7 +56,7 @@ impl Store {
     /// Clears the reader slots of processes that have died, and returns their number.
     ///
     /// The same happens when a store is opened, and when all slots are taken. Until then, the slot of a
-    /// process that was killed in a read transaction prevents pages from being used again.
+    /// process that was killed in a read transaction prevents pages from being reused.
     ///
     /// # Errors
     ///

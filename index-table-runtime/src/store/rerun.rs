@@ -1,5 +1,5 @@
-//! Running a closure again in a new transaction. The transaction has the reason, and not the error that the
-//! closure returns, so that the closure can't hide it.
+//! Running a closure again in a new transaction. The transaction, not the error that the closure returns, has the
+//! reason, so that the closure can't hide it.
 
 use super::{Store, Waiting, WriteTxn};
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
 pub(super) enum Rerun {
     /// The engine requires it.
     Engine(Retry),
-    /// A write was refused, because the queue of this table's eventual indexes was full.
+    /// A write was refused because the queue of this table's eventual indexes was full.
     Queue(&'static str),
 }
 
 impl WriteTxn<'_> {
-    /// The reason to run the closure of this transaction again, for any result.
+    /// Returns the reason to run the closure of this transaction again, whatever its result.
     pub(super) fn rerun(&self) -> Option<Rerun> {
         self.refused().map(Rerun::Queue).or_else(|| self.retry().map(Rerun::Engine))
     }
@@ -30,13 +30,13 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// For a closure that waits from now on.
+    /// Returns the state of a closure whose waiting time starts now.
     pub(super) fn begun() -> Self {
         Self { waiting: Waiting::begun() }
     }
 
-    /// Prepares another run of the closure, without a transaction of this thread; `false` if it would fail in
-    /// the same way.
+    /// Prepares another run of the closure. Returns false if it would fail in the same way. This thread must have no
+    /// transaction.
     pub(super) fn prepare(&mut self, store: &Store, rerun: Rerun) -> Result<bool> {
         match rerun {
             Rerun::Engine(retry) => store.inner.engine.prepare(retry),
@@ -45,8 +45,8 @@ impl Attempts {
     }
 }
 
-/// Runs `attempt` until it succeeds, or fails without a reason for which `prepare` makes another attempt
-/// possible.
+/// Runs `attempt` until it succeeds, fails without a reason to run again, or `prepare` can't prepare another
+/// attempt.
 pub(crate) fn run<T, E: From<Error>, R: Copy>(
     mut attempt: impl FnMut() -> Result<T, (E, Option<R>)>,
     mut prepare: impl FnMut(R) -> Result<bool>,

@@ -1,5 +1,5 @@
-//! The stores that this process has open: LMDB must not map a directory twice in a process, so that
-//! all handles to it share one environment.
+//! The stores that this process has open. LMDB must not map a directory twice in a process, so all handles to a
+//! directory share one environment.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// By the directory's path without links.
+/// The open stores, by the canonical path of the directory.
 static OPEN: Mutex<BTreeMap<PathBuf, Open>> = Mutex::new(BTreeMap::new());
 
 /// An open store, or one that a thread is closing.
@@ -68,7 +68,7 @@ fn open_with(
                 None => Ok(inner),
             };
         }
-        // The last handle is dropped, and its thread may still be closing the store.
+        // The last handle was dropped, and its thread may still be closing the store.
         lmdb::Engine::wait_until_closed(&path);
     }
     refuse_alias(&stores, &path)?;
@@ -83,7 +83,7 @@ fn open_with(
     Ok(inner)
 }
 
-/// Refuses a directory with the data file of an open store: renamed, linked or mounted elsewhere.
+/// Refuses a directory whose data file is that of an open store: it was renamed, linked or mounted elsewhere.
 fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
     let Ok(file) = file_id(path) else { return Ok(()) };
     for (other, open) in stores.iter().filter(|(_, open)| open.file == Some(file)) {
@@ -98,7 +98,7 @@ fn refuse_alias(stores: &BTreeMap<PathBuf, Open>, path: &Path) -> Result<()> {
 }
 
 impl Open {
-    /// The reason why the store can't be shared.
+    /// Returns the reason why the store can't be shared.
     fn difference(&self, options: &Options, path: &Path) -> Option<String> {
         if file_id(path).ok() != self.file {
             return Some(
@@ -115,7 +115,7 @@ impl Open {
     }
 }
 
-/// Device and inode of the data file.
+/// The device and inode of a data file.
 type FileId = (u64, u64);
 
 #[cfg(unix)]
@@ -125,7 +125,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     fs::metadata(path.join("data.mdb")).map(|file| (file.dev(), file.ino()))
 }
 
-/// Where files have no such number, and files in use can't be replaced.
+/// Fails on systems without such numbers, on which files in use can't be replaced.
 #[cfg(not(unix))]
 fn file_id(_: &Path) -> io::Result<FileId> {
     Err(io::ErrorKind::Unsupported.into())

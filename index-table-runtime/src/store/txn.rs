@@ -39,7 +39,7 @@ pub struct ReadTxn<'s> {
     /// The store's id, and its counter of tables and indexes before the transaction began.
     store: u64,
     opened: u64,
-    /// The engine's number of the snapshot.
+    /// The stamp of the snapshot.
     snapshot: Stamp,
     pub(crate) session: Session,
 }
@@ -51,13 +51,13 @@ impl<'s> ReadTxn<'s> {
         Self { engine, store, opened, snapshot, session: Session::default() }
     }
 
-    /// The cost of the finished queries of this transaction: a covered query adds nothing to `facts`, and a
-    /// query that follows references adds one for each row.
+    /// Returns the cost of the finished queries of this transaction. A covered query adds nothing to `facts`; a query
+    /// that follows references adds one for each row.
     ///
     /// A query is counted when its iterator is dropped. A running iterator has its own `stats`, such as
     /// [`Rows::stats`](crate::Rows::stats).
     ///
-    /// Counting is always on; each scan counts by itself and is added up once.
+    /// Counting is always on. Each scan counts for itself, and its counts are added once.
     ///
     /// # Examples
     ///
@@ -93,11 +93,11 @@ impl<'s> ReadTxn<'s> {
         Stats { shards, ..self.session.total.get() }
     }
 
-    /// The number of the last commit in this snapshot; in a write transaction, the number that its own commit
-    /// will have. Each commit with changes has a greater number than all commits before it, of any process.
+    /// Returns the number of the last commit in this snapshot; in a write transaction, the number that its commit
+    /// will have. Each commit with changes has a greater number than all earlier commits of any process.
     ///
-    /// The snapshot contains the changes of every [`Event`](crate::Event) with this number or a smaller one,
-    /// so events with greater numbers continue the snapshot without a gap.
+    /// The snapshot contains the changes of every [`Event`](crate::Event) up to this number, so events with greater
+    /// numbers continue the snapshot without a gap.
     ///
     /// # Examples
     ///
@@ -139,7 +139,7 @@ impl<'s> ReadTxn<'s> {
         self.engine.reader(&table.tables).ok_or_else(|| wrong_store(table))
     }
 
-    /// The row with this primary key, not decoded.
+    /// Returns the bytes of the row with this primary key.
     pub(crate) fn fact<'t>(
         &'t self,
         table: &'t OpenTable,
@@ -151,7 +151,7 @@ impl<'s> ReadTxn<'s> {
         Ok(bytes)
     }
 
-    /// As [`reader`](ReadTxn::reader), to look up single entries of this index.
+    /// Returns a reader like [`reader`](ReadTxn::reader), to look up single entries of this index.
     pub(crate) fn reader_of<'t>(
         &'t self,
         table: &'t OpenTable,
@@ -166,8 +166,8 @@ impl<'s> ReadTxn<'s> {
         Ok(reader)
     }
 
-    /// As [`reader`](ReadTxn::reader), to scan this index; and whether it is violated, so that a key may have
-    /// several entries although the index is unique.
+    /// Returns a reader like [`reader`](ReadTxn::reader), to scan this index, and whether the index is violated: then,
+    /// a key may have several entries although the index is unique.
     pub(crate) fn reader_to_scan<'t>(
         &'t self,
         table: &'t OpenTable,
@@ -183,7 +183,7 @@ impl<'s> ReadTxn<'s> {
         Ok((reader, false))
     }
 
-    /// The table's indexes that are not readable in this snapshot.
+    /// Returns the table's indexes that are not readable in this snapshot.
     pub(crate) fn unreadable(&self, table: &OpenTable) -> Result<Unreadable> {
         let reader = self.reader(table)?;
         let (mut incomplete, mut violated) = (Vec::new(), Vec::new());
@@ -198,7 +198,8 @@ impl<'s> ReadTxn<'s> {
         Ok(Unreadable { incomplete: incomplete.into(), violated: violated.into() })
     }
 
-    /// The handles of an engine are valid for transactions of its store that began later.
+    /// Checks that the transaction can use the handles of the table: they are valid for later transactions of the same
+    /// store.
     #[inline]
     fn check(&self, table: &OpenTable) -> Result<()> {
         if self.store != table.store {
@@ -216,22 +217,22 @@ impl<'s> ReadTxn<'s> {
 pub(crate) struct Unreadable {
     /// The indexes that lack entries.
     pub(crate) incomplete: Rc<[usize]>,
-    /// The unique indexes that have the entries of all rows, and several with one key.
+    /// The unique indexes that have the entries of all rows, and several entries of one key.
     pub(crate) violated: Rc<[usize]>,
 }
 
 #[expect(unsafe_code, reason = "one variant inside is not `Send`, and never occurs")]
-// SAFETY: everything in it is `Send`, except an engine's write transaction. `Store::read` creates only read
-// transactions. A `WriteTxn` contains a write transaction, is not `Send` itself, and lends its `ReadTxn` by
-// shared reference only, which is not `Send` either, since a `ReadTxn` is not `Sync`.
+// SAFETY: all fields are `Send`, except an engine's write transaction. `Store::read` creates only read
+// transactions. A `WriteTxn` contains a write transaction and is not `Send`. It lends its `ReadTxn` by shared
+// reference only, which is not `Send`, since a `ReadTxn` is not `Sync`.
 unsafe impl Send for ReadTxn<'_> {}
 
 #[expect(unsafe_code, reason = "it holds for no transaction")]
-// SAFETY: no type meets the condition. Without this impl, a program that shares a transaction gets an error
-// for each private type inside that is not `Sync`.
+// SAFETY: no type meets the condition. Without this impl, a program that shares a transaction would get an error
+// for each private field that is not `Sync`.
 unsafe impl<'s> Sync for ReadTxn<'s> where ReadTxn<'s>: Shareable {}
 
-/// A transaction that several threads could use at once; no type implements it.
+/// A transaction that several threads could share; no type implements this trait.
 #[diagnostic::on_unimplemented(
     message = "a `ReadTxn` cannot be shared between threads",
     label = "a `ReadTxn` cannot be shared between threads",
@@ -247,26 +248,25 @@ impl fmt::Debug for ReadTxn<'_> {
 
 /// The write transaction. From [`Store::write`](crate::Store::write).
 ///
-/// It reads its own writes: a `&WriteTxn` is accepted wherever a `&ReadTxn` is. If it is dropped without
+/// It reads its own writes: a `&WriteTxn` can be used as a `&ReadTxn`. If it is dropped without
 /// [`commit`](WriteTxn::commit), nothing changes.
 ///
-/// It stays on its thread:
+/// It can't be sent to another thread:
 ///
 /// ```compile_fail,E0277
 /// fn sent<T: Send>() {}
 /// sent::<index_table::WriteTxn<'_>>();
 /// ```
 pub struct WriteTxn<'s> {
-    /// Before the transaction, so that it is dropped first: once another thread writes, the record belongs to
-    /// that thread.
+    /// The guard. It precedes the transaction, so that it is dropped first: as soon as another thread writes, the
+    /// guard's record belongs to that thread.
     guard: WriteGuard<'s>,
     read: ReadTxn<'s>,
-    /// The tables whose records have been compared, and the writes to them.
+    /// The tables whose records have been compared, with the writes to them.
     written: Vec<Written>,
-    /// Those of the outer transaction.
+    /// The written tables of the outer transaction.
     outer: &'s [Written],
-    /// The table of which a write was refused in a [nested](WriteTxn::nested) transaction because its queue was
-    /// full.
+    /// The table whose full queue refused a write in a [nested](WriteTxn::nested) transaction.
     refused: Option<&'static str>,
     /// LMDB's write transaction belongs to its thread.
     not_send: PhantomData<*const ()>,
@@ -305,11 +305,11 @@ impl<'s> WriteTxn<'s> {
         Self { guard, read, written: Vec::new(), outer, refused: None, not_send: PhantomData }
     }
 
-    /// Runs `body` in a nested transaction, a savepoint: if it returns an error, this transaction is as it
-    /// was before, and can continue.
+    /// Runs `body` in a nested transaction, a savepoint. If `body` returns an error, its writes are undone, and this
+    /// transaction can continue.
     ///
-    /// Cost: LMDB copies the list of the pages that this transaction has written so far, and each of these pages
-    /// again when `body` changes it.
+    /// Cost: LMDB copies the list of the pages that this transaction has written so far, and copies each of these
+    /// pages if `body` changes it.
     ///
     /// # Errors
     ///
@@ -367,11 +367,11 @@ impl<'s> WriteTxn<'s> {
         }
     }
 
-    /// Runs `body` in a nested transaction, whose writes are kept if it returns `true`.
+    /// Runs `body` in a nested transaction, whose writes are kept if `body` returns `true`.
     ///
     /// # Errors
     ///
-    /// The errors of the nested transaction; this one continues without it.
+    /// The errors of the nested transaction. The outer transaction can continue without it.
     pub(crate) fn nested_if(&mut self, body: impl FnOnce(&mut WriteTxn<'_>) -> bool) -> Result<()> {
         if self.read.engine.sharded().is_some_and(shards::Txn::is_unbound) {
             return self.nested_before_a_shard(body);
@@ -407,8 +407,8 @@ impl<'s> WriteTxn<'s> {
         Ok(())
     }
 
-    /// [`nested_if`](WriteTxn::nested_if) in a transaction that belongs to no shard yet: as it has read and written
-    /// nothing, it can be as before once more.
+    /// [`nested_if`](WriteTxn::nested_if) in a transaction that belongs to no shard yet. It has read and written
+    /// nothing, so it can be reset if `body` fails.
     fn nested_before_a_shard(
         &mut self,
         body: impl FnOnce(&mut WriteTxn<'_>) -> bool,
@@ -429,20 +429,20 @@ impl<'s> WriteTxn<'s> {
     /// Makes all writes of the transaction visible at once, and durable according to the store's
     /// [`Durability`](crate::Durability).
     ///
-    /// Cost: with full durability two syncs, with a journal one, for any number of rows.
+    /// Cost, for any number of rows: two syncs with full durability, one sync with a journal.
     ///
     /// # Errors
     ///
     /// [`Error::MapFull`], [`Error::DiskFull`], [`Error::Io`], [`Error::Engine`], [`Error::TransactionTooLarge`],
-    /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]; then, nothing has changed.
+    /// [`Error::TransactionFailed`], [`Error::ReopenNeeded`]. After these errors, nothing has changed.
     ///
-    /// [`Error::CommitUnknown`], with [`Durability::Journal`](crate::Durability::Journal): the commit is there or
-    /// not when the store has been opened again.
+    /// [`Error::CommitUnknown`], with [`Durability::Journal`](crate::Durability::Journal): whether the commit was
+    /// applied is known when the store has been opened again.
     pub fn commit(self) -> Result<()> {
         self.try_commit().map_err(Error::from)
     }
 
-    /// [`commit`](WriteTxn::commit), with an error that says whether the commit can have been applied.
+    /// [`commit`](WriteTxn::commit), with an error that distinguishes whether the commit can have been applied.
     pub(crate) fn try_commit(self) -> Result<(), CommitFailure> {
         span!(DEBUG, "commit");
         let Self { guard, read, mut written, .. } = self;
@@ -451,7 +451,7 @@ impl<'s> WriteTxn<'s> {
         let store = guard.store();
         drop(guard);
         let (stamp, mut wakers) = (read.engine.stamp(), Vec::new());
-        // While no other thread can commit, so that events are in the order of the commits.
+        // The events are delivered while no other thread can commit, so that they are in the order of the commits.
         read.engine.commit(|| {
             for Written { tally, watched, shared, .. } in &mut written {
                 watched.deliver(&shared.watchers, stamp, tally.row_count(), &mut wakers);
@@ -471,7 +471,7 @@ impl<'s> WriteTxn<'s> {
         Ok(())
     }
 
-    /// [`commit`](WriteTxn::commit), and the [`token`](WriteTxn::token).
+    /// Commits like [`commit`](WriteTxn::commit), and returns the [`token`](WriteTxn::token).
     ///
     /// # Errors
     ///
@@ -481,8 +481,8 @@ impl<'s> WriteTxn<'s> {
         self.commit().map(|()| token)
     }
 
-    /// A token for the writes of this transaction so far, and of all transactions before it. Once it is
-    /// committed, the `wait_for` of a repository waits until the eventual indexes contain these writes.
+    /// Returns a token for the writes of this transaction so far and of all earlier transactions. After the commit,
+    /// the `wait_for` of a repository waits until the eventual indexes contain these writes.
     #[must_use]
     pub fn token(&self) -> IndexToken {
         let tables = self.written.iter().filter_map(|written| {
@@ -491,12 +491,12 @@ impl<'s> WriteTxn<'s> {
         IndexToken::new(tables)
     }
 
-    /// The engine's reason to run the closure again.
+    /// Returns the engine's reason to run the closure again.
     pub(super) fn retry(&self) -> Option<Retry> {
         self.read.engine.retry()
     }
 
-    /// The table of which a write was refused because its queue was full.
+    /// Returns the table whose full queue refused a write.
     pub(crate) fn refused(&self) -> Option<&'static str> {
         let refused = self.written.iter().find(|written| {
             written
@@ -508,12 +508,12 @@ impl<'s> WriteTxn<'s> {
         self.refused.or_else(|| refused.map(|written| written.shared.usage.schema.name))
     }
 
-    /// The [`Inner::id`](crate::store::Inner::id) of its store.
+    /// Returns the [`Inner::id`](crate::store::Inner::id) of the transaction's store.
     pub(crate) fn store(&self) -> u64 {
         self.read.store
     }
 
-    /// The table with these counters.
+    /// Returns the table with these counters.
     ///
     /// # Errors
     ///
@@ -523,7 +523,7 @@ impl<'s> WriteTxn<'s> {
         self.guard.store().table_of(usage).ok_or_else(wrong_store)
     }
 
-    /// The default directory of temporary files.
+    /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         self.read.engine.directory()
     }
@@ -541,7 +541,7 @@ impl<'s> WriteTxn<'s> {
         Ok((writer, scratch, written))
     }
 
-    /// Empties the queue of a table if it is damaged, before its messages are counted; returns the damage.
+    /// Empties the queue of a table if it is damaged, and returns the damage. Called before the messages are counted.
     pub(crate) fn repair_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
         self.read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
@@ -580,8 +580,8 @@ fn wrong_store(table: &OpenTable) -> Error {
     Error::WrongStore { table: table.schema.name }
 }
 
-/// Another process may have opened the table with another declaration, and maintain indexes that this process
-/// doesn't know.
+/// Checks that the table's record is the same as at the time of opening. Another process may have opened the table
+/// with another declaration, whose indexes this process would not maintain.
 fn check_record(writer: &Writer<'_, '_>, table: &OpenTable) -> Result<()> {
     // One process writes a sharded store.
     if table.tables.routing().is_some() {

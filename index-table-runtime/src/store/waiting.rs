@@ -1,4 +1,4 @@
-//! Waiting for messages, and for workers.
+//! Waiting until messages are applied, or until a queue has room.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{
 /// The interval for checking whether another process has written or applied messages.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Waits until the messages of a transaction have been applied to this table's indexes; `false` after the
+/// Waits until the messages of a transaction have been applied to this table's indexes. Returns false after the
 /// timeout.
 pub(crate) fn wait_for(
     store: &Store,
@@ -34,12 +34,12 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// The wait has started, also for closures in front of it.
+    /// Starts the wait. The time in which earlier closures wait counts too.
     pub(crate) fn begun() -> Self {
         Self { since: Some(Instant::now()) }
     }
 
-    /// Waits until there is room in the queue of a table; `false` after the timeout.
+    /// Waits until there is room in the queue of a table. Returns false after the timeout.
     pub(crate) fn wait_for_room(&mut self, store: &Store, table: &str) -> Result<bool> {
         let used = store.inner.eventual_tables();
         let Some(table) = used.into_iter().find(|used| used.schema.name == table) else {
@@ -64,7 +64,7 @@ fn until(store: &Store, timeout: Duration, done: impl Fn() -> Result<bool>) -> R
         if done()? {
             return Ok(true);
         }
-        // The worker needs the turn to write, which this thread has.
+        // A worker could not make room while this thread has the turn to write.
         store.inner.refuse_nested_write()?;
         let left = timeout.saturating_sub(begun.elapsed());
         if left.is_zero() {

@@ -1,4 +1,4 @@
-//! Methods of a store about all tables of which it has repositories in use.
+//! The methods of a store that concern all tables with a repository in use.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -38,7 +38,7 @@ impl Operations {
 }
 
 impl<R: Entity> Table<R> {
-    /// An open table, with the operations of a store on it.
+    /// Returns the repository base of an open table, and registers the operations of the store on the table.
     pub(super) fn of(open: Arc<OpenTable>) -> Self {
         let operations: &'static Operations = &const { Operations::of::<R>() };
         open.operations.get_or_init(|| operations);
@@ -46,37 +46,37 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// How large a table is. From [`Store::sizes`].
+/// The size of a table. From [`Store::sizes`].
 ///
-/// Printed, it is a line for the table and for each index.
+/// `Display` prints a line for the table and a line for each index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TableSize {
     /// The name of the table.
     pub table: &'static str,
-    /// The number of its rows.
+    /// The number of rows.
     pub rows: u64,
-    /// The bytes of the pages of its rows; 0 for a store in memory.
+    /// The bytes of the pages of the rows; 0 for a store in memory.
     pub bytes: u64,
-    /// Its indexes, in the order of their declaration.
+    /// The sizes of the indexes, in the order of their declaration.
     pub indexes: Vec<IndexSize>,
 }
 
-/// How large an index is; see [`TableSize`].
+/// The size of an index; see [`TableSize`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct IndexSize {
     /// The name of the index.
     pub name: &'static str,
-    /// The number of its entries.
+    /// The number of entries.
     pub entries: u64,
-    /// The bytes of the pages of its entries; 0 for a store in memory.
+    /// The bytes of the pages of the entries; 0 for a store in memory.
     pub bytes: u64,
 }
 
 /// The verification of the tables of a store. From [`Store::verify`].
 ///
-/// Printed, it is the report of each table.
+/// `Display` prints the report of each table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoreReport {
@@ -92,16 +92,16 @@ impl StoreReport {
     }
 }
 
-/// The tables of which a repository is in use, in one snapshot of the store. Tables without a repository in
+/// Methods for all tables with a repository in use, in one snapshot of the store. Tables without a repository in
 /// this process are not included, since only the type of their rows defines the contents of their indexes.
 impl Store {
-    /// Verifies all tables that are in use, in one snapshot: the `verify` of each repository.
+    /// Verifies all tables that are in use, in one snapshot. Calls the `verify` of each repository.
     ///
     /// Cost: the sum over the tables.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Store::read) and of [`Verify::run`]. The findings are in the report.
+    /// The errors of [`read`](Store::read) and of [`Verify::run`]. The findings are in the report.
     ///
     /// # Examples
     ///
@@ -142,7 +142,7 @@ impl Store {
         Ok(StoreReport { tables: reports })
     }
 
-    /// The usage of all tables that are in use: the `usage` of each repository, by the names of the tables.
+    /// Returns the usage of all tables that are in use, by name: the `usage` of each repository.
     ///
     /// Cost: a few counters for each index are read.
     #[must_use]
@@ -151,14 +151,14 @@ impl Store {
         tables.iter().map(|table| Usage::of(&table.shared.usage)).collect()
     }
 
-    /// Writes the rows of older versions of all tables that are in use in their current versions: the `upgrade` of
-    /// each repository. Returns the sums.
+    /// Rewrites the rows of older versions in the current version, in all tables that are in use. Calls the `upgrade`
+    /// of each repository, and returns the sums.
     ///
     /// Cost: the sum over the tables; a table whose rows all have the current version is not read.
     ///
     /// # Errors
     ///
-    /// Those of [`Upgrade::run`]; the tables before the one that fails are upgraded.
+    /// The errors of [`Upgrade::run`]. The tables before the failed table are upgraded.
     pub fn upgrade(&self) -> Result<Upgraded> {
         let mut sum = Upgraded::default();
         for table in self.inner.tables_in_use() {
@@ -171,8 +171,7 @@ impl Store {
         Ok(sum)
     }
 
-    /// How many rows and entries all tables that are in use have, and how many bytes of the file they take, by the
-    /// names of the tables.
+    /// Returns the numbers of rows and entries of all tables that are in use, and their bytes in the file, by name.
     ///
     /// Bytes are counted as whole pages. Free pages of the file, the catalog, and the queues of eventual
     /// indexes are not counted.

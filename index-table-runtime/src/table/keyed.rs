@@ -1,4 +1,4 @@
-//! The methods that take a key or name an index, for generated methods.
+//! The methods with a key or an index as a parameter, for generated methods.
 
 use std::{fmt, ops::Deref};
 
@@ -18,8 +18,8 @@ use crate::{
     write::{Scratch, rows},
 };
 
-/// A table, with the methods that take a key or name an index, for generated methods. They are not methods of
-/// [`Table`], so that they can't be mistaken for methods of the repository.
+/// A table with the methods that have a key or an index as a parameter, for generated methods. They are not methods
+/// of [`Table`], so that they don't appear as methods of the repository.
 pub struct KeyedTable<R> {
     table: Table<R>,
 }
@@ -46,32 +46,31 @@ impl<R> Deref for KeyedTable<R> {
 
 impl<R: Entity> KeyedTable<R> {
     /// Creates the table if it does not exist, compares it with its declaration, and builds the indexes that
-    /// are new or declared in another way: for a small table in one write transaction, for a large one in
-    /// batches.
+    /// are new or declared differently. A small table is built in one write transaction, a large table in batches.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`], and the errors of building an index. Then, nothing has changed, except that
-    /// indexes of a large table may be declared and not readable.
+    /// [`Error::SchemaMismatch`], and the errors of building an index. After an error, nothing has changed, except
+    /// that indexes of a large table may be declared and not readable.
     pub fn open(store: &Store) -> Result<Self> {
         Ok(Self { table: Table::of(opening::open(store, Table::<R>::ROWS)?) })
     }
 
     /// Creates the table if it does not exist, and compares it with its declaration. [`build`](Table::build)
-    /// builds indexes that are new or declared in another way.
+    /// builds indexes that are new or declared differently.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] and errors of the engine; then, nothing has changed.
+    /// [`Error::SchemaMismatch`] and errors of the engine. After an error, nothing has changed.
     pub fn open_online(store: &Store) -> Result<Self> {
         Ok(Self { table: Table::of(opening::open_online(store, Table::<R>::ROWS)?) })
     }
 
-    /// The shard that has the rows with the shard key that these bounds begin with.
+    /// Returns the shard of the rows with the shard key at the start of these bounds.
     ///
     /// # Errors
     ///
-    /// [`Error::NoShard`]; [`Error::WrongStore`], [`Error::NotOffered`] if the store is not a sharded one.
+    /// [`Error::NoShard`]; [`Error::WrongStore`]; [`Error::NotOffered`] if the store is not sharded.
     pub fn shard_of(&self, store: &Store, shard_key: &Bounds) -> Result<ShardId> {
         let open = &self.table.open;
         engine_of(store)?;
@@ -87,7 +86,7 @@ impl<R: Entity> KeyedTable<R> {
         shard_id(store, shard)
     }
 
-    /// The row with this primary key.
+    /// Returns the row with this primary key.
     ///
     /// # Errors
     ///
@@ -96,7 +95,7 @@ impl<R: Entity> KeyedTable<R> {
         self.table.get_encoded(txn, &encoded_argument::<R>(key))
     }
 
-    /// The view of the row with this primary key.
+    /// Returns the view of the row with this primary key.
     ///
     /// # Errors
     ///
@@ -113,12 +112,12 @@ impl<R: Entity> KeyedTable<R> {
         self.table.fact(txn, &key, |bytes| row::view::<R>(bytes, &txn.session.unescaped))
     }
 
-    /// Reads a row, calls `change`, and writes it back; `false` if there is no such row.
+    /// Reads a row, calls `change`, and writes the row back. Returns false if there is no such row.
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to that of another
-    /// row; then, nothing has changed.
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if `change` sets the primary key to the key of another
+    /// row. After an error, nothing has changed.
     pub fn update(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -128,11 +127,12 @@ impl<R: Entity> KeyedTable<R> {
         self.table.update_encoded(txn, &encoded_argument::<R>(key), change)
     }
 
-    /// Reads a row, calls `change`, and writes it back if `change` succeeds; `None` if there is no such row.
+    /// Reads a row, calls `change`, and writes the row back if `change` succeeds. Returns `None` if there is no such
+    /// row.
     ///
     /// # Errors
     ///
-    /// Those of `change` and of [`update`](KeyedTable::update); then, nothing has changed.
+    /// The errors of `change` and of [`update`](KeyedTable::update). After an error, nothing has changed.
     pub fn try_update<T, E: From<Error>>(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -152,11 +152,11 @@ impl<R: Entity> KeyedTable<R> {
         Ok(Some(value))
     }
 
-    /// Removes a row; `false` if there is no such row.
+    /// Removes a row. Returns false if there is no such row.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the row can't be decoded: then, use [`repair`](Table::repair); errors of the
+    /// [`Error::Corrupt`] if the row can't be decoded; in this case, use [`repair`](Table::repair). Errors of the
     /// engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
         self.table.delete_encoded(txn, &encoded_argument::<R>(key))
@@ -186,8 +186,8 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if a third row has the primary key; then, nothing
-    /// has changed. [`Error::IndexNotReadable`].
+    /// As [`put`](Table::put), [`Error::DuplicateKey`] if a third row has the primary key, and
+    /// [`Error::IndexNotReadable`]. After an error, nothing has changed.
     pub fn put_by<'e, E: IndexEntry<'e, Row = R>>(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -202,7 +202,7 @@ impl<R: Entity> KeyedTable<R> {
         rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
     }
 
-    /// Removes the row with this key in the unique index of `E`; `false` if there is no such row.
+    /// Removes the row with this key in the unique index of `E`. Returns false if there is no such row.
     ///
     /// # Errors
     ///
@@ -220,11 +220,11 @@ impl<R: Entity> KeyedTable<R> {
         rows::delete(Table::<R>::ROWS, &mut writer, &key, old, written)
     }
 
-    /// The row with this key in the unique index of `E`.
+    /// Returns the row with this key in the unique index of `E`.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it can't be decoded, or is missing.
+    /// [`Error::Corrupt`] if the row can't be decoded, or an entry refers to a missing row.
     pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -233,11 +233,11 @@ impl<R: Entity> KeyedTable<R> {
         self.fact_by::<E, R>(txn, key, |bytes| row::decode(bytes))
     }
 
-    /// The view of the row with this key in the unique index of `E`.
+    /// Returns the view of the row with this key in the unique index of `E`.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if it can't be decoded, or is missing.
+    /// [`Error::Corrupt`] if the row can't be decoded, or an entry refers to a missing row.
     pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -250,7 +250,7 @@ impl<R: Entity> KeyedTable<R> {
         self.fact_by::<E, R::View<'txn>>(txn, key, |bytes| row::view::<R>(bytes, kept))
     }
 
-    /// The row with this key in the unique index of `E`, decoded by `decode`.
+    /// Returns the row with this key in the unique index of `E`, decoded by `decode`.
     fn fact_by<'txn, E: IndexEntry<'txn, Row = R>, T>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -269,7 +269,7 @@ impl<R: Entity> KeyedTable<R> {
         decode(bytes).map(Some).map_err(|error| R::TABLE.corrupt(E::SOURCE, key, error))
     }
 
-    /// The entries within `bounds` in the index, or the fact table, of `E`.
+    /// Returns a scan of the entries within `bounds` in the index, or the fact table, of `E`.
     pub fn scan<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -279,7 +279,7 @@ impl<R: Entity> KeyedTable<R> {
         Scan::new(reader.map(|(reader, _)| reader), self.table.ledger(txn), bounds)
     }
 
-    /// The entries within `bounds` in the eventual index of `E`.
+    /// Returns a scan of the entries within `bounds` in the eventual index of `E`.
     pub fn eventual_scan<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -288,8 +288,7 @@ impl<R: Entity> KeyedTable<R> {
         EventualScan::new(self.scan(txn, bounds))
     }
 
-    /// The different values of the fields behind `leading` in the index, or the fact table, of
-    /// `E`.
+    /// Returns the distinct values of the fields after `leading` in the index, or the fact table, of `E`.
     pub fn distinct<'txn, E: IndexEntry<'txn, Row = R>, V: Key>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -305,7 +304,7 @@ impl<R: Entity> Table<R> {
         self.fact(txn, key, |bytes| row::decode(bytes))
     }
 
-    /// The row with this primary key, decoded by `decode`.
+    /// Returns the row with this primary key, decoded by `decode`.
     fn fact<'txn, T>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -341,7 +340,7 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// The stored form of a primary key.
+/// Returns the stored form of a primary key.
 fn encoded_argument<R: Entity>(key: <R::Key as Key>::Arg<'_>) -> KeyBuf {
     let mut encoded = KeyBuf::new();
     R::Key::encode(key, &mut encoded);

@@ -1,5 +1,5 @@
-//! The base of repositories: a [`Table`], for each type of row. The methods that name no key are here, and
-//! those for generated methods are in [`keyed`].
+//! The base of repositories: a [`Table`] for each type of row. This module has the methods without a key or an index
+//! as a parameter; [`keyed`] has the methods for generated code.
 
 mod all_tables;
 mod keyed;
@@ -36,9 +36,9 @@ use crate::{
 };
 
 /// A table: its rows and its indexes. Each repository dereferences to the table of its rows, so these methods
-/// are methods of every repository; those that take a key or a field are generated beside them.
+/// are methods of every repository. The repository has further, generated methods that take a key or a field.
 ///
-/// Like a repository, it is a handle: threads share it.
+/// Like a repository, a table is a handle that threads can share.
 ///
 /// # Examples
 ///
@@ -76,12 +76,12 @@ pub struct Table<R> {
 }
 
 impl<R: Entity> Table<R> {
-    /// What is compiled once asks these of the row.
+    /// The functions of the type of row, for code that is compiled once.
     const ROWS: &'static RowVtable = &RowVtable::of::<R>();
 
-    /// Builds the indexes that are not readable yet, in batches between which others write.
+    /// Builds the indexes that are not readable yet, in batches. Between the batches, other threads can write.
     ///
-    /// Cost: each row is read once, and each entry written once.
+    /// Cost: each row is read once, and each entry is written once.
     pub fn build<'t>(&'t self, store: &'t Store) -> Build<'t> {
         Build::new(store, &self.open, Self::ROWS)
     }
@@ -92,8 +92,8 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has
-    /// changed then. [`Error::MapFull`] and errors of the engine.
+    /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which
+    /// nothing has changed; [`Error::MapFull`] and errors of the engine.
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
@@ -101,15 +101,16 @@ impl<R: Entity> Table<R> {
         rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
     }
 
-    /// Adds the row that `row` makes for the next number, and returns that number: one above all that were given
-    /// out or are in the table, from 1 on. For tables whose primary key is one number.
+    /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
+    /// is one number. The next number is one above all assigned numbers and all primary keys in the table; the first
+    /// number is 1.
     ///
     /// Cost: as [`insert`](Table::insert), and one seek to the last row, one look-up and one write.
     ///
     /// # Errors
     ///
-    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`]: nothing has changed then,
-    /// and the number is still to be given out.
+    /// As [`insert`](Table::insert), [`Error::SequenceExhausted`], [`Error::OtherKey`]. After an error, nothing has
+    /// changed, and the number is not assigned.
     pub fn insert_with(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -139,15 +140,15 @@ impl<R: Entity> Table<R> {
         Ok(key)
     }
 
-    /// Adds a row, or writes it over the one with its primary key. A row that is in the table byte for byte, and
-    /// so in the same version, is not written again; the order of the elements in a field that is a `HashSet` or
-    /// `HashMap` makes no difference.
+    /// Adds a row, or replaces the row with the same primary key. If the table already has the row with the same
+    /// bytes, and so in the same version, it is not written. The order of the elements of a `HashSet` or `HashMap` is
+    /// ignored.
     ///
     /// Cost: one look-up, one write for the row and one for each index entry that changes.
     ///
     /// # Errors
     ///
-    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`], [`Error::Codec`]: nothing has changed then.
+    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which nothing has changed;
     /// [`Error::MapFull`] and errors of the engine.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "put", table = R::TABLE.name);
@@ -156,7 +157,7 @@ impl<R: Entity> Table<R> {
         rows::put(Self::ROWS, &mut writer, old, new, written)
     }
 
-    /// As [`put`](Table::put); returns the row that was there before.
+    /// Writes a row like [`put`](Table::put), and returns the replaced row.
     ///
     /// Cost: as [`put`](Table::put), and one more look-up; the old row is decoded.
     ///
@@ -172,8 +173,8 @@ impl<R: Entity> Table<R> {
         Ok(before)
     }
 
-    /// The row with this primary key, as [`keys`](Scan::keys) yields it: for a primary key of several fields,
-    /// their tuple.
+    /// Returns the row with this primary key. The key has the form that [`keys`](Scan::keys) yields: for a primary key
+    /// of several fields, a tuple.
     ///
     /// Cost: one look-up; the row is decoded.
     ///
@@ -219,14 +220,15 @@ impl<R: Entity> Table<R> {
         self.get_encoded(txn, &encoded::<R>(key))
     }
 
-    /// Changes the row with this primary key, as [`keys`](Scan::keys) yields it, and returns whether there is one.
+    /// Changes the row with this primary key, in the form that [`keys`](Scan::keys) yields. Returns false if there is
+    /// no such row.
     ///
     /// Cost: one look-up, one write for the row and one for each index entry that changes.
     ///
     /// # Errors
     ///
-    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to that of another
-    /// row; then, nothing has changed.
+    /// As [`put`](Table::put), and [`Error::DuplicateKey`] if the primary key was changed to the key of another row.
+    /// After an error, nothing has changed.
     pub fn update_key(
         &self,
         txn: &mut WriteTxn<'_>,
@@ -236,7 +238,8 @@ impl<R: Entity> Table<R> {
         self.update_encoded(txn, &encoded::<R>(key), change)
     }
 
-    /// Deletes the row with this primary key, as [`keys`](Scan::keys) yields it, and returns whether there was one.
+    /// Deletes the row with this primary key, in the form that [`keys`](Scan::keys) yields. Returns false if there is
+    /// no such row.
     ///
     /// Cost: one look-up, then one write for the row and one for each index entry.
     ///
@@ -247,8 +250,8 @@ impl<R: Entity> Table<R> {
         self.delete_encoded(txn, &encoded::<R>(key))
     }
 
-    /// The rows with these primary keys, in the given order; `None` where there is no row. The keys are as
-    /// [`keys`](Scan::keys) yields them, owned or borrowed.
+    /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have the form
+    /// that [`keys`](Scan::keys) yields, owned or borrowed.
     ///
     /// Cost: one look-up for each; each row is decoded.
     pub fn get_many<'txn, I>(
@@ -262,15 +265,15 @@ impl<R: Entity> Table<R> {
         GetMany::new(txn.reader(&self.open), self.ledger(txn), keys.into_iter())
     }
 
-    /// All rows, in the order of their primary keys.
+    /// Returns a scan of all rows, in the order of their primary keys.
     pub fn all<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Scan<'txn, R> {
         Scan::new(txn.reader(&self.open), self.ledger(txn), Bounds::new())
     }
 
-    /// Loads many rows in one transaction of its own, sorted, once [`run`](BulkLoad::run) is called; the
-    /// iterator yields rows or references to them.
+    /// Loads many rows in a new transaction, in sorted order, when [`run`](BulkLoad::run) is called. The iterator
+    /// yields rows or references to rows.
     ///
-    /// Cost: less than half that of single inserts in one transaction.
+    /// Cost: less than half the cost of single inserts in one transaction.
     pub fn bulk_load<'a, I: IntoIterator>(
         &'a self,
         store: &'a Store,
@@ -288,15 +291,15 @@ impl<R: Entity> Table<R> {
         BulkLoad::new(&self.open, bulk::Target::Txn(txn), rows.into_iter())
     }
 
-    /// Watches the changes that this process commits after `start`, of all rows or of the rows that a scan
-    /// finds.
+    /// Watches the changes that this process commits after `start`: the changes of all rows, or of the rows that a
+    /// scan finds.
     ///
     /// Cost: nothing before `start`; then each change is compared with the watched scans.
     pub const fn watch<'a>(&'a self, store: &'a Store) -> Watch<'a, R> {
         Watch::new(store, &self.open)
     }
 
-    /// The usage of the table and its indexes, in this process and since the table was opened.
+    /// Returns the usage of the table and its indexes, in this process and since the table was opened.
     ///
     /// Cost: a few counters for each index are read.
     #[must_use]
@@ -319,7 +322,7 @@ impl<R: Entity> Table<R> {
         Repair::new(txn, &self.open, Self::ROWS)
     }
 
-    /// Applies up to this number of messages to the eventual indexes, in batches of a transaction each. A
+    /// Applies up to this number of messages to the eventual indexes, in batches. Each batch is a transaction. A
     /// table without eventual indexes has no messages.
     ///
     /// Cost: for each message a look-up of its row, and a look-up and a write for each entry.
@@ -331,8 +334,8 @@ impl<R: Entity> Table<R> {
         index_queue::drain(store, &self.open, messages)
     }
 
-    /// Waits until the eventual indexes contain the writes of a transaction; returns `false` after the
-    /// timeout. Later transactions see these entries.
+    /// Waits until the eventual indexes contain the writes of a transaction. Returns `false` after the timeout.
+    /// Otherwise, later transactions see these entries.
     ///
     /// # Errors
     ///
@@ -341,7 +344,7 @@ impl<R: Entity> Table<R> {
         store::wait_for(store, &self.open, token, timeout)
     }
 
-    /// The lag of the eventual indexes behind the rows.
+    /// Returns the lag of the eventual indexes behind the rows.
     ///
     /// Cost: two look-ups.
     ///
@@ -352,7 +355,7 @@ impl<R: Entity> Table<R> {
         queue::lag(R::TABLE, txn.reader(&self.open)?)
     }
 
-    /// The dead letters: the messages that could not be applied to eventual indexes, each with its error.
+    /// Returns the dead letters: the messages that could not be applied to eventual indexes, each with its error.
     ///
     /// # Errors
     ///
@@ -370,10 +373,10 @@ impl<R: Entity> Table<R> {
         index_queue::retry_dead_letters(store, &self.open)
     }
 
-    /// Writes rows of older versions in the current version, in separate transactions. A table without a
-    /// `previous` version has none.
+    /// Rewrites the rows of older versions in the current version, in separate transactions. A table without a
+    /// `previous` version has no such rows.
     ///
-    /// Cost: each row is read, and those of older versions are written.
+    /// Cost: each row is read, and each row of an older version is written.
     pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a, R> {
         Upgrade::new(store, &self.open, Self::ROWS)
     }
@@ -383,7 +386,7 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// The stored form of a primary key.
+/// Returns the stored form of a primary key.
 fn encoded<R: Entity>(key: impl Borrow<R::Key>) -> KeyBuf {
     let mut encoded = KeyBuf::new();
     encoded.push(key.borrow());
@@ -406,7 +409,7 @@ impl<R> fmt::Debug for Table<R> {
 ///
 /// # Panics
 ///
-/// At compile time, if it is not.
+/// Panics at compile time if it is not.
 pub const fn assert_repository<T, R>(message: &str) {
     assert!(size_of::<T>() == size_of::<Table<R>>(), "{}", message);
 }

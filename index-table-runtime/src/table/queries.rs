@@ -12,20 +12,19 @@ use crate::{
 const BATCH: (usize, usize) = (1000, 1 << 16);
 
 impl<R: Entity> DetachedQuery<R> {
-    /// Deletes all rows that the scan finds, up to its limit, and returns their number. It sees the writes of
-    /// its own transaction.
+    /// Deletes all rows that the scan finds, up to its limit, and returns their number. The scan sees the writes of
+    /// the transaction.
     ///
     /// Memory is bounded: the primary keys of 1,000 entries are read at a time. An `each` index can have
     /// several entries of a row; entries of deleted rows do not count against the limit.
     ///
-    /// Cost: one step for each entry, then as `delete` for each row.
+    /// Cost: one step for each entry, and a `delete` for each row.
     ///
     /// # Errors
     ///
     /// [`Error::WrongStore`](crate::Error::WrongStore) for a transaction of another store, or if no repository of
     /// the table is left; [`Error::InvalidCursor`](crate::Error::InvalidCursor),
-    /// [`Error::Corrupt`](crate::Error::Corrupt) and errors of the engine. Then, the transaction is as it was
-    /// before.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) and errors of the engine. After an error, no row is deleted.
     ///
     /// # Examples
     ///

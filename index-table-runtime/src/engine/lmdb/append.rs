@@ -1,8 +1,7 @@
-//! Entries in the order of their database: each is appended behind all existing ones.
+//! Appending entries in the order of their database, after all existing entries.
 //!
-//! Then, LMDB needs no search, and fills its pages, where random order leaves them two thirds full. It
-//! refuses to append an entry that is not behind all others; from there on, entries are written like any
-//! others.
+//! LMDB appends without a search, and fills its pages; in random order, they become two thirds full. It refuses to
+//! append an entry that is not after all others. From that entry on, all entries are written without appending.
 
 use heed::RwTxn;
 
@@ -30,7 +29,7 @@ pub(super) enum Taken {
 }
 
 impl Block {
-    /// Adds an entry; writes the previous block first if it is full or has another key.
+    /// Adds an entry. If the current block is full or has another key, it is written first.
     pub(super) fn add(
         &mut self,
         database: &Named<'_>,
@@ -70,7 +69,7 @@ impl Block {
         Ok(Taken::Yes)
     }
 
-    /// Writes the block, if there is one; `false` if there is an entry behind it.
+    /// Writes the block, if there is one. Returns false if the database has a later entry.
     pub(super) fn write(
         &self,
         database: &Named<'_>,
@@ -83,7 +82,7 @@ impl Block {
         database.append(txn, recorder, &self.at, &self.packed)
     }
 
-    /// The index key, and the primary keys that are not written yet.
+    /// Returns the index key, and the primary keys that are not written yet.
     pub(super) fn entries(&self, primary_key: usize) -> (&[u8], impl Iterator<Item = &[u8]>) {
         (&self.key, self.packed.chunks(primary_key.max(1)))
     }

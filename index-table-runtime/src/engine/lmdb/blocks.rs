@@ -1,14 +1,14 @@
-//! Packed blocks: the primary keys under one index key, up to 512 bytes of them in one entry.
+//! Packed blocks. A block is one physical entry with up to 512 bytes of primary keys under one index key.
 //!
-//! The first block of a key is stored under the key alone, each further one under the key and a lower bound
-//! of its primary keys; the value has the block's primary keys in order. So the block that has to contain a
-//! primary key is the last one at or below (key, primary key): one seek for any number of rows. Keys are
-//! self-delimiting, so every LMDB key that starts with a key is a block of that key.
+//! The first block of a key is stored under the key alone. Each further block is stored under the key and a lower
+//! bound of its primary keys. The value has the block's primary keys in order. So a primary key belongs to the last
+//! block at or below (key, primary key), which one seek finds for any number of rows. Keys are self-delimiting, so
+//! every LMDB key that starts with a key is a block of that key.
 //!
-//! A full block stays full if the new primary key is behind it, and a new block is started: rows in the order
-//! of their primary keys fill their blocks. Otherwise it is split in half. A block that becomes empty is
-//! removed; if it was the first one, the second takes its place, so that a key with rows always has a block
-//! under the key alone. Blocks don't merge.
+//! If a new primary key is after all keys of a full block, a new block is started. So rows in the order of their
+//! primary keys fill their blocks. Otherwise, the full block is split in half. An empty block is removed. If it was
+//! the first one, the second block takes its position, so that a key with rows always has a block under the key
+//! alone. Blocks don't merge.
 
 use std::{
     ops::Bound,
@@ -19,11 +19,11 @@ use heed::{PutFlags, RwTxn};
 
 use super::{journal::recorder::Recorder, named::Named};
 
-/// Bytes of primary keys in one block: some 64 keys of 8 bytes. `docs/LAYOUT.md` has the
-/// measurement: from 256 to 1024 bytes hardly anything changes.
+/// The maximum bytes of primary keys in one block: 64 keys of 8 bytes. According to the measurement in
+/// `docs/LAYOUT.md`, sizes from 256 to 1024 bytes make little difference.
 pub(super) const BLOCK: usize = 512;
 
-/// The maximum length of a packed primary key: blocks of longer ones save nothing.
+/// The maximum length of a packed primary key. Blocks of longer keys would save no space.
 pub(super) const LONGEST: usize = 64;
 
 /// The unread primary keys of one block, and their index key.
@@ -37,7 +37,7 @@ pub(super) struct Block<'t> {
 impl<'t> Block<'t> {
     pub(super) const EMPTY: Self = Self { key: &[], packed: &[], primary_key: 1 };
 
-    /// `None` if the physical entry is not a block of `key`.
+    /// Returns the block in a physical entry; `None` if the entry is not a block of `key`.
     pub(super) fn of(
         key: &[u8],
         primary_key: usize,
@@ -55,12 +55,12 @@ impl<'t> Block<'t> {
         self.key
     }
 
-    /// The number of unread primary keys.
+    /// Returns the number of unread primary keys.
     pub(super) const fn len(&self) -> usize {
         self.packed.len() / self.primary_key
     }
 
-    /// Only primary keys greater than `primary_key`, or equal if `inclusive`.
+    /// Keeps the primary keys that are greater than `primary_key`, or equal if `inclusive`.
     pub(super) fn behind(self, primary_key: &[u8], inclusive: bool) -> Self {
         let at = match place(self.packed, self.primary_key, primary_key) {
             Ok(at) if !inclusive => at + self.primary_key,
@@ -69,7 +69,7 @@ impl<'t> Block<'t> {
         Self { packed: self.packed.get(at..).unwrap_or_default(), ..self }
     }
 
-    /// Only primary keys less than `primary_key`, or equal if `inclusive`.
+    /// Keeps the primary keys that are less than `primary_key`, or equal if `inclusive`.
     pub(super) fn before(self, primary_key: &[u8], inclusive: bool) -> Self {
         let at = match place(self.packed, self.primary_key, primary_key) {
             Ok(at) if inclusive => at + self.primary_key,
@@ -98,10 +98,10 @@ pub(super) fn is_block_of(key: &[u8], primary_key: usize, physical: &[u8]) -> bo
     physical.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.len() == primary_key)
 }
 
-/// The number of primary keys in a block; `None` if it is empty, or has a part of one.
+/// Returns the number of primary keys in a block; `None` if the block is empty, or has an incomplete key.
 #[inline]
 pub(super) fn count(packed: &[u8], len: usize) -> Option<usize> {
-    // Where the length is known to the compiler, it divides by a shift.
+    // For constant lengths, the compiler replaces the division by a shift.
     let (count, rest) = match len {
         4 => (packed.len() / 4, packed.len() % 4),
         8 => (packed.len() / 8, packed.len() % 8),
@@ -111,9 +111,9 @@ pub(super) fn count(packed: &[u8], len: usize) -> Option<usize> {
     (count > 0 && rest == 0).then_some(count)
 }
 
-/// The offset of a primary key among packed ones (`Ok`), or the offset where it belongs (`Err`), in bytes.
+/// Returns the offset of a primary key among packed ones (`Ok`), or the offset at which it belongs (`Err`), in bytes.
 pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usize, usize> {
-    // Where the length is known to the compiler, two keys are compared without a call.
+    // For constant lengths, the compiler compares two keys without a call.
     if let Ok(primary_key) = <&[u8; 8]>::try_from(primary_key)
         && len == 8
     {
@@ -136,27 +136,27 @@ pub(super) fn place(packed: &[u8], len: usize, primary_key: &[u8]) -> Result<usi
 /// Buffers for one change.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// For the journal.
+    /// The recorder of changes for the journal.
     pub(super) recorder: Recorder,
     /// The index key and the primary key.
     at: Vec<u8>,
     /// The physical key of the block that was found.
     found: Vec<u8>,
-    /// Its primary keys.
+    /// The primary keys of the block.
     packed: Vec<u8>,
 }
 
-/// The forecast for the next change of an index, from the last one.
+/// The forecast for the next change of an index, based on the last change.
 ///
-/// In most indexes, either nearly every key has one row, or nearly every key has several, and for each case a
-/// faster order of operations saves a descent. Only speed depends on it.
+/// In most indexes, either nearly every key has one row, or nearly every key has several. For each case, a different
+/// order of operations saves a descent. The forecast affects only speed.
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
     single_rows: AtomicBool,
 }
 
 impl Forecast {
-    /// Keys have one row each.
+    /// Whether keys are expected to have one row each.
     fn single_rows(&self) -> bool {
         self.single_rows.load(Ordering::Relaxed)
     }
@@ -168,8 +168,8 @@ impl Forecast {
 
 /// Adds a primary key to an index key, if it is missing.
 ///
-/// One seek: a key that is probably new is written unless it exists; otherwise, the cursor that found the
-/// block writes. The only allocation is there: heed copies the bound of a range.
+/// Cost: one seek. A key that is probably new is written unless it exists. Otherwise, the cursor that found the
+/// block writes it; heed allocates, since it copies the bound of a range.
 pub(super) fn insert(
     database: &Named<'_>,
     forecast: &Forecast,
@@ -197,7 +197,7 @@ pub(super) fn insert(
             packed.extend_from_slice(high);
             high.is_empty()
         }
-        // The cursor is on the entry before the new one, or has no position in an empty database.
+        // The cursor is on the entry before the new entry, or has no position in an empty database.
         _ => {
             forecast.learn(true);
             put_at(&mut range, key, primary_key)?;
@@ -221,7 +221,7 @@ pub(super) fn insert(
     recorder.put(database.name(), at, high)
 }
 
-/// Removes a primary key from an index key; `false` if it was missing.
+/// Removes a primary key from an index key. Returns false if it was missing.
 pub(super) fn remove(
     database: &Named<'_>,
     forecast: &Forecast,
@@ -268,10 +268,10 @@ pub(super) fn remove(
     Ok(true)
 }
 
-/// Removes the first block of a key if it has only this primary key; `false` if not; then, nothing has
+/// Removes the first block of a key if it has only this primary key. Otherwise, returns false, and nothing has
 /// changed.
 ///
-/// The cursor on the block steps to the next one, which may have to take its place.
+/// The cursor steps from the block to the next one, which may have to take its position.
 fn remove_single(
     database: &Named<'_>,
     txn: &mut RwTxn<'_>,
@@ -305,7 +305,7 @@ fn remove_single(
     Ok(true)
 }
 
-/// Moves the block behind the removed first one to the key alone.
+/// Moves the second block of a key, whose first block was removed, to the key alone.
 fn promote_second_block(
     database: &Named<'_>,
     txn: &mut RwTxn<'_>,
@@ -347,7 +347,7 @@ fn put_current(cursor: &mut Cursor<'_>, found: &[u8], packed: &[u8]) -> heed::Re
     if written { Ok(()) } else { Err(heed::MdbError::NotFound.into()) }
 }
 
-/// Writes a new block. Not with `Database::put`: the cursor is in the right page already.
+/// Writes a new block through the cursor, which is already in the right page.
 fn put_at(cursor: &mut Cursor<'_>, at: &[u8], packed: &[u8]) -> heed::Result<()> {
     #[expect(unsafe_code, reason = "heed's cursors can't see who borrows from the page")]
     // SAFETY: key and data are scratch buffers or the caller's, not borrowed from the database.
@@ -367,7 +367,7 @@ pub(super) fn refill(buffer: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Scratch {
-    /// Frees the memory of a large row: only `at` contains more than keys and blocks.
+    /// Frees the memory of a large row. Only `at` can have more than keys and blocks.
     pub(super) fn forget_large(&mut self) {
         const LARGE: usize = 1 << 16;
         if self.at.capacity() > LARGE {
@@ -375,7 +375,7 @@ impl Scratch {
         }
     }
 
-    /// The concatenation of index key and primary key.
+    /// Returns the recorder, and the concatenation of index key and primary key.
     pub(super) fn joined(&mut self, key: &[u8], primary_key: &[u8]) -> (&mut Recorder, &[u8]) {
         join(&mut self.at, key, primary_key);
         (&mut self.recorder, &self.at)

@@ -1,8 +1,9 @@
 //! The whole catalog, independent of open tables.
 //!
-//! Handles to databases are made with the process's turn to write, or right after the environment is opened:
-//! LMDB gives two transactions that make one at the same time the same slot. A transaction knows the handles
-//! that existed when it began; so the handles of all tables are made when the store is opened.
+//! Handles to databases are created with the process's turn to write, or right after the environment is opened,
+//! because LMDB gives the same slot to two transactions that create a handle at the same time. A transaction has
+//! the handles that existed when it began. Therefore, the handles of all tables are created when the store is
+//! opened.
 
 use std::{collections::BTreeSet, sync::PoisonError};
 
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 
-/// The handle to the catalog, if the file has one.
+/// Returns the handle to the catalog, if the file has a catalog.
 fn find<'e>(env: &'e Env, txn: RoTxn<'e, WithoutTls>) -> heed::Result<Option<Database<'static>>> {
     let found = env.open_databases_and_commit(txn, |opener, txn| {
         let catalog: Option<Database<'_>> = opener.open_database(txn, Some(CATALOG))?;
@@ -31,12 +32,12 @@ fn find<'e>(env: &'e Env, txn: RoTxn<'e, WithoutTls>) -> heed::Result<Option<Dat
     Ok(found.commit().flatten())
 }
 
-/// The names of the databases of all tables in the catalog, without indexes that are no longer declared.
+/// Returns the names of the databases of all tables in the catalog, without indexes that are no longer declared.
 fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>> {
     let mut names = vec![SEQUENCES.to_owned()];
     for record in catalog.iter(txn)? {
         let (table, record) = record?;
-        // Names of tables have no dot. The part behind a dot names a part of a table.
+        // Names of tables have no dot. The text after a dot names a part of a table.
         let Ok(table) = str::from_utf8(table) else { continue };
         let Some(record) = TableRecord::read(record).ok().filter(|_| !table.contains('.')) else {
             continue;
@@ -49,7 +50,7 @@ fn declared(catalog: &Database<'_>, txn: &RoTxn<'_>) -> heed::Result<Vec<String>
 }
 
 impl Engine {
-    /// Makes the handles of all tables in the file, before there is another transaction.
+    /// Creates the handles of all tables in the file, before other transactions begin.
     pub(super) fn open_known(&self) -> heed::Result<()> {
         let mut known = BTreeSet::new();
         let found = self.env.open_databases_and_commit(self.env.read_txn()?, |opener, txn| {
@@ -71,15 +72,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether it can be read without a turn to write.
+    /// Whether the catalog can be read without a turn to write.
     pub(crate) fn has_catalog(&self) -> bool {
         self.catalog.get().is_some()
     }
 
-    /// The contents of the catalog.
+    /// Returns the contents of the catalog.
     pub(crate) fn catalog(&self) -> Result<Records> {
         if !self.has_catalog() {
-            // Another process may have made it.
+            // Another process may have created the catalog.
             self.refuse_forked()?;
             let _turn = self.lock_writing();
             let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
@@ -91,9 +92,9 @@ impl Engine {
         self.catalog.get().map_or(Ok(Vec::new()), |catalog| self.records(catalog, &txn))
     }
 
-    /// Removes the indexes that `choose` names, with their records; returns their names.
+    /// Removes the indexes that `choose` returns, with their records. Returns their names.
     ///
-    /// No open table may have one of them, and none may be opened until it returns.
+    /// No open table may have one of these indexes, and no table may be opened until the function returns.
     pub(crate) fn drop_indexes(
         &self,
         choose: &mut dyn FnMut(&Records) -> Vec<String>,
@@ -113,7 +114,7 @@ impl Engine {
                 let index: Option<Database<'_>> = opener.open_database(txn, Some(name))?;
                 let Some(index) = index else { continue };
                 #[expect(unsafe_code, reason = "other handles to the database become invalid")]
-                // SAFETY: other handles to it are in open tables only, of which none has the
+                // SAFETY: only open tables have other handles to the database. No open table has the
                 // index, and the transaction has not written to it.
                 unsafe {
                     index.remove(txn)?;

@@ -1,7 +1,6 @@
 //! Checks the pieces of an index against the rules of their layout, independent of the rows.
 //!
-//! The rules are those of `docs/FORMAT.md`. A block of any fill is right, as is a separator that
-//! is in no block.
+//! `docs/FORMAT.md` has the rules. They allow a block of any fill, and a separator that is in no block.
 
 use std::ops::Bound;
 
@@ -19,9 +18,9 @@ use crate::model::{
 /// A physical part of an index, with one entry or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece<'t> {
-    /// Its LMDB key, which is its position in the order of the pieces.
+    /// The LMDB key, which is the position of the piece in the order of the pieces.
     pub(crate) at: &'t [u8],
-    /// Its damage.
+    /// The damage; `None` if the piece is intact.
     pub(crate) fault: Option<Fault>,
 }
 
@@ -30,8 +29,8 @@ pub(crate) struct Piece<'t> {
 pub(crate) struct Fault {
     /// The violated rule.
     pub(crate) reason: &'static str,
-    /// The length of the index key in [`Piece::at`], if all pieces of that key have to be written again;
-    /// `None` if it is enough to remove the piece.
+    /// The length of the index key in [`Piece::at`], if all pieces of that key have to be rewritten; `None` if it is
+    /// enough to remove the piece.
     pub(crate) key: Option<usize>,
 }
 
@@ -42,11 +41,11 @@ pub(crate) struct Pieces<'t> {
 }
 
 enum Rules<'t> {
-    /// An entry is a piece.
+    /// Each entry is a piece.
     Single(Parts),
-    /// The same, where a key has one entry, or several [`shared`](super::shared) ones.
+    /// Each entry is a piece. A key has one entry, or several [`shared`](super::shared) ones.
     Unique(UniqueRules<'t>),
-    /// A block is a piece.
+    /// Each block is a piece.
     Blocks(BlockRules<'t>),
 }
 
@@ -57,7 +56,7 @@ impl<'t> Pieces<'t> {
         let rules = match own.layout {
             Layout::Blocks { primary_key } => {
                 let mut rules = BlockRules { index: declared, primary_key, last: None };
-                // The block before the place limits the first one behind it.
+                // The first block after the position must be after the block before it.
                 if let Some(behind) = behind
                     && let Some((physical, packed)) = reader.at_or_below(&own.database, behind)?
                 {
@@ -83,7 +82,7 @@ impl<'t> Pieces<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The pieces of an index behind a place.
+    /// Returns the pieces of an index after a position.
     pub(crate) fn pieces(self, index: usize, behind: Option<&[u8]>) -> Result<Pieces<'t>> {
         Pieces::new(self, index, behind)
     }
@@ -109,15 +108,15 @@ impl<'t> Iterator for Pieces<'t> {
 const UNREADABLE: Fault =
     Fault { reason: "the entry ends too early, or its keys can't be told apart", key: None };
 
-/// The rules of entries that are stored under their key, or behind another one of their key.
+/// The rules of entries that are stored under their key, or after another entry of their key.
 struct UniqueRules<'t> {
     parts: Parts,
-    /// The key and the primary key of the last one.
+    /// The key and the primary key of the last entry.
     last: Option<(&'t [u8], &'t [u8])>,
 }
 
 impl<'t> UniqueRules<'t> {
-    /// The damage of the next entry.
+    /// Returns the damage of the next entry.
     fn fault(&mut self, at: &'t [u8], value: &'t [u8]) -> Option<Fault> {
         let Some(RawEntry { key, primary_key, .. }) = self.parts.entry(at, value) else {
             return Some(UNREADABLE);
@@ -133,7 +132,7 @@ impl<'t> UniqueRules<'t> {
     }
 }
 
-/// The rules of blocks, one after another.
+/// The rules of blocks, which are checked in order.
 struct BlockRules<'t> {
     index: &'static IndexSchema,
     /// The length of a primary key.
@@ -143,7 +142,7 @@ struct BlockRules<'t> {
 }
 
 impl<'t> BlockRules<'t> {
-    /// The damage of the next block.
+    /// Returns the damage of the next block.
     fn fault(&mut self, physical: &'t [u8], packed: &'t [u8]) -> Option<Fault> {
         let key = self.index.key_len(physical).ok();
         let key = key.filter(
@@ -168,7 +167,7 @@ impl<'t> BlockRules<'t> {
             let first_is_inside =
                 packed.get(..self.primary_key).is_some_and(|first| first >= separator);
             let ascending = keys.all(|key| {
-                // The first one of a key may have any bytes, even all `00`.
+                // The first primary key may have any bytes, even all `00`.
                 let ascends = greatest.is_empty() || key > greatest;
                 greatest = key;
                 ascends

@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Engine {
-    /// The bytes in use, up to the last page.
+    /// Returns the bytes in use, up to the last page.
     pub(crate) fn size(&self) -> Result<u64> {
         // Dropped in this order: the transaction, its pass.
         let reading = self.begin(Kind::Reader, Env::read_txn)?;
@@ -32,7 +32,7 @@ impl Engine {
             CopyKind::Compact => CompactionOption::Enabled,
         };
         let (copied, _pass) = self.begin(Kind::Reader, |env| {
-            // It may be the second time, in a larger map.
+            // The copy may be repeated after the map has grown.
             let copied = file
                 .set_len(0)
                 .and_then(|()| file.rewind())
@@ -40,7 +40,7 @@ impl Engine {
                 .map_err(heed::Error::Io)
                 .and_then(|mut same| env.copy_to_file(&mut same, compaction));
             match copied {
-                // Of the copy's file, and not of the store's.
+                // The error concerns the file of the copy, not the file of the store.
                 Err(heed::Error::Io(source)) => Ok(Err(Error::io(&self.path, source))),
                 copied => copied.map(Ok),
             }

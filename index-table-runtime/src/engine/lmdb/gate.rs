@@ -1,7 +1,7 @@
 //! The active transactions of this process, with their ages.
 //!
-//! The map may be replaced only while no transaction of the process is active. A transaction only writes its
-//! own slot when it begins and ends, and only a thread that replaces the map waits.
+//! The map may be replaced only while no transaction of the process is active. A transaction writes only its own
+//! slot, when it begins and when it ends. Only a thread that replaces the map waits.
 
 use std::{
     sync::{
@@ -15,13 +15,13 @@ use std::{
 const OPEN: u8 = 0;
 /// Transactions wait.
 const CLOSED: u8 = 1;
-/// There is no map any more.
+/// The map is gone.
 const BROKEN: u8 = 2;
 
 pub(super) struct Gate {
     created: Instant,
     writer: [AtomicU64; 1],
-    /// The start of the transaction, in nanoseconds since `created`; 0 if there is none.
+    /// For each slot, the start of the transaction in nanoseconds since `created`; 0 if the slot is free.
     readers: Box<[AtomicU64]>,
     state: AtomicU8,
     /// Held to change `state`, and to wait for a change.
@@ -41,7 +41,7 @@ pub(super) enum Kind {
 pub(super) enum Refused {
     /// All slots are taken.
     Full,
-    /// There is no map any more.
+    /// The map is gone.
     Broken,
     /// Transactions have not ended in time.
     Busy,
@@ -71,8 +71,8 @@ impl Gate {
                 slot.load(SeqCst) == 0 && slot.compare_exchange(0, now, SeqCst, SeqCst).is_ok()
             });
             let pass = Pass { gate: self, slot: slot.ok_or(Refused::Full)? };
-            // Closing sets the state and then reads the slots; this does the reverse, so that one of the two
-            // sees the other.
+            // A thread that closes the gate sets the state and then reads the slots. This thread sets its slot and
+            // then reads the state, so at least one of them sees the other's write.
             match self.state.load(SeqCst) {
                 OPEN => return Ok(pass),
                 BROKEN => return Err(Refused::Broken),
@@ -82,7 +82,8 @@ impl Gate {
         }
     }
 
-    /// Prevents new transactions, and waits until there are none; `None` if another thread did so meanwhile.
+    /// Prevents new transactions, and waits until all transactions have ended. Returns `None` if another thread has
+    /// closed the gate meanwhile.
     pub(super) fn close(&self, limit: Duration) -> Result<Option<Closed<'_>>, Refused> {
         let deadline = Instant::now() + limit;
         let lock = self.lock();
@@ -99,7 +100,7 @@ impl Gate {
         if self.is_empty() { Ok(Some(closed)) } else { Err(Refused::Busy) }
     }
 
-    /// The number of read transactions, and the age of the oldest.
+    /// Returns the number of read transactions, and the age of the oldest.
     pub(super) fn readers(&self) -> (usize, Option<Duration>) {
         let began = self.readers.iter().map(|slot| slot.load(SeqCst)).filter(|began| *began != 0);
         let (count, oldest) = began.fold((0, u64::MAX), |(n, oldest), at| (n + 1, oldest.min(at)));
@@ -111,7 +112,7 @@ impl Gate {
         self.writer.iter().chain(&self.readers).all(|slot| slot.load(SeqCst) == 0)
     }
 
-    /// Never 0.
+    /// Returns the current time in nanoseconds since `created`; never 0.
     fn now(&self) -> u64 {
         let since = self.created.elapsed();
         since.as_secs().wrapping_mul(1_000_000_000).wrapping_add(since.subsec_nanos().into()) | 1
@@ -144,7 +145,7 @@ impl Gate {
         lock
     }
 
-    /// For threads that wait under the lock, so that they can't miss it.
+    /// Notifies waiting threads. They check their condition under the lock, so they can't miss a notification.
     #[cold]
     fn notify(&self) {
         drop(self.lock());
@@ -152,7 +153,7 @@ impl Gate {
     }
 }
 
-/// A transaction that has begun; dropped when it is over.
+/// The pass of an active transaction, which is dropped when the transaction has ended.
 pub(super) struct Pass<'g> {
     gate: &'g Gate,
     slot: &'g AtomicU64,
@@ -167,11 +168,11 @@ impl Drop for Pass<'_> {
     }
 }
 
-/// No transaction is active, and none begins until it is dropped.
+/// A guard of the closed gate: no transaction is active, and none begins until the guard is dropped.
 pub(super) struct Closed<'g>(&'g Gate);
 
 impl Closed<'_> {
-    /// No transaction can ever begin again.
+    /// Records that the map is gone, so that no transaction can begin again.
     pub(super) fn broken(self) {
         self.0.state.store(BROKEN, SeqCst);
     }
@@ -179,7 +180,7 @@ impl Closed<'_> {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // Unless it is broken.
+        // A broken gate stays broken.
         let _ = self.0.state.compare_exchange(CLOSED, OPEN, SeqCst, SeqCst);
         self.0.notify();
     }
@@ -195,7 +196,7 @@ mod tests {
     const LATE: Duration = Duration::from_mins(1);
 
     #[test]
-    fn slots_are_given_and_taken_back() {
+    fn slots_are_assigned_and_released() {
         let gate = Gate::new(2);
         let passes = (gate.enter(Kind::Reader), gate.enter(Kind::Reader), gate.enter(Kind::Writer));
         assert!(passes.0.is_ok() && passes.1.is_ok() && passes.2.is_ok());
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_closes_waits_for_those_inside() {
+    fn closing_waits_for_active_transactions() {
         for kind in [Kind::Reader, Kind::Writer] {
             let gate = Gate::new(2);
             let pass = gate.enter(kind);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_begins_when_it_is_broken() {
+    fn no_transaction_begins_after_the_gate_is_broken() {
         let gate = Gate::new(2);
         if let Ok(Some(closed)) = gate.close(SOON) {
             closed.broken();
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_inside_while_it_is_closed() {
+    fn no_transaction_is_active_while_the_gate_is_closed() {
         let gate = Gate::new(4);
         let (inside, closed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {

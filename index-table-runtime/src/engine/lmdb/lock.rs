@@ -1,7 +1,7 @@
-//! Space for the lock file, reserved before LMDB maps it.
+//! Reserves space for the lock file before LMDB maps it.
 //!
-//! LMDB only sets the length of `lock.mdb`. A page of it gets a block on the disk when a reader first writes
-//! to it through the map; if the disk is full at that moment, the process ends with SIGBUS.
+//! LMDB only sets the length of `lock.mdb`. A page of the file gets a block on the disk when a reader first writes to
+//! it through the map. If the disk is full at that moment, the process ends with SIGBUS.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,7 +21,7 @@ const LONGEST: u64 = SLOT * (MOST as u64 + 64);
 /// Creates the lock file if it is missing, with the mode of the data file, and reserves space for it.
 /// Its length and its contents don't change, since another process may be using it.
 ///
-/// This process must not have it open, because it would lose its locks.
+/// This process must not have the file open, because it would lose its locks.
 pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
     let path = directory.join(LOCK_FILE);
     let file = match open(&path) {
@@ -40,8 +40,8 @@ pub(super) fn reserve(directory: &Path, readers: u32) -> io::Result<()> {
     os::allocate(&file, length.max(os::header() + SLOT * u64::from(readers)))
 }
 
-/// Whether a process has LMDB's lock on the lock file, which each has that has the store open. This process must
-/// not have it open.
+/// Whether a process has LMDB's lock on the lock file. Each process that has the store open has this lock. This
+/// process must not have the file open.
 #[cfg(unix)]
 pub(super) fn is_held(directory: &Path) -> io::Result<bool> {
     use std::os::fd::AsRawFd as _;
@@ -84,7 +84,7 @@ fn create(directory: &Path, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = match options.open(path) {
-        // Another process was faster.
+        // Another process has created the file meanwhile.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return open(path),
         outcome => outcome?,
     };
@@ -107,7 +107,7 @@ mod os {
 
     use super::SLOT;
 
-    /// The bytes before the slots: some numbers and a mutex, and a second mutex.
+    /// Returns the number of bytes before the slots: some numbers and a mutex, and a second mutex.
     pub(in crate::engine::lmdb) const fn header() -> u64 {
         let mutex = size_of::<libc::pthread_mutex_t>() as u64;
         let first = 16 + size_of::<usize>() as u64 + mutex;

@@ -1,4 +1,4 @@
-//! A database with its name. Every change goes through its methods, so that the journal has it.
+//! A database with its name. Every change goes through its methods, which record it for the journal.
 
 use std::ops::Deref;
 
@@ -85,7 +85,7 @@ impl<'d> Named<'d> {
         self.put_with(txn, recorder, PutFlags::NO_OVERWRITE, key, value)
     }
 
-    /// `false`: there is something behind the key, or the key itself, and nothing has changed.
+    /// Appends a key. Returns false if the database has this key or a greater one, and nothing has changed.
     #[inline]
     pub(super) fn append(
         &self,

@@ -1,4 +1,4 @@
-//! Properties of the process from the operating system, and the open engines of this process.
+//! Properties of the process that the operating system defines, and the open engines of this process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -55,21 +55,21 @@ mod os {
 
     static FORKS: AtomicU32 = AtomicU32::new(0);
 
-    /// The number of forks since the start of the program: a forked process sees another number than its
-    /// parent. Reading it needs no system call, unlike comparing process ids.
+    /// Returns the number of forks since the start of the program. In a forked process, the number differs from the
+    /// number of its parent. Reading it needs no system call, unlike comparing process ids.
     #[inline]
     pub(in crate::engine::lmdb) fn forks() -> u32 {
         FORKS.load(Relaxed)
     }
 
-    /// Begins to count.
+    /// Starts to count forks.
     pub(in crate::engine::lmdb) fn watch_forks() {
         extern "C" fn in_child() {
             FORKS.fetch_add(1, Relaxed);
         }
         static WATCH: Once = Once::new();
-        // SAFETY: the function is there as long as the program, and does only what is allowed in
-        // the child of a process with threads. A failure, for lack of memory, leaves forks unnoticed.
+        // SAFETY: the function lives as long as the program, and does only what is allowed in the child of a
+        // process with threads. If the call fails for lack of memory, forks are not detected.
         WATCH.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
     }
 
@@ -84,9 +84,9 @@ mod os {
         }
     }
 
-    /// The bytes of a page of memory.
+    /// Returns the size of a memory page, in bytes.
     pub(in crate::engine::lmdb) fn page_size() -> usize {
-        // SAFETY: it only returns a number.
+        // SAFETY: the call only returns a number.
         let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
         usize::try_from(size).ok().filter(|size| size.is_power_of_two()).unwrap_or(1 << 16)
     }
@@ -95,7 +95,7 @@ mod os {
         error.raw_os_error() == Some(libc::EIO)
     }
 
-    /// The maximum length of a file of this process. A write beyond it may end the process by a signal.
+    /// Returns the maximum length of a file of this process. A write beyond it may end the process by a signal.
     pub(in crate::engine::lmdb) fn file_limit() -> u64 {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the limit is this function's own.
@@ -114,7 +114,7 @@ mod os {
         let mount = of_file.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
         let mounts = read("/proc/self/mountinfo")?;
         let mount = mounts.lines().find(|line| line.split(' ').next() == mount);
-        // Behind a dash: type, source, and the options of the file system.
+        // The type, the source and the options of the file system follow a dash.
         let options = mount.and_then(|mount| mount.split_once(" - ")?.1.split(' ').nth(2));
         Ok(options.is_some_and(|options| options.split(',').any(|option| option == "ro")))
     }
@@ -133,7 +133,7 @@ mod os {
         Ok(found.f_flag & libc::ST_RDONLY != 0)
     }
 
-    /// The limit of this process that caused this error of a call.
+    /// Returns the limit of this process that caused this error of a call.
     pub(in crate::engine::lmdb) fn limit(error: &io::Error) -> Option<Limit> {
         match error.raw_os_error()? {
             libc::ENOMEM => Some(Limit::AddressSpace),
@@ -181,7 +181,7 @@ mod os {
         None
     }
 
-    /// A multiple of it, anywhere.
+    /// Returns a multiple of the page size of every such system.
     pub(in crate::engine::lmdb) const fn page_size() -> usize {
         1 << 16
     }

@@ -1,8 +1,8 @@
-//! Space ahead of the used pages, so that commits write into a file that does not grow.
+//! Reserves space after the used pages, so that commits write into a file that does not grow.
 //!
-//! A sync of a file that has grown has to write the file system's own records too, which takes longer than
-//! the pages. Only written zeros avoid that: if a file is only extended, or its space only allocated, these
-//! records change when the pages are written.
+//! A sync of a file that has grown has to write the file system's records too, which takes longer than writing the
+//! pages. Only written zeros avoid this: if a file is only extended, or its space is only allocated, these records
+//! change when the pages are written.
 
 use std::{
     fs::{File, OpenOptions},
@@ -10,21 +10,21 @@ use std::{
     sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// The minimum step: a commit of one row takes about as much.
+/// The minimum step, about the size of a commit of one row.
 const LEAST: u64 = 1 << 16;
 
 pub(super) struct Reserve {
     /// The maximum step; 0 to reserve nothing.
     step: u64,
-    /// LMDB's file. It stays open, because there may be another one at its path later.
+    /// LMDB's file. It stays open, because its path may refer to another file later.
     file: Option<File>,
-    /// While the used part ends before this, there is enough space. It may be too low, since other processes
-    /// reserve too.
+    /// The file has enough space while the used part ends before this offset. The offset may be too low, since other
+    /// processes reserve space too.
     enough: AtomicU64,
 }
 
 impl Reserve {
-    /// For the file that LMDB has just opened. If it can't be opened once more, nothing is reserved.
+    /// Returns the reserve of the file that LMDB has just opened. If it can't be opened once more, nothing is reserved.
     pub(super) fn new(step: usize, file: &Path) -> Self {
         let open = || OpenOptions::new().write(true).open(file).ok();
         let file = if step > 0 { open() } else { None };
@@ -32,14 +32,14 @@ impl Reserve {
         Self { step, file, enough: AtomicU64::new(0) }
     }
 
-    /// The size of a step; 0 to reserve nothing.
+    /// Returns the size of a step; 0 to reserve nothing.
     fn step_behind(&self, used: u64) -> u64 {
         let step = self.step.min(used / 8);
         if step < LEAST { 0 } else { step }
     }
 
-    /// Makes the file longer, up to the map's size, if there is not enough space left in it. The caller holds
-    /// LMDB's lock for writers. `used` returns the bytes in use.
+    /// Extends the file, up to the map's size, if it has not enough space left. The caller holds LMDB's lock for
+    /// writers. `used` returns the bytes in use.
     pub(super) fn ahead(&self, used: impl FnOnce() -> usize, map_size: &AtomicUsize) {
         if self.step > 0 {
             let used = used() as u64;
@@ -54,7 +54,7 @@ impl Reserve {
         let step = self.step_behind(used);
         let Some(file) = self.file.as_ref().filter(|_| step > 0) else { return };
         let end = (used + step).min(map_size);
-        // The end of the file; without room for more, the next check can wait.
+        // If the file can't be extended, the next attempt is delayed by a step.
         let end = os::lengthen(file, step / 4, used, end).unwrap_or(used + step);
         self.enough.store(end.saturating_sub(step / 4), Ordering::Relaxed);
     }
@@ -68,8 +68,8 @@ mod os {
 
     static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-    /// Writes zeros behind the end of the file up to `end`, if there are fewer than `least` bytes behind
-    /// `used`; returns the end.
+    /// Writes zeros after the end of the file, up to `end`, if there are fewer than `least` bytes after `used`.
+    /// Returns the end of the file.
     pub(super) fn lengthen(file: &File, least: u64, used: u64, end: u64) -> io::Result<u64> {
         let length = file.metadata()?.len();
         if length >= end || length >= used + least {
@@ -82,7 +82,7 @@ mod os {
         while at < end {
             let zeros = usize::try_from(end - at).unwrap_or(usize::MAX).min(ZEROS.len());
             if let Err(error) = file.write_all_at(ZEROS.get(..zeros).unwrap_or_default(), at) {
-                // The written part is returned. No transaction uses it yet.
+                // Removes the written part, which no transaction uses yet.
                 file.set_len(length)?;
                 return Err(error);
             }

@@ -1,8 +1,7 @@
-//! An engine in memory: a `BTreeMap` for each database. For tests, of this crate and of its
-//! users; nothing is written to disk.
+//! An engine in memory, with a `BTreeMap` for each database. For tests of this crate and of its users.
 //!
-//! A transaction works on a copy of the list of databases, which share their maps until one is
-//! changed; a commit puts the list in place of the old one. So a reader keeps its snapshot.
+//! A transaction works on a copy of the list of databases. The copies share a map until it is changed. A commit
+//! replaces the list, so a reader keeps its snapshot.
 
 mod read;
 
@@ -23,7 +22,7 @@ use crate::{
     },
 };
 
-/// (Index key, primary key) → the length of the index key, and the data.
+/// A database: (index key, primary key) → length of the index key, data.
 type Map = BTreeMap<Vec<u8>, (usize, Vec<u8>)>;
 
 /// The databases by name; the catalog's is [`CATALOG`], the sequences' is [`SEQUENCES`].
@@ -41,7 +40,7 @@ const QUEUE: &str = ".queue.";
 #[derive(Debug, Default)]
 pub(crate) struct Engine {
     committed: Mutex<Committed>,
-    /// Held by the one write transaction.
+    /// The lock of the write transaction.
     writing: Mutex<()>,
 }
 
@@ -69,7 +68,7 @@ impl Engine {
         Ok(self.begin())
     }
 
-    /// This engine has no reason to run a closure again.
+    /// Returns false: this engine has no reason to run a closure again.
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with other engines")]
     pub(crate) const fn prepare(&self, _: Retry) -> Result<bool> {
         Ok(false)
@@ -134,7 +133,7 @@ impl Engine {
     }
 }
 
-/// The contents of the catalog.
+/// Returns the contents of the catalog.
 fn records(databases: &Databases) -> Records {
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
     let catalogs = databases
@@ -165,7 +164,7 @@ impl Tables {
         }
     }
 
-    /// The database of a space of small records; `None` if the table has no such space.
+    /// Returns the name of the database of a space of small records; `None` if the table has no such space.
     fn space(&self, space: Space) -> Option<String> {
         let table = &self.facts;
         match space {
@@ -215,12 +214,12 @@ impl Txn<'_> {
         if matches!(self.target, Target::Nothing) { None } else { Some(()) }
     }
 
-    /// The number of the commit of its snapshot, or, for a write transaction, of its own commit.
+    /// Returns the stamp of the snapshot; for a write transaction, the stamp of its future commit.
     pub(crate) const fn stamp(&self) -> Stamp {
         Stamp::new(self.number)
     }
 
-    /// Commits, and calls `committed` before another one can begin to write.
+    /// Commits, and calls `committed` before another transaction can begin to write.
     #[expect(clippy::unnecessary_wraps, reason = "as with other engines")]
     pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
         self.end(committed);
@@ -322,7 +321,7 @@ impl Write for Writer<'_> {
         primary_key: &[u8],
         data: &[u8],
     ) -> Result<()> {
-        // All entries of a key but the first have the primary key behind the key, as on disk.
+        // All entries of a key except the first are stored under key ‖ primary key, as on disk.
         let first = self.reader().unique(index, key)?.map(|first| first.primary_key);
         if let Some(first) = first.filter(|first| *first != primary_key) {
             let len = key.len() + first.max(primary_key).len();

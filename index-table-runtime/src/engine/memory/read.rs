@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// The number of facts that a caller looks up at once. It is not faster here; it tests callers with more than
-/// 1.
+/// The number of facts that a caller looks up at once. It does not make this engine faster, but tests the callers
+/// with a number greater than 1.
 const FACTS_AT_ONCE: usize = 3;
 
 /// Reads one table in one transaction.
@@ -33,7 +33,7 @@ impl<'t> Reader<'t> {
         self.databases.get(self.tables.name(source)).map(AsRef::as_ref)
     }
 
-    /// Both keys of the entry with this key in a unique index, if it is the only one.
+    /// Returns both keys of the entry with this key in a unique index, if it is the only entry of the key.
     fn only(self, source: Source, key: &[u8]) -> Option<Vec<u8>> {
         self.tables.schema.index(source).filter(|index| index.has_one_entry_per_key())?;
         let entries = self.map(source)?.range::<[u8], _>((Bound::Included(key), Bound::Unbounded));
@@ -74,8 +74,7 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         let Query { source, bounds, reverse, position, inclusive, rows, .. } = query;
-        // The place is before all that it comes before, forward, and behind it in reverse. The only entry of
-        // a unique key is at the place of the key, for any primary key.
+        // The position of the only entry of a unique key is the position of the key, whatever its primary key.
         let place = position.map(|position| {
             let only = self.only(source, &position.key);
             let mut bytes = only.unwrap_or_else(|| position.bytes());
@@ -85,7 +84,7 @@ impl<'t> Read<'t> for Reader<'t> {
             bytes
         });
         let range = self.map(source).map(|map| {
-            // A range with reversed bounds would panic, so only one is given.
+            // A range with reversed bounds would panic, so the map gets only one bound.
             if reverse {
                 let end = place.or_else(|| bounds.end());
                 let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -154,7 +153,7 @@ pub(crate) struct Entries<'t> {
     range: btree_map::Range<'t, Vec<u8>, (usize, Vec<u8>)>,
     bounds: KeyRange,
     reverse: bool,
-    /// Reads the rows, if they are joined.
+    /// The reader of the rows, if they are joined.
     joined: Option<Reader<'t>>,
     /// The row of the last entry.
     row: Option<&'t [u8]>,

@@ -29,12 +29,12 @@ pub(super) struct Entry {
 /// A closure that will not run again, and no longer keeps the store open.
 pub(super) struct Done(Box<dyn Job>);
 
-/// A closure of any type, with the place for its result.
+/// A closure of any type, with the sender of its result.
 trait Job: Send {
-    /// Runs the closure, possibly again; `false` if its writes must be undone.
+    /// Runs the closure, which may have run before. Returns false if its writes must be undone.
     fn run(&mut self, txn: &mut WriteTxn<'_>) -> bool;
 
-    /// Whether it has returned an error.
+    /// Whether the closure has returned an error.
     fn has_failed(&self) -> bool;
 
     /// Delivers the result of the closure, or the error instead.

@@ -16,13 +16,13 @@ use crate::write::watch::{Lagged, Stored, WatchedChange};
 pub enum Event<R> {
     /// A row was changed.
     Change(Change<R>),
-    /// Changes were dropped: read the table or the query again.
+    /// Changes were dropped. Read the table again, or run the query again.
     Lagged(Lagged),
 }
 
 impl<R> Event<R> {
-    /// The number of the commit, as in [`ReadTxn::commit_number`](crate::ReadTxn::commit_number): a snapshot
-    /// with this number or a greater one contains the change.
+    /// Returns the number of the commit, as in [`ReadTxn::commit_number`](crate::ReadTxn::commit_number). Snapshots
+    /// with this number or a greater number contain the change.
     #[must_use]
     pub fn commit_number(&self) -> CommitNumber {
         match self {
@@ -43,8 +43,8 @@ impl<R> fmt::Debug for Event<R> {
 
 /// A changed row, before and after the change.
 ///
-/// Both are relative to the watched scan, if there is one: a row that the scan newly finds has no `before`,
-/// and a row that it no longer finds has no `after`, even if the table has the row.
+/// If a scan is watched, both are relative to the scan: a row that the scan newly finds has no `before`, and a row
+/// that it no longer finds has no `after`, even if the table has the row.
 pub struct Change<R> {
     commit_number: Stamp,
     noted: WatchedChange,
@@ -54,13 +54,13 @@ pub struct Change<R> {
 /// The kind of a change, relative to the watched scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The row is new.
     Inserted,
-    /// It has other values.
+    /// The row has other values.
     Updated,
-    /// It has another primary key.
+    /// The row has another primary key.
     Moved,
-    /// It was removed.
+    /// The row was removed.
     Deleted,
 }
 
@@ -69,8 +69,8 @@ impl<R> Change<R> {
         Self { commit_number, noted, row: PhantomData }
     }
 
-    /// The number of its commit: changes of one commit have the same number, and changes of a later commit
-    /// have a greater one. Not all numbers occur.
+    /// Returns the number of the commit. Changes of one commit have the same number, and changes of a later commit
+    /// have a greater number. Not all numbers occur.
     #[must_use]
     pub const fn commit_number(&self) -> CommitNumber {
         self.commit_number.commit_number()
@@ -87,13 +87,13 @@ impl<R> Change<R> {
         }
     }
 
-    /// The row before the change; `None` if it is new.
+    /// Returns the row before the change; `None` if it is new.
     #[must_use]
     pub fn before(&self) -> Option<ChangedRow<'_, R>> {
         self.noted.before.as_ref().map(ChangedRow::new)
     }
 
-    /// The row after the change; `None` if it was removed.
+    /// Returns the row after the change; `None` if it was removed.
     #[must_use]
     pub fn after(&self) -> Option<ChangedRow<'_, R>> {
         self.noted.after.as_ref().map(ChangedRow::new)
@@ -122,7 +122,7 @@ impl<'c, R> ChangedRow<'c, R> {
 }
 
 impl<R: Entity> ChangedRow<'_, R> {
-    /// Its primary key.
+    /// Returns the primary key of the row.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ impl<R: Entity> ChangedRow<'_, R> {
             .map_err(|error| R::TABLE.corrupt(Source::Facts, bytes, error))
     }
 
-    /// The row.
+    /// Decodes the row.
     ///
     /// # Errors
     ///

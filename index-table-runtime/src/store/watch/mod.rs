@@ -1,7 +1,7 @@
 //! Watching a table: subscriptions to committed changes.
 //!
-//! A subscription ([`Watch`]) becomes a subscriber of the table (see [`write::watch`](crate::write::watch)), from whose
-//! buffer a [`Watcher`] takes events.
+//! A subscription ([`Watch`]) becomes a subscriber of the table (see [`write::watch`](crate::write::watch)). A
+//! [`Watcher`] takes events from the subscriber's buffer.
 
 mod event;
 mod watcher;
@@ -80,13 +80,13 @@ impl<'a, R: Entity> Watch<'a, R> {
 
     /// Watches only the rows that this scan finds. A row that the scan newly finds is
     /// [inserted](ChangeKind::Inserted), and a row that it no longer finds is [deleted](ChangeKind::Deleted),
-    /// even if the table has the row. Several calls watch the rows that any of the scans finds.
+    /// even if the table has the row. After several calls, the rows that any of the scans finds are watched.
     ///
-    /// What counts is the index, or the primary key, and the values, the range or the beginning that
-    /// were given; a `limit`, a direction and a cursor do not. A scan with a [`filter`](Scan::filter) is refused. The
-    /// scan isn't run, and its transaction may end before [`start`](Watch::start).
+    /// The index (or the primary key) and the bounds of the scan determine the watched rows. A `limit`, a direction
+    /// and a cursor are ignored. A scan with a [`filter`](Scan::filter) is refused. The scan isn't run, and its
+    /// transaction may end before [`start`](Watch::start).
     ///
-    /// For an eventual index, the rows decide, and not the entries.
+    /// For an eventual index, the keys of the rows are compared, not the entries.
     pub fn only(mut self, scan: impl Into<FoundRows<R>>) -> Self {
         match (&mut self.filters, scan.into().filter) {
             (Ok(filters), Ok(filter)) => filters.push(filter),
@@ -110,12 +110,12 @@ impl<'a, R: Entity> Watch<'a, R> {
         self
     }
 
-    /// Subscribes to all later commits, including the commit of a transaction that is writing now. It does
+    /// Subscribes to all later commits, including the commit of a transaction that is writing now. This method does
     /// not wait.
     ///
-    /// Cost, as long as the [`Watcher`] lives: each change is compared with the watched scans, and is copied,
-    /// once for all watchers, if one of them includes it. The buffer never exceeds the limit of
-    /// [`buffer`](Watch::buffer), for transactions of any size. Writers never wait for watchers.
+    /// Cost, as long as the [`Watcher`] lives: each change is compared with the watched scans. If a scan includes it,
+    /// it is copied, once for all watchers. The buffer never exceeds the limit of [`buffer`](Watch::buffer), for
+    /// transactions of any size. Writers never wait for watchers.
     ///
     /// # Errors
     ///
@@ -132,9 +132,9 @@ impl<'a, R: Entity> Watch<'a, R> {
     }
 }
 
-/// The rows that a scan finds, for [`Watch::only`]: of a [`Scan`], or an [`EventualScan`].
+/// The rows that a [`Scan`] or an [`EventualScan`] finds, for [`Watch::only`].
 pub struct FoundRows<R> {
-    /// The error if the index is not readable.
+    /// The filter; an error if the index is not readable.
     filter: Result<Filter>,
     row: PhantomData<fn() -> R>,
 }

@@ -1,4 +1,4 @@
-//! Receiving.
+//! Receiving events.
 
 use std::{
     fmt,
@@ -22,23 +22,22 @@ use crate::write::watch::{Buffer, Subscriber};
 /// Receives the committed changes of a table, in the order of the commits; the changes of one commit are in
 /// the order of their writes. From [`Watch::start`](crate::Watch::start).
 ///
-/// For threads there are [`recv`](Watcher::recv), [`recv_timeout`](Watcher::recv_timeout),
-/// [`try_recv`](Watcher::try_recv) and iterators (`for event in &watcher`), and for tasks of any runtime
-/// it is a [`Stream`]. All of them end when the store is closed and every event was received. A watcher does
-/// not keep the store open, but like a repository it keeps the table in use. Dropping it ends the
-/// subscription.
+/// Threads use [`recv`](Watcher::recv), [`recv_timeout`](Watcher::recv_timeout), [`try_recv`](Watcher::try_recv) and
+/// iterators (`for event in &watcher`). For tasks of any runtime, a watcher is a [`Stream`]. All of them end when the
+/// store is closed and every event was received. A watcher does not keep the store open, but like a repository it
+/// keeps the table in use. Dropping the watcher ends the subscription.
 ///
-/// It receives no changes of other processes and none of transactions that were rolled back. An
-/// [upgrade](crate::Upgrade) and an index build change no rows, and give no events. A [repair](crate::Repair)
-/// that has changed something gives [`Event::Lagged`]. In a forked process, the watcher has ended.
+/// A watcher receives no changes of other processes, and no changes of transactions that were rolled back. An
+/// [upgrade](crate::Upgrade) and an index build change no rows, and cause no events. A [repair](crate::Repair)
+/// with changes causes [`Event::Lagged`]. In a forked process, the watcher has ended.
 ///
-/// Several threads may share a watcher; each event is received by one of them.
+/// Several threads may share a watcher. Each event is received by one of them.
 ///
-/// A thread with a write transaction should not wait here: no other commit is possible meanwhile.
+/// A thread with a write transaction should not wait for events, since no other commit is possible meanwhile.
 pub struct Watcher<R> {
     subscriber: Arc<Subscriber>,
     table: Arc<OpenTable>,
-    /// Its process: in a forked one, a lock may be held by a thread that does not exist.
+    /// The process of the watcher. In a forked process, a thread that does not exist may hold a lock.
     process: u32,
     row: PhantomData<fn() -> R>,
 }
@@ -63,7 +62,7 @@ impl<R> Watcher<R> {
         self.wait(Instant::now().checked_add(timeout))
     }
 
-    /// The next event, if there is one.
+    /// Returns the next event if the buffer has one.
     ///
     /// # Errors
     ///
@@ -76,7 +75,7 @@ impl<R> Watcher<R> {
         }
     }
 
-    /// The next event, for a task, which is woken when there is one; `None` if the store is closed.
+    /// Polls for the next event; `None` if the store is closed. The task is woken when there is an event.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Event<R>>> {
         if self.is_inherited() {
             return Poll::Ready(None);
@@ -94,7 +93,7 @@ impl<R> Watcher<R> {
         Poll::Pending
     }
 
-    /// An iterator that waits for each event, until the store is closed.
+    /// Returns an iterator that waits for each event, until the store is closed.
     #[must_use = "iterators are lazy"]
     pub fn iter(&self) -> Events<&Self> {
         Events(self)
@@ -160,7 +159,7 @@ impl<R> fmt::Debug for Watcher<R> {
     }
 }
 
-/// The events of a [`Watcher`], which ends with it; from [`Watcher::iter`] and `into_iter`. `W` is the watcher or a
+/// An iterator over the events of a [`Watcher`]. From [`Watcher::iter`] and `into_iter`. `W` is the watcher or a
 /// reference to it.
 #[derive(Debug)]
 pub struct Events<W>(W);

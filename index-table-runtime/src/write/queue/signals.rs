@@ -42,13 +42,13 @@ impl Signals {
         self.wait_while(time, |state| state.events == since && !state.hurry);
     }
 
-    /// Waits for further signals, if there was one since and no thread waits for the result.
+    /// Waits for further messages if there was a signal after `since` and no thread waits for the result.
     pub(crate) fn gather(&self, since: u64, time: Duration, stopped: impl Fn() -> bool) {
         self.wait_while(time, |state| state.events != since && !state.hurry && !stopped());
         self.state().hurry = false;
     }
 
-    /// As [`wait`](Signals::wait), for a thread that waits for messages to be applied.
+    /// Waits like [`wait`](Signals::wait), for a thread that waits until messages are applied.
     pub(crate) fn wait_for_event(&self, since: u64, time: Duration) {
         self.wait_while(time, |state| state.events == since);
     }

@@ -1,4 +1,4 @@
-//! The bytes of queues are those of `docs/FORMAT.md`.
+//! Compares the bytes of queues with `docs/FORMAT.md`.
 
 use std::fmt::Debug;
 

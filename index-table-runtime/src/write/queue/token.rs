@@ -1,4 +1,4 @@
-//! The progress of a queue, and tokens to wait for.
+//! The progress of a queue, and the tokens for waiting.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use crate::{
     model::{error::Result, schema::TableSchema},
 };
 
-/// Stands for the writes of a transaction to tables with eventual indexes, for the `wait_for` of their
-/// repositories. From [`WriteTxn::token`](crate::WriteTxn::token) and
+/// A token for the writes of a transaction to tables with eventual indexes. The `wait_for` of their repositories
+/// takes it. From [`WriteTxn::token`](crate::WriteTxn::token) and
 /// [`WriteTxn::commit_with_token`](crate::WriteTxn::commit_with_token).
 ///
 /// It can be sent to other processes that have the same store open, and does not expire. It has a number for
 /// each table with eventual indexes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct IndexToken {
-    /// For each table, the number of the last message in its queue, of this transaction or an earlier one.
-    /// There is a number for each queue of the table, currently one.
+    /// For each table, the number of the last message in each queue, written by this transaction or an earlier one.
+    /// Currently, a table has one queue.
     tables: Vec<(String, Vec<u64>)>,
 }
 
 impl IndexToken {
-    /// With the number of the last message of each table.
+    /// Creates a token from the number of the last message of each table.
     pub(crate) fn new(tables: impl Iterator<Item = (String, u64)>) -> Self {
         Self { tables: tables.map(|(table, number)| (table, vec![number])).collect() }
     }
@@ -36,7 +36,7 @@ impl IndexToken {
         self.tables.is_empty()
     }
 
-    /// The number of the last message about a table.
+    /// Returns the number of the last message of a table.
     pub(crate) fn of(&self, table: &str) -> Option<u64> {
         let (_, numbers) = self.tables.iter().find(|(name, _)| name == table)?;
         numbers.first().copied()
@@ -47,7 +47,7 @@ impl IndexToken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Lag {
-    /// How many messages are to be applied.
+    /// The number of pending messages.
     pub messages: u64,
     /// The age of the oldest message, by the clock of this machine.
     pub behind: Duration,

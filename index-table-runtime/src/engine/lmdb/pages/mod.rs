@@ -1,8 +1,8 @@
-//! Checks whether LMDB could have written a file, without LMDB, which trusts it.
+//! Checks whether LMDB could have written a file. LMDB does not check it.
 //!
-//! Three checks, each of more pages: [`look_at_head`] at the first two pages, before LMDB maps the file;
-//! [`look_at_snapshot`] at the names and the root of each database, whenever a store is opened; and the same
-//! with [`Depth::Everything`] at each page in use. Nothing is mapped, so damage gives an error and not a
+//! There are three checks, each of more pages. [`look_at_head`] checks the first two pages, before LMDB maps the
+//! file. [`look_at_snapshot`] checks the names and the root of each database whenever a store is opened; with
+//! [`Depth::Everything`], it checks each page in use. The file is not mapped, so damage causes an error and not a
 //! signal.
 
 mod layout;
@@ -52,22 +52,22 @@ pub(super) enum Depth {
     Everything,
 }
 
-/// Sizes of pages that LMDB can have.
+/// The page sizes that LMDB supports.
 const PAGE_SIZES: RangeInclusive<u64> = 256..=1 << 16;
 
-/// No address is longer.
+/// The maximum size of a map, since addresses have at most 56 bits.
 const LARGEST_MAP: u64 = 1 << 56;
 
-/// Above this, LMDB would soon run out of numbers for transactions, begin with 0 again, and take older
-/// states for newer ones. No file gets there by commits.
+/// The maximum number of a transaction. Above it, LMDB would soon run out of numbers, restart with 0, and confuse
+/// older states with newer ones. No file reaches this number by commits.
 const LARGEST_TXN: u64 = (usize::MAX - (usize::MAX >> 8)) as u64;
 
 /// The number of times to read the first pages again: another process may be writing them.
 const TRIES: u32 = 4;
 
-/// Whether LMDB can open the file, and how many named databases it has. `None` if it is empty or missing, so
-/// that LMDB creates it. A file that LMDB has started to create counts as empty, and is emptied if it may be
-/// `made`.
+/// Checks that LMDB can open the file, and returns the number of its named databases. Returns `None` if the file is
+/// empty or missing, so that LMDB creates it. A file that LMDB has started to create counts as empty, and is emptied
+/// if it may be `made`.
 pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault> {
     let mut tries = 1;
     loop {
@@ -98,12 +98,12 @@ pub(super) fn look_at_head(path: &Path, made: bool) -> Result<Option<u64>, Fault
     }
 }
 
-/// Whether the creation of the file was cut off: the disk was full, the process ended, or the power failed. LMDB
-/// would refuse it for ever, and nothing was ever committed to it.
+/// Whether the creation of the file was interrupted, by a full disk, the end of the process, or a power failure.
+/// LMDB would always refuse such a file, to which nothing was committed.
 ///
-/// LMDB writes two pages at once, each with a meta record and zeros, and they are synced before anything else is
-/// written. A disk writes each sector or not, and a record is less than a sector, so each of the two records is
-/// there or is zeros.
+/// LMDB first writes two pages together, each with a meta record and zeros, and they are synced before any other
+/// write. A disk writes a sector completely or not at all, and a record is smaller than a sector. So each of the two
+/// records is complete, or is zeros.
 fn is_unfinished(file: &mut File) -> Result<bool, Fault> {
     let size = process::page_size();
     if file.metadata()?.len() > 2 * size as u64 {
@@ -115,10 +115,10 @@ fn is_unfinished(file: &mut File) -> Result<bool, Fault> {
     Ok(is_new(&content, size))
 }
 
-/// What a disk writes as a whole or not at all.
+/// The bytes of a sector, which a disk writes completely or not at all.
 const SECTOR: usize = 512;
 
-/// Whether these are pages of this size, of which each is new or zeros.
+/// Whether each page of this size in `content` is new, or has only zeros.
 fn is_new(content: &[u8], size: usize) -> bool {
     content.chunks(size).all(|page| {
         let (record, rest) = page.split_at(META.min(page.len()));
@@ -131,11 +131,11 @@ fn is_new(content: &[u8], size: usize) -> bool {
     })
 }
 
-/// Whether the state of the transaction `txn` is intact, to the extent of `depth`; `None` if it is too old.
-/// The caller has a read transaction with that state, so that its pages are not used again.
+/// Checks that the state of the transaction `txn` is intact, to the extent of `depth`. Returns `None` if the state is
+/// too old. The caller has a read transaction with this state, so that its pages are not reused.
 pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Option<()>, Fault> {
     let mut file = File::open(path)?;
-    // A transaction writes one of the two pages, and the next but one the same.
+    // Transactions write the two pages alternately.
     let metas = metas(&mut file)?;
     let Some(meta) = metas.iter().find(|meta| meta.txn == txn) else { return Ok(None) };
     PageCheck::new(&mut file, meta, depth)?.run()?;
@@ -145,13 +145,12 @@ pub(super) fn look_at_snapshot(path: &Path, txn: u64, depth: Depth) -> Result<Op
     Ok(Some(()))
 }
 
-/// Whether the two states can be those of two commits in a row. If not, one number has been changed, and the
-/// older state may be taken for the newer one.
+/// Checks that the two states can result from two consecutive commits. Otherwise, a number has been changed, and the
+/// older state may be confused with the newer one.
 fn check_numbers(file: &mut File, mut metas: [Meta; 2]) -> Result<(), Fault> {
     loop {
         let Some(reason) = wrong_numbers(&metas) else { return Ok(()) };
-        // Commits between the reads of the two pages look the same, but not twice, since numbers only
-        // rise.
+        // Commits between the reads of the two pages look the same, but not twice, since numbers only increase.
         let again = self::metas(file)?;
         if again == metas {
             return Err(reason.into());
@@ -172,7 +171,7 @@ fn wrong_numbers([first, second]: &[Meta; 2]) -> Option<String> {
         .then(|| format!("the state of transaction {lesser} has pages that a later one lacks"))
 }
 
-/// Both states that the file has.
+/// Returns both states of the file.
 fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
     let first = meta(file, 0)?;
     let size = first.page_size();
@@ -183,14 +182,14 @@ fn metas(file: &mut File) -> Result<[Meta; 2], Fault> {
     if second.page_size() != size {
         return Err(format!("page 1 has the page size {}", second.page_size()).into());
     }
-    // Transactions write the two pages in turn.
+    // Transactions write the two pages alternately.
     for (page, meta) in [(0, &first), (1, &second)] {
         if meta.page != page || meta.txn != 0 && meta.txn % 2 != page {
             return Err(format!("page {page} is not the page that should be in its place").into());
         }
     }
-    // The earlier state is not used again. If LMDB could not write a state, it has restored its number and
-    // not all of it.
+    // The earlier state is not checked, because it is not used any more. If LMDB could not write a state, it has
+    // restored only a part of the state, with the number.
     let (page, meta) = if first.txn < second.txn { (1, &second) } else { (0, &first) };
     let wrong = |what: &str| Err(format!("page {page} has {what} that can't be").into());
     if meta.txn > LARGEST_TXN {

@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Goes through blocks, and through the primary keys in each.
+/// An iterator over the primary keys of blocks.
 pub(super) struct BlockEntries<'t> {
     reader: Reader<'t>,
     source: Source,
@@ -29,7 +29,7 @@ pub(super) struct BlockEntries<'t> {
     block: Block<'t>,
     /// The position of a reverse scan, until the first block is read.
     resume: Option<Position>,
-    /// The entry at that place as well.
+    /// Whether the entry at the position is included.
     inclusive: bool,
 }
 
@@ -68,9 +68,9 @@ impl<'t> BlockEntries<'t> {
         Ok(Self { reader, source, index, primary_key, reverse, range, block, resume, inclusive })
     }
 
-    /// Counts the rest, block by block.
+    /// Counts the remaining entries, block by block.
     pub(super) fn count_up_to(mut self, limit: u64) -> Result<Count> {
-        // The part behind the position, in its block.
+        // The part of the block after the position.
         if self.resume.is_some()
             && let Some(first) = self.range.next()
         {
@@ -132,8 +132,8 @@ impl<'t> Iterator for BlockEntries<'t> {
     }
 }
 
-/// Counts the primary keys in whole blocks, behind so many in `first`, a part of one: the length
-/// of a block says how many it has.
+/// Counts the primary keys in whole blocks by the lengths of the blocks, and adds the count of `first`, a part of a
+/// block.
 pub(super) fn count_blocks<'t>(
     reader: Reader<'t>,
     source: Source,

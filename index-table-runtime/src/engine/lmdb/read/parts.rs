@@ -13,7 +13,7 @@ pub(in crate::engine::lmdb) struct Parts {
     schema: &'static TableSchema,
     /// `None` for the fact table.
     index: Option<&'static IndexSchema>,
-    /// A key has one entry, which has the primary key in its value.
+    /// Whether a key has one entry, with the primary key in its value.
     unique: bool,
     /// The length of a primary key, if it is fixed.
     primary_key: Option<usize>,
@@ -30,7 +30,7 @@ impl Parts {
         Self { schema, index, unique, primary_key, at_end }
     }
 
-    /// `None` if it is [`damaged`](Parts::damaged).
+    /// Returns the entry; `None` if it is [`damaged`](Parts::damaged).
     #[expect(clippy::inline_always, reason = "it would be one more call for each entry")]
     #[inline(always)]
     pub(in crate::engine::lmdb) fn entry<'t>(
@@ -49,7 +49,7 @@ impl Parts {
         if self.unique {
             let (primary_key, data) = self.first(value)?;
             let entry = RawEntry { key, primary_key, data };
-            // The last byte of most keys shows that it is not a further one.
+            // For most keys, comparing the last byte shows that this is not a further entry.
             if key.last() == primary_key.last() && key.ends_with(primary_key) {
                 return further(index, entry);
             }
@@ -59,7 +59,7 @@ impl Parts {
         Some(RawEntry { key, primary_key, data: value })
     }
 
-    /// The primary key and the data in a value of a unique index.
+    /// Returns the primary key and the data in a value of a unique index.
     #[inline]
     pub(in crate::engine::lmdb) fn first<'t>(
         &self,
@@ -72,7 +72,7 @@ impl Parts {
         value.split_at_checked(at)
     }
 
-    /// The damage of an entry.
+    /// Returns the damage of an entry.
     #[cold]
     pub(in crate::engine::lmdb) fn damaged(
         &self,
@@ -88,8 +88,8 @@ impl Parts {
     }
 }
 
-/// The entry whose key in the file ends with its primary key, which may be a
-/// [further one](crate::engine::lmdb::shared) of its key. `None` if it is damaged.
+/// Returns the entry if its physical key ends with its primary key, so that it may be a
+/// [further entry](crate::engine::lmdb::shared) of its key. Returns `None` if it is damaged.
 #[cold]
 fn further<'t>(index: &IndexSchema, entry: RawEntry<'t>) -> Option<RawEntry<'t>> {
     let (key, behind) = entry.key.split_at_checked(index.key_len(entry.key).ok()?)?;

@@ -1,4 +1,4 @@
-//! Steps from one physical entry to the next, within bounds.
+//! Iteration over physical entries within bounds.
 
 use std::{cmp::Ordering, ops::Bound};
 
@@ -19,10 +19,10 @@ use crate::{
     },
 };
 
-/// A key and a value as LMDB has them.
+/// A key and a value of LMDB.
 pub(in crate::engine::lmdb) type Physical<'t> = Result<(&'t [u8], &'t [u8]), Boxed>;
 
-/// Steps through physical entries within bounds.
+/// An iterator over physical entries within bounds.
 pub(in crate::engine::lmdb) struct PhysicalRange<'t> {
     engine: &'t Engine,
     steps: Steps<'t>,
@@ -51,7 +51,7 @@ impl<'t> Iterator for PhysicalRange<'t> {
 }
 
 impl<'t> PhysicalRange<'t> {
-    /// Not inlined: most scans go forward, and are faster with less code beside it.
+    /// Steps backwards. It is not inlined, because most scans go forward, and are faster with less code.
     #[inline(never)]
     fn next_reverse(&mut self) -> Option<Physical<'t>> {
         let Steps::Reverse(range) = &mut self.steps else { return None };
@@ -69,7 +69,7 @@ impl<'t> PhysicalRange<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// The physical entries of a query, in its direction, behind its position.
+    /// Returns the physical entries of a query, in its direction, after its position.
     pub(super) fn walk(self, query: Query) -> Result<PhysicalRange<'t>> {
         let Query { source, bounds, reverse, position, inclusive, .. } = query;
         if let Some(position) = &position
@@ -84,11 +84,12 @@ impl<'t> Reader<'t> {
         self.walk_from(source, reverse, bounds, position)
     }
 
-    /// Whether a scan of a unique index behind this position starts at the key alone, and whether it includes
-    /// the entry there; `None` if it starts at both keys.
+    /// If a scan of a unique index after this position starts at the key alone, returns whether it includes the entry
+    /// of this key. Returns `None` if the scan starts at both keys.
     ///
-    /// The place of an only entry is that of its key, for any primary key. Of several entries, the first is
-    /// stored under the key, before the places of all primary keys, and the further ones are in theirs.
+    /// The position of an only entry is the position of its key, whatever its primary key. If a key has several
+    /// entries, the first is stored under the key, before all others, and each further entry is stored under the key
+    /// and its primary key.
     fn key_place(
         self,
         source: Source,
@@ -112,7 +113,7 @@ impl<'t> Reader<'t> {
         if next.is_none_or(|(next, _)| !next.starts_with(key)) {
             return Ok(Some(inclusive));
         }
-        // The first one is behind the position of a forward scan, or none is behind that of a reverse one.
+        // The first entry is after the position of a forward scan, or no entry is after the position of a reverse scan.
         Ok((order == Ordering::Greater).then_some(!reverse))
     }
 
@@ -146,8 +147,8 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// From `start` on. LMDB refuses empty keys and keys above its limit, which bounds can be: a truncated key is
-/// before all its extensions.
+/// Returns the lower bound for `start`. LMDB refuses empty keys and keys above its limit, but bounds can be such keys.
+/// A long key is truncated: the truncated key is before all its extensions.
 fn lower(start: &[u8]) -> Bound<&[u8]> {
     match start.get(..MAX_KEY_LEN) {
         _ if start.is_empty() => Bound::Unbounded,
@@ -156,7 +157,7 @@ fn lower(start: &[u8]) -> Bound<&[u8]> {
     }
 }
 
-/// Behind `position`.
+/// Returns the lower bound after `position`.
 fn after(position: &[u8]) -> Bound<&[u8]> {
     match lower(position) {
         Bound::Included(position) => Bound::Excluded(position),
@@ -164,7 +165,7 @@ fn after(position: &[u8]) -> Bound<&[u8]> {
     }
 }
 
-/// Up to `end`; `None` if the range is empty.
+/// Returns the upper bound for `end`; `None` if the range is empty.
 fn upper(end: Bound<&[u8]>) -> Option<Bound<&[u8]>> {
     let (Bound::Included(bytes) | Bound::Excluded(bytes)) = end else { return Some(end) };
     match bytes.get(..MAX_KEY_LEN) {
@@ -174,7 +175,7 @@ fn upper(end: Bound<&[u8]>) -> Option<Bound<&[u8]>> {
     }
 }
 
-/// A position, with or without the entry at it.
+/// Returns the bound at a position, with or without the entry at it.
 pub(super) fn place(position: &[u8], inclusive: bool) -> Bound<&[u8]> {
     if inclusive { Bound::Included(position) } else { Bound::Excluded(position) }
 }

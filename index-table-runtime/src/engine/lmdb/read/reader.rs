@@ -43,7 +43,7 @@ impl<'t> Reader<'t> {
         database.get(self.txn, key).map_err(|error| self.engine.error(error))
     }
 
-    /// The last entry at or before this place.
+    /// Returns the last entry at or before this position.
     pub(in crate::engine::lmdb) fn at_or_below(
         self,
         database: &Database<'_>,
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The layout of an index; `None` for the fact table.
+    /// Returns the layout of an index; `None` for the fact table.
     pub(super) fn layout(self, source: Source) -> Option<Layout> {
         match source {
             Source::Facts => None,
@@ -82,7 +82,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The bytes of the pages of a database.
+    /// Returns the bytes of the pages of a database.
     pub(crate) fn bytes_of(self, source: Source) -> Result<u64> {
         let stat =
             self.database(source)?.stat(self.txn).map_err(|error| self.engine.error(error))?;
