@@ -55,10 +55,10 @@ pub(crate) trait Read<'t>: Copy {
     /// entry may be empty, since the caller has it.
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>>;
 
-    /// The entries that the query selects, except for its limit, which is the caller's.
+    /// Returns the entries that the query selects. The caller applies the limit.
     fn scan(self, query: Query) -> Result<Self::Entries>;
 
-    /// The same entries, each lent until the next step.
+    /// Returns the same entries as `scan`, each borrowed until the next step.
     fn cursor(self, query: Query) -> Result<Self::Cursor>;
 
     /// Returns the number of entries that the query selects, up to its limit.

@@ -20,11 +20,11 @@ pub(super) struct Block {
 /// The result of adding an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// It is in the block.
+    /// The entry is in the block.
     Yes,
-    /// It is not behind the previous ones.
+    /// The entry is not after the previous ones.
     No,
-    /// The block itself is not behind all others: see [`Block::entries`].
+    /// The block is not after all others; see [`Block::entries`].
     Behind,
 }
 

@@ -15,7 +15,7 @@ use crate::engine::MOST;
 /// The bytes of a reader's slot.
 pub(super) const SLOT: u64 = 64;
 
-/// A longer file has more slots than a store can be opened with.
+/// The maximum length of the file, for the maximum number of readers.
 const LONGEST: u64 = SLOT * (MOST as u64 + 64);
 
 /// Creates the lock file if it is missing, with the mode of the data file, and reserves space for it.

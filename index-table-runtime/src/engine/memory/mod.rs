@@ -183,10 +183,10 @@ pub(crate) struct Txn<'s> {
     target: Target<'s>,
 }
 
-/// The place where a commit stores the databases.
+/// The destination to which a commit stores the databases.
 #[derive(Debug)]
 enum Target<'s> {
-    /// It reads.
+    /// The transaction only reads.
     Nothing,
     Store(&'s Engine, MutexGuard<'s, ()>),
     /// The outer transaction.

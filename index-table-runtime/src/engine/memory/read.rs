@@ -185,11 +185,11 @@ impl<'t> LongLived<'t> for Entries<'t> {
     }
 }
 
-/// The same, each lent until the next step.
+/// The entries of a scan, each borrowed until the next step.
 #[derive(Debug)]
 pub(crate) struct LentEntries<'t> {
     entries: Entries<'t>,
-    /// The last one.
+    /// The entry of the last step.
     entry: RawEntry<'t>,
 }
 

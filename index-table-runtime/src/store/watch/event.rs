@@ -76,7 +76,7 @@ impl<R> Change<R> {
         self.commit_number.commit_number()
     }
 
-    /// The kind of the change.
+    /// Returns the kind of the change.
     #[must_use]
     pub fn kind(&self) -> ChangeKind {
         match (&self.noted.before, &self.noted.after) {
