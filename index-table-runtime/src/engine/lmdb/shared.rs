@@ -1,8 +1,8 @@
-//! Several entries under one key of an index in the layout `unique`: while such an index is built, and while
-//! rows violate it.
+//! Several entries under one key of an index in the layout `unique`. They exist while such an index is built, and
+//! while rows violate it.
 //!
 //! The entry with the least primary key is stored under the key alone, like the only entry of a key. Each
-//! further entry is stored under key ‖ primary key, with the value that it would have alone. Keys are
+//! further entry is stored under key ‖ primary key, with the same value as an only entry. Keys are
 //! self-delimiting, so the entries of the index are still in the order of (key, primary key). An index
 //! without further entries has the normal layout.
 
@@ -23,7 +23,7 @@ use crate::model::{
     schema::{Source, TableSchema},
 };
 
-/// Writes an entry, beside those of other rows with its key.
+/// Writes an entry, and keeps the entries of other rows with its key.
 pub(super) fn put(
     (txn, recorder): (&mut RwTxn<'_>, &mut Recorder),
     tables: &Tables<'_>,
@@ -52,7 +52,7 @@ pub(super) fn put(
     Ok(())
 }
 
-/// Removes an entry. The next one of its key takes its place.
+/// Removes an entry. If it was the first of its key, the next entry takes its position.
 pub(super) fn remove(
     (txn, recorder): (&mut RwTxn<'_>, &mut Recorder),
     tables: &Tables<'_>,
@@ -86,7 +86,7 @@ pub(super) fn remove(
     Ok(())
 }
 
-/// The primary key of the entry with this value.
+/// Returns the primary key of the entry with this value.
 fn holder<'v>(
     schema: &'static TableSchema,
     index: usize,
@@ -101,7 +101,7 @@ fn holder<'v>(
     }
 }
 
-/// The LMDB key of a further entry.
+/// Returns the LMDB key of a further entry.
 fn further_key(
     schema: &TableSchema,
     index: usize,

@@ -3,8 +3,8 @@
 use super::process;
 use crate::engine::{DEFAULT_MAP_SIZE, Options};
 
-/// The initial size of the map. The default and the largest size are only requests: they leave address space
-/// for as many further stores as are open, and for the rest of the program; a limit may leave less.
+/// Returns the initial size of the map. If the options have the default or the largest size, the map leaves address
+/// space for as many further stores as are open, and for the rest of the program.
 pub(super) fn map_size(options: &Options, others: usize) -> usize {
     const LEAST: usize = 1 << 26;
     let mut size = page_multiple(options.map_size);
@@ -17,13 +17,14 @@ pub(super) fn map_size(options: &Options, others: usize) -> usize {
     size.min(max_map_size(options))
 }
 
-/// The maximum size of the map, in whole pages: at most the value of the options, but at least one page.
+/// Returns the maximum size of the map, in whole pages: at most the value of the options, but at least one page.
 pub(super) fn max_map_size(options: &Options) -> usize {
     let page = process::page_size();
     (options.max_map_size - options.max_map_size % page).max(page)
 }
 
-/// heed takes whole pages of the operating system only. The last page of the address space is left out.
+/// Rounds up to whole pages of the operating system, which heed requires. The last page of the address space is left
+/// out.
 pub(super) fn page_multiple(size: usize) -> usize {
     let page = process::page_size();
     size.max(page).checked_next_multiple_of(page).unwrap_or(size - size % page)

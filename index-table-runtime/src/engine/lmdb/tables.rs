@@ -21,15 +21,15 @@ pub(crate) struct Tables<'d> {
     pub(super) catalog: Named<'d>,
     pub(super) sequences: Named<'d>,
     pub(super) facts: Named<'d>,
-    /// If an index is eventual.
+    /// The queue, if an index is eventual.
     pub(super) queue: Option<Named<'d>>,
     pub(super) indexes: Box<[Index<'d>]>,
-    /// Whether this process knew all of its own databases before.
+    /// Whether this process had handles to all databases of the table before.
     were_known: bool,
 }
 
 impl<'d> Tables<'d> {
-    /// The databases, each from `open` with its name.
+    /// Opens the databases, by calling `open` with the name of each.
     pub(super) fn new(
         schema: &'static TableSchema,
         mut open: impl FnMut(&str) -> Result<Database<'d>>,
@@ -56,7 +56,7 @@ impl<'d> Tables<'d> {
         })
     }
 
-    /// The same, with whether this process knew all of them before.
+    /// Sets whether this process had handles to all databases before.
     pub(super) fn with_known(self, were_known: bool) -> Self {
         Self { were_known, ..self }
     }
@@ -73,7 +73,7 @@ pub(super) struct Index<'d> {
     pub(super) forecast: Forecast,
 }
 
-/// The place of a space of small records.
+/// The database and the key prefix of a space of small records.
 pub(super) struct Small<'t> {
     pub(super) database: &'t Named<'t>,
     /// The prefix of the physical keys of the table: its name, if tables share a database.
@@ -81,7 +81,7 @@ pub(super) struct Small<'t> {
 }
 
 impl Small<'_> {
-    /// A record of the database with its key in the space; `None` if it belongs to another table.
+    /// Returns a record of the database with its key in the space; `None` if it belongs to another table.
     pub(super) fn own<'r>(
         &self,
         found: Option<(&'r [u8], &'r [u8])>,
@@ -98,7 +98,7 @@ impl Small<'_> {
 }
 
 impl Tables<'_> {
-    /// `None` if the table has no such space.
+    /// Returns the location of a space; `None` if the table has no such space.
     pub(super) fn small(&self, space: Space) -> Option<Small<'_>> {
         let name = self.schema.name;
         Some(match space {
@@ -108,19 +108,19 @@ impl Tables<'_> {
         })
     }
 
-    /// The physical key of a record. Names of tables have no dot.
+    /// Returns the physical key of a record. Names of tables have no dot.
     pub(super) fn small_key<'k>(&self, space: Space, key: &'k [u8]) -> Cow<'k, [u8]> {
         let name: &'static [u8] = self.schema.name.as_bytes();
         match space {
             Space::Queue => key.into(),
-            // The table's own record is read in each transaction that writes.
+            // Each write transaction reads the record of the table, so its key is not allocated.
             Space::Catalog | Space::Sequence if key.is_empty() => name.into(),
             Space::Catalog | Space::Sequence => [name, b".", key].concat().into(),
         }
     }
 }
 
-/// A handle made inside a transaction is valid in others after it is committed.
+/// A handle that a transaction creates is valid in other transactions after the commit.
 impl OnCommit for Tables<'_> {
     type Committed = Tables<'static>;
 

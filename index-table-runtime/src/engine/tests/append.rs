@@ -1,4 +1,4 @@
-//! What many entries leave at once is what they leave one by one.
+//! Appending many entries has the same outcome as writing them one by one.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -21,14 +21,14 @@ impl Ascending for List<'_> {
     }
 }
 
-/// As an entry of this source can be.
+/// Returns the entry in the form that this source can have.
 fn raw((key, primary_key, data): &Entry, source: Source) -> RawEntry<'_> {
     let key: &[u8] = if source == Source::Facts { &[] } else { key };
     let data: &[u8] = if source == Source::Index(BLOCKS) { &[] } else { data };
     RawEntry { key, primary_key, data }
 }
 
-/// Where the pieces of an index are, and its entries.
+/// The keys of the pieces of an index, and its entries.
 type Dump = (Vec<Vec<u8>>, Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>);
 
 fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
@@ -50,7 +50,7 @@ fn dump(txn: &Txn<'_>, tables: &Tables, source: Source) -> Result<Dump> {
     Ok((pieces, entries))
 }
 
-/// What is left in `before` and `entries` behind them, at once or one by one.
+/// Returns the contents after writing `before`, and then `entries`, at once or one by one.
 fn written(
     engine: &Engine,
     before: &[Entry],

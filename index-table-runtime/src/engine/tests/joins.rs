@@ -1,14 +1,14 @@
-//! Rows beside entries, and look-ups of many rows.
+//! Joins of entries with rows, and look-ups of many rows.
 
 use super::*;
 use crate::engine::LongLived as _;
 
-/// What a look-up finds for these rows. Those from 30 on are not in the fact table.
+/// Writes 30 rows, numbered from 0. Rows with greater numbers are not in the fact table.
 fn facts(writer: &mut Writer<'_, '_>) -> Result<()> {
     (0..30).try_for_each(|id| put(writer, Source::Facts, 0, id, format!("row {id}").as_bytes()))
 }
 
-/// Entries with their rows, of a cursor or of a scan.
+/// The entries of a cursor or a scan, with their rows.
 type Joined = Vec<(Owned, Option<Vec<u8>>)>;
 
 fn scanned(reader: Reader<'_>, query: &Query) -> Result<Joined> {
@@ -17,7 +17,7 @@ fn scanned(reader: Reader<'_>, query: &Query) -> Result<Joined> {
     while let Some(entry) = entries.next().transpose()? {
         found.push((entry, entries.row()));
     }
-    // All are borrowed to the end.
+    // All entries and rows stay borrowed until the end of the scan.
     Ok(found.into_iter().map(|(entry, row)| (owned(entry), row.map(<[u8]>::to_vec))).collect())
 }
 

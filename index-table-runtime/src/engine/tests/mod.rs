@@ -179,7 +179,7 @@ const SOURCES: [Source; 5] = [
     Source::Index(FULL),
 ];
 
-/// Whether entries of this source carry the data that they are written with.
+/// Whether entries of this source store the data with which they are written.
 const fn carries_data(source: Source) -> bool {
     matches!(source, Source::Facts | Source::Index(ENTRIES | FULL))
 }
@@ -208,8 +208,8 @@ fn owned(RawEntry { key, primary_key, data }: RawEntry<'_>) -> Owned {
     (key.to_vec(), primary_key.to_vec(), data.to_vec())
 }
 
-/// The entries that live as long as the transaction, after the ones that are lent were found to be the same,
-/// and to be as many as the engine counts.
+/// Returns the entries of a scan, after checking that a cursor has the same entries, and that the engine counts the
+/// same number.
 fn scan(reader: Reader<'_>, query: &Query) -> Result<Vec<Owned>> {
     let entries = reader.scan(query.clone())?;
     let entries = entries.map(|entry| Ok(owned(entry?))).collect::<Result<Vec<_>>>()?;
@@ -226,7 +226,7 @@ fn all(reader: Reader<'_>, source: Source) -> Result<Vec<Owned>> {
     scan(reader, &Query::new(source, KeyRange::ALL))
 }
 
-/// An entry as it can be in this source.
+/// Writes an entry in the form that this source can have.
 fn put(writer: &mut Writer<'_, '_>, source: Source, key: u8, id: u16, data: &[u8]) -> Result<()> {
     let data = if carries_data(source) { data } else { &[] };
     let (key, primary_key) = (&[key][..], &id.to_be_bytes()[..]);

@@ -7,10 +7,10 @@ use proptest::{collection::vec, prelude::*};
 use super::*;
 use crate::model::{End, entry::Position, key::KeyBuf};
 
-/// What the entries of a source are, by the order of their database.
+/// The expected entries of a source, in the order of their database.
 type Model = BTreeMap<Vec<u8>, Owned>;
 
-/// What identifies an entry.
+/// Returns the bytes that identify an entry.
 fn identity(source: Source, shared: bool, key: &[u8], primary_key: &[u8]) -> Vec<u8> {
     let is_key = source == Source::Index(UNIQUE) && !shared;
     if is_key { key.to_vec() } else { [key, primary_key].concat() }
@@ -64,7 +64,7 @@ fn range(start: &[u8], end: End) -> KeyRange {
     KeyRange { start: key, end }
 }
 
-/// What the model has for a query.
+/// Returns the entries of the model for a query.
 fn expected(model: &Model, query: &Query) -> Vec<Owned> {
     let own = |(key, primary_key, _): &Owned| match query.source {
         Source::Facts => primary_key.clone(),
@@ -75,7 +75,7 @@ fn expected(model: &Model, query: &Query) -> Vec<Owned> {
     if query.reverse {
         entries.reverse();
     }
-    // The only entry of a unique key is at the place of the key.
+    // The position of the only entry of a unique key is the position of the key.
     let is_only = |position: &Position| {
         query.source == Source::Index(UNIQUE)
             && model.values().filter(|(key, ..)| *key == position.key).count() == 1
@@ -134,7 +134,7 @@ proptest! {
                         (false, Some(&position), false), (false, Some(&position), true),
                         (true, Some(&position), false), (true, Some(&position), true),
                     ] {
-                        // A position is within the bounds, as that of a cursor is.
+                        // A position is within the bounds, like the position of a cursor.
                         let inside = position.is_none_or(|it| {
                             let own = if source == Source::Facts { &it.primary_key } else { &it.key };
                             bounds.contains(own)

@@ -21,7 +21,7 @@ fn add(txn: &mut Txn<'_>, tables: &Tables, id: u16) -> Result<()> {
 }
 
 #[test]
-fn a_snapshot_stays_as_it_is_beside_commits() {
+fn a_snapshot_is_not_affected_by_later_commits() {
     on_each(|harness| {
         let engine = harness.engine();
         let tables = open(engine, TABLE);
@@ -65,7 +65,7 @@ fn a_transaction_that_is_dropped_has_changed_nothing() {
 }
 
 #[test]
-fn inserts_say_whether_the_key_was_free() {
+fn inserts_report_whether_the_key_was_free() {
     on_each(|harness| {
         let engine = harness.engine();
         let tables = open(engine, TABLE);
@@ -140,7 +140,7 @@ fn a_shared_unique_key_has_an_entry_for_each_row() {
 }
 
 #[test]
-fn removing_what_is_not_there_succeeds() {
+fn removing_a_missing_entry_succeeds() {
     on_each(|harness| {
         let engine = harness.engine();
         let tables = open(engine, TABLE);
@@ -265,7 +265,7 @@ fn the_callback_of_a_commit_runs_before_the_next_writer() {
 }
 
 #[test]
-fn what_was_committed_is_there_after_reopening() {
+fn commits_survive_reopening() {
     on_each(|harness| {
         let tables = open(harness.engine(), TABLE);
         let mut txn = harness.engine().write()?;
@@ -311,7 +311,7 @@ fn a_full_map_is_the_transactions_reason_and_growing_it_is_enough() -> Result<()
             }
             Some(retry @ Retry::Map { .. }) => {
                 assert!(matches!(outcome, Err(Error::MapFull { .. })));
-                // It has failed for good, whatever the closure makes of the error.
+                // The transaction has failed, even if the closure ignores the error.
                 assert!(put(&mut writer(&mut txn, &tables), Source::Facts, 0, 0, b"").is_err());
                 assert!(matches!(txn.commit(|| ()), Err(CommitFailure::Failed(_))));
                 assert!(engine.prepare(retry)?);
@@ -348,7 +348,7 @@ fn a_nested_transaction_that_failed_does_not_fail_the_outer_one() -> Result<()> 
 }
 
 #[test]
-fn commits_that_fail_say_whether_anything_has_changed() {
+fn failed_commits_report_whether_anything_has_changed() {
     let error = || Error::TransactionTooLarge;
     assert_eq!(CommitFailure::Conflict(error()).retry(), Some(Retry::Conflict));
     assert_eq!(CommitFailure::Failed(error()).retry(), Some(Retry::Pages));

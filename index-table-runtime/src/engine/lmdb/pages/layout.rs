@@ -1,6 +1,6 @@
 //! The layout of LMDB's file: pages, and their contents.
 //!
-//! Numbers are the machine's own, as LMDB writes them: a word is as long as an address.
+//! Numbers have the byte order of the machine, as LMDB writes them. A word has the size of an address.
 
 const WORD: usize = size_of::<usize>();
 
@@ -14,13 +14,13 @@ const NODE: usize = 8;
 /// The bytes that describe a database.
 const DATABASE: usize = 8 + 5 * WORD;
 
-/// The bytes of a meta page that count.
+/// The used bytes of a meta page.
 pub(super) const META: usize = HEADER + 8 + 2 * WORD + 2 * DATABASE + 2 * WORD;
 
 const MAGIC: u32 = 0xBEEF_C0DE;
 const VERSION: u32 = 1;
 
-/// The root of a database that has nothing in it.
+/// The root of an empty database.
 const NOWHERE: u64 = usize::MAX as u64;
 
 pub(super) mod flag {
@@ -36,7 +36,7 @@ pub(super) mod flag {
     /// A key of a node has several values.
     pub(in super::super) const DUP_DATA: u16 = 4;
 
-    /// The keys of a database are compared from their ends on.
+    /// The keys of a database are compared from the end to the start.
     pub(in super::super) const REVERSE_KEY: u16 = 2;
     /// The keys of a database have several values.
     pub(in super::super) const DUP_SORT: u16 = 4;
@@ -60,7 +60,7 @@ pub(super) fn word(from: &[u8], at: usize) -> Option<u64> {
     bytes::<WORD>(from, at).map(|word| usize::from_ne_bytes(word) as u64)
 }
 
-/// The words of a list of page numbers: their count, and the numbers.
+/// Returns the words of a list of page numbers: their count, and the numbers.
 pub(super) fn words(from: &[u8]) -> impl Iterator<Item = u64> {
     from.as_chunks::<WORD>().0.iter().map(|word| usize::from_ne_bytes(*word) as u64)
 }
@@ -76,7 +76,7 @@ pub(in crate::engine::lmdb) struct Database {
     pub(in crate::engine::lmdb) leaves: u64,
     pub(in crate::engine::lmdb) overflows: u64,
     pub(in crate::engine::lmdb) entries: u64,
-    /// `None` if it is empty.
+    /// The root page; `None` if the database is empty.
     pub(in crate::engine::lmdb) root: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Database {
 /// One of the first two pages: the state of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) struct Meta {
-    /// The number that the page has.
+    /// The number in the header of the page.
     pub(in crate::engine::lmdb) page: u64,
     pub(in crate::engine::lmdb) map_size: u64,
     pub(in crate::engine::lmdb) free: Database,
@@ -138,7 +138,7 @@ impl Meta {
         meta().ok_or_else(|| "data.mdb ends in its first pages".to_owned())
     }
 
-    /// Whether it is a new file of LMDB.
+    /// Whether this is the state of a new file.
     pub(super) const fn is_new(&self) -> bool {
         self.txn == 0
             && self.last_page == 1
@@ -151,7 +151,7 @@ impl Meta {
     }
 }
 
-/// A page of a tree, or the first one of an overflow.
+/// A page of a tree, or the first page of an overflow.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'p>(pub(super) &'p [u8]);
 
@@ -164,7 +164,7 @@ impl<'p> Page<'p> {
         short(self.0, WORD + 2).unwrap_or_default()
     }
 
-    /// The number of pages of an overflow.
+    /// Returns the number of pages of an overflow.
     pub(super) fn overflows(self) -> u64 {
         long(self.0, WORD + 4).unwrap_or_default().into()
     }
@@ -173,7 +173,7 @@ impl<'p> Page<'p> {
     ///
     /// # Errors
     ///
-    /// The damage of their places in the page.
+    /// The damage of the page, if the positions of its nodes are invalid.
     pub(super) fn nodes(self) -> Result<Vec<Node<'p>>, &'static str> {
         const BOUNDS: &str = "the bounds of its free space are invalid";
         let bound = |at| short(self.0, WORD + at).map(usize::from).ok_or(BOUNDS);
@@ -193,7 +193,7 @@ impl<'p> Page<'p> {
             taken += node.size.next_multiple_of(2);
             nodes.push(node);
         }
-        // They have no gap between them, so an overlap would leave one.
+        // An intact page has no gaps between its nodes. An overlap leaves a gap.
         if taken == self.0.len() - upper { Ok(nodes) } else { Err("its nodes overlap") }
     }
 }
@@ -201,13 +201,13 @@ impl<'p> Page<'p> {
 /// A key in a page of a tree, with the number of a page, or data.
 pub(super) struct Node<'p> {
     pub(super) key: &'p [u8],
-    /// In a branch.
+    /// In a branch, the number of the child page.
     pub(super) child: u64,
-    /// In a leaf.
+    /// In a leaf, the flags of the node.
     pub(super) flags: u16,
-    /// The contents of a leaf: the data, or its place.
+    /// In a leaf, the data, or the number of its first page.
     pub(super) data: &'p [u8],
-    /// The length of the data, in either place.
+    /// The length of the data, in the leaf or on separate pages.
     pub(super) len: u64,
     size: usize,
 }
@@ -219,7 +219,7 @@ impl<'p> Node<'p> {
             if cfg!(target_endian = "big") { (second, first) } else { (first, second) };
         let (len, flags) = (low | high << 16, short(from, 4)?);
         let key = from.get(NODE..)?.get(..usize::from(short(from, 6)?))?;
-        // The third part of a page's number is in the place of the flags.
+        // The field of the flags has the third part of a page's number.
         let top = if WORD == 8 { u64::from(flags) << 32 } else { 0 };
         let data = from.get(NODE + key.len()..)?;
         let data = match flags & flag::BIG_DATA {
@@ -232,7 +232,7 @@ impl<'p> Node<'p> {
     }
 }
 
-/// The number of pages of a value of this length.
+/// Returns the number of pages of a value of this length.
 pub(super) const fn overflow_pages(len: u64, page_size: u64) -> u64 {
     (HEADER as u64 + len).div_ceil(page_size)
 }

@@ -1,4 +1,4 @@
-//! The walk from the roots down: each page is at its place, has valid contents, and is used once.
+//! The walk from the roots down. It checks that each page has the right number and valid contents, and is used once.
 
 use std::{
     cmp::Ordering,
@@ -15,7 +15,7 @@ use crate::model::key::MAX_KEY_LEN;
 
 type Result<T, E = Fault> = std::result::Result<T, E>;
 
-/// LMDB's own limit for the height of a tree.
+/// LMDB's limit for the height of a tree.
 const HIGHEST: u16 = 32;
 
 pub(super) struct PageCheck<'f> {
@@ -60,7 +60,7 @@ impl<'f> PageCheck<'f> {
         let page_size = meta.page_size();
         let length = file.metadata()?.len();
         let pages = length / page_size;
-        // Each missing page takes a word in it.
+        // Each missing page takes a word in the list of free pages, which must fit into the file.
         if meta.last_page >= pages + length / size_of::<usize>() as u64 {
             return Err(ends_early(length, (meta.last_page + 1) * page_size));
         }
@@ -79,8 +79,8 @@ impl<'f> PageCheck<'f> {
 
     pub(super) fn run(mut self) -> Result<()> {
         let meta = self.meta;
-        // Pages that a transaction has taken and returned were never written, and the file may end before
-        // them. Then the list of free pages must contain all missing pages.
+        // A page that a transaction has allocated and freed was never written, so the file may end before it. Then, the
+        // list of free pages must contain all missing pages.
         let is_short = self.pages <= meta.last_page;
         let everything = self.depth == Depth::Everything;
         self.database("of free pages", Of::FreePages, &meta.free, everything || is_short)?;
@@ -90,7 +90,7 @@ impl<'f> PageCheck<'f> {
         {
             return Err(ends_early(self.pages * self.page_size, (page + 1) * self.page_size));
         }
-        // Each commit but the first one replaces pages, and lists those that it has replaced.
+        // Each commit except the first one replaces pages, and lists the replaced pages.
         let has_lists = meta.txn > 1 || self.last_list.is_some();
         if everything && has_lists && self.last_list != Some(meta.txn) {
             let (page, txn) = (meta.page, meta.txn);
@@ -122,7 +122,7 @@ impl<'f> PageCheck<'f> {
         self.branch(&mut tree, root, database.depth, None, None)?;
         let Database { branches, leaves, overflows, entries, .. } = *database;
         let counted = Counted { branches, leaves, overflows, entries };
-        // If a key has several values, most of them are in places that are not checked. A wrong count is
+        // If a key has several values, most of them are on pages that are not checked. A wrong count is
         // harmless when a store is opened.
         let has_counts = self.depth == Depth::Everything && database.flags & flag::DUP_SORT == 0;
         if has_counts && tree.counted != counted {
@@ -131,7 +131,8 @@ impl<'f> PageCheck<'f> {
         Ok(())
     }
 
-    /// Walks through the pages below a page: all keys are at `low` or above, and below `high`.
+    /// Walks through the pages below a page, and checks that all keys are in the range from `low` (inclusive) to
+    /// `high` (exclusive).
     fn branch(
         &mut self,
         tree: &mut Tree<'_>,
@@ -143,9 +144,9 @@ impl<'f> PageCheck<'f> {
         let bytes = self.page(tree, number, height)?;
         let nodes = Page(&bytes).nodes().map_err(|reason| tree.page_damaged(number, reason))?;
         let is_leaf = height == 1;
-        // The first key of a branch represents all keys below the second.
+        // The first key of a branch stands for all keys less than the second key.
         let keys = if is_leaf { &nodes[..] } else { nodes.get(1..).unwrap_or_default() };
-        // LMDB leaves a branch with one child in the list of free pages, and nowhere else.
+        // LMDB leaves a branch with one child only in the list of free pages.
         if nodes.is_empty() || keys.is_empty() && tree.of != Of::FreePages {
             return Err(tree.page_damaged(number, "it has no keys"));
         }
@@ -229,7 +230,7 @@ impl<'f> PageCheck<'f> {
         }
     }
 
-    /// Marks the pages of a list of free pages: their count, and each of them.
+    /// Checks the count in a list of free pages, and marks each page of the list.
     fn free_pages(&mut self, tree: &Tree<'_>, number: u64, data: &[u8]) -> Result<()> {
         let mut words = layout::words(data);
         let count = words.next().unwrap_or(u64::MAX);
@@ -241,7 +242,7 @@ impl<'f> PageCheck<'f> {
         if listed == count { Ok(()) } else { Err(tree.page_damaged(number, "a list is too short")) }
     }
 
-    /// Checks the first page of data on separate pages; returns their number.
+    /// Checks the first page of data on separate pages. Returns the number of these pages.
     fn overflow(&mut self, tree: &Tree<'_>, first: u64, len: u64) -> Result<u64> {
         let head = self.read(tree, first)?;
         let (page, pages) = (Page(&head), layout::overflow_pages(len, self.page_size));
@@ -260,7 +261,7 @@ impl<'f> PageCheck<'f> {
 
     /// Reads data on separate pages, which [`overflow`](Self::overflow) has checked.
     fn big_data(&mut self, first: u64, len: u64) -> Result<Vec<u8>> {
-        // Not longer than the file.
+        // The length is not greater than the length of the file.
         let mut data = vec![0; usize::try_from(len).unwrap_or_default()];
         self.file.seek(SeekFrom::Start(first * self.page_size + layout::HEADER as u64))?;
         self.file.read_exact(&mut data)?;
@@ -308,7 +309,7 @@ impl<'f> PageCheck<'f> {
 }
 
 impl Tree<'_> {
-    /// `None` if the order is not known here.
+    /// Compares two keys; `None` if the order of the database is unknown.
     fn compare(&self, a: &[u8], b: &[u8]) -> Option<Ordering> {
         if self.flags & flag::REVERSE_KEY != 0 {
             return None;
@@ -348,7 +349,7 @@ impl Bitmap {
         word.is_some_and(|word| word & 1 << (page % 64) != 0)
     }
 
-    /// `false` if it is already in the set.
+    /// Adds a page. Returns false if the page is already in the set.
     fn add(&mut self, page: u64) -> bool {
         let word = usize::try_from(page / 64).ok().and_then(|at| self.0.get_mut(at));
         let Some(word) = word else { return false };
