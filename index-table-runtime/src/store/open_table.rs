@@ -41,7 +41,7 @@ pub(crate) struct OpenTable {
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
-    /// The operations of higher layers that don't name the type of the rows.
+    /// The operations of the layers above that don't name the type of the rows.
     pub(crate) operations: OnceLock<&'static (dyn Any + Send + Sync)>,
 }
 

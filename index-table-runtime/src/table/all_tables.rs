@@ -38,7 +38,7 @@ impl Operations {
 }
 
 impl<R: Entity> Table<R> {
-    /// Returns the repository base of an open table, and registers the operations of the store on the table.
+    /// An open table, with the operations of a store on it.
     pub(super) fn of(open: Arc<OpenTable>) -> Self {
         let operations: &'static Operations = &const { Operations::of::<R>() };
         open.operations.get_or_init(|| operations);
@@ -46,7 +46,7 @@ impl<R: Entity> Table<R> {
     }
 }
 
-/// The size of a table. From [`Store::sizes`].
+/// How large a table is. From [`Store::sizes`].
 ///
 /// `Display` prints a line for the table and a line for each index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

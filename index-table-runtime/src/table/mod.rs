@@ -376,7 +376,7 @@ impl<R: Entity> Table<R> {
     /// Rewrites the rows of older versions in the current version, in separate transactions. A table without a
     /// `previous` version has no such rows.
     ///
-    /// Cost: each row is read, and each row of an older version is written.
+    /// Cost: each row is read, and those of older versions are written.
     pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a, R> {
         Upgrade::new(store, &self.open, Self::ROWS)
     }
