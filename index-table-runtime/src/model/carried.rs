@@ -2,13 +2,13 @@
 
 use std::fmt::Debug;
 
-/// The traits of entries and views, which the types of their fields need.
+/// The traits that entries and views implement, and that the types of their fields therefore need.
 pub trait Carried: Clone + Debug + PartialEq {}
 
 #[diagnostic::do_not_recommend]
 impl<T: Clone + Debug + PartialEq> Carried for T {}
 
-/// [`Carried`], by the index that `Index` is called like.
+/// [`Carried`] by an index; `Index` is a type with the name of the index.
 #[diagnostic::on_unimplemented(
     message = "the index `{Index}` carries `{Self}`, which lacks `Clone`, `Debug` or `PartialEq`",
     label = "lacks `Clone`, `Debug` or `PartialEq`",
@@ -20,7 +20,7 @@ pub trait CarriedBy<Index> {}
 #[diagnostic::do_not_recommend]
 impl<T: Carried, Index> CarriedBy<Index> for T {}
 
-/// [`Carried`], by a view.
+/// [`Carried`] by a view.
 #[diagnostic::on_unimplemented(
     message = "the view has a field of type `{Self}`, which lacks `Clone`, `Debug` or `PartialEq`",
     label = "lacks `Clone`, `Debug` or `PartialEq`",

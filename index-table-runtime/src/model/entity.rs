@@ -1,4 +1,4 @@
-//! The traits that the derive implements: a row and its index entries, for the runtime.
+//! The traits that the derive implements for rows and index entries.
 
 use std::{fmt, marker::PhantomData};
 
@@ -14,8 +14,8 @@ use crate::model::{
     shard::Distribution,
 };
 
-/// A type that serde can write and read, for the single error about a struct without serde's traits.
-/// [`RowFormat`] exists for any type, so that nothing else requires them.
+/// A type that serde can write and read. A struct without serde's traits gives this single error, because
+/// [`RowFormat`] does not require them.
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be stored: serde can't write and read them",
     label = "lacks serde's `Serialize` or `Deserialize`",
@@ -26,11 +26,11 @@ pub trait Stored {}
 #[diagnostic::do_not_recommend]
 impl<R: Serialize + DeserializeOwned> Stored for R {}
 
-/// Compiles where it is named if a row of type `R` can be stored.
+/// A type that compiles only if a row of type `R` can be stored.
 #[derive(Debug)]
 pub struct IsStored<R: Stored>(PhantomData<R>);
 
-/// A type that serde can read: the same for a struct with `#[derive(RowVersion)]`.
+/// A type that serde can read, like [`Stored`] for a struct with `#[derive(RowVersion)]`.
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be read: serde can't read them",
     label = "lacks serde's `Deserialize`",
@@ -41,11 +41,12 @@ pub trait Read {}
 #[diagnostic::do_not_recommend]
 impl<R: DeserializeOwned> Read for R {}
 
-/// Compiles where it is named if a row of type `R` can be read.
+/// A type that compiles only if a row of type `R` can be read.
 #[derive(Debug)]
 pub struct IsRead<R: Read>(PhantomData<R>);
 
-/// Writing and reading rows of type `R` with serde; [`NoRowFormat`] has the functions for other types.
+/// Encodes and decodes rows of type `R` with serde. [`NoRowFormat`] has the functions for types without
+/// serde's traits.
 #[derive(Debug)]
 pub struct RowFormat<R>(PhantomData<R>);
 
@@ -62,7 +63,7 @@ impl<R: Serialize> RowFormat<R> {
 }
 
 impl<R: Serialize + Entity> RowFormat<R> {
-    /// [`encode`](Self::encode) of a row with [`Entity::COLLECTIONS`].
+    /// Like [`encode`](Self::encode), for a row with [`Entity::COLLECTIONS`].
     ///
     /// # Errors
     ///
@@ -77,17 +78,17 @@ impl<R: DeserializeOwned> RowFormat<R> {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if the bytes are not such a struct.
+    /// [`DecodeError`] if the bytes are not an encoding of the struct.
     #[inline]
     pub fn decode(body: &[u8]) -> Result<R, DecodeError> {
         row::whole(body)
     }
 }
 
-/// The replacement of the functions of [`RowFormat`] for a type without serde's traits. It never runs,
-/// because [`IsStored`] doesn't compile for such a type.
+/// The functions of [`RowFormat`] for a type without serde's traits. They never run, because [`IsStored`]
+/// doesn't compile for such a type.
 pub trait NoRowFormat<R> {
-    /// Instead of [`RowFormat::encode`].
+    /// Replaces [`RowFormat::encode`].
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ pub trait NoRowFormat<R> {
         Ok(())
     }
 
-    /// Instead of [`RowFormat::encode_sorted`].
+    /// Replaces [`RowFormat::encode_sorted`].
     ///
     /// # Errors
     ///
@@ -105,11 +106,11 @@ pub trait NoRowFormat<R> {
         Ok(())
     }
 
-    /// Instead of [`RowFormat::decode`].
+    /// Replaces [`RowFormat::decode`].
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] in any case.
+    /// [`DecodeError`], always.
     fn decode(_: &[u8]) -> Result<R, DecodeError> {
         Err(DecodeError::Short)
     }
@@ -129,13 +130,13 @@ pub trait Entity: Sized + 'static {
     /// The declared table.
     const TABLE: &'static TableSchema;
 
-    /// In which shards the rows are.
+    /// The distribution of the rows among shards.
     const DISTRIBUTION: Distribution = Distribution::Whole;
 
     /// The fields with collections that are stored in a canonical order.
     const COLLECTIONS: &'static [CollectionField] = &[];
 
-    /// Appends the bytes of the struct, without the version in front.
+    /// Appends the bytes of the struct, without the leading version.
     ///
     /// # Errors
     ///
@@ -165,7 +166,7 @@ pub trait Entity: Sized + 'static {
         let _ = (index, values);
     }
 
-    /// The same from an entry, if the index carries all of these fields.
+    /// Like [`hashed`](Self::hashed), from an entry of an index that carries all of these fields.
     ///
     /// # Errors
     ///
@@ -197,7 +198,7 @@ pub trait Entity: Sized + 'static {
     note = "put `#[derive(RowVersion)]` on the struct, with `#[table(version = …)]` as it was"
 )]
 pub trait RowVersion: Sized {
-    /// Its version of the rows.
+    /// The schema of the rows in this version.
     const ROW: &'static RowSchema;
 
     /// Reads the bytes of a struct, without the version in front.
@@ -236,7 +237,7 @@ impl<R: Entity> RowVersion for R {
     }
 }
 
-/// A struct whose rows are converted into those of the next version, `Next`.
+/// A struct whose rows are converted into rows of the next version, `Next`.
 #[diagnostic::on_unimplemented(
     message = "rows of `{Self}` can't be converted into `{Next}`",
     label = "the next version, `{Next}`, has no `From` for it",
@@ -259,7 +260,7 @@ impl<Old, Next: From<Old>> Precedes<Next> for Old {
 pub struct VersionOf<T, Next>(PhantomData<(T, Next)>);
 
 impl<T: RowVersion + DeserializeOwned, Next: DeserializeOwned> VersionOf<T, Next> {
-    /// Its version of the rows.
+    /// The schema of `T`, with the functions that locate its fields.
     pub const ROW: Option<PreviousRow> = Some(PreviousRow {
         schema: T::ROW,
         locate_fields: row::locate_fields::<T>,
@@ -268,16 +269,16 @@ impl<T: RowVersion + DeserializeOwned, Next: DeserializeOwned> VersionOf<T, Next
 }
 
 impl<T: RowVersion, Next> VersionOf<T, Next> {
-    /// Its number.
+    /// The number of the version.
     pub const NUMBER: u32 = T::ROW.version;
 }
 
-/// The values for a type that is not a version of a row, which give no further errors. [`VersionOf`] has
-/// precedence.
+/// The values for a type that is not a version of a row, so that it causes no further errors. [`VersionOf`]
+/// has precedence.
 pub trait NoVersion {
-    /// Instead of [`VersionOf::ROW`].
+    /// Replaces [`VersionOf::ROW`].
     const ROW: Option<PreviousRow> = None;
-    /// Instead of [`VersionOf::NUMBER`].
+    /// Replaces [`VersionOf::NUMBER`].
     const NUMBER: u32 = 0;
 }
 
@@ -286,8 +287,8 @@ impl<T, Next> NoVersion for VersionOf<T, Next> {}
 /// The items of [`Scan::entries`](crate::Scan::entries): the entry struct of an index, or the row itself for
 /// the fact table.
 ///
-/// It is the bound of functions for any scan. Only the derive implements it: its items may change with any
-/// release.
+/// Use this trait as the bound of functions that take any scan. Only the derive implements it, and its items
+/// may change with any release.
 ///
 /// # Examples
 ///
@@ -303,7 +304,7 @@ impl<T, Next> NoVersion for VersionOf<T, Next> {}
 ///     town: String,
 /// }
 ///
-/// /// The rows of a page, and what the link to the next one has.
+/// /// Returns the rows of a page, and the cursor for the link to the next page.
 /// fn page<'txn, E: IndexEntry<'txn>>(
 ///     scan: Scan<'txn, E>,
 ///     after: Option<&str>,
@@ -369,11 +370,11 @@ pub trait Viewed: Entity {
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] if the bytes are not such fields.
+    /// [`DecodeError`] if the bytes are not an encoding of these fields.
     fn view<'txn>(row: &mut RowReader<'txn>) -> Result<Self::View<'txn>, DecodeError>;
 }
 
-/// `T`, with a lifetime: so that a view always has one, even if it borrows nothing.
+/// `T`, with a lifetime, so that a view always has a lifetime, even if it borrows nothing.
 pub trait Within<'txn> {
     /// The type itself.
     type Value;
@@ -383,14 +384,14 @@ impl<T> Within<'_> for T {
     type Value = T;
 }
 
-/// The data of the entries of a scan.
+/// The contents of an entry's data in a scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
-    /// The row: they are facts.
+    /// The row, in the fact table.
     Fact,
-    /// The row, in the fact's bytes.
+    /// The row in an entry of a full index, with the same bytes as the fact.
     FullEntry,
-    /// Included fields, or nothing.
+    /// The included fields, or nothing.
     Entry,
 }
 
@@ -409,7 +410,7 @@ impl Form {
     }
 }
 
-/// Reads the parts of one index entry: key fields, primary key fields, and data, each in order.
+/// Reads the parts of one index entry: key fields, primary key fields and data, each in order.
 #[derive(Debug, Clone, Copy)]
 pub struct EntryReader<'txn> {
     key: KeyReader<'txn>,
@@ -435,7 +436,7 @@ impl<'txn> EntryReader<'txn> {
         })
     }
 
-    /// The next field of the index key.
+    /// Reads the next field of the index key.
     ///
     /// # Errors
     ///
@@ -463,7 +464,7 @@ impl<'txn> EntryReader<'txn> {
         skip_hash(&mut self.key)
     }
 
-    /// The next field of the primary key.
+    /// Reads the next field of the primary key.
     ///
     /// # Errors
     ///
@@ -482,7 +483,7 @@ impl<'txn> EntryReader<'txn> {
         T::SHAPE.skip(&mut self.primary_key)
     }
 
-    /// The next included field of a partial index.
+    /// Reads the next included field of a partial index.
     ///
     /// # Errors
     ///
@@ -494,7 +495,7 @@ impl<'txn> EntryReader<'txn> {
         Ok(value)
     }
 
-    /// The next field of the row in a full index.
+    /// Reads the next field of the row in a full index.
     ///
     /// # Errors
     ///
@@ -504,8 +505,8 @@ impl<'txn> EntryReader<'txn> {
         self.included()
     }
 
-    /// The next included field, or field of the row, if it is a text: like
-    /// [`included`](EntryReader::included) for a `&str`, and faster if it is short and ASCII.
+    /// Reads the next included field, or field of the row, as text. Equal to
+    /// [`included`](EntryReader::included) for a `&str`, and faster if the text is short and ASCII.
     ///
     /// # Errors
     ///
@@ -530,7 +531,7 @@ pub struct RowReader<'txn> {
 }
 
 impl<'txn> RowReader<'txn> {
-    /// The next field.
+    /// Reads the next field.
     ///
     /// # Errors
     ///
@@ -540,7 +541,7 @@ impl<'txn> RowReader<'txn> {
         self.field_with(|from| T::deserialize(from))
     }
 
-    /// The next field, which serde's `deserialize_with` reads.
+    /// Reads the next field with the function of serde's `deserialize_with`.
     ///
     /// # Errors
     ///

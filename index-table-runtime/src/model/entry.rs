@@ -5,7 +5,7 @@ use crate::model::{
     schema::{Source, TableSchema},
 };
 
-/// One entry as an engine returns it, borrowed from the transaction.
+/// One entry as bytes, borrowed from the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RawEntry<'t> {
     /// The index key; empty for a fact.
@@ -17,10 +17,10 @@ pub(crate) struct RawEntry<'t> {
 }
 
 impl<'t> RawEntry<'t> {
-    /// The place of a finding without an entry.
+    /// The entry of a finding that concerns no entry.
     pub(crate) const NOWHERE: Self = Self { key: &[], primary_key: &[], data: &[] };
 
-    /// The change that writes it.
+    /// Returns the change that writes this entry.
     pub(crate) const fn put(self, source: Source) -> Change<'t> {
         let Self { key, primary_key, data } = self;
         match source {
@@ -29,7 +29,7 @@ impl<'t> RawEntry<'t> {
         }
     }
 
-    /// Its position in the order of the database.
+    /// Returns the position of this entry in the order of the database.
     pub(crate) fn position(&self) -> Position {
         Position { key: self.key.to_vec(), primary_key: self.primary_key.to_vec() }
     }
@@ -55,7 +55,7 @@ impl Position {
             && schema.primary_key_len(&self.primary_key) == Ok(self.primary_key.len())
     }
 
-    /// The concatenation of both keys: the order of entries is the order of these bytes.
+    /// Returns the concatenation of both keys. Entries are in the order of these bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         [self.key.as_slice(), &self.primary_key].concat()
     }

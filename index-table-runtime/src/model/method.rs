@@ -1,11 +1,11 @@
 //! The methods of `filter` and `computed`, and errors about their signatures.
 //!
-//! The derive doesn't see the methods. It calls them, and declares a method of the same name on a reference
-//! to the row, which the compiler uses if there is no other with the right receiver. Its return type,
-//! [`NoMethod`], has the error.
+//! The derive doesn't see the declarations of the methods. It calls a method, and declares a replacement with
+//! the same name on a reference to the row. The compiler uses the replacement if the row has no method with
+//! the right receiver. The return type of the replacement, [`NoMethod`], causes the error.
 //!
-//! The traits are implemented for the expected type, and not for the returned one: for a `&bool`, the
-//! compiler would suggest in the attribute to dereference it.
+//! The traits are implemented for the expected type and not for the returned type. Otherwise the compiler
+//! would suggest to dereference a returned `&bool` inside the attribute.
 
 use std::{convert::Infallible, marker::PhantomData};
 
@@ -33,7 +33,7 @@ impl<T> FilterOf<T> for T {
     label = "the method returns `{T}`"
 )]
 pub trait ComputedBy<T> {
-    /// The part of the key.
+    /// Returns the part of the key.
     fn from_computed(result: T) -> Self;
 }
 
@@ -45,7 +45,7 @@ impl<T> ComputedBy<T> for T {
     }
 }
 
-/// Returned by the replacement of a method that the struct `R` does not have.
+/// The return type of the replacement of a method that the struct `R` does not have.
 #[derive(Debug)]
 pub struct NoMethod<R, T>(PhantomData<(R, T)>, Infallible);
 
@@ -61,21 +61,21 @@ impl<R: HasComputed<T>, T> ComputedBy<NoMethod<R, T>> for T {
     }
 }
 
-/// Implemented for no type: the error about the method of a `filter`.
+/// The trait of the error about the method of a `filter`. No type implements it.
 #[diagnostic::on_unimplemented(
     message = "a `filter` is a method `fn(&self) -> bool`",
     label = "`{Self}` has no method of this name and signature"
 )]
 pub trait HasFilter {}
 
-/// Implemented for no type: the error about the method of a `computed`.
+/// The trait of the error about the method of a `computed`. No type implements it.
 #[diagnostic::on_unimplemented(
     message = "a method of `computed` with the type `{T}` is `fn(&self) -> {T}`",
     label = "`{Self}` has no method of this name and signature"
 )]
 pub trait HasComputed<T> {}
 
-/// The returned value of the method of a `filter`.
+/// Converts the returned value of the method of a `filter`.
 #[inline]
 pub fn filter<T>(result: T) -> bool
 where
@@ -84,7 +84,7 @@ where
     bool::from_filter(result)
 }
 
-/// The returned value of the method of a `computed`.
+/// Converts the returned value of the method of a `computed`.
 #[inline]
 pub fn computed<T: ComputedBy<C>, C>(result: C) -> T {
     T::from_computed(result)

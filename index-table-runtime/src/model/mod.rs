@@ -1,4 +1,4 @@
-//! Rows, keys, schemas and index maintenance. Pure: nothing here reads or writes a store.
+//! Rows, keys, schemas and index maintenance. This code is pure: it neither reads nor writes a store.
 
 pub(crate) mod carried;
 pub(crate) mod entity;

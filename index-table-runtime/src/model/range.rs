@@ -2,7 +2,7 @@
 
 use crate::model::key::{KeyBuf, successor};
 
-/// A contiguous range of encoded keys: from `start` up to `end`.
+/// A contiguous range of encoded keys, from `start` up to `end`.
 #[derive(Debug, Clone)]
 pub(crate) struct KeyRange {
     pub(crate) start: KeyBuf,
@@ -12,26 +12,26 @@ pub(crate) struct KeyRange {
 /// The end of a [`KeyRange`].
 #[derive(Debug, Clone)]
 pub(crate) enum End {
-    /// Behind the last key that begins with `start`.
+    /// After the last key that begins with `start`.
     Prefix,
     /// Before these bytes.
     Before(Vec<u8>),
-    /// Behind the last key.
+    /// After the last key.
     Open,
 }
 
 impl KeyRange {
-    /// Every key.
+    /// The range of all keys.
     pub(crate) const ALL: Self = Self { start: KeyBuf::new(), end: End::Prefix };
 
-    /// The keys that begin with `prefix`.
+    /// Returns the range of the keys that begin with `prefix`.
     pub(crate) fn beginning_with(prefix: &[u8]) -> Self {
         let mut start = KeyBuf::new();
         start.extend(prefix);
         Self { start, end: End::Prefix }
     }
 
-    /// The keys of this range behind all keys that begin with `prefix`; `None` if there can be none.
+    /// Returns the part of this range after all keys that begin with `prefix`; `None` if no key can be in it.
     pub(crate) fn behind(&self, prefix: &[u8]) -> Option<Self> {
         let mut bytes = prefix.to_vec();
         if !successor(&mut bytes) {
@@ -43,24 +43,24 @@ impl KeyRange {
         Some(Self { start, end })
     }
 
-    /// The keys of this range before `prefix`.
+    /// Returns the part of this range before `prefix`.
     pub(crate) fn before(self, prefix: &[u8]) -> Self {
         Self { end: End::Before(prefix.to_vec()), ..self }
     }
 
-    /// The prefix that the range consists of, if it does.
+    /// Returns the prefix if this is the range of all keys with one prefix.
     pub(crate) fn as_prefix(&self) -> Option<&[u8]> {
         let start = self.start();
         matches!(self.end, End::Prefix).then_some(start)
     }
 
-    /// The first bytes that a key may have.
+    /// Returns the least possible key in the range.
     #[inline]
     pub(crate) fn start(&self) -> &[u8] {
         self.start.as_bytes()
     }
 
-    /// Whether a key that is not before the start is within the range.
+    /// Whether a key is within the range, if it is not before the start.
     #[inline]
     pub(crate) fn ends_behind(&self, key: &[u8]) -> bool {
         match &self.end {
@@ -75,7 +75,7 @@ impl KeyRange {
         key >= self.start() && self.ends_behind(key)
     }
 
-    /// The first bytes behind the range; `None` if it ends with the last key.
+    /// Returns the least bytes after the range; `None` if the range has no upper bound.
     pub(crate) fn end(&self) -> Option<Vec<u8>> {
         match &self.end {
             End::Prefix => {
@@ -87,7 +87,7 @@ impl KeyRange {
         }
     }
 
-    /// Whether every key is within the range.
+    /// Whether the range contains all keys.
     pub(crate) fn is_everything(&self) -> bool {
         self.start.is_empty() && matches!(self.end, End::Prefix | End::Open)
     }
@@ -100,7 +100,7 @@ impl Default for KeyRange {
 }
 
 impl End {
-    /// Behind all keys that begin with `prefix`.
+    /// Returns the end after all keys that begin with `prefix`.
     pub(crate) fn behind(prefix: &KeyBuf) -> Self {
         let mut bytes = prefix.as_bytes().to_vec();
         if successor(&mut bytes) { Self::Before(bytes) } else { Self::Open }

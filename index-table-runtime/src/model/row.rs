@@ -1,7 +1,7 @@
 //! The fact's bytes: the row's version, then postcard's encoding of the struct.
 //!
-//! A row of an older version is read as the struct of that version, and converted by the `From` of each
-//! version up to the current one. Rows of the current version don't pay for it.
+//! A row of an older version is decoded as the struct of that version, and then converted by the `From` of
+//! each later version. Rows of the current version have no such cost.
 
 mod canonical;
 mod fields;
@@ -18,7 +18,7 @@ use crate::model::{
     key::{DecodeError, Unescaped},
 };
 
-/// A reader of fields.
+/// postcard's deserializer for a slice.
 pub(crate) type Deserializer<'a> = postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>;
 
 /// Appends the bytes of `row` to `out`.
@@ -27,8 +27,7 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
     row.encode(out)
 }
 
-/// Reads a whole row. With debug assertions, it fails for a row whose conversion changes a field that must
-/// keep its value.
+/// Reads a whole row. With debug assertions, fails if a conversion changes a field that must keep its value.
 #[expect(clippy::inline_always, reason = "the row would be moved once more")]
 #[inline(always)]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
@@ -46,42 +45,44 @@ pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError
     }
 }
 
-/// Reads a whole row without copying borrowed fields. A converted row of an older version is kept in `kept`.
+/// Reads a whole row without copying borrowed fields. `unescaped` stores the converted row of an older
+/// version.
 #[inline]
 pub(crate) fn view<'t, R: Viewed>(
     bytes: &'t [u8],
-    kept: &'t Unescaped,
+    unescaped: &'t Unescaped,
 ) -> Result<R::View<'t>, DecodeError> {
-    let from = Deserializer::from_bytes(current_body::<R>(bytes, kept)?);
+    let from = Deserializer::from_bytes(current_body::<R>(bytes, unescaped)?);
     let mut row = RowReader { from };
     let view = R::view(&mut row)?;
     let rest = row.from.finalize().map_err(DecodeError::Row)?;
     if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
 }
 
-/// The bytes of the struct in a row; for a row of an older version, the converted bytes, which are in `kept`.
+/// Returns the bytes of the struct in a row. For a row of an older version, `unescaped` stores the converted
+/// bytes.
 #[inline]
 pub(crate) fn current_body<'t, R: Entity>(
     bytes: &'t [u8],
-    kept: &'t Unescaped,
+    unescaped: &'t Unescaped,
 ) -> Result<&'t [u8], DecodeError> {
     match body(bytes, R::TABLE.version) {
         Ok(body) => Ok(body),
-        Err(error) => keep_renewed::<R>(bytes, kept, error),
+        Err(error) => renew_body::<R>(bytes, unescaped, error),
     }
 }
 
 #[cold]
-fn keep_renewed<'t, R: Entity>(
+fn renew_body<'t, R: Entity>(
     bytes: &[u8],
-    kept: &'t Unescaped,
+    unescaped: &'t Unescaped,
     error: DecodeError,
 ) -> Result<&'t [u8], DecodeError> {
     let row: R = decode_older(bytes, error)?;
-    body(kept.keep(encoded(&row)?), R::TABLE.version)
+    body(unescaped.keep(encoded(&row)?), R::TABLE.version)
 }
 
-/// The bytes that a row of any version has in the current one.
+/// Returns the bytes of a row of any version in the current version.
 pub(crate) fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     decode(bytes).and_then(|row: R| encoded(&row))
 }
@@ -100,7 +101,7 @@ fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
     Ok(bytes)
 }
 
-/// Reads a row that begins with another version than the current one, or with none, as `error` says.
+/// Reads a row that `error` says has an older version.
 #[cold]
 #[inline(never)]
 fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {
@@ -111,22 +112,22 @@ fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, Decode
     Ok(row)
 }
 
-/// The converted row of an older version, that version, and the bytes of its struct.
+/// Converts a row of an older version. Returns it with that version and the bytes of the older struct.
 fn convert<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<(R, u32, &[u8]), DecodeError> {
     let DecodeError::Version { found, .. } = error else { return Err(error) };
     let (_, body) = take::<u32>(bytes)?;
     match <R as Entity>::older(found, body) {
-        // No version that the code knows.
+        // The declaration has no such version.
         Err(DecodeError::Version { .. }) => Err(error),
         row => row.map(|row| (row, found, body)),
     }
 }
 
-/// Reads a row of the version of `Old` or of one before it, and converts it.
+/// Reads a row of the version of `Old` or of an earlier version, and converts it.
 ///
 /// # Errors
 ///
-/// [`DecodeError`] when the bytes are no such row.
+/// [`DecodeError`] if the bytes are not such a row.
 pub fn older<Old: RowVersion + Precedes<New>, New>(
     version: u32,
     body: &[u8],
@@ -145,12 +146,12 @@ pub(crate) fn whole<V: DeserializeOwned>(body: &[u8]) -> Result<V, DecodeError> 
     if rest.is_empty() { Ok(row) } else { Err(DecodeError::Long) }
 }
 
-/// The version that a row begins with.
+/// Reads the version at the start of a row.
 pub(crate) fn version(bytes: &[u8]) -> Result<u32, DecodeError> {
     take(bytes).map(|(version, _)| version)
 }
 
-/// The bytes of the struct, behind the version.
+/// Returns the bytes of the struct, after the version.
 #[inline]
 pub(crate) fn body(bytes: &[u8], expected: u32) -> Result<&[u8], DecodeError> {
     // Nearly every version takes one byte.
@@ -169,7 +170,7 @@ pub(crate) fn take<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u
     postcard::take_from_bytes(bytes).map_err(DecodeError::Row)
 }
 
-/// Appends the bytes of one value: of an included field, or of a row.
+/// Appends the bytes of an included field or of a row.
 pub(crate) fn append<T: Serialize + ?Sized>(
     value: &T,
     out: &mut Vec<u8>,
@@ -177,7 +178,7 @@ pub(crate) fn append<T: Serialize + ?Sized>(
     postcard::serialize_with_flavor(value, Append(out)).map_err(EncodeError::from)
 }
 
-/// postcard's flavor for a `Vec` owns it; this one appends to a reused buffer.
+/// Appends to a reused buffer, because postcard's flavor for a `Vec` owns its buffer.
 struct Append<'a>(&'a mut Vec<u8>);
 
 impl postcard::ser_flavors::Flavor for Append<'_> {

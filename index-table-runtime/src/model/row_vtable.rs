@@ -1,4 +1,4 @@
-//! The functions of a type of row, for code that is compiled once and not for each type.
+//! The functions of a row type, for code that is compiled once and not for each row type.
 
 use std::any::{self, TypeId};
 
@@ -14,17 +14,17 @@ use crate::model::{
 
 type Comparison = fn(&[u8], &[u8]) -> bool;
 
-/// A type of row, for code that is compiled once: the schema, and function pointers for the trait's methods.
+/// The schema of a row type, and function pointers for the methods of [`Entity`].
 pub(crate) struct RowVtable {
     id: TypeId,
     name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
     pub(crate) distribution: Distribution,
-    /// Takes the image of the row with these bytes. The outer error if they are not such a row.
+    /// Loads the row with these bytes into an image. The outer error means that they are not such a row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
-    /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
+    /// Appends the encodings of the fields that an index hashes, for the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
-    /// [`row::is_reordered`], if the rows have collections that are sorted.
+    /// [`row::is_reordered`], if the rows have sorted collections.
     is_reordered: Option<Comparison>,
 }
 
@@ -50,23 +50,23 @@ impl RowVtable {
         }
     }
 
-    /// Whether a stored row is equal to the one with the bytes `new`.
+    /// Whether a stored row is equal to the row with the bytes `new`.
     #[inline]
     pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
         stored == new || self.is_reordered.is_some_and(|is_reordered| is_reordered(stored, new))
     }
 
-    /// Whether both are of one type of row.
+    /// Whether both have the same row type.
     pub(crate) fn is_same_type(&self, other: &Self) -> bool {
         self.id == other.id
     }
 
-    /// The path of the type of row.
+    /// Returns the path of the row type.
     pub(crate) fn type_name(&self) -> &'static str {
         (self.name)()
     }
 
-    /// Takes the image of a row that is stored under `primary_key`, which must be its own.
+    /// Loads a row that is stored under `primary_key`. Fails if the row has another primary key.
     pub(crate) fn load_stored(
         &self,
         image: &mut Image,
@@ -105,21 +105,21 @@ impl RowVtable {
         Error::Conversion { table: self.schema.name, key, version, reason }
     }
 
-    /// The error for a row that can't be decoded.
+    /// Returns the error for a row that can't be decoded.
     #[cold]
     pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
         self.schema.corrupt(Source::Facts, primary_key, error)
     }
 
-    /// The error for a second row with this primary key.
+    /// Returns the error for a second row with this primary key.
     #[cold]
     pub(crate) fn duplicate(&self, primary_key: &[u8]) -> Error {
         let key = self.schema.show_primary_key(primary_key);
         Error::DuplicateKey { table: self.schema.name, key }
     }
 
-    /// The error for a row whose key in a unique index another row has; `hashed` has the values of its hashed
-    /// fields.
+    /// Returns the error for a row with the same key in a unique index as the row `holder`. `hashed` has the
+    /// values of the hashed fields.
     #[cold]
     pub(crate) fn taken(&self, index: usize, key: &[u8], hashed: &[u8], holder: &[u8]) -> Error {
         let source = Source::Index(index);

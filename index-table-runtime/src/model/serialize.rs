@@ -1,22 +1,22 @@
-//! How an entry is serialized.
+//! The serialization of entries.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// Serializes a struct, in the form that serde's own derive gives it: a field for each call.
+/// Serializes a struct in the form of serde's derive, one field per call.
 ///
-/// An error is kept to the end, so that generated code is one expression without a branch, which
-/// takes the compiler about a quarter of what serde's derive does.
+/// An error is returned at the end, so the generated code is one expression without branches. It compiles in
+/// about a quarter of the time of serde's derive.
 #[must_use = "it ends with `end`"]
 pub struct StructFields<S: Serializer>(Result<S::SerializeStruct, S::Error>);
 
 impl<S: Serializer> StructFields<S> {
-    /// Begins a struct of so many fields.
+    /// Begins a struct with this number of fields.
     #[inline]
     pub fn new(serializer: S, name: &'static str, fields: usize) -> Self {
         Self(serializer.serialize_struct(name, fields))
     }
 
-    /// The next field.
+    /// Serializes the next field.
     #[inline]
     pub fn field<T: Serialize + ?Sized>(self, name: &'static str, value: &T) -> Self {
         Self(self.0.and_then(|mut fields| fields.serialize_field(name, value).map(|()| fields)))
@@ -56,22 +56,22 @@ mod tests {
         }
     }
 
-    /// Is never serialized, and counts how often that was tried.
-    struct Refused<'a>(&'a Cell<u32>);
+    /// A value that fails to serialize, and counts the attempts.
+    struct Failing<'a>(&'a Cell<u32>);
 
-    impl Serialize for Refused<'_> {
+    impl Serialize for Failing<'_> {
         fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
             self.0.set(self.0.get() + 1);
-            Err(S::Error::custom("refused"))
+            Err(S::Error::custom("failing"))
         }
     }
 
-    struct Refusing<'a>(&'a Cell<u32>);
+    struct WithFailing<'a>(&'a Cell<u32>);
 
-    impl Serialize for Refusing<'_> {
+    impl Serialize for WithFailing<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let fields = StructFields::new(serializer, "Refusing", 3).field("id", &7_u64);
-            fields.field("first", &Refused(self.0)).field("second", &Refused(self.0)).end()
+            let fields = StructFields::new(serializer, "WithFailing", 3).field("id", &7_u64);
+            fields.field("first", &Failing(self.0)).field("second", &Failing(self.0)).end()
         }
     }
 
@@ -84,9 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_behind_an_error() {
-        let tried = Cell::new(0);
-        assert!(postcard::to_stdvec(&Refusing(&tried)).is_err());
-        assert_eq!(tried.get(), 1);
+    fn no_field_is_serialized_after_an_error() {
+        let attempts = Cell::new(0);
+        assert!(postcard::to_stdvec(&WithFailing(&attempts)).is_err());
+        assert_eq!(attempts.get(), 1);
     }
 }

@@ -1,9 +1,8 @@
-//! Scans up to the gap of a cursor.
+//! Scans that end at the gap of a cursor.
 //!
-//! An engine begins a query behind a position or at it, and knows no end but that of the bounds. So a scan
-//! before a gap is read backward from there where the order does not matter, or where a page is turned round
-//! in memory. Where the rows come one by one in the order of the scan, it is read forward, and a [`Stop`] ends
-//! it at the gap.
+//! An engine begins a query at or after a position, and ends it at the end of the bounds. So a scan before a
+//! gap is read backward from the gap if the order does not matter, or if a page is reversed in memory. An
+//! iterator returns rows in the order of the scan, so it is read forward, and a [`Stop`] ends it at the gap.
 //!
 //! | | reads | ends at |
 //! |---|---|---|
@@ -26,14 +25,15 @@ use crate::{
 };
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// Only what precedes a cursor of the same scan, such as [`Page::previous`](crate::Page::previous): the rows
-    /// that [`after`](Scan::after) the same cursor omits.
+    /// Keeps only the rows before a cursor of the same scan, such as
+    /// [`Page::previous`](crate::Page::previous): the rows that [`after`](Scan::after) with the same cursor
+    /// omits.
     ///
-    /// The order stays that of the scan. A [`page`](Scan::page) and a [`limit`](Scan::limit) are of the last rows,
-    /// those next to the cursor. With `after` as well, the scan is what lies between two cursors.
+    /// The order does not change. A [`page`](Scan::page) and a [`limit`](Scan::limit) select the last rows,
+    /// next to the cursor. Together with `after`, the scan returns the rows between two cursors.
     ///
-    /// Cost: that of a page behind a cursor. A limit without a page costs its steps twice, because the scan looks
-    /// for the first of the last rows from the cursor on.
+    /// Cost: that of a page after a cursor. A limit without a page steps over its rows twice, because the
+    /// scan first searches backward from the cursor for its first row.
     ///
     /// A cursor of another scan gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when the scan is
     /// run.
@@ -75,18 +75,18 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
-    /// Makes the cursors the position and the stop of the query, which keeps its direction.
+    /// Sets the position and the stop of the query to the cursors. The direction does not change.
     #[cold]
     #[inline(never)]
-    pub(super) fn stop_at_gap(&mut self, question: Option<u64>) {
+    pub(super) fn stop_at_gap(&mut self, query_hash: Option<u64>) {
         let Ok(reader) = &self.reader else { return };
-        if let Err(error) = self.try_stop_at_gap(*reader, question) {
+        if let Err(error) = self.try_stop_at_gap(*reader, query_hash) {
             self.reader = Err(error);
         }
     }
 
-    fn try_stop_at_gap(&mut self, reader: Reader<'txn>, question: Option<u64>) -> Result<()> {
-        let (after, Some(before)) = self.positions(question)? else { return Ok(()) };
+    fn try_stop_at_gap(&mut self, reader: Reader<'txn>, query_hash: Option<u64>) -> Result<()> {
+        let (after, Some(before)) = self.positions(query_hash)? else { return Ok(()) };
         let first = self.first_of_last(reader, after.clone(), before.clone())?;
         self.query.inclusive = first.is_some();
         self.query.position = first.or(after);
@@ -95,8 +95,8 @@ impl<'txn> ScanRequest<'txn> {
         Ok(())
     }
 
-    /// The position of the first of the last entries before the gap, as many as the limit; `None`: there are not
-    /// more, or there is no limit.
+    /// Returns the position of the first of the last `limit` entries before the gap; `None` if there are
+    /// fewer entries or no limit.
     fn first_of_last(
         &self,
         reader: Reader<'txn>,
@@ -116,12 +116,12 @@ impl<'txn> ScanRequest<'txn> {
         Ok(Some(scan.entry().position()))
     }
 
-    /// Turns the query round, from the gap `before` to the gap `after`, and returns both cursors: `after` and
-    /// `before`.
+    /// Reverses the query, so that it reads from the gap `before` to the gap `after`. Returns the cursors
+    /// `after` and `before`.
     #[cold]
     #[inline(never)]
-    pub(super) fn turn_back(&mut self, question: Option<u64>) -> [Option<Cursor>; 2] {
-        match self.positions(question) {
+    pub(super) fn turn_back(&mut self, query_hash: Option<u64>) -> [Option<Cursor>; 2] {
+        match self.positions(query_hash) {
             Ok((after, Some(before))) => {
                 let (query, conditions) = self.backward(after, before);
                 (self.query, self.conditions) = (query, conditions);
@@ -151,11 +151,12 @@ impl<'txn> ScanRequest<'txn> {
         Stop { position, by_key, inclusive, reverse }
     }
 
-    /// The positions of both cursors: of `after` and of `before`.
-    fn positions(&self, question: Option<u64>) -> Result<(Option<Position>, Option<Position>)> {
-        let question = question.unwrap_or_else(|| self.question());
+    /// Returns the positions of the cursors `after` and `before`.
+    fn positions(&self, query_hash: Option<u64>) -> Result<(Option<Position>, Option<Position>)> {
+        let query_hash = query_hash.unwrap_or_else(|| self.query_hash());
         let position = |cursor: &Option<Cursor>| {
-            let position = |cursor: &Cursor| cursor.position_in(self.schema, &self.query, question);
+            let position =
+                |cursor: &Cursor| cursor.position_in(self.schema, &self.query, query_hash);
             cursor.as_ref().map(position).transpose()
         };
         Ok((position(&self.after)?, position(&self.before)?))

@@ -16,29 +16,28 @@ use crate::model::{
     schema::Source,
 };
 
-/// A contiguous block of keys: equal leading fields, and a range, a prefix or no condition for the next
+/// A contiguous range of keys: equal leading fields, and a range, a prefix or no condition for the next
 /// field.
 ///
-/// As bytes: from `start` up to `end`. Neither cuts through a later field, because an encoding is never a
-/// prefix of another one.
+/// The range of bytes never ends inside of a later field, because an encoding is never a prefix of another.
 ///
-/// For a hashed field, the hash is in the bytes, and the value is kept beside them.
+/// For a hashed field, the bytes contain the hash, and the value is kept separately.
 #[derive(Debug, Clone)]
 pub struct Bounds {
     pub(crate) range: KeyRange,
     hashed: Option<Arc<Hashed>>,
-    /// A list for the field behind `range`, which is then a prefix.
+    /// The list of values for the field after `range`, which is then a prefix.
     list: Option<Arc<KeyList>>,
 }
 
 impl Bounds {
-    /// Every key.
+    /// Creates bounds with all keys.
     #[must_use]
     pub const fn new() -> Self {
         Self { range: KeyRange::ALL, hashed: None, list: None }
     }
 
-    /// Keys whose next field equals `value`.
+    /// Selects keys whose next field equals `value`.
     #[must_use]
     pub fn equal<T: Key>(mut self, value: T::Arg<'_>) -> Self {
         T::encode(value, &mut self.range.start);
@@ -46,7 +45,7 @@ impl Bounds {
         self
     }
 
-    /// Keys of rows of type `R` whose next field, which is hashed, equals `value`.
+    /// Selects keys of rows of type `R` whose next field, which is hashed, equals `value`.
     #[must_use]
     pub fn hashed<R: Entity, T: Key>(mut self, value: T::Arg<'_>) -> Self {
         let mut encoded = KeyBuf::new();
@@ -62,7 +61,7 @@ impl Bounds {
         Arc::make_mut(self.hashed.get_or_insert_with(|| Arc::new(none())))
     }
 
-    /// Keys whose next field equals one of `values`.
+    /// Selects keys whose next field equals one of `values`.
     #[must_use]
     pub fn one_of(mut self, values: Values) -> Self {
         self.range.end = End::Prefix;
@@ -70,7 +69,7 @@ impl Bounds {
         self
     }
 
-    /// Keys of rows of type `R` whose next field, which is hashed, equals one of `values`.
+    /// Selects keys of rows of type `R` whose next field, which is hashed, equals one of `values`.
     #[must_use]
     pub fn one_of_hashed<R: Entity>(mut self, values: Values) -> Self {
         let hashes = values.0.iter().map(|value| Box::from(hash(value))).collect();
@@ -78,7 +77,7 @@ impl Bounds {
         self.one_of(Values(hashes))
     }
 
-    /// Keys whose next field starts with `prefix`.
+    /// Selects keys whose next field starts with `prefix`.
     #[must_use]
     pub fn starting_with<T: PrefixKey>(mut self, prefix: T::Prefix<'_>) -> Self {
         T::encode_prefix(prefix, &mut self.range.start);
@@ -86,7 +85,7 @@ impl Bounds {
         self
     }
 
-    /// Keys whose next field is in `range`: a range of values, in either sort order.
+    /// Selects keys whose next field is in `range`, a range of values for both sort orders.
     #[must_use]
     pub fn range<'a, T: Key>(self, range: impl RangeBounds<T::Arg<'a>>) -> Self {
         let (mut first, mut last) = (range.start_bound(), range.end_bound());
@@ -94,27 +93,27 @@ impl Bounds {
             std::mem::swap(&mut first, &mut last);
         }
         let Self { range: KeyRange { start: leading, .. }, hashed, .. } = self;
-        let with = |value: &T::Arg<'a>| {
+        let key_with = |value: &T::Arg<'a>| {
             let mut key = leading.clone();
             T::encode(*value, &mut key);
             key
         };
         let end = match last {
-            Bound::Included(value) => End::behind(&with(value)),
-            Bound::Excluded(value) => End::Before(with(value).as_bytes().to_vec()),
-            // Not `Prefix`: an excluded start may be behind the leading fields.
+            Bound::Included(value) => End::behind(&key_with(value)),
+            Bound::Excluded(value) => End::Before(key_with(value).as_bytes().to_vec()),
+            // Not `Prefix`, because an excluded start may be after all keys with the leading fields.
             Bound::Unbounded => End::behind(&leading),
         };
         let range = match first {
-            Bound::Included(value) => KeyRange { start: with(value), end },
+            Bound::Included(value) => KeyRange { start: key_with(value), end },
             Bound::Unbounded => KeyRange { start: leading, end },
             Bound::Excluded(value) => {
-                if let End::Before(bytes) = End::behind(&with(value)) {
+                if let End::Before(bytes) = End::behind(&key_with(value)) {
                     let mut start = KeyBuf::new();
                     start.extend(&bytes);
                     KeyRange { start, end }
                 } else {
-                    // Nothing is behind the greatest value, and nothing is before the empty key.
+                    // No key is after the greatest value. The range before the empty key is empty.
                     KeyRange { start: leading, end: End::Before(Vec::new()) }
                 }
             }
@@ -122,7 +121,7 @@ impl Bounds {
         Self { range, hashed, list: None }
     }
 
-    /// Keys whose next field is in `range`, in an index without entries for a value that is absent.
+    /// Selects keys whose next field is in `range`, in an index without entries for absent values.
     #[must_use]
     pub fn range_present<'a, T: Key>(self, range: impl RangeBounds<T::Present<'a>>) -> Self {
         let bound = |bound: Bound<&T::Present<'a>>| bound.map(|&value| value.into());
@@ -134,14 +133,14 @@ impl Bounds {
         self.hashed.is_some()
     }
 
-    /// The query within the bounds, and the values of hashed fields.
+    /// Returns the query within the bounds, and the values of hashed fields.
     #[inline]
     pub(super) fn into_query(self, source: Source) -> (Query, Option<Arc<Hashed>>) {
         let Self { range, hashed, list } = self;
         (Query { list, ..Query::new(source, range) }, hashed)
     }
 
-    /// The inverse of [`into_query`](Bounds::into_query).
+    /// Creates bounds by the inverse of [`into_query`](Bounds::into_query).
     pub(super) fn of_query(query: Query, hashed: Option<Arc<Hashed>>) -> Self {
         Self { range: query.bounds, hashed, list: query.list }
     }

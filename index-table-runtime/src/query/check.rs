@@ -1,4 +1,4 @@
-//! Checks the entries of a query that has conditions.
+//! The checks of the entries of a query with conditions.
 
 use std::rc::Rc;
 
@@ -26,9 +26,9 @@ pub(super) struct Check<'txn> {
     source: Source,
     form: Form,
     conditions: Rc<Conditions<'txn>>,
-    /// The entries carry the values of hashed fields.
+    /// Whether the entries carry the values of hashed fields.
     carried: bool,
-    /// The row of each entry is looked up.
+    /// Whether the row of each entry is looked up.
     pub(super) looks_up: bool,
     /// The values of hashed fields of the last entry's row.
     values: KeyBuf,
@@ -36,12 +36,12 @@ pub(super) struct Check<'txn> {
     image: Image,
     /// The row of the last entry, if it was looked up.
     pub(super) fact: Option<&'txn [u8]>,
-    /// It has come to the [`Stop`](super::conditions::Stop) of the query.
+    /// Whether the query has reached its [`Stop`](super::conditions::Stop).
     pub(super) has_stopped: bool,
 }
 
 impl<'txn> Check<'txn> {
-    /// `None` if there is nothing to check.
+    /// Creates the check of a query; `None` if there are no conditions.
     #[inline]
     pub(super) fn of(
         reader: Reader<'txn>,
@@ -84,9 +84,10 @@ impl<'txn> Check<'txn> {
         })
     }
 
-    /// The next entry that meets the conditions.
+    /// Returns the next entry that meets the conditions.
     ///
-    /// Not inlined: a scan without conditions pays for a branch, and not for a copy of the entry.
+    /// Not inlined, so that a scan without conditions has the cost of a branch, and not of a copy of the
+    /// entry.
     #[inline(never)]
     pub(super) fn next(
         &mut self,
@@ -204,7 +205,7 @@ impl<'txn> Check<'txn> {
         Ok(hashed.are(self.values.as_bytes()))
     }
 
-    /// Whether an entry without a row is no damage.
+    /// Whether entries without a row are allowed, and not damage.
     fn may_dangle(&self) -> bool {
         matches!(self.source, Source::Index(index) if self.schema.is_eventual(index))
     }

@@ -1,4 +1,4 @@
-//! The conditions on an entry beside a key within the bounds.
+//! The conditions on the entries of a query, in addition to its bounds.
 
 use std::{cmp::Ordering, rc::Rc, sync::Arc};
 
@@ -15,33 +15,33 @@ use crate::{
     },
 };
 
-/// The conditions on each entry of a query, beside its bounds.
+/// The conditions on each entry of a query, in addition to its bounds.
 #[derive(Clone, Default)]
 pub(super) struct Conditions<'txn> {
     /// The values of hashed fields.
     pub(super) hashed: Option<Arc<Hashed>>,
     /// The tests of [`Scan::filter`](super::Scan::filter).
     pub(super) tests: Vec<RowTest<'txn>>,
-    /// Where the query ends before the end of its bounds.
+    /// The end of the query before the end of its bounds.
     pub(super) stop: Option<Stop>,
     pub(super) existence: Existence,
 }
 
-/// The end of a query at the gap of a cursor. No engine knows it.
+/// The end of a query at the gap of a cursor, which engines don't implement.
 #[derive(Clone)]
 pub(super) struct Stop {
-    /// That of the entry that the cursor was made from.
+    /// The position of the entry from which the cursor was made.
     pub(super) position: Position,
-    /// The position is that of the key alone, because the index has one entry for each key.
+    /// Whether only keys are compared, because the index has one entry per key.
     pub(super) by_key: bool,
-    /// The entry at the position still belongs to the query.
+    /// Whether the entry at the position belongs to the query.
     pub(super) inclusive: bool,
     /// The direction of the query.
     pub(super) reverse: bool,
 }
 
 impl Stop {
-    /// Whether the query has ended when it comes to this entry.
+    /// Whether the query ends before this entry.
     pub(super) fn is_before(&self, entry: RawEntry<'_>) -> bool {
         let Position { key, primary_key } = &self.position;
         let mut order = entry.key.cmp(key);
@@ -56,20 +56,20 @@ impl Stop {
     }
 }
 
-/// Whether the row of an entry has to be there. Only entries of eventual indexes are without a row, or older than
-/// it; of other indexes, such entries are damage.
+/// The required relation between an entry and its row. Only an entry of an eventual index may have no row, or
+/// be older than its row; in other indexes, such entries are damage.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Existence {
-    /// Nobody reads it.
+    /// The row is not read.
     #[default]
     Unknown,
-    /// It is read: an entry without a row is left out.
+    /// The row is read, and entries without a row are left out.
     Exists,
-    /// The row still has the entry.
+    /// The row must still have the entry.
     HasEntry(HasEntry),
 }
 
-/// [`has_entry`] of a type of row.
+/// [`has_entry`] of a row type.
 pub(super) type HasEntry = fn(&mut Image, usize, RawEntry<'_>, &[u8]) -> Result<bool>;
 
 /// Whether the row with these bytes has the key of an entry of the index at this position.
@@ -88,19 +88,19 @@ pub(super) fn has_entry<R: Entity>(
 /// A test of the bytes of a row.
 pub(super) type RowTest<'txn> = Rc<dyn Fn(&[u8]) -> Result<bool, DecodeError> + 'txn>;
 
-/// A test of a row as a test of its bytes.
+/// Converts a test of a row to a test of its bytes.
 pub(super) fn row_test<'txn, R: Entity>(test: impl Fn(&R) -> bool + 'txn) -> RowTest<'txn> {
     Rc::new(move |bytes| Ok(test(&row::decode(bytes)?)))
 }
 
 impl<'txn> Conditions<'txn> {
-    /// `None` if there are no conditions.
+    /// Creates conditions with these values of hashed fields; `None` without them.
     #[inline]
     pub(super) fn of(hashed: Option<Arc<Hashed>>) -> Option<Rc<Self>> {
         hashed.map(|hashed| Rc::new(Self { hashed: Some(hashed), ..Self::default() }))
     }
 
-    /// Adds to the conditions of a query.
+    /// Adds tests to the conditions of a query.
     pub(super) fn add(conditions: &mut Option<Rc<Self>>, tests: &[RowTest<'txn>]) {
         if !tests.is_empty() {
             let conditions = Rc::make_mut(conditions.get_or_insert_default());
@@ -108,7 +108,7 @@ impl<'txn> Conditions<'txn> {
         }
     }
 
-    /// The conditions without the tests, and the tests.
+    /// Separates the tests from the other conditions.
     pub(super) fn without_tests(
         conditions: Option<Rc<Self>>,
     ) -> (Option<Rc<Self>>, Vec<RowTest<'txn>>) {
@@ -120,24 +120,25 @@ impl<'txn> Conditions<'txn> {
         (others, conditions.tests.clone())
     }
 
-    /// Ends a query sooner.
+    /// Ends a query at a stop.
     pub(super) fn stop(conditions: &mut Option<Rc<Self>>, stop: Stop) {
         Rc::make_mut(conditions.get_or_insert_default()).stop = Some(stop);
     }
 
-    /// Requires the row of each entry.
+    /// Sets the required relation between entries and rows.
     pub(super) fn require(conditions: &mut Option<Rc<Self>>, existence: Existence) {
         Rc::make_mut(conditions.get_or_insert_default()).existence = existence;
     }
 }
 
-/// The values that a query gives for hashed fields.
+/// A query's values for hashed fields.
 #[derive(Debug, Clone)]
 pub(super) struct Hashed {
-    /// Their encodings, in the order of the key. Each is self-delimiting, so a row has these values if its
-    /// own encodings start with these bytes, even if more of its fields are hashed.
+    /// The encodings of the values, in the order of the key. Encodings are self-delimiting, so a row has
+    /// these values if the encodings of its hashed fields start with these bytes, even if more fields are
+    /// hashed.
     pub(super) values: Vec<u8>,
-    /// The list of values of one more field, behind the others.
+    /// The list of values of one more field, after the others.
     pub(super) list: Option<Arc<KeyList>>,
     pub(super) of_row: ValuesOf,
 }
@@ -150,7 +151,7 @@ impl Hashed {
         read.is_ok() && self.are(values.as_bytes())
     }
 
-    /// Whether a row has these values, if all are given.
+    /// Whether the encodings of a row's hashed fields match these values.
     pub(super) fn are(&self, values: &[u8]) -> bool {
         match (&self.list, values.strip_prefix(self.values.as_slice())) {
             (_, None) => false,
@@ -160,14 +161,14 @@ impl Hashed {
     }
 }
 
-/// [`values_of`] a type of row.
+/// [`values_of`] of a row type.
 pub(super) type ValuesOf = fn(usize, ValueSource<'_>, &mut KeyBuf) -> Result<(), DecodeError>;
 
-/// The place of the hashed values of a row.
+/// The source of the values of a row's hashed fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ValueSource<'a> {
     Fact(&'a [u8]),
-    /// An entry that carries them.
+    /// An entry that carries the values.
     Entry(RawEntry<'a>, Form),
 }
 

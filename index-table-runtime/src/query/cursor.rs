@@ -18,45 +18,45 @@ const FORMAT: u8 = 1;
 const OTHER: &str = "it was made by another index, direction or arguments; start without a cursor";
 const CHANGED: &str = "its text was changed; start without a cursor";
 
-/// A place in a scan, from a [`Page`](crate::Page): [`Scan::after`](crate::Scan::after) has what follows it, and
-/// [`Scan::before`](crate::Scan::before) what precedes it.
+/// A position between two rows of a scan, from a [`Page`](crate::Page). [`Scan::after`](crate::Scan::after)
+/// returns the rows after it, and [`Scan::before`](crate::Scan::before) the rows before it.
 ///
-/// It is the gap behind the row that it was made from, in the direction of the scan.
+/// A cursor is the gap after a row, in the direction of the scan.
 ///
-/// Opaque text of the characters `0`–`9` and `a`–`f`, through `Display`, `FromStr` and serde: safe
-/// in a URL. It is a position and not an offset, so rows that are inserted or deleted between two pages
-/// neither repeat nor skip others. It is valid for one query: the same index, direction and arguments; any
-/// other query refuses it. It contains the last row's keys, and is not signed: anyone who has the text can
-/// read these keys, and a changed text can start at another position of the same query.
+/// `Display`, `FromStr` and serde convert it to opaque text of the characters `0`–`9` and `a`–`f`, which is
+/// safe in a URL. A cursor is a position and not an offset, so rows that are inserted or deleted between two
+/// pages neither repeat nor skip others. It is valid for one query, with the same index, direction and
+/// arguments; any other query fails. The text contains the row's keys and is not signed: everyone with the
+/// text can read these keys, and a modified text can start at another position of the same query.
 ///
 /// The text is the hexadecimal form of: `01`; the FNV-1a hash (64 bits, big-endian) of the query; the length
 /// of the index key (16 bits, big-endian); the index key; the primary key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Cursor {
-    question: u64,
-    /// The index key, which has this length, and the primary key.
+    query_hash: u64,
+    /// The index key, which has the length `key_len`, and the primary key.
     keys: Arc<[u8]>,
     key_len: usize,
 }
 
 impl Cursor {
-    /// The gap behind this entry.
-    pub(crate) fn new(question: u64, entry: RawEntry<'_>) -> Self {
+    /// Creates the cursor of the gap after this entry.
+    pub(crate) fn new(query_hash: u64, entry: RawEntry<'_>) -> Self {
         let mut keys = KeyBuf::new();
         keys.extend(entry.key);
         keys.extend(entry.primary_key);
-        Self { question, keys: Arc::from(keys.as_bytes()), key_len: entry.key.len() }
+        Self { query_hash, keys: Arc::from(keys.as_bytes()), key_len: entry.key.len() }
     }
 
-    /// What it belongs to, and the position of the entry that it was made from.
+    /// Returns the hash of the query, and the position of the entry before the gap.
     pub(crate) fn into_parts(self) -> (u64, Position) {
-        (self.question, self.position())
+        (self.query_hash, self.position())
     }
 
-    /// The primary key, if this cursor belongs to the combination of scans that is this question.
-    pub(super) fn primary_key_in(&self, schema: &TableSchema, question: u64) -> Result<&[u8]> {
-        if self.question != question {
+    /// Returns the primary key, if this cursor belongs to the combination with this hash.
+    pub(super) fn primary_key_in(&self, schema: &TableSchema, query_hash: u64) -> Result<&[u8]> {
+        if self.query_hash != query_hash {
             return Err(Error::InvalidCursor { reason: OTHER });
         }
         if self.position().is_in(schema, Source::Facts) {
@@ -70,17 +70,17 @@ impl Cursor {
         Position { key: key.to_vec(), primary_key: primary_key.to_vec() }
     }
 
-    /// The position, if this cursor belongs to the query, which is this [`question`].
+    /// Returns the position, if this cursor belongs to the query, whose hash is `query_hash`.
     ///
-    /// The text is untrusted. A place outside the query's bounds would return entries outside the query, and
-    /// bytes that are not a key would be an impossible place.
+    /// The text is untrusted. A position outside of the query's bounds would return entries outside of the
+    /// query, and bytes that are not a key would be an invalid position.
     pub(super) fn position_in(
         &self,
         schema: &TableSchema,
         query: &Query,
-        question: u64,
+        query_hash: u64,
     ) -> Result<Position> {
-        if self.question != question {
+        if self.query_hash != query_hash {
             return Err(Error::InvalidCursor { reason: OTHER });
         }
         let at = &*self.keys;
@@ -95,9 +95,9 @@ impl Cursor {
     }
 }
 
-/// What a cursor of a scan belongs to, as a number: table, index with its fields and their forms, direction
-/// bounds and list.
-pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
+/// Returns a hash of a query, which identifies it in cursors: of the table, the index with its fields and
+/// their forms, the direction, the bounds and the list.
+pub(super) fn query_hash(schema: &TableSchema, query: &Query) -> u64 {
     let end = query.bounds.end();
     let index = schema.index(query.source);
     let parts: [&[u8]; 6] = [
@@ -109,7 +109,7 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
         end.as_deref().unwrap_or_default(),
     ];
     let hash = hash_of(&parts);
-    // An index may be declared in another way under its old name.
+    // The declaration of an index may change without its name.
     let fields = index.map_or(&[][..], |index| index.key);
     let hash = fields
         .iter()
@@ -121,12 +121,12 @@ pub(super) fn question(schema: &TableSchema, query: &Query) -> u64 {
     }
 }
 
-/// FNV-1a of all parts.
+/// Returns the FNV-1a hash of all parts.
 pub(crate) fn hash_of(parts: &[&[u8]]) -> u64 {
     parts.iter().fold(0xcbf2_9ce4_8422_2325, |hash, part| add(hash, part))
 }
 
-/// FNV-1a of one more part, with its length before it.
+/// Adds the length of a part and the part to an FNV-1a hash.
 fn add(hash: u64, part: &[u8]) -> u64 {
     let len = (part.len() as u64).to_be_bytes();
     part.iter().copied().fold(len.into_iter().fold(hash, fnv), fnv)
@@ -139,7 +139,7 @@ fn fnv(hash: u64, byte: u8) -> u64 {
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Keys are at most 511 bytes long.
-        write!(f, "{FORMAT:02x}{:016x}{:04x}", self.question, self.key_len)?;
+        write!(f, "{FORMAT:02x}{:016x}{:04x}", self.query_hash, self.key_len)?;
         self.keys.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
@@ -172,11 +172,11 @@ fn parse(text: &str) -> Option<Cursor> {
         pairs.iter().map(|&[high, low]| Some(digit(high)? << 4 | digit(low)?)).collect();
     let bytes = bytes?;
     let (&[FORMAT], rest) = bytes.split_first_chunk::<1>()? else { return None };
-    let (question, rest) = rest.split_first_chunk::<8>()?;
+    let (query_hash, rest) = rest.split_first_chunk::<8>()?;
     let (len, rest) = rest.split_first_chunk::<2>()?;
     let key_len = usize::from(u16::from_be_bytes(*len));
-    let question = u64::from_be_bytes(*question);
-    (key_len <= rest.len()).then(|| Cursor { question, keys: Arc::from(rest), key_len })
+    let query_hash = u64::from_be_bytes(*query_hash);
+    (key_len <= rest.len()).then(|| Cursor { query_hash, keys: Arc::from(rest), key_len })
 }
 
 impl From<Cursor> for String {

@@ -15,17 +15,17 @@ use crate::{
     usage::{Ledger, TableCounters},
 };
 
-/// A [`Scan`](crate::Scan) that borrows no transaction. From [`Scan::query`](crate::Scan::query).
+/// A [`Scan`](crate::Scan) that borrows no transaction; from [`Scan::query`](crate::Scan::query).
 ///
-/// It deletes the rows that the scan finds, which borrows the write transaction mutably, so that the scan
-/// can't borrow it too.
+/// It is used to delete the rows of a scan. The deletion borrows the write transaction mutably, so the scan
+/// can't borrow it.
 #[must_use = "a query does nothing until it is run"]
 pub struct DetachedQuery<R> {
     query: Result<Query>,
     schema: &'static TableSchema,
     hashed: Option<Arc<Hashed>>,
     stop: Option<Stop>,
-    /// The counters of its repository, which identify the table.
+    /// The counters of the repository's table, which identify the table.
     usage: Arc<TableCounters>,
     row: PhantomData<fn() -> R>,
 }
@@ -45,7 +45,7 @@ impl<R: Entity> DetachedQuery<R> {
         Self { query, schema, hashed, stop, usage, row: PhantomData }
     }
 
-    /// The query, and the counters of its table.
+    /// Returns the query, and the counters of its table.
     ///
     /// # Errors
     ///
@@ -61,13 +61,13 @@ impl Detached {
         self.query.source
     }
 
-    /// Appends the primary keys of the next rows, up to a number of entries and of bytes, and their lengths
-    /// to `lengths`. The next call continues behind them; at the end, nothing is appended.
+    /// Appends the primary keys of the next rows to `keys`, up to a number of entries and of bytes, and their
+    /// lengths to `lengths`. The next call continues after them. At the end, nothing is appended.
     pub(crate) fn next_keys(
         &mut self,
         reader: Reader<'_>,
         ledger: Ledger<'_>,
-        most: (usize, usize),
+        max: (usize, usize),
         keys: &mut Vec<u8>,
         lengths: &mut Vec<usize>,
     ) -> Result<()> {
@@ -77,7 +77,7 @@ impl Detached {
         }
         let mut entries =
             EntryScan::cursor(Ok(reader), self.schema, ledger, query, conditions.as_ref());
-        while lengths.len() < most.0 && keys.len() < most.1 {
+        while lengths.len() < max.0 && keys.len() < max.1 {
             if !entries.advance()? {
                 self.query.limit = Some(0);
                 return Ok(());

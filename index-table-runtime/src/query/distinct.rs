@@ -1,4 +1,4 @@
-//! The different values of the first fields of an index, by seeking from one to the next.
+//! The distinct values of the first fields of an index, found by a seek from each value to the next.
 
 use std::{fmt, iter::FusedIterator, marker::PhantomData, rc::Rc};
 
@@ -19,19 +19,19 @@ use crate::{
     usage::{Ledger, Meter, Stats},
 };
 
-/// Each different value of some fields of an index, once and in order: a query that has not run yet. From the
-/// `distinct_…` methods of a repository.
+/// A query for the distinct values of some fields of an index, in order; from the `distinct_…` methods of a
+/// repository.
 ///
-/// [`values`](Distinct::values), [`counts`](Distinct::counts) and [`first`](Distinct::first) run
-/// it. Nothing is read before that, and memory does not grow with the result.
+/// [`values`](Distinct::values), [`counts`](Distinct::counts) and [`first`](Distinct::first) run the query.
+/// Nothing is read before that, and memory does not grow with the result.
 ///
-/// `V` is the type of the field, or the tuple of the fields' types; for a `desc` field, [`Desc`] of
-/// its type.
+/// `V` is the type of the field, or the tuple of the fields' types. For a `desc` field, it is [`Desc`] of the
+/// field's type.
 ///
 /// [`Desc`]: crate::Desc
 #[must_use = "it does nothing until its values or counts are read"]
 pub struct Distinct<'txn, V> {
-    /// Also, whether a unique index is violated.
+    /// The reader, and whether a unique index is violated.
     reader: Result<(Reader<'txn>, bool)>,
     schema: &'static TableSchema,
     ledger: Ledger<'txn>,
@@ -53,32 +53,33 @@ impl<'txn, V: Key> Distinct<'txn, V> {
         Self { reader, schema, ledger, query, conditions, value: PhantomData }
     }
 
-    /// From the last value in the index's order to the first: from the greatest to the smallest, or the other
-    /// way round for a `desc` field. A second `rev` restores the order.
+    /// Reads from the last value in the index's order to the first: from the greatest to the smallest, or the
+    /// reverse for a `desc` field. A second `rev` restores the order.
     pub fn rev(mut self) -> Self {
         self.query.reverse = !self.query.reverse;
         self
     }
 
-    /// The values, borrowed from the transaction's snapshot where possible: `&str` for a `String`.
+    /// Returns an iterator over the values, borrowed from the transaction's snapshot where possible: `&str`
+    /// for a `String`.
     ///
-    /// Cost: one seek for each value, for any number of rows, and one at the end. If no two rows have the
-    /// same value, in a unique index or the fact table with all fields of the key, it is a step instead of a
-    /// seek. The fact table is not read.
+    /// Cost: one seek for each value, independent of the number of rows, and one seek at the end. With all
+    /// fields of the key of a unique index or of the fact table, no two rows have the same value, so the cost
+    /// is one step instead of a seek. An index query does not read the fact table.
     pub fn values(self) -> DistinctValues<'txn, V> {
         DistinctValues { cursor: self.into_cursor(), value: PhantomData }
     }
 
-    /// The values, and the number of entries of each: the [`count`](crate::Scan::count) of `find_by_…` with
-    /// the value in the same index.
+    /// Returns an iterator over the values with the number of entries of each, which is the
+    /// [`count`](crate::Scan::count) of `find_by_…` with this value.
     ///
     /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
     pub fn counts(self) -> DistinctCounts<'txn, V> {
         DistinctCounts { cursor: self.into_cursor(), value: PhantomData }
     }
 
-    /// The first value in the index's order: the smallest, or after [`rev`](Distinct::rev) the greatest; for
-    /// a `desc` field the other way round.
+    /// Returns the first value in the index's order: the smallest, or the greatest after
+    /// [`rev`](Distinct::rev), and the reverse for a `desc` field.
     ///
     /// Cost: one seek.
     ///
@@ -124,42 +125,45 @@ impl<V> fmt::Debug for Distinct<'_, V> {
 
 /// Seeks from value to value. Ends at the first error.
 struct DistinctCursor<'txn> {
-    /// `None` once it has ended.
+    /// The reader; `None` after the end.
     reader: Option<Reader<'txn>>,
-    /// The error if the query can't run, which replaces the first value.
+    /// The reason why the query can't run, to be returned as the first result.
     failure: Option<Error>,
     schema: &'static TableSchema,
     meter: Meter<'txn>,
-    /// The rest, when `entries` is `None`.
+    /// The remaining query, if `entries` is `None`.
     query: Query,
     conditions: Option<Rc<Conditions<'txn>>>,
-    /// The length of the fields before the value's, which are equal in all entries.
+    /// The length of the fields before the value, which are equal in all entries.
     leading: usize,
-    /// A whole key, with the values of its hashed fields, is in one entry.
+    /// Whether a whole key, with the values of its hashed fields, has one entry.
     once: bool,
     /// The position to continue from without a seek.
     entries: Option<Matches<'txn, Entries<'txn>>>,
 }
 
 /// A value, and the common prefix of all keys with it.
-struct Met<'txn, T> {
+struct DistinctValue<'txn, T> {
     value: T,
     prefix: &'txn [u8],
-    /// Exactly one entry has it.
+    /// Whether exactly one entry has the value.
     once: bool,
 }
 
 impl<'txn> DistinctCursor<'txn> {
-    fn next<V: Key>(&mut self) -> Option<Result<Met<'txn, V::Ref<'txn>>>> {
+    fn next<V: Key>(&mut self) -> Option<Result<DistinctValue<'txn, V::Ref<'txn>>>> {
         let Some(reader) = self.reader else { return self.failure.take().map(Err) };
-        let met = self.step::<V>(reader).transpose();
-        if !matches!(met, Some(Ok(_))) {
+        let found = self.step::<V>(reader).transpose();
+        if !matches!(found, Some(Ok(_))) {
             (self.reader, self.entries) = (None, None);
         }
-        met
+        found
     }
 
-    fn step<V: Key>(&mut self, reader: Reader<'txn>) -> Result<Option<Met<'txn, V::Ref<'txn>>>> {
+    fn step<V: Key>(
+        &mut self,
+        reader: Reader<'txn>,
+    ) -> Result<Option<DistinctValue<'txn, V::Ref<'txn>>>> {
         let entries = match &mut self.entries {
             Some(entries) => entries,
             none => {
@@ -175,32 +179,32 @@ impl<'txn> DistinctCursor<'txn> {
         let Some(entry) = entries.next(&mut self.meter).transpose()? else { return Ok(None) };
         self.meter.step();
         self.meter.bytes(self.key(entry).len());
-        let met = self.decode::<V>(entry).map_err(|error| self.corrupt(entry, error))?;
-        if !met.once {
+        let found = self.decode::<V>(entry).map_err(|error| self.corrupt(entry, error))?;
+        if !found.once {
             self.entries = None;
             if self.query.reverse {
                 let bounds = std::mem::take(&mut self.query.bounds);
-                self.query.bounds = bounds.before(met.prefix);
-            } else if let Some(left) = self.query.bounds.behind(met.prefix) {
+                self.query.bounds = bounds.before(found.prefix);
+            } else if let Some(left) = self.query.bounds.behind(found.prefix) {
                 self.query.bounds = left;
             } else {
                 self.reader = None;
             }
         }
-        Ok(Some(met))
+        Ok(Some(found))
     }
 
     fn decode<V: Key>(
         &self,
         entry: RawEntry<'txn>,
-    ) -> Result<Met<'txn, V::Ref<'txn>>, DecodeError> {
+    ) -> Result<DistinctValue<'txn, V::Ref<'txn>>, DecodeError> {
         let key = self.key(entry);
         let fields = key.get(self.leading..).ok_or(DecodeError::Short)?;
         let mut reader = KeyReader::new(fields, &self.meter.session().unescaped);
         let value = V::decode(&mut reader)?;
         let rest = reader.rest();
         let prefix = key.strip_suffix(rest).ok_or(DecodeError::Short)?;
-        Ok(Met { value, prefix, once: self.once && rest.is_empty() })
+        Ok(DistinctValue { value, prefix, once: self.once && rest.is_empty() })
     }
 
     fn key(&self, entry: RawEntry<'txn>) -> &'txn [u8] {
@@ -215,12 +219,12 @@ impl<'txn> DistinctCursor<'txn> {
         self.schema.corrupt(self.query.source, self.key(entry), error)
     }
 
-    /// The number of entries with this value.
-    fn count<T>(&mut self, met: &Met<'txn, T>, reader: Reader<'txn>) -> Result<u64> {
-        if met.once {
+    /// Counts the entries with this value.
+    fn count<T>(&mut self, found: &DistinctValue<'txn, T>, reader: Reader<'txn>) -> Result<u64> {
+        if found.once {
             return Ok(1);
         }
-        let query = Query::new(self.query.source, KeyRange::beginning_with(met.prefix));
+        let query = Query::new(self.query.source, KeyRange::beginning_with(found.prefix));
         matches::count(reader, self.schema, &mut self.meter, query, self.conditions.as_ref())
     }
 }
@@ -233,7 +237,7 @@ pub struct DistinctValues<'txn, V> {
 }
 
 impl<V> DistinctValues<'_, V> {
-    /// The reads of this query so far.
+    /// Returns the reads of this query so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.cursor.meter.stats()
@@ -244,7 +248,7 @@ impl<'txn, V: Key> Iterator for DistinctValues<'txn, V> {
     type Item = Result<V::Ref<'txn>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.cursor.next::<V>().map(|met| met.map(|met| met.value))
+        self.cursor.next::<V>().map(|found| found.map(|found| found.value))
     }
 }
 
@@ -257,7 +261,7 @@ pub struct DistinctCounts<'txn, V> {
 }
 
 impl<V> DistinctCounts<'_, V> {
-    /// The reads of this query so far.
+    /// Returns the reads of this query so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.cursor.meter.stats()
@@ -269,9 +273,9 @@ impl<'txn, V: Key> Iterator for DistinctCounts<'txn, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let reader = self.cursor.reader;
-        let counted = self.cursor.next::<V>()?.and_then(|met| {
-            let count = reader.map_or(Ok(0), |reader| self.cursor.count(&met, reader))?;
-            Ok((met.value, count))
+        let counted = self.cursor.next::<V>()?.and_then(|found| {
+            let count = reader.map_or(Ok(0), |reader| self.cursor.count(&found, reader))?;
+            Ok((found.value, count))
         });
         if counted.is_err() {
             self.cursor.reader = None;

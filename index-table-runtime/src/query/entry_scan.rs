@@ -1,6 +1,6 @@
 //! The undecoded entries of a running query, and their conversion for the iterators.
 //!
-//! Iterators of owned values (rows, keys, pages) read entries that are lent until the next step; iterators
+//! Iterators of owned values (rows, keys, pages) read entries that are lent until the next step. Iterators
 //! that borrow from the snapshot (entries, views) read entries that live as long as the transaction.
 
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::{
     usage::{Ledger, Meter, Stats},
 };
 
-/// The message about an entry without its row.
+/// The error for an entry without its row.
 pub(crate) const DANGLING: DecodeError =
     DecodeError::Value("the entry refers to a row that is not in the fact table");
 
@@ -27,25 +27,25 @@ pub(crate) const DANGLING: DecodeError =
 ///
 /// `C` is [`Entries`] or [`LentEntries`].
 pub(super) struct EntryScan<'txn, C> {
-    /// For facts; `None` if the query can't run.
+    /// The reader of facts; `None` if the query can't run.
     reader: Option<Reader<'txn>>,
-    /// `None` once it has ended.
+    /// The running query; `None` after the end.
     running: Option<Matches<'txn, C>>,
-    /// The error if the query can't run, which replaces the first entry.
+    /// The reason why the query can't run, to be returned as the first result.
     failure: Option<Boxed>,
     schema: &'static TableSchema,
     source: Source,
     form: Form,
-    /// A row is looked up, and counted, for each entry before the entry is returned.
+    /// Whether the row of each entry is looked up and counted before the entry is returned.
     has_looked_up: bool,
-    /// The row is in the data of the entry.
+    /// Whether the row is in the data of the entry.
     carries_row: bool,
-    /// Counts, and applies the limit.
+    /// Counts the reads, and applies the limit.
     meter: Meter<'txn>,
 }
 
 impl<'txn> EntryScan<'txn, Entries<'txn>> {
-    /// Runs a query. Its entries live as long as the transaction.
+    /// Runs a query for entries that live as long as the transaction.
     pub(super) fn scan(
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
@@ -60,7 +60,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 }
 
 impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
-    /// Runs a query. Its entries are lent until the next step.
+    /// Runs a query for entries that are lent until the next step.
     pub(super) fn cursor(
         reader: Result<Reader<'txn>>,
         schema: &'static TableSchema,
@@ -104,7 +104,7 @@ impl<'txn, C> EntryScan<'txn, C> {
         &self.meter.session().unescaped
     }
 
-    /// Ends it with an error of an entry.
+    /// Ends the scan with an error of an entry.
     #[cold]
     fn failed(&mut self, entry: &RawEntry<'_>, failure: impl Into<Failure>) -> Error {
         self.running = None;
@@ -121,7 +121,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
     #[expect(clippy::inline_always, reason = "it would cost a call for each row")]
     #[inline(always)]
     fn step(&mut self) -> Result<bool, Boxed> {
-        if let Some(left) = self.meter.left_behind_next()
+        if let Some(left) = self.meter.left_after_next()
             && let Some(matches) = &mut self.running
         {
             match matches.advance(&mut self.meter) {
@@ -141,7 +141,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
 
     #[cold]
     fn end(&mut self) -> Result<bool, Boxed> {
-        if let Some(left) = self.meter.left_behind_next()
+        if let Some(left) = self.meter.left_after_next()
             && let (Some(matches), Some(reader)) = (&mut self.running, self.reader)
         {
             match matches.advance_range(reader, &mut self.meter) {
@@ -160,13 +160,13 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         self.failure.take().map_or(Ok(false), Err)
     }
 
-    /// The entry of the last step.
+    /// Returns the entry of the last step.
     #[inline]
     pub(super) fn entry(&self) -> RawEntry<'_> {
         self.running.as_ref().map_or(RawEntry::NOWHERE, Matches::entry)
     }
 
-    /// The next row.
+    /// Reads the next row.
     #[expect(clippy::inline_always, reason = "the row would be moved once more")]
     #[inline(always)]
     pub(super) fn next_row<R: Entity>(&mut self) -> Option<Result<R>> {
@@ -181,7 +181,8 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         Some(Err(self.stop(failure)))
     }
 
-    /// The bytes of the next row. Not generic: everything but the decoding of a row is compiled once.
+    /// Reads the bytes of the next row. Not generic, so that everything but the decoding of a row is compiled
+    /// once.
     fn next_bytes(&mut self) -> Result<Option<&[u8]>, Boxed> {
         if !self.step()? {
             return Ok(None);
@@ -199,7 +200,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         }
     }
 
-    /// Ends it with an error of the last entry.
+    /// Ends the scan with an error of the last entry.
     #[cold]
     fn stop(&mut self, failure: Failure) -> Error {
         let error = corrupt(self.schema, self.source, &self.entry(), failure);
@@ -207,7 +208,7 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         error
     }
 
-    /// The next primary key.
+    /// Reads the next primary key.
     #[inline]
     pub(super) fn next_key<R: Entity>(&mut self) -> Option<Result<R::Key>> {
         match self.advance() {
@@ -227,9 +228,9 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
 }
 
 impl<'txn> EntryScan<'txn, Entries<'txn>> {
-    /// The next entry, read by `read` and decoded by `decode`. Ends when either fails.
+    /// Reads the next entry with `read`, and decodes it with `decode`. Ends when either fails.
     ///
-    /// In two steps, so that the result, which may be large, is not moved once more.
+    /// The two steps avoid a further move of the result, which may be large.
     #[expect(clippy::inline_always, reason = "the result would be moved once more")]
     #[inline(always)]
     pub(super) fn decode_next<I, T>(
@@ -251,7 +252,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         }
     }
 
-    /// The next row, decoded by `decode`.
+    /// Reads the next row, and decodes it with `decode`.
     pub(super) fn next_bytes<T>(
         &mut self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
@@ -259,7 +260,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         self.decode_next(Self::row_bytes, decode)
     }
 
-    /// The row of an entry.
+    /// Returns the bytes of an entry's row.
     pub(super) fn row_bytes(&mut self, entry: RawEntry<'txn>) -> Result<&'txn [u8], Failure> {
         if self.carries_row {
             self.meter.bytes(entry.data.len());
@@ -269,7 +270,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up)
     }
 
-    /// The parts of an entry, for `E`; the parts of its row if `E` is the row type, for every index.
+    /// Returns a reader of an entry for `E`, or of its row if `E` is the row type.
     #[inline]
     pub(super) fn entry_reader<E: IndexEntry<'txn>>(
         &mut self,
@@ -286,7 +287,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 
     #[inline]
     pub(super) fn next(&mut self) -> Option<EntryResult<'txn>> {
-        let Some(left) = self.meter.left_behind_next() else { return self.end() };
+        let Some(left) = self.meter.left_after_next() else { return self.end() };
         let Some(matches) = &mut self.running else { return self.end() };
         match matches.next(&mut self.meter) {
             Some(Ok(entry)) => {
@@ -303,7 +304,7 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
 
     #[cold]
     fn end(&mut self) -> Option<EntryResult<'txn>> {
-        if let Some(left) = self.meter.left_behind_next()
+        if let Some(left) = self.meter.left_after_next()
             && let (Some(matches), Some(reader)) = (&mut self.running, self.reader)
             && let Some(entry) = matches.next_range(reader, &mut self.meter)
         {
@@ -318,8 +319,8 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
     }
 }
 
-/// The row that an entry refers to: already looked up for a comparison, joined by the engine, or else the
-/// fact.
+/// Returns the row that an entry refers to: `row`, if it was looked up for a comparison or joined by the
+/// engine, or else the fact.
 fn referred_row<'row, 'txn: 'row>(
     reader: Option<Reader<'txn>>,
     meter: &mut Meter<'txn>,

@@ -8,15 +8,15 @@ use super::{
 };
 use crate::model::entity::IndexEntry;
 
-/// A query on an index with `consistency = "eventual"`, which says first what becomes of entries that the index
-/// worker has not changed yet.
+/// A query on an index with `consistency = "eventual"`. The caller first chooses how to treat entries that
+/// the index worker has not updated yet.
 ///
-/// The index follows the rows: until the worker has applied the message of a row that was written, the index has
-/// the entries of the row as it was. So it has entries of rows that have changed or were deleted, and lacks entries
-/// of rows as they are. [`stale`](EventualScan::stale) is the scan of the entries as they are, and
-/// [`verified`](EventualScan::verified) is a scan of rows that have the entry still. Both lack the rows that the
-/// worker has not added yet; the `wait_for` of the repository waits until the index has the writes of a
-/// transaction.
+/// The index lags behind the rows: until the worker has applied the message of a written row, the index has
+/// the entries of the row's earlier version. So it has outdated entries of rows that were changed or deleted,
+/// and lacks entries of new or changed rows. [`stale`](EventualScan::stale) returns a scan of the index in
+/// its current state, and [`verified`](EventualScan::verified) returns a scan of the rows that still have
+/// their entry. Both lack the rows that the worker has not added yet. The `wait_for` of the repository waits
+/// until the index has the writes of a transaction.
 ///
 /// # Examples
 ///
@@ -41,10 +41,10 @@ use crate::model::entity::IndexEntry;
 /// store.transaction(|txn| people.update(txn, 1, |person| person.town = "Oslo".into()))?;
 ///
 /// let txn = store.read()?;
-/// let said = people.find_by_town(&txn, "Rome").stale().entries().next().unwrap()?;
-/// assert_eq!((said.id, said.town), (1, "Rome")); // so it was
+/// let entry = people.find_by_town(&txn, "Rome").stale().entries().next().unwrap()?;
+/// assert_eq!((entry.id, entry.town), (1, "Rome")); // the row's earlier version
 /// assert_eq!(people.find_by_town(&txn, "Rome").verified().first()?, None);
-/// assert_eq!(people.find_by_town(&txn, "Oslo").verified().first()?, None); // not there yet
+/// assert_eq!(people.find_by_town(&txn, "Oslo").verified().first()?, None); // not added yet
 ///
 /// people.drain(&store, u64::MAX)?;
 /// let txn = store.read()?;
@@ -62,53 +62,53 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
         Self { scan }
     }
 
-    /// As [`Scan::rev`].
+    /// Reverses the order, as [`Scan::rev`].
     pub fn rev(mut self) -> Self {
         self.scan = self.scan.rev();
         self
     }
 
-    /// As [`Scan::limit`].
+    /// Limits the number of rows, as [`Scan::limit`].
     pub fn limit(mut self, limit: usize) -> Self {
         self.scan = self.scan.limit(limit);
         self
     }
 
-    /// As [`Scan::after`].
+    /// Starts after a cursor, as [`Scan::after`].
     pub fn after(mut self, cursor: &Cursor) -> Self {
         self.scan = self.scan.after(cursor);
         self
     }
 
-    /// As [`Scan::before`].
+    /// Ends before a cursor, as [`Scan::before`].
     pub fn before(mut self, cursor: &Cursor) -> Self {
         self.scan = self.scan.before(cursor);
         self
     }
 
-    /// The scan of the index as it is, which may be behind the rows.
+    /// Returns a scan of the index in its current state, which may lag behind the rows.
     ///
-    /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count) read the index alone: there may be
-    /// no row with such a key, or one with other fields. [`rows`](Scan::rows) of a full index are those that its
-    /// entries carry; of other indexes they are the rows as they are now, whether or not they have the entry still,
-    /// and entries of deleted rows are left out.
+    /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count) read the index alone: the
+    /// row of an entry may have been deleted, or may have other fields. For a full index,
+    /// [`rows`](Scan::rows) returns the rows that the entries carry. For other indexes, it returns the
+    /// current rows, whether or not they still have the entry, and leaves out deleted rows.
     ///
-    /// Cost: as on an index that is not eventual.
+    /// Cost: that of an index that is not eventual.
     pub fn stale(self) -> Scan<'txn, E> {
         self.scan
     }
 
-    /// The scan of the rows that have their entry still. Each row is read from the fact table, and an entry
-    /// is left out if its row was deleted or has another key now.
+    /// Returns a scan of the rows that still have their entry. Each row is read from the fact table, and an
+    /// entry is left out if its row was deleted or now has another key.
     ///
-    /// The entries of this scan are the rows, as those of a [`boxed`](Scan::boxed) scan. A [`limit`](Scan::limit),
-    /// a [`page`](Scan::page) and a [`count`](Scan::count) are of rows that are found, and cursors are valid for
-    /// both scans.
+    /// The entries of this scan are the rows, as in a [`boxed`](Scan::boxed) scan. A [`limit`](Scan::limit),
+    /// a [`page`](Scan::page) and a [`count`](Scan::count) apply to the rows that are found. Cursors are
+    /// valid for both scans.
     ///
-    /// Rows are missing if the worker has not added them yet, also those that have changed to this key.
+    /// Rows are missing if the worker has not added them yet, including rows that have changed to this key.
     ///
-    /// Cost: a look-up of each row, for a count too, whatever the strategy is; the row is decoded and its keys in this
-    /// index are made and compared; a row that is returned is decoded again.
+    /// Cost: a look-up of each row with every strategy, also for a count. The row is decoded, and its keys in
+    /// this index are computed and compared. A returned row is decoded again.
     pub fn verified(self) -> Scan<'txn, E::Row> {
         let mut scan = self.scan.boxed();
         let existence = Existence::HasEntry(has_entry::<E::Row>);
@@ -116,7 +116,7 @@ impl<'txn, E: IndexEntry<'txn>> EventualScan<'txn, E> {
         scan
     }
 
-    /// The query, for callers that read the rows and not the index.
+    /// Returns the scan, for callers that read the rows and not the index.
     pub(crate) fn into_scan(self) -> Scan<'txn, E> {
         self.scan
     }

@@ -7,19 +7,20 @@ use super::{
 use crate::model::entity::IndexEntry;
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// Only the rows for which `test` returns `true`. With several filters, all of them must.
+    /// Keeps only the rows for which `test` returns `true`. With several filters, all of them must return
+    /// `true`.
     ///
     /// Every method that runs the scan returns only these rows, in their order: [`limit`](Scan::limit),
     /// [`page`](Scan::page) and [`count`](Scan::count) apply to rows that pass the test, whether they are
     /// called before or after `filter`. A cursor does not depend on the filter.
     ///
     /// Cost: the row of each entry is decoded for the test, and decoded again if it is returned. On a
-    /// normalized or partial index it is looked up in the fact table once, also for
-    /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count), which read no rows
-    /// otherwise. A test that few rows pass reads many rows for each that it finds: an index with a `filter`
-    /// of its own, or over the tested field, finds them without reading others.
+    /// normalized or partial index, each row is looked up in the fact table once, also for
+    /// [`entries`](Scan::entries), [`keys`](Scan::keys) and [`count`](Scan::count), which otherwise read no
+    /// rows. If few rows pass the test, the scan reads many rows for each row it returns. A filtered index,
+    /// or an index over the tested field, finds these rows without reading others.
     ///
-    /// A watcher and a [deletion](crate::DetachedQuery::delete) refuse a scan with a filter, as
+    /// A watcher or a [deletion](crate::DetachedQuery::delete) of a scan with a filter fails with
     /// [`Error::NotCombinable`](crate::Error::NotCombinable).
     ///
     /// # Examples

@@ -14,16 +14,16 @@ use crate::{
     usage::{Ledger, Meter, Stats, trace::Trace},
 };
 
-/// The rows with given primary keys, in the order of these: `None` where there is none. From the
-/// `get_many` of a repository. Ends after the first error.
+/// An iterator over the rows with given primary keys, in the order of these keys, with `None` for a missing
+/// row. From the `get_many` of a repository. Ends after the first error.
 ///
-/// Cost: one look-up for each key. Keys may be taken from their iterator, and looked up, before their rows are
-/// read.
+/// Cost: one look-up for each key. Several keys may be taken from their iterator and looked up before the
+/// first of their rows is returned.
 #[must_use = "iterators are lazy"]
 pub struct GetMany<'txn, R, I> {
-    /// `None` once it has ended.
+    /// The reader; `None` after the end.
     reader: Option<Reader<'txn>>,
-    /// The error if nothing can be read, which replaces the first row.
+    /// The reason why no row can be read, to be returned as the first result.
     failure: Option<Error>,
     meter: Meter<'txn>,
     keys: I,
@@ -36,7 +36,7 @@ type LookUp<'k, 'txn> = (&'k [u8], Option<&'txn [u8]>);
 
 /// Facts that were looked up at once.
 struct Batch<'txn> {
-    /// The primary keys: the first ones are those of the facts, the others are buffers.
+    /// The primary keys of the facts, followed by unused buffers.
     primary_keys: Vec<KeyBuf>,
     facts: Vec<Option<&'txn [u8]>>,
     /// The number of facts that have been taken.
@@ -50,7 +50,7 @@ impl<'txn> Batch<'txn> {
         Self { primary_keys: Vec::new(), facts: Vec::new(), taken: 0, failure: None }
     }
 
-    /// The next fact, with its primary key.
+    /// Takes the next fact, with its primary key.
     #[inline]
     fn take(&mut self) -> Option<Result<LookUp<'_, 'txn>>> {
         match (self.primary_keys.get(self.taken), self.facts.get(self.taken)) {
@@ -66,7 +66,7 @@ impl<'txn> Batch<'txn> {
         self.taken == self.facts.len() && self.failure.is_none()
     }
 
-    /// Looks up as many facts as the engine takes at once.
+    /// Looks up the number of facts that the engine reads at once.
     fn fill<K: Key>(
         &mut self,
         reader: Reader<'txn>,
@@ -106,15 +106,15 @@ impl<'txn, R, I> GetMany<'txn, R, I> {
         Self { reader, failure, meter, keys, batch: Batch::new(), row: PhantomData }
     }
 
-    /// The reads so far: a fact for each key.
+    /// Returns the reads so far, a fact for each key.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.meter.stats()
     }
 
-    /// The views of the same rows; see [`Scan::views`](crate::Scan::views).
+    /// Returns an iterator over the views of the same rows; see [`Scan::views`](crate::Scan::views).
     ///
-    /// Cost: one look-up for each.
+    /// Cost: one look-up for each key.
     pub fn views(self) -> GetManyViews<'txn, R, I>
     where
         R: Viewed,
@@ -124,7 +124,7 @@ impl<'txn, R, I> GetMany<'txn, R, I> {
 }
 
 impl<'txn, R: Entity, I: Iterator<Item: Borrow<R::Key>>> GetMany<'txn, R, I> {
-    /// The next row, decoded by `decode`.
+    /// Reads the next row, and decodes it with `decode`.
     fn decode_next<T>(
         &mut self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
@@ -156,7 +156,7 @@ impl<R: Entity, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetMany<'_, R, I
             (Some(_), _) => {
                 let looked_up = self.batch.facts.len() - self.batch.taken;
                 let left = self.keys.size_hint().1.and_then(|left| left.checked_add(looked_up));
-                // One more for the final error.
+                // The error adds one result.
                 (
                     0,
                     left.and_then(|left| {
@@ -186,7 +186,7 @@ pub struct GetManyViews<'txn, R, I> {
 }
 
 impl<R, I> GetManyViews<'_, R, I> {
-    /// The reads so far: a fact for each key.
+    /// Returns the reads so far, a fact for each key.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.rows.meter.stats()
@@ -197,8 +197,8 @@ impl<'txn, R: Viewed, I: Iterator<Item: Borrow<R::Key>>> Iterator for GetManyVie
     type Item = Result<Option<R::View<'txn>>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let kept = &self.rows.meter.session().unescaped;
-        self.rows.decode_next(|bytes| row::view::<R>(bytes, kept))
+        let unescaped = &self.rows.meter.session().unescaped;
+        self.rows.decode_next(|bytes| row::view::<R>(bytes, unescaped))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

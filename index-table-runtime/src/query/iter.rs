@@ -23,8 +23,8 @@ impl<'txn, E: IndexEntry<'txn>> IntoIterator for Scan<'txn, E> {
     }
 }
 
-/// The iterators differ in their name, their item, the entries that they read, the conversion to an item and
-/// the bound on the row.
+/// Defines an iterator. The iterators differ in their name, their item, the entries that they read, the
+/// conversion to an item and the bound on the row.
 macro_rules! iterator {
     (
         $(#[$docs:meta])* $name:ident, $item:ty, $entries:ty, $scan:ident => $next:expr
@@ -42,7 +42,7 @@ macro_rules! iterator {
                 Self { scan, entry: PhantomData }
             }
 
-            /// The reads of this scan so far.
+            /// Returns the reads of this scan so far.
             #[must_use]
             pub fn stats(&self) -> Stats {
                 self.scan.stats()
@@ -79,7 +79,7 @@ iterator! {
     /// error.
     Views, <E::Row as Viewed>::View<'txn>, engine::Entries<'txn>, scan => scan.decode_next(
         |scan, entry| Ok((scan.row_bytes(entry)?, scan.unescaped())),
-        |(bytes, kept)| row::view::<E::Row>(bytes, kept),
+        |(bytes, unescaped)| row::view::<E::Row>(bytes, unescaped),
     ), where Viewed
 }
 

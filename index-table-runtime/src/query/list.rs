@@ -12,17 +12,17 @@ use crate::{
 pub struct Values(pub(super) Vec<Box<[u8]>>);
 
 impl Values {
-    /// Values in the form in which a query takes one.
+    /// Encodes values of the type of a query's parameter.
     pub fn new<'a, T: Key>(values: impl IntoIterator<Item = T::Arg<'a>>) -> Self {
         Self::encoded(values, T::encode)
     }
 
-    /// The same in an index without entries for a value that is absent.
+    /// Encodes values for an index without entries for absent values.
     pub fn present<'a, T: Key>(values: impl IntoIterator<Item = T::Present<'a>>) -> Self {
         Self::encoded(values, encode_present::<T>)
     }
 
-    /// Texts, or texts in an `Option`.
+    /// Encodes texts, for a field with texts or an `Option` of them.
     pub fn texts<T>(values: impl IntoIterator<Item: AsRef<str>>) -> Self
     where
         T: for<'a> Key<Present<'a> = &'a str>,
@@ -30,7 +30,7 @@ impl Values {
         Self::encoded(values, |value, out| encode_present::<T>(value.as_ref(), out))
     }
 
-    /// Bytes, or bytes in an `Option`.
+    /// Encodes bytes, for a field with bytes or an `Option` of them.
     pub fn bytes<T>(values: impl IntoIterator<Item: AsRef<[u8]>>) -> Self
     where
         T: for<'a> Key<Present<'a> = &'a [u8]>,
@@ -53,8 +53,8 @@ fn encode_present<T: Key>(value: T::Present<'_>, out: &mut KeyBuf) {
     T::encode(value.into(), out);
 }
 
-/// A query with a list as queries without one: a range for each value, in the order of the scan, and only the
-/// part of the first range behind the position.
+/// Splits a query with a list into queries without a list: a range for each value, in the order of the scan.
+/// The caller applies the position to the first range.
 pub(super) struct Ranges {
     /// The query without its list and its position.
     query: Query,
@@ -63,7 +63,8 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// The ranges behind the first one, which becomes the range of `query`. `None` if the query has no list.
+    /// Replaces `query` by the first range, and returns the other ranges. Returns `None` if the query has no
+    /// list.
     #[inline]
     pub(super) fn behind_first(query: &mut Query) -> Option<Box<Self>> {
         query.list.is_some().then(|| Self::split(query))
@@ -79,7 +80,7 @@ impl Ranges {
         Box::new(ranges)
     }
 
-    /// All ranges behind the position of a query.
+    /// Creates all ranges from the position of a query.
     pub(super) fn of(mut query: Query) -> Self {
         let list = query.list.take().unwrap_or_default();
         let all = 0..list.len();

@@ -1,6 +1,6 @@
 //! The entries that match a query: the engine's entries that meet its [conditions](Conditions).
 //!
-//! Every query that reads entries reads them through here.
+//! All queries read their entries through this module.
 
 use std::rc::Rc;
 
@@ -16,14 +16,14 @@ use crate::{
     usage::{Ledger, Meter},
 };
 
-/// The entries that match a query, without its limit: the caller applies the limit and counts the entries.
+/// The entries that match a query. The caller applies the limit and counts the entries.
 ///
 /// `C` is [`Entries`] or [`LentEntries`].
 pub(super) struct Matches<'txn, C> {
     entries: C,
-    /// `None` if the query has no conditions.
+    /// The check of the conditions; `None` if the query has none.
     check: Option<Box<Check<'txn>>>,
-    /// `None` if the query has no list.
+    /// The remaining ranges of a list; `None` if the query has no list.
     ranges: Option<Box<Ranges>>,
 }
 
@@ -39,7 +39,7 @@ impl<C> Matches<'_, C> {
 }
 
 impl<'txn> Matches<'txn, Entries<'txn>> {
-    /// Entries that live as long as the transaction.
+    /// Runs a query for entries that live as long as the transaction.
     pub(super) fn scan(
         reader: Reader<'txn>,
         schema: &'static TableSchema,
@@ -51,7 +51,7 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         Ok(Self { entries: reader.scan(query)?, check, ranges })
     }
 
-    /// The first entry of the ranges of a list behind this one, which has ended.
+    /// Returns the first entry of the following ranges of a list, when the current range has ended.
     pub(super) fn next_range(
         &mut self,
         reader: Reader<'txn>,
@@ -72,7 +72,7 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         None
     }
 
-    /// The next entry. The meter counts the cost of the conditions, and not the entry.
+    /// Returns the next entry. The meter counts the cost of the conditions, and not the entry.
     #[expect(clippy::inline_always, reason = "the entry would be copied once more")]
     #[inline(always)]
     pub(super) fn next(&mut self, meter: &mut Meter<'txn>) -> Option<EntryResult<'txn>> {
@@ -82,14 +82,14 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         }
     }
 
-    /// The row of the last entry, if the engine has joined it or it was looked up.
+    /// Returns the row of the last entry, if the engine has joined it or it was looked up.
     pub(super) fn scanned_row(&self) -> Option<&'txn [u8]> {
         self.entries.row().or_else(|| self.check.as_ref().and_then(|check| check.fact))
     }
 }
 
 impl<'txn> Matches<'txn, LentEntries<'txn>> {
-    /// Entries that are lent until the next step.
+    /// Runs a query for entries that are lent until the next step.
     pub(super) fn cursor(
         reader: Reader<'txn>,
         schema: &'static TableSchema,
@@ -101,7 +101,8 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         Ok(Self { entries: reader.cursor(query)?, check, ranges })
     }
 
-    /// Steps to the first entry of the ranges of a list behind this one, which has ended; `false` at the end.
+    /// Steps to the first entry of the following ranges of a list, when the current range has ended; `false`
+    /// at the end.
     pub(super) fn advance_range(
         &mut self,
         reader: Reader<'txn>,
@@ -130,20 +131,20 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         }
     }
 
-    /// The entry of the last step.
+    /// Returns the entry of the last step.
     #[inline]
     pub(super) fn entry(&self) -> RawEntry<'_> {
         self.entries.entry()
     }
 
-    /// Its row, if the engine has joined it or it was looked up.
+    /// Returns the row of this entry, if the engine has joined it or it was looked up.
     #[inline]
     pub(super) fn row(&self) -> Option<&[u8]> {
         self.entries.row().or_else(|| self.check.as_ref().and_then(|check| check.fact))
     }
 }
 
-/// The number of entries that match a query, up to its limit.
+/// Counts the entries that match a query, up to its limit.
 pub(super) fn count<'txn>(
     reader: Reader<'txn>,
     schema: &'static TableSchema,
@@ -167,7 +168,7 @@ pub(super) fn count<'txn>(
     Ok(count)
 }
 
-/// The row with this key in a unique index: by one look-up, where a scan would place a cursor.
+/// Returns the row with this key in a unique index. One look-up replaces the cursor of a scan.
 pub(crate) fn row_by<'txn>(
     reader: Reader<'txn>,
     schema: &'static TableSchema,

@@ -1,4 +1,4 @@
-//! Queries: their values ([`Bounds`], [`Query`]), and the value that runs them ([`Scan`]).
+//! Queries as values ([`Bounds`], [`Query`]), and the value that runs them ([`Scan`]).
 
 mod before;
 mod bounds;
@@ -52,15 +52,14 @@ use request::ScanRequest;
 
 /// A query that has not run yet: a contiguous part of an index, or of the fact table, in key order.
 ///
-/// The methods [`rev`](Scan::rev), [`limit`](Scan::limit), [`filter`](Scan::filter), [`after`](Scan::after) and
-/// [`before`](Scan::before) restrict it; [`rows`](Scan::rows), [`views`](Scan::views),
+/// The methods [`rev`](Scan::rev), [`limit`](Scan::limit), [`filter`](Scan::filter), [`after`](Scan::after)
+/// and [`before`](Scan::before) change the query. The methods [`rows`](Scan::rows), [`views`](Scan::views),
 /// [`entries`](Scan::entries), [`keys`](Scan::keys), [`count`](Scan::count), [`exists`](Scan::exists),
-/// [`first`](Scan::first), [`page`](Scan::page),
-/// [`page_views`](Scan::page_views) and [`page_entries`](Scan::page_entries) run it, and [`and`](Scan::and) and
-/// [`or`](Scan::or) combine it with another one. Nothing is read before that, nothing is collected,
-/// and memory does not grow with the answer. (One exception: strings with U+0000 or U+0001 in a key
-/// are escaped there and can't be borrowed; [`entries`](Scan::entries) copies them into memory that
-/// the transaction keeps to its end.)
+/// [`first`](Scan::first), [`page`](Scan::page), [`page_views`](Scan::page_views) and
+/// [`page_entries`](Scan::page_entries) run it. [`and`](Scan::and) and [`or`](Scan::or) combine it with
+/// another scan. Nothing is read before the query runs, and memory does not grow with the result. There is
+/// one exception: strings with U+0000 or U+0001 in a key are escaped and can't be borrowed, so
+/// [`entries`](Scan::entries) copies them into memory of the transaction.
 ///
 /// `E` is the entry struct of the index, or the row for the fact table and for a [`boxed`](Scan::boxed) scan.
 ///
@@ -121,21 +120,21 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Self { request, entry: PhantomData }
     }
 
-    /// Its table or index, and its bounds, or the reason why it can't run.
+    /// Returns the table or index and the bounds, or the reason why the scan can't run.
     pub(crate) fn into_bounds(mut self) -> Result<(Source, Bounds)> {
-        self.request.refuse_tests("a watcher takes no `filter`; filter its events");
+        self.request.reject_tests("a watcher takes no `filter`; filter its events");
         let ScanRequest { reader, query, conditions, .. } = self.request;
         let hashed = conditions.and_then(|conditions| conditions.hashed.clone());
         reader.map(|_| (query.source, Bounds::of_query(query, hashed)))
     }
 
-    /// From the last key to the first; a second `rev` restores the order.
+    /// Reads from the last key to the first. A second `rev` restores the order.
     pub fn rev(mut self) -> Self {
         self.request.query.reverse = !self.request.query.reverse;
         self
     }
 
-    /// At most `limit` rows; of two limits, the smaller one applies.
+    /// Returns at most `limit` rows. Of two limits, the smaller one applies.
     pub fn limit(mut self, limit: usize) -> Self {
         let limit = limit as u64;
         let limits = &mut self.request.query.limit;
@@ -143,9 +142,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self
     }
 
-    /// Only what follows a cursor of the same scan, such as [`Page::next`].
+    /// Keeps only the rows after a cursor of the same scan, such as [`Page::next`].
     ///
-    /// Cost: none beside the seek, at any depth.
+    /// Cost: none except for the seek, at any depth.
     ///
     /// With a cursor of another scan, running the scan fails with
     /// [`Error::InvalidCursor`](crate::Error::InvalidCursor).
@@ -154,24 +153,24 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self
     }
 
-    /// The rows; `for row in scan` is the same.
+    /// Returns an iterator over the rows, as `for row in scan` does.
     ///
-    /// Cost: one seek and one step for each entry; on a normalized or partial index also a look-up in the
-    /// fact table for each row, which serves for comparing hashed fields too. Each row is decoded into owned
-    /// values; a row of an older version is converted as well.
+    /// Cost: one seek and one step for each entry. On a normalized or partial index, also a look-up in the
+    /// fact table for each row, which is not repeated to compare hashed fields. Each row is decoded into
+    /// owned values. A row of an older version is also converted.
     pub fn rows(mut self) -> Rows<'txn, E> {
         self.request.reads_rows();
         Rows::new(self.cursor())
     }
 
-    /// The rows, with their strings and bytes borrowed from the transaction's snapshot: the view of
-    /// a row type with `#[table(view)]`.
+    /// Returns an iterator over the views of the rows, with strings and bytes borrowed from the transaction's
+    /// snapshot, for a row type with `#[table(view)]`.
     ///
-    /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows); no allocation if the view has only
-    /// numbers, borrowed strings and borrowed bytes.
+    /// Cost: the seeks, steps and look-ups of [`rows`](Scan::rows). There is no allocation if the view has
+    /// only numbers, borrowed strings and borrowed bytes.
     ///
-    /// A row of an older version can't be borrowed: it is converted and encoded in the current version, into
-    /// memory that is kept until the transaction ends.
+    /// A row of an older version can't be borrowed. It is converted, and encoded in the current version in
+    /// memory of the transaction.
     ///
     /// # Examples
     ///
@@ -216,13 +215,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Views::new(self.request.scan(None))
     }
 
-    /// The entries, borrowed from the transaction's snapshot. The fact table is only read to compare hashed
-    /// fields that are not in the entries.
+    /// Returns an iterator over the entries, borrowed from the transaction's snapshot. The fact table is read
+    /// only to compare hashed fields that are not in the entries.
     ///
-    /// Cost: one seek and one step for each entry; no allocation if the entry struct has only numbers and
-    /// borrowed strings. The entry of a row of an older version in a full index is converted like its
-    /// [view](Scan::views). The entries of the fact table and of a [`boxed`](Scan::boxed) scan are the rows,
-    /// at the cost of [`rows`](Scan::rows).
+    /// Cost: one seek and one step for each entry. There is no allocation if the entry struct has only
+    /// numbers and borrowed strings. In a full index, the entry of a row of an older version is converted
+    /// like its [view](Scan::views). The entries of the fact table and of a [`boxed`](Scan::boxed) scan are
+    /// the rows, at the cost of [`rows`](Scan::rows).
     pub fn entries(mut self) -> Entries<'txn, E> {
         if matches!(E::SOURCE, Source::Facts) {
             self.request.reads_rows();
@@ -230,20 +229,21 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Entries::new(self.request.scan(None))
     }
 
-    /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
+    /// Returns an iterator over the primary keys: a value for a primary key of one field, a tuple for several
+    /// fields.
     ///
-    /// Cost: one seek and one step for each entry; the fact table is read only as for
+    /// Cost: one seek and one step for each entry. The fact table is read only as for
     /// [`entries`](Scan::entries).
     pub fn keys(self) -> Keys<'txn, E> {
         Keys::new(self.cursor())
     }
 
-    /// The number of rows.
+    /// Counts the rows.
     ///
-    /// Cost: nothing is decoded. For a whole index or table that stores each entry separately, the size is
-    /// known; a normalized index with a primary key of fixed length reads one block for some 64 rows;
-    /// otherwise it is one step for each entry. Nothing is read behind the limit. For a query with the value
-    /// of a hashed field, the cost is that of [`entries`](Scan::entries).
+    /// Cost: nothing is decoded. The size of a whole index or table that stores each entry separately is
+    /// known. A normalized index with a primary key of fixed length reads one block for about 64 rows.
+    /// Otherwise, there is one step for each entry. Nothing is read after the limit. For a query with the
+    /// value of a hashed field, the cost is that of [`entries`](Scan::entries).
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 
     /// Whether there is a row.
     ///
-    /// Cost: one seek, or none if the size is known; nothing is decoded, except as for
+    /// Cost: one seek, or none if the size is known. Nothing is decoded, except as for
     /// [`count`](Scan::count).
     ///
     /// # Errors
@@ -264,24 +264,24 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         self.limit(1).count().map(|count| count > 0)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     ///
-    /// Cost: as [`rows`](Scan::rows) for one row.
+    /// Cost: that of [`rows`](Scan::rows) for one row.
     ///
     /// # Errors
     ///
     /// [`Error`](crate::Error) if the store can't be read.
     pub fn first(self) -> Result<Option<E::Row>> {
-        // Before a cursor, a limit is of the last rows.
+        // Before a cursor, a limit selects the last rows.
         let scan = if self.request.before.is_none() { self.limit(1) } else { self };
         scan.rows().next().transpose()
     }
 
-    /// The scan with a type that is common to the scans of all indexes of a table: the type of
-    /// [`all`](crate::Table::all). For a choice between scans at run time.
+    /// Converts the scan to a type that is common to the scans of all indexes of a table, the type of
+    /// [`all`](crate::Table::all). Use it to choose between scans at run time.
     ///
-    /// It finds the same rows in the same order, and cursors of either scan are valid for the other. Only
-    /// its [`entries`](Scan::entries) differ: they are the rows.
+    /// The scan finds the same rows in the same order, and cursors of either scan are valid for the other.
+    /// Only its [`entries`](Scan::entries) differ: they are the rows.
     ///
     /// Cost: none. Nothing is allocated, and nothing is called through a pointer.
     ///
@@ -338,12 +338,13 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         Scan { request: self.request, entry: PhantomData }
     }
 
-    /// The query of the scan, which borrows no transaction, for [deleting](DetachedQuery::delete) its rows.
+    /// Returns the query of the scan, which borrows no transaction, to [delete](DetachedQuery::delete) its
+    /// rows.
     pub fn query(self) -> DetachedQuery<E::Row> {
         DetachedQuery::new(self.request)
     }
 
-    /// The first row, decoded by `decode`.
+    /// Returns the first row, decoded by `decode`.
     pub(crate) fn one<T>(
         self,
         decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
@@ -358,7 +359,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 }
 
-/// The primary key of the first entry of a table or an index within bounds, encoded.
+/// Returns the encoded primary key of the first entry of a table or an index within bounds.
 pub(crate) fn first_key<'txn>(
     reader: Result<Reader<'txn>>,
     schema: &'static TableSchema,

@@ -1,4 +1,4 @@
-//! Pages: some rows, views or entries of a scan, and the cursor for the next page.
+//! Pages: some rows, views or entries of a scan, and the cursors to the next and the previous page.
 
 use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
 use crate::{
@@ -12,25 +12,25 @@ use crate::{
     },
 };
 
-/// The memory of a page of up to this many rows is allocated at once.
+/// The maximum number of items of a page whose memory is allocated in advance.
 pub(super) const RESERVED: usize = 128;
 
-/// Some rows, views or entries of a scan, and the cursor for the next page. From [`Scan::page`],
-/// [`Scan::page_views`] and [`Scan::page_entries`].
+/// Some rows, views or entries of a scan, and the cursors to the next and the previous page. From
+/// [`Scan::page`], [`Scan::page_views`] and [`Scan::page_entries`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page<T> {
     /// The rows, views or entries, in the order of the scan.
     pub items: Vec<T>,
-    /// Where the next page begins, for [`Scan::after`]; `None` if nothing follows.
+    /// The start of the next page, for [`Scan::after`]; `None` if no row follows.
     pub next: Option<Cursor>,
-    /// Where the previous page ends, for [`Scan::before`]; `None` if nothing precedes. Behind a cursor, it is that
-    /// cursor.
+    /// The end of the previous page, for [`Scan::before`]; `None` if no row precedes. For a page after a
+    /// cursor, it is that cursor.
     pub previous: Option<Cursor>,
 }
 
-/// A page of the last items before a gap, of which `next` reads one after another, backward, and `more` the entry in
-/// front of them. `cursors`: those between which the scan is.
+/// Returns a page of the last items before a gap. `next` reads items backward, and `more` returns the cursor
+/// of the entry that precedes them, if there is one. `cursors` are the ends of the scan.
 pub(super) fn page_back<S, T>(
     mut scan: S,
     size: usize,
@@ -49,33 +49,33 @@ pub(super) fn page_back<S, T>(
         return Ok(Page { items, next: None, previous: None });
     }
     let [after, before] = cursors;
-    let in_front = if items.len() == size { more(&mut scan)? } else { None };
-    Ok(Page { items, next: before, previous: in_front.or(after) })
+    let preceding = if items.len() == size { more(&mut scan)? } else { None };
+    Ok(Page { items, next: before, previous: preceding.or(after) })
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// A page of `size` rows: the first ones, or the last ones of a scan with [`before`](Scan::before). With the
-    /// cursors to the next and the previous page, which a page of 0 rows does not have.
+    /// Returns a page of `size` rows: the first rows, or the last rows of a scan with
+    /// [`before`](Scan::before). It has cursors to the next and the previous page, except for a page of 0
+    /// rows.
     ///
-    /// Cost: as [`rows`](Scan::rows) for this number of rows, and one more step.
+    /// Cost: that of [`rows`](Scan::rows) for this number of rows, and of one more step.
     ///
     /// # Errors
     ///
-    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) when [`after`](Scan::after) or
-    /// [`before`](Scan::before) was given the cursor of another scan; [`Error`](crate::Error) when the store can't
-    /// be read.
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) if the cursor of [`after`](Scan::after) or
+    /// [`before`](Scan::before) belongs to another scan; [`Error`](crate::Error) if the store can't be read.
     pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
         self.request.reads_rows();
-        let question = self.request.question();
+        let query_hash = self.request.query_hash();
         if self.request.before.is_some() {
-            let cursors = self.request.turn_back(Some(question));
+            let cursors = self.request.turn_back(Some(query_hash));
             let more = |rows: &mut EntryScan<'txn, LentEntries<'txn>>| {
-                Ok(rows.advance()?.then(|| Cursor::new(question, rows.entry())))
+                Ok(rows.advance()?.then(|| Cursor::new(query_hash, rows.entry())))
             };
             return page_back(self.cursor(), size, cursors, EntryScan::next_row, more);
         }
         let previous = self.request.after.clone();
-        let mut rows = self.request.cursor(Some(question));
+        let mut rows = self.request.cursor(Some(query_hash));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {
             let Some(row) = rows.next_row::<E::Row>() else {
@@ -86,15 +86,15 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         if size == 0 {
             return Ok(Page { items, next: None, previous: None });
         }
-        let last = Cursor::new(question, rows.entry());
+        let last = Cursor::new(query_hash, rows.entry());
         let next = rows.advance()?.then_some(last);
         Ok(Page { items, next, previous })
     }
 
-    /// A [`page`](Scan::page) of [views](Scan::views), for rows with `#[table(view)]`. The cursors are those of
-    /// `page`.
+    /// Returns a [`page`](Scan::page) of [views](Scan::views), for rows with `#[table(view)]`. Its cursors
+    /// are the same as those of `page`.
     ///
-    /// Cost: as [`views`](Scan::views) for this number of rows, and one more step.
+    /// Cost: that of [`views`](Scan::views) for this number of rows, and of one more step.
     ///
     /// # Errors
     ///
@@ -110,14 +110,15 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
                     *last = entry;
                     Ok((scan.row_bytes(entry)?, scan.unescaped()))
                 },
-                |(bytes, kept)| row::view::<E::Row>(bytes, kept),
+                |(bytes, unescaped)| row::view::<E::Row>(bytes, unescaped),
             )
         })
     }
 
-    /// A [`page`](Scan::page) of [entries](Scan::entries). The cursors are those of `page`.
+    /// Returns a [`page`](Scan::page) of [entries](Scan::entries). Its cursors are the same as those of
+    /// `page`.
     ///
-    /// Cost: as [`entries`](Scan::entries) for this number of entries, and one more step.
+    /// Cost: that of [`entries`](Scan::entries) for this number of entries, and of one more step.
     ///
     /// # Errors
     ///
@@ -176,7 +177,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
-    /// A page of items that borrow from the snapshot. `next` makes one of the next entry, and stores the entry.
+    /// Returns a page of items that borrow from the snapshot. `next` reads the next entry, stores it, and
+    /// converts it to an item.
     fn page<T>(
         mut self,
         size: usize,
@@ -185,18 +187,18 @@ impl<'txn> ScanRequest<'txn> {
             &mut RawEntry<'txn>,
         ) -> Option<Result<T>>,
     ) -> Result<Page<T>> {
-        let question = self.question();
+        let query_hash = self.query_hash();
         let mut last = RawEntry::NOWHERE;
         if self.before.is_some() {
-            let cursors = self.turn_back(Some(question));
+            let cursors = self.turn_back(Some(query_hash));
             let more = |scan: &mut EntryScan<'txn, Entries<'txn>>| {
                 let entry = scan.next().transpose()?;
-                Ok(entry.map(|entry| Cursor::new(question, entry)))
+                Ok(entry.map(|entry| Cursor::new(query_hash, entry)))
             };
             return page_back(self.scan(None), size, cursors, |scan| next(scan, &mut last), more);
         }
         let previous = self.after.clone();
-        let mut scan = self.scan(Some(question));
+        let mut scan = self.scan(Some(query_hash));
         let mut items = Vec::with_capacity(size.min(RESERVED));
         while items.len() < size {
             let Some(item) = next(&mut scan, &mut last) else {
@@ -208,7 +210,7 @@ impl<'txn> ScanRequest<'txn> {
             return Ok(Page { items, next: None, previous: None });
         }
         let more = scan.next().transpose()?.is_some();
-        let next = more.then(|| Cursor::new(question, last));
+        let next = more.then(|| Cursor::new(query_hash, last));
         Ok(Page { items, next, previous })
     }
 }

@@ -1,4 +1,4 @@
-//! A [`Scan`](super::Scan) without the type of its entries, which is compiled once.
+//! A [`Scan`](super::Scan) without the type of its entries, so that its code is compiled once.
 
 use std::{rc::Rc, sync::Arc};
 
@@ -25,32 +25,32 @@ pub(super) struct ScanRequest<'txn> {
     pub(super) schema: &'static TableSchema,
     pub(super) ledger: Ledger<'txn>,
     pub(super) query: Query,
-    /// `None` if its bounds are the only condition.
+    /// The conditions; `None` if there are none but the bounds.
     pub(super) conditions: Option<Rc<Conditions<'txn>>>,
-    /// Where it begins; `None`: where its bounds do.
+    /// The start; `None` for the start of the bounds.
     pub(super) after: Option<Cursor>,
-    /// Where it ends; `None`: where its bounds do.
+    /// The end; `None` for the end of the bounds.
     pub(super) before: Option<Cursor>,
 }
 
 impl<'txn> ScanRequest<'txn> {
-    /// What a cursor belongs to, as a number.
-    pub(super) fn question(&self) -> u64 {
-        cursor::question(self.schema, &self.query)
+    /// Returns a hash of the query, which identifies it in cursors.
+    pub(super) fn query_hash(&self) -> u64 {
+        cursor::query_hash(self.schema, &self.query)
     }
 
-    /// Runs it, for entries that live as long as the transaction; with its
-    /// [`question`](ScanRequest::question), if that is known.
-    pub(super) fn scan(mut self, question: Option<u64>) -> EntryScan<'txn, Entries<'txn>> {
-        self.resolve(question);
+    /// Runs the query for entries that live as long as the transaction. `query_hash` is its
+    /// [hash](ScanRequest::query_hash), if it has been computed.
+    pub(super) fn scan(mut self, query_hash: Option<u64>) -> EntryScan<'txn, Entries<'txn>> {
+        self.resolve(query_hash);
         let Self { reader, schema, ledger, query, conditions, .. } = self;
         EntryScan::scan(reader, schema, ledger, query, conditions.as_ref())
     }
 
-    /// Runs it, for entries that are lent until the next step; with its
-    /// [`question`](ScanRequest::question), if that is known.
-    pub(super) fn cursor(mut self, question: Option<u64>) -> EntryScan<'txn, LentEntries<'txn>> {
-        self.resolve(question);
+    /// Runs the query for entries that are lent until the next step. `query_hash` is its
+    /// [hash](ScanRequest::query_hash), if it has been computed.
+    pub(super) fn cursor(mut self, query_hash: Option<u64>) -> EntryScan<'txn, LentEntries<'txn>> {
+        self.resolve(query_hash);
         let Self { reader, schema, ledger, query, conditions, .. } = self;
         EntryScan::cursor(reader, schema, ledger, query, conditions.as_ref())
     }
@@ -79,7 +79,7 @@ impl<'txn> ScanRequest<'txn> {
         Ok(count.found)
     }
 
-    /// The rows of the entries will be read.
+    /// Prepares the query for reading the rows of its entries.
     #[inline]
     pub(super) fn reads_rows(&mut self) {
         self.query.rows = true;
@@ -96,33 +96,33 @@ impl<'txn> ScanRequest<'txn> {
         }
     }
 
-    /// The query without its transaction, the values of hashed fields, and where it ends.
+    /// Returns the query without its transaction, the values of hashed fields, and the stop.
     pub(super) fn detach(mut self) -> (Result<Query>, Option<Arc<Hashed>>, Option<Stop>) {
         self.resolve_in_any_order();
         if matches!(self.query.source, Source::Index(index) if self.schema.is_eventual(index)) {
-            self.refuse("its index is eventual; delete the rows of `verified()` one by one");
+            self.fail("its index is eventual; delete the rows of `verified()` one by one");
         }
-        self.refuse_tests("its `filter` borrows from the transaction; delete the rows one by one");
+        self.reject_tests("its `filter` borrows from the transaction; delete the rows one by one");
         let Conditions { hashed, stop, .. } =
             self.conditions.map_or_else(Conditions::default, |conditions| (*conditions).clone());
         (self.reader.map(|_| self.query), hashed, stop)
     }
 
-    /// The reason why a filtered scan can't run.
-    pub(super) fn refuse_tests(&mut self, reason: &'static str) {
+    /// Makes a scan with filters fail, with this reason.
+    pub(super) fn reject_tests(&mut self, reason: &'static str) {
         if self.conditions.as_ref().is_some_and(|conditions| !conditions.tests.is_empty()) {
-            self.refuse(reason);
+            self.fail(reason);
         }
     }
 
-    fn refuse(&mut self, reason: &'static str) {
+    fn fail(&mut self, reason: &'static str) {
         if self.reader.is_ok() {
             let (table, index) = (self.schema.name, self.schema.index_name(self.query.source));
             self.reader = Err(Error::NotCombinable { table, index, reason });
         }
     }
 
-    /// The count of a query with a list: range by range.
+    /// Counts the entries of a query with a list, range by range.
     #[cold]
     #[inline(never)]
     fn count_list(mut self) -> Result<u64> {
@@ -143,7 +143,7 @@ impl<'txn> ScanRequest<'txn> {
         Ok(limit - left)
     }
 
-    /// Makes the cursors the ends of the query, which may turn it round.
+    /// Sets the ends of the query to the cursors. This may reverse the query.
     fn resolve_in_any_order(&mut self) {
         if self.before.is_some() {
             self.turn_back(None);
@@ -152,14 +152,14 @@ impl<'txn> ScanRequest<'txn> {
         }
     }
 
-    /// Makes the cursor the position of the query.
-    fn resolve(&mut self, question: Option<u64>) {
+    /// Sets the position of the query to the cursor.
+    fn resolve(&mut self, query_hash: Option<u64>) {
         if self.before.is_some() {
-            return self.stop_at_gap(question);
+            return self.stop_at_gap(query_hash);
         }
         let Some(cursor) = &self.after else { return };
-        let question = question.unwrap_or_else(|| self.question());
-        match cursor.position_in(self.schema, &self.query, question) {
+        let query_hash = query_hash.unwrap_or_else(|| self.query_hash());
+        match cursor.position_in(self.schema, &self.query, query_hash) {
             Ok(position) => self.query.position = Some(position),
             Err(error) if self.reader.is_ok() => self.reader = Err(error),
             Err(_) => {}

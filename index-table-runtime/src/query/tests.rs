@@ -1,4 +1,4 @@
-//! Tests of queries: the keys that [`Bounds`] hold, hashed values, and look-ups of many rows.
+//! Tests of queries: the keys within [`Bounds`], hashed values, and look-ups of many rows.
 
 mod bounds;
 mod hashed;
@@ -17,7 +17,7 @@ fn encoded<T: Key>(value: &T) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 
-/// A place from which, or up to which, a range goes.
+/// Borrows the value of a bound.
 fn borrowed<T: Key>(bound: &Bound<T>) -> Bound<T::Arg<'_>> {
     match bound {
         Bound::Included(value) => Bound::Included(value.arg()),
@@ -32,19 +32,19 @@ struct Keys<T> {
 }
 
 impl<T: Key + Clone> Keys<T> {
-    /// Each value with each of these behind it: in an index a primary key follows.
-    fn new(values: impl IntoIterator<Item = T>, behind: &[&[u8]]) -> Self {
+    /// Creates a key for each value and each of these suffixes, which stand for primary keys.
+    fn new(values: impl IntoIterator<Item = T>, suffixes: &[&[u8]]) -> Self {
         let mut sorted = Vec::new();
         for value in values {
             let key = encoded(&value);
-            sorted.extend(behind.iter().map(|behind| ([&*key, behind].concat(), value.clone())));
+            sorted.extend(suffixes.iter().map(|suffix| ([&*key, suffix].concat(), value.clone())));
         }
         sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
         Self { sorted }
     }
 
-    /// The bounds contain exactly the keys whose value is `inside`, read forward, backward, or by comparing
-    /// with both ends.
+    /// Checks that the bounds contain exactly the keys whose value is `inside`, read forward, read backward,
+    /// and by comparison with both ends.
     fn check(&self, bounds: &Bounds, inside: impl Fn(&T) -> bool, what: impl Fn() -> String) {
         let expected: Vec<&[u8]> = self.keys(|_, value| inside(value)).collect();
         let forward: Vec<&[u8]> = self
@@ -78,7 +78,7 @@ impl<T: Key + Clone> Keys<T> {
     }
 }
 
-/// All nine kinds of range between two values.
+/// Returns all nine kinds of range between two values.
 fn ranges<T: Clone>(start: &T, end: &T) -> Vec<(Bound<T>, Bound<T>)> {
     let kinds = |value: &T| {
         [Bound::Included(value.clone()), Bound::Excluded(value.clone()), Bound::Unbounded]
@@ -90,9 +90,13 @@ fn ranges<T: Clone>(start: &T, end: &T) -> Vec<(Bound<T>, Bound<T>)> {
         .collect()
 }
 
-/// Whether a range holds a value; unlike the standard library's, for values that have only a key
-/// order.
-fn holds<T>(range: &(Bound<T>, Bound<T>), value: &T, less: impl Fn(&T, &T) -> bool) -> bool {
+/// Whether a range contains a value. Unlike the standard library's `contains`, it takes the order as an
+/// argument.
+fn range_contains<T>(
+    range: &(Bound<T>, Bound<T>),
+    value: &T,
+    less: impl Fn(&T, &T) -> bool,
+) -> bool {
     let after = match &range.0 {
         Bound::Included(start) => !less(value, start),
         Bound::Excluded(start) => less(start, value),
@@ -107,7 +111,7 @@ fn holds<T>(range: &(Bound<T>, Bound<T>), value: &T, less: impl Fn(&T, &T) -> bo
 }
 
 #[test]
-fn a_position_is_both_keys() {
+fn the_bytes_of_a_position_are_both_keys() {
     let position = Position { key: vec![1, 0], primary_key: vec![7] };
     assert_eq!(position.bytes(), [1, 0, 7]);
 }

@@ -1,50 +1,50 @@
 //! Records in memory, and their order.
 //!
-//! Records are stored one after another in segments, so that none moves when more arrive. While they arrive
-//! in ascending order, nothing else is needed. At the first record out of order, each record gets a [`Slot`],
-//! and the slots are sorted: by the first eight bytes of the keys, which are in the slot, then slots with
-//! equal bytes by the next eight, and so on. So a comparison compares two numbers, and a record is read once
-//! for each eight bytes that it shares with others.
+//! Records are stored one after another in segments, so that no record moves when others arrive. While
+//! records arrive in ascending order, nothing else is stored. At the first record out of order, each record
+//! gets a [`Slot`]. Slots are sorted by eight bytes of the key at a time: by the first eight, then slots with
+//! equal bytes by the next eight, and so on. The slot contains these bytes, so a comparison compares two
+//! numbers, and a record is read once for each eight bytes that it shares with others.
 
 use std::sync::Arc;
 
 use super::record::{self, Lengths};
 
-/// Up to this number of slots, the rest of the keys is compared.
+/// The maximum number of slots with equal bytes that are sorted by comparing the rest of their keys.
 const FEW: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Arena {
     segments: Vec<Vec<u8>>,
-    /// The bytes of a new segment.
+    /// The size of a new segment, in bytes.
     segment: usize,
-    /// The bytes of all segments.
+    /// The size of all segments, in bytes.
     allocated: usize,
     len: usize,
-    /// The places of the records; empty while they arrive in ascending order.
+    /// The slots of the records; empty while they arrive in ascending order.
     slots: Vec<Slot>,
     order: Order,
-    /// The place of the newest record.
+    /// The location of the newest record.
     newest: u64,
 }
 
 /// The order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Each record is greater than the one before.
+    /// Each record is greater than the preceding record.
     Ascending,
-    /// The same, except for equal keys.
+    /// No record is less than the preceding record.
     NotDescending,
-    /// Another one.
+    /// Any other order.
     Any,
 }
 
-/// The place of a record.
+/// The location of a record, and a part of its key.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// Eight bytes of its sort key.
+    /// Eight bytes of the sort key.
     bytes: u64,
-    /// The segment and the offset in it. Later records have higher ones.
+    /// The location: the segment, and the offset in it. Later records have greater locations.
     at: u64,
 }
 
@@ -65,13 +65,13 @@ impl Arena {
         self.len == 0
     }
 
-    /// The bytes that it uses, or will use if the records have to be sorted.
+    /// Returns the memory in bytes, including the slots in case the records have to be sorted.
     #[inline]
     pub(super) fn memory(&self) -> usize {
         self.allocated + self.len.max(self.slots.capacity()) * size_of::<Slot>()
     }
 
-    /// Takes the contents, and leaves it empty.
+    /// Takes the contents, and leaves the arena empty.
     pub(super) fn take(&mut self) -> Self {
         let empty = Self::new(self.segment);
         std::mem::replace(self, empty)
@@ -98,13 +98,13 @@ impl Arena {
             match self.sort_key(self.newest).cmp(self.sort_key(at)) {
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal => self.order = Order::NotDescending,
-                std::cmp::Ordering::Greater => self.place_all(),
+                std::cmp::Ordering::Greater => self.add_slots(),
             }
         }
         self.len += 1;
         self.newest = at;
         if self.order == Order::Any {
-            self.slot(at);
+            self.add_slot(at);
         }
         Some(())
     }
@@ -120,9 +120,9 @@ impl Arena {
         }
     }
 
-    /// Gives a slot to every record.
+    /// Adds a slot for every record.
     #[cold]
-    fn place_all(&mut self) {
+    fn add_slots(&mut self) {
         self.order = Order::Any;
         self.slots.reserve_exact(self.len + self.len / 2);
         let mut slots = std::mem::take(&mut self.slots);
@@ -130,20 +130,20 @@ impl Arena {
         for _ in 0..self.len {
             let bytes = eight(self.sort_key(at), 0);
             slots.push(Slot { bytes, at });
-            at = self.behind(at);
+            at = self.next(at);
         }
         self.slots = slots;
     }
 
     #[inline]
-    fn slot(&mut self, at: u64) {
+    fn add_slot(&mut self, at: u64) {
         if self.slots.len() == self.slots.capacity() {
             self.slots.reserve_exact(1024.max(self.slots.len() / 2));
         }
         self.slots.push(Slot { bytes: eight(self.sort_key(at), 0), at });
     }
 
-    /// The record at this place, and the bytes behind it.
+    /// Returns the record at this location, and the bytes after it.
     #[inline]
     fn at(&self, at: u64) -> &[u8] {
         let segment = self.segments.get((at >> 32) as usize);
@@ -155,28 +155,28 @@ impl Arena {
         record::sort_key(self.at(at))
     }
 
-    /// The place of the record that arrived after this one.
+    /// Returns the location of the record that arrived after this record.
     #[inline]
-    fn behind(&self, at: u64) -> u64 {
+    fn next(&self, at: u64) -> u64 {
         let bytes = self.at(at);
         let len = Lengths::read(bytes).map_or(bytes.len(), Lengths::record);
         if len < bytes.len() { at + len as u64 } else { ((at >> 32) + 1) << 32 }
     }
 
-    /// The least and the greatest keys, if the records arrived in strictly ascending order.
+    /// Returns the least and the greatest keys, if the records arrived in strictly ascending order.
     pub(super) fn ascending(&self) -> Option<(&[u8], &[u8])> {
         let ascending = self.len > 0 && self.order == Order::Ascending;
         ascending.then(|| (self.sort_key(0), self.sort_key(self.newest)))
     }
 
-    /// Puts the records in order.
+    /// Sorts the records.
     pub(super) fn sort(&mut self) {
         let mut slots = std::mem::take(&mut self.slots);
         self.sort_from(&mut slots, 0);
         self.slots = slots;
     }
 
-    /// Sorts slots whose records have the same bytes up to `depth`. The slots have the next eight bytes,
+    /// Sorts slots whose records have the same bytes up to `depth`. The slots contain the next eight bytes,
     /// padded with zeros.
     fn sort_from(&self, slots: &mut [Slot], depth: usize) {
         slots.sort_unstable_by_key(|slot| slot.bytes);
@@ -210,13 +210,13 @@ impl Arena {
         }
     }
 
-    /// The records, in order if they are sorted.
+    /// Returns the records, in order if they are sorted.
     pub(super) fn records(self: &Arc<Self>) -> Records {
-        Records { arena: Arc::clone(self), given: 0, behind: 0, at: 0, len: 0 }
+        Records { arena: Arc::clone(self), returned: 0, next: 0, at: 0, len: 0 }
     }
 }
 
-/// The eight bytes from this place on, as a number with the same order, padded with zeros.
+/// Returns eight bytes from this offset, padded with zeros, as a number with the same order.
 #[inline]
 fn eight(key: &[u8], from: usize) -> u64 {
     let rest = key.get(from..).unwrap_or_default();
@@ -234,35 +234,35 @@ fn eight(key: &[u8], from: usize) -> u64 {
 #[derive(Debug)]
 pub(super) struct Records {
     arena: Arc<Arena>,
-    given: usize,
-    /// The place of the next one, if they arrived in ascending order.
-    behind: u64,
-    /// Where the record is on which it stands, and its length.
+    returned: usize,
+    /// The location of the next record, if records arrived in ascending order.
+    next: u64,
+    /// The location of the current record, and its length.
     at: u64,
     len: usize,
 }
 
 impl Records {
-    /// Steps to the next record; `false`: there is none.
+    /// Steps to the next record; `false` at the end.
     #[inline]
     pub(super) fn advance(&mut self) -> bool {
         let arena = &*self.arena;
         let at = match arena.order {
-            _ if self.given == arena.len => None,
-            Order::Any => arena.slots.get(self.given).map(|slot| slot.at),
+            _ if self.returned == arena.len => None,
+            Order::Any => arena.slots.get(self.returned).map(|slot| slot.at),
             Order::Ascending | Order::NotDescending => {
-                let at = self.behind;
-                self.behind = arena.behind(at);
+                let at = self.next;
+                self.next = arena.next(at);
                 Some(at)
             }
         };
         let record = at.and_then(|at| Some((at, Lengths::read(arena.at(at))?.record())));
         (self.at, self.len) = record.unwrap_or_default();
-        self.given += usize::from(record.is_some());
+        self.returned += usize::from(record.is_some());
         record.is_some()
     }
 
-    /// The record on which it stands.
+    /// Returns the current record.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         self.arena.at(self.at).get(..self.len).unwrap_or_default()

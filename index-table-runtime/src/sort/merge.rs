@@ -37,7 +37,7 @@ impl Source {
     }
 }
 
-/// These runs, and the records in memory, in the order of arrival.
+/// Returns these runs and the records in memory, in the order of arrival.
 pub(super) fn sources(
     runs: Option<&Arc<Runs>>,
     first: usize,
@@ -50,25 +50,25 @@ pub(super) fn sources(
     runs.map(Source::Run).chain(memory).collect()
 }
 
-/// The records of several sources in order. It keeps what it reads.
+/// The records of several sources in order. The merge owns its sources.
 #[derive(Debug)]
 pub(crate) struct Merge {
     sources: Vec<Source>,
-    /// The sources that have not ended: a heap with the least record at its top.
+    /// The sources that have not ended, as a heap with the least record at its top.
     heap: Vec<usize>,
-    begun: bool,
+    started: bool,
 }
 
 impl Merge {
-    /// Among records with the same keys, those of earlier sources come first.
+    /// Creates a merge. Among records with the same keys, the records of earlier sources come first.
     pub(super) const fn new(sources: Vec<Source>) -> Self {
-        Self { sources, heap: Vec::new(), begun: false }
+        Self { sources, heap: Vec::new(), started: false }
     }
 
     /// Steps to the next record; `false` at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        if self.begun {
+        if self.started {
             self.step()?;
         } else {
             self.begin()?;
@@ -76,21 +76,21 @@ impl Merge {
         Ok(!self.heap.is_empty())
     }
 
-    /// The current record.
+    /// Returns the current record.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         let top = self.heap.first().and_then(|top| self.sources.get(*top));
         top.map_or(&[], Source::record)
     }
 
-    /// The current entry.
+    /// Returns the current entry.
     #[inline]
     pub(crate) fn entry(&self) -> RawEntry<'_> {
         record::entry(self.record())
     }
 
     fn begin(&mut self) -> Result<()> {
-        self.begun = true;
+        self.started = true;
         for (at, source) in self.sources.iter_mut().enumerate() {
             if source.advance()? {
                 self.heap.push(at);
@@ -132,8 +132,8 @@ impl Merge {
         }
     }
 
-    /// Whether the record at one place of the heap comes before the record at another; `false` if there is no
-    /// such place.
+    /// Whether the record at one position of the heap comes before the record at another; `false` if there is
+    /// no such position.
     fn is_less(&self, one: usize, other: usize) -> bool {
         let (Some(first), Some(second)) = (self.heap.get(one), self.heap.get(other)) else {
             return false;

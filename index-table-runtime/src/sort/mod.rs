@@ -1,12 +1,12 @@
-//! External sorting of entries: in memory up to a bound, and in temporary files beyond it.
+//! External sorting of entries, in memory up to a bound, and in temporary files beyond it.
 //!
 //! A [`Sorter`] takes the entries of one index, or the facts, in any order, and returns them in the order of
 //! the database: by index key, then by primary key. Entries with the same keys stay in the order of arrival.
-//! [`Sorters`] are several sorters with a common memory bound: when they exceed it, the largest one writes
-//! its records, sorted, to a file as a run. The result is a merge of the runs and of the records in memory,
-//! and can be read several times.
+//! [`Sorters`] are several sorters with a common memory bound. When they exceed it, the largest sorter sorts
+//! its records and writes them to a file as a run. The result is a merge of the runs and of the records in
+//! memory, and can be read several times.
 //!
-//! Entries that arrive in ascending order are detected, and neither sorted nor merged.
+//! Entries that arrive in ascending order are not sorted.
 
 mod arena;
 mod merge;
@@ -23,12 +23,12 @@ pub(crate) use merge::Merge;
 use merge::sources;
 use run::{Reader, Runs};
 
-/// The minimum bound: smaller ones are raised to it.
+/// The minimum bound; smaller bounds are raised to it.
 pub(crate) const LEAST_MEMORY: usize = 64 << 10;
 
 /// The minimum number of bytes to read from a run at a time.
 const LEAST_BUFFER: usize = 4 << 10;
-/// The maximum: more does not make reading faster.
+/// The maximum number of bytes to read from a run at a time. More does not make reading faster.
 const LARGEST_BUFFER: usize = 256 << 10;
 
 /// Sorts the entries of several databases, with one bound for all.
@@ -37,15 +37,15 @@ pub(crate) struct Sorters {
     each: Vec<Sorter>,
     /// The memory bound of all of them, in bytes.
     bound: usize,
-    /// The bytes that they use.
+    /// The memory that all sorters use, in bytes.
     allocated: usize,
-    /// The bytes for the buffers of a merge.
+    /// The memory for the buffers of a merge, in bytes.
     merging: usize,
 }
 
 impl Sorters {
-    /// This number of sorters with `memory` bytes: three quarters for entries, an eighth for merging, and an
-    /// eighth for the caller.
+    /// Creates a number of sorters with `memory` bytes: three quarters for entries, an eighth for merging,
+    /// and an eighth for the caller.
     pub(crate) fn new(count: usize, directory: &Path, memory: usize) -> Self {
         let memory = memory.max(LEAST_MEMORY);
         let directory: Arc<Path> = directory.into();
@@ -85,7 +85,7 @@ impl Sorters {
         Ok(())
     }
 
-    /// The sorted entries of each database.
+    /// Returns the sorted entries of each database.
     ///
     /// # Errors
     ///
@@ -94,7 +94,8 @@ impl Sorters {
         self.each.into_iter().map(|sorter| sorter.finish(self.merging)).collect()
     }
 
-    /// The same for entries that are read at the same time, which share the memory for merging them.
+    /// Like [`finish`](Sorters::finish), for entries that are read at the same time and therefore share the
+    /// memory for merging.
     ///
     /// # Errors
     ///
@@ -110,17 +111,17 @@ impl Sorters {
 pub(crate) struct Sorter {
     directory: Arc<Path>,
     arena: Arena,
-    /// The runs in a file; `None` if there are none yet.
+    /// The runs in a file; `None` before the first run.
     runs: Option<Runs>,
     /// The greatest keys in the runs, concatenated.
     greatest: Vec<u8>,
-    /// The entries arrived in strictly ascending order.
+    /// Whether the entries arrived in strictly ascending order.
     ascending: bool,
     len: u64,
 }
 
 impl Sorter {
-    /// `segment` is the size of its allocations, in bytes.
+    /// Creates a sorter. `segment` is the size of its allocations, in bytes.
     pub(crate) fn new(directory: Arc<Path>, segment: usize) -> Self {
         let (arena, greatest) = (Arena::new(segment), Vec::new());
         Self { directory, arena, runs: None, greatest, ascending: true, len: 0 }
@@ -139,13 +140,13 @@ impl Sorter {
         self.arena.push(key, primary_key, data, tail).ok_or_else(|| too_long(&self.directory))
     }
 
-    /// The bytes that it uses.
+    /// Returns the used memory, in bytes.
     #[inline]
     pub(crate) fn memory(&self) -> usize {
         self.arena.memory()
     }
 
-    /// Writes its records to a file.
+    /// Writes the records in memory to a file, as a run.
     pub(crate) fn spill(&mut self, buffer: usize) -> Result<()> {
         let mut arena = self.arena.take();
         self.follow(&arena);
@@ -162,7 +163,7 @@ impl Sorter {
         writer.finish()
     }
 
-    /// Whether the entries are still ascending with those of another arena behind them.
+    /// Updates `ascending` and `greatest` for the records of another arena, which follow the runs.
     fn follow(&mut self, arena: &Arena) {
         let Some((first, last)) = arena.ascending() else {
             self.ascending &= arena.is_empty();
@@ -173,7 +174,7 @@ impl Sorter {
         self.greatest.extend_from_slice(last);
     }
 
-    /// The sorted entries; `memory` is for the buffers of a merge.
+    /// Returns the sorted entries. `memory` is for the buffers of a merge, in bytes.
     pub(crate) fn finish(mut self, memory: usize) -> Result<Sorted> {
         let mut tail = mem::replace(&mut self.arena, Arena::new(0));
         self.follow(&tail);
@@ -192,20 +193,20 @@ fn too_long(directory: &Path) -> Error {
     Error::Io { path: directory.to_owned(), source }
 }
 
-/// Entries in order, which can be read any number of times.
+/// Sorted entries, which can be read any number of times.
 #[derive(Debug)]
 pub(crate) struct Sorted {
     runs: Option<Arc<Runs>>,
-    /// The entries in memory, which arrived after those in the runs.
+    /// The entries in memory, which arrived after the entries in the runs.
     tail: Arc<Arena>,
     ascending: bool,
     len: u64,
-    /// The bytes for the buffers of a merge.
+    /// The memory for the buffers of a merge, in bytes.
     memory: usize,
 }
 
 impl Sorted {
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(crate) const fn len(&self) -> u64 {
         self.len
     }
@@ -215,7 +216,7 @@ impl Sorted {
         self.ascending
     }
 
-    /// Reads the entries from the first one on.
+    /// Reads the entries from the start.
     pub(crate) fn read(&self) -> Merge {
         let runs = self.runs.as_ref().map_or(0, |runs| runs.len());
         Merge::new(sources(self.runs.as_ref(), 0, runs, self.buffer(runs), Some(&self.tail)))
@@ -225,7 +226,7 @@ impl Sorted {
         (self.memory / (runs + 1)).clamp(LEAST_BUFFER, LARGEST_BUFFER)
     }
 
-    /// The number of runs that the memory has buffers for; each buffer has room for a whole record.
+    /// Returns the number of runs for which the memory has buffers. Each buffer has room for a whole record.
     fn most_runs(&self) -> usize {
         let largest = self.runs.as_ref().map_or(0, |runs| runs.largest());
         (self.memory / LEAST_BUFFER.max(largest)).saturating_sub(1).clamp(2, 256)

@@ -1,4 +1,4 @@
-//! An entry as one piece of bytes, in memory and in a file:
+//! The form of an entry in memory and in a file:
 //!
 //! `length of the index key: u16 ‖ of the primary key: u16 ‖ of the data: u32 ‖ index key ‖ primary
 //! key ‖ data`, with the lengths in the machine's order.
@@ -16,7 +16,8 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// The lengths of an entry with these parts, and of its record; `None` if a part is too long.
+    /// Returns the header of an entry with these parts, and the length of its record; `None` if a part is too
+    /// long.
     #[inline]
     pub(super) fn of(
         key: &[u8],
@@ -40,7 +41,7 @@ impl Lengths {
         Some(([k0, k1, p0, p1, d0, d1, d2, d3], record))
     }
 
-    /// The lengths of the record that begins here.
+    /// Reads the lengths of the record at the start of these bytes.
     #[inline]
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [k0, k1, p0, p1, d0, d1, d2, d3] = *bytes.first_chunk::<HEADER>()?;
@@ -51,21 +52,21 @@ impl Lengths {
         })
     }
 
-    /// Of the whole record.
+    /// Returns the length of the whole record.
     #[inline]
     pub(super) const fn record(self) -> usize {
         HEADER + self.key + self.primary_key + self.data
     }
 }
 
-/// The sort key of the record that begins here: index key and primary key.
+/// Returns the sort key of the record at the start of these bytes: index key and primary key.
 #[inline]
 pub(super) fn sort_key(bytes: &[u8]) -> &[u8] {
     let Some(Lengths { key, primary_key, .. }) = Lengths::read(bytes) else { return &[] };
     bytes.get(HEADER..HEADER + key + primary_key).unwrap_or_default()
 }
 
-/// The entry in the record that begins here.
+/// Returns the entry of the record at the start of these bytes.
 #[inline]
 pub(super) fn entry(bytes: &[u8]) -> RawEntry<'_> {
     let parts = || {

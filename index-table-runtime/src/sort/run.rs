@@ -1,4 +1,4 @@
-//! Runs: sorted records in a temporary file without a name.
+//! Runs of sorted records in a temporary file without a name.
 
 use std::{
     fs::File,
@@ -19,16 +19,16 @@ use crate::{
 pub(super) struct Runs {
     directory: Arc<Path>,
     file: File,
-    /// The place of each run.
-    places: Vec<Range<u64>>,
-    /// The bytes of the largest record.
+    /// The range of each run in the file.
+    ranges: Vec<Range<u64>>,
+    /// The length of the largest record, in bytes.
     largest: usize,
 }
 
 impl Runs {
     pub(super) fn new(directory: Arc<Path>) -> Result<Self> {
         match files::temporary(&directory) {
-            Ok(file) => Ok(Self { directory, file, places: Vec::new(), largest: 0 }),
+            Ok(file) => Ok(Self { directory, file, ranges: Vec::new(), largest: 0 }),
             Err(error) => Err(failed(&directory, error)),
         }
     }
@@ -38,27 +38,27 @@ impl Runs {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
-    /// The bytes of the largest record, which is the minimum buffer of a reader.
+    /// Returns the length of the largest record, which is the minimum buffer of a reader.
     pub(super) const fn largest(&self) -> usize {
         self.largest
     }
 
     /// Begins another run; `buffer` is the number of bytes to write at a time.
     pub(super) fn begin(&mut self, buffer: usize) -> Result<Writer<'_>> {
-        let Self { directory, file, places, largest } = self;
-        let start = places.last().map_or(0, |run| run.end);
+        let Self { directory, file, ranges, largest } = self;
+        let start = ranges.last().map_or(0, |run| run.end);
         let mut file = &*file;
         file.seek(SeekFrom::Start(start)).map_err(|error| failed(directory, error))?;
         let to = BufWriter::with_capacity(buffer, file);
-        Ok(Writer { directory, to, places, largest, run: start..start })
+        Ok(Writer { directory, to, ranges, largest, run: start..start })
     }
 
     /// Reads a run; `buffer` is the number of bytes to read at a time.
     pub(super) fn read(self: &Arc<Self>, run: usize, buffer: usize) -> Reader {
-        let left = self.places.get(run).cloned().unwrap_or_default();
+        let left = self.ranges.get(run).cloned().unwrap_or_default();
         Reader { runs: Arc::clone(self), left, buffer, bytes: Vec::new(), at: 0, record: 0 }
     }
 }
@@ -72,7 +72,7 @@ fn failed(directory: &Path, source: io::Error) -> Error {
 pub(super) struct Writer<'a> {
     directory: &'a Path,
     to: BufWriter<&'a File>,
-    places: &'a mut Vec<Range<u64>>,
+    ranges: &'a mut Vec<Range<u64>>,
     largest: &'a mut usize,
     run: Range<u64>,
 }
@@ -87,7 +87,7 @@ impl Writer<'_> {
 
     pub(super) fn finish(mut self) -> Result<()> {
         self.to.flush().map_err(|error| failed(self.directory, error))?;
-        self.places.push(self.run);
+        self.ranges.push(self.run);
         Ok(())
     }
 }
@@ -96,18 +96,18 @@ impl Writer<'_> {
 #[derive(Debug)]
 pub(super) struct Reader {
     runs: Arc<Runs>,
-    /// The part that has not been read.
+    /// The range that has not been read.
     left: Range<u64>,
-    /// The bytes to read at a time.
+    /// The number of bytes to read at a time.
     buffer: usize,
     bytes: Vec<u8>,
-    /// The place of the record in `bytes`, and its length.
+    /// The offset of the current record in `bytes`, and its length.
     at: usize,
     record: usize,
 }
 
 impl Reader {
-    /// The current record, and the bytes behind it.
+    /// Returns the current record.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         self.bytes.get(self.at..self.at + self.record).unwrap_or_default()

@@ -16,14 +16,14 @@ fn read(sorted: &Sorted) -> crate::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// By both keys, those with the same ones as they came.
+/// Sorts by both keys. Entries with the same keys stay in the order of arrival.
 fn in_order(entries: &[Entry]) -> Vec<Entry> {
     let mut ordered = entries.to_vec();
     ordered.sort_by_key(|(key, primary_key, _)| [key.as_slice(), primary_key].concat());
     ordered
 }
 
-/// Sorts with runs that end behind these entries.
+/// Sorts with runs that end after these entries.
 fn sorted(directory: &Path, entries: &[Entry], runs: &[usize]) -> crate::Result<Sorted> {
     let mut sorter = Sorter::new(directory.into(), 64);
     for (at, (key, primary_key, data)) in entries.iter().enumerate() {
@@ -37,8 +37,7 @@ fn sorted(directory: &Path, entries: &[Entry], runs: &[usize]) -> crate::Result<
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    // Few different bytes, zero among them, so that keys share beginnings, and some are the
-    // beginning of others.
+    // Few different bytes, including zero, so that keys share prefixes, and some keys are prefixes of others.
     let bytes =
         |longest| prop::collection::vec(prop_oneof![Just(0), Just(1), Just(255)], 0..longest);
     (bytes(30), bytes(4), prop::collection::vec(any::<u8>(), 0..40))
@@ -57,7 +56,7 @@ proptest! {
         prop_assert_eq!(sorted.len(), entries.len() as u64);
         let expected = in_order(&entries);
         prop_assert_eq!(&read(&sorted)?, &expected);
-        // As often as it is read.
+        // The entries can be read again.
         prop_assert_eq!(read(&sorted)?, expected);
     }
 
@@ -134,12 +133,12 @@ fn an_entry_larger_than_the_memory_is_sorted() -> TestResult {
 }
 
 #[test]
-fn no_file_remains() -> TestResult {
+fn temporary_files_are_removed() -> TestResult {
     let directory = tempfile::tempdir()?;
     let mut sorter = Sorter::new(directory.path().into(), 64);
     sorter.push(b"a", b"b", b"c", b"")?;
     sorter.spill(16)?;
-    // On Windows it is there until it is closed.
+    // On Windows, the file exists until it is closed.
     #[cfg(unix)]
     assert_eq!(std::fs::read_dir(directory.path())?.count(), 0);
     drop(sorter.finish(0)?);

@@ -1,23 +1,24 @@
-//! Advice from the figures of a table.
+//! Advice from the counters of a table.
 
 use super::{IndexUsage, Usage};
 use crate::model::schema::{IndexSchema, Strategy};
 
-/// With fewer entries, there is no advice.
+/// The minimum number of entries for advice.
 const MINIMUM: u64 = 1000;
 
-/// A figure that is this many times another one is far greater.
+/// The factor by which a number is considered far greater than another.
 const FAR_MORE: u64 = 10;
 
-/// What the derive found in the declaration, then what the figures say.
+/// Returns the derive's warnings about the declaration, then advice from the counters.
 pub(super) fn of(declared: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Vec<String> {
     let found = declared.findings.iter().map(|finding| (*finding).to_owned());
-    let reasons = found.chain(unasked(declared, usage)).chain(followed(declared, rows, usage));
+    let reasons =
+        found.chain(never_queried(declared, usage)).chain(followed(declared, rows, usage));
     reasons.chain(carried(declared, usage)).collect()
 }
 
-/// An index with costs and without queries. A unique index is used by writes.
-fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
+/// Returns advice about an index with costs and without queries. A unique index is used by writes.
+fn never_queried(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { queries, written, .. } = *usage;
     (queries == 0 && written >= MINIMUM && !index.unique).then(|| {
         format!(
@@ -27,7 +28,7 @@ fn unasked(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     })
 }
 
-/// An index whose references are always followed.
+/// Returns advice about an index whose references are almost always followed.
 fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { entries, facts, .. } = *usage;
     if facts < MINIMUM || facts.saturating_mul(10) < entries.saturating_mul(9) {
@@ -55,7 +56,7 @@ fn followed(index: &IndexSchema, rows: &Usage, usage: &IndexUsage) -> Option<Str
     }
 }
 
-/// An index with included fields that are seldom read.
+/// Returns advice about an index with included fields that are seldom read.
 fn carried(index: &IndexSchema, usage: &IndexUsage) -> Option<String> {
     let IndexUsage { queries, entries, written, .. } = *usage;
     let carries = match index.strategy {

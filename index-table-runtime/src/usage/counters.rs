@@ -1,4 +1,4 @@
-//! The counters behind a report: atomics that all threads of the process add to.
+//! The counters of a report: atomics that all threads of the process increment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use crate::{
     usage::Stats,
 };
 
-/// The usage of a table and its indexes, since it was opened.
+/// The usage of a table and its indexes since the table was opened.
 pub(crate) struct TableCounters {
     pub(crate) schema: &'static TableSchema,
     pub(crate) facts: ReadCounters,
@@ -28,12 +28,12 @@ impl TableCounters {
         Self { schema, facts, indexes, writes, written }
     }
 
-    /// The counters of an index or of the fact table.
+    /// Returns the counters of an index or of the fact table.
     #[inline]
     pub(crate) fn of(&self, source: Source) -> &ReadCounters {
         match source {
             Source::Facts => &self.facts,
-            // The positions of a table's indexes are in its own schema.
+            // The position is always valid, because it is from the schema of this table.
             Source::Index(position) => self.indexes.get(position).unwrap_or(&self.facts),
         }
     }
@@ -58,8 +58,8 @@ impl TableCounters {
     }
 }
 
-/// The reads of an index or of the fact table. Each has its own cache line, because different threads query
-/// different indexes.
+/// The reads of an index or of the fact table. Each value has its own cache line, because different threads
+/// query different indexes.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct ReadCounters {
@@ -69,7 +69,7 @@ pub(crate) struct ReadCounters {
 }
 
 impl ReadCounters {
-    /// Adds queries, and their cost.
+    /// Adds queries and their cost.
     #[inline]
     pub(crate) fn add(&self, queries: u64, stats: Stats) {
         let Self { queries: all_queries, entries, facts } = self;
@@ -82,7 +82,7 @@ impl ReadCounters {
         }
     }
 
-    /// Queries, entries and facts.
+    /// Returns the numbers of queries, entries and facts.
     pub(crate) fn get(&self) -> [u64; 3] {
         [load(&self.queries), load(&self.entries), load(&self.facts)]
     }
@@ -101,7 +101,7 @@ pub(crate) enum RowWrite {
     Delete,
 }
 
-/// The writes of a transaction to a table so far, which count when it is committed.
+/// The writes of a transaction to a table so far. They count when the transaction is committed.
 pub(crate) struct Tally {
     writes: [u64; 4],
     written: Box<[u64]>,
@@ -124,12 +124,12 @@ impl Tally {
         }
     }
 
-    /// The number of written rows, of every kind.
+    /// Returns the number of written rows of all kinds.
     pub(crate) fn row_count(&self) -> u64 {
         self.writes.iter().sum()
     }
 
-    /// The written entries of an index.
+    /// Adds written entries of an index.
     pub(crate) fn entries(&mut self, index: usize, count: u64) {
         if let Some(counted) = self.written.get_mut(index) {
             *counted += count;
@@ -144,8 +144,7 @@ impl Tally {
         }
     }
 
-    /// A sink that counts the entries that go into another one.
-    /// An entry of this index was written or removed.
+    /// Counts a written or removed entry of an index.
     #[inline]
     fn count_entry(&mut self, index: usize) {
         if let Some(count) = self.written.get_mut(index) {
@@ -153,6 +152,7 @@ impl Tally {
         }
     }
 
+    /// Returns a sink that counts the entries that it passes to `sink`.
     pub(crate) fn counting<'a, S>(&'a mut self, sink: &'a mut S) -> Counting<'a, S> {
         Counting { tally: self, sink }
     }
@@ -168,7 +168,7 @@ impl<S> Counting<'_, S> {
         self.sink
     }
 
-    /// The sink, for a change of an entry that does not go through it as a [`Change`].
+    /// Counts a change of an entry that is not passed as a [`Change`], and returns the sink.
     pub(crate) fn count_entry(&mut self, index: usize) -> &mut S {
         self.tally.count_entry(index);
         self.sink

@@ -1,4 +1,4 @@
-//! The usage of a table and its indexes: counters that are always on, and their report.
+//! The usage of a table and its indexes: counters that are always enabled, and their report.
 
 mod advice;
 mod counters;
@@ -22,15 +22,15 @@ use serde::Serialize;
 
 use crate::model::schema::Strategy;
 
-/// A report of the usage of a table and its indexes, in this process and since the table was opened. From the
+/// A report of the usage of a table and its indexes, in this process since the table was opened. From the
 /// `usage` of a repository.
 ///
-/// It is displayed as a table, and can be serialized for monitoring.
+/// The report is displayed as a table, and can be serialized for monitoring.
 ///
 /// A query counts when its iterator is dropped, and a write when it is committed. A table is open as long as
-/// one of its repositories exists; when it is opened again after that, the counters start at 0. Counting is
-/// always on: a `get` costs one addition to a counter that threads share, a query two or three, and an entry
-/// none.
+/// one of its repositories exists. When it is opened again after that, the counters start at 0. Counting is
+/// always enabled: a `get` costs one addition to a counter that threads share, a query two or three, and an
+/// entry none.
 ///
 /// # Examples
 ///
@@ -75,7 +75,7 @@ pub struct Usage {
     /// The name of the table.
     pub table: &'static str,
     /// Rows that were looked up by their primary key alone: by `get`, `get_many` and the rows of a
-    /// [`Combined`](crate::Combined). Rows that were found through an index count for the index.
+    /// [`Combined`](crate::Combined). Rows that were found through an index are counted for that index.
     pub gets: u64,
     /// Queries of the table itself, in the order of the primary key.
     pub scans: u64,
@@ -83,13 +83,13 @@ pub struct Usage {
     pub scanned: u64,
     /// Rows that were inserted.
     pub inserts: u64,
-    /// Rows that were put, without rows that were equal byte for byte.
+    /// Rows that were put, except for rows with unchanged bytes.
     pub puts: u64,
-    /// Rows that were updated, without rows that did not change.
+    /// Rows that were updated, except for unchanged rows.
     pub updates: u64,
     /// Rows that were deleted.
     pub deletes: u64,
-    /// The usage of its indexes, in the order of their declaration.
+    /// The usage of the indexes, in the order of their declaration.
     pub indexes: Vec<IndexUsage>,
 }
 
@@ -101,22 +101,22 @@ pub struct IndexUsage {
     pub name: &'static str,
     /// `"normalized"`, `"partial"` or `"full"`.
     pub strategy: &'static str,
-    /// Queries that were run: one for each scan, also within a [`Combined`](crate::Combined), and
-    /// for each [`Distinct`](crate::Distinct). The check of a `unique` index in a write does not count.
+    /// Queries that were run: one for each scan, also within a [`Combined`](crate::Combined), and one for
+    /// each [`Distinct`](crate::Distinct). The check of a `unique` index in a write is not counted.
     pub queries: u64,
     /// Entries that these queries read, as in [`Stats::entries`](crate::Stats::entries).
     pub entries: u64,
     /// References that were followed to their rows.
     pub facts: u64,
-    /// Entries that writes of rows have written or removed.
+    /// Entries that were written or removed by writes of rows.
     pub written: u64,
-    /// What these counts and the declaration suggest, each with its reason.
+    /// Advice from these counts and the declaration, each with its reason.
     pub advice: Vec<String>,
 }
 
 impl Usage {
-    /// Reads the counters. Other threads may change them meanwhile, so the figures may not match each other
-    /// exactly.
+    /// Reads the counters. Other threads may change them at the same time, so the numbers may not match each
+    /// other exactly.
     pub(crate) fn of(counters: &TableCounters) -> Self {
         let [scans, scanned, gets] = counters.facts.get();
         let mut usage = Self {

@@ -7,7 +7,7 @@ use std::{
 
 /// The progress of long work: a copy of a store, a bulk load, a build of indexes, a verification or an upgrade.
 ///
-/// Each of these is a builder with a method `progress`, whose closure gets this value.
+/// Each of these operations is a builder with a method `progress`, whose closure receives this value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -17,35 +17,35 @@ pub struct Progress {
     pub done: u64,
     /// The total number of units; `None` if it is unknown.
     pub total: Option<u64>,
-    /// The time for the rest at the speed so far; `None` if it is unknown.
+    /// The remaining time at the speed so far; `None` if it is unknown.
     pub left: Option<Duration>,
 }
 
 impl Progress {
-    /// The work began with the first of them at `begun`.
-    pub(crate) fn new(unit: &'static str, done: u64, total: Option<u64>, begun: Instant) -> Self {
-        // Rows that were written meanwhile may be counted as done, or no longer in the total.
+    /// Creates the progress of work that began with the first unit at `started`.
+    pub(crate) fn new(unit: &'static str, done: u64, total: Option<u64>, started: Instant) -> Self {
+        // Concurrent writes may make `done` greater than the total.
         let total = total.map(|total| total.max(done));
-        Self { unit, done, total, left: total.and_then(|total| left(done, total, begun)) }
+        Self { unit, done, total, left: total.and_then(|total| left(done, total, started)) }
     }
 
-    /// For work that continues: the first `before` units were finished earlier.
-    pub(crate) fn since(self, before: u64, begun: Instant) -> Self {
-        let rest = |count: u64| count.saturating_sub(before);
+    /// Corrects the remaining time of continued work, whose first `earlier` units were finished earlier.
+    pub(crate) fn since(self, earlier: u64, started: Instant) -> Self {
+        let rest = |count: u64| count.saturating_sub(earlier);
         Self {
-            left: self.total.and_then(|total| left(rest(self.done), rest(total), begun)),
+            left: self.total.and_then(|total| left(rest(self.done), rest(total), started)),
             ..self
         }
     }
 }
 
-fn left(done: u64, total: u64, begun: Instant) -> Option<Duration> {
-    let rest = begun.elapsed().as_nanos().checked_mul(u128::from(total.checked_sub(done)?))?;
+fn left(done: u64, total: u64, started: Instant) -> Option<Duration> {
+    let rest = started.elapsed().as_nanos().checked_mul(u128::from(total.checked_sub(done)?))?;
     let left = rest.checked_div(u128::from(done))?;
     u64::try_from(left).ok().map(Duration::from_nanos)
 }
 
-/// `4096 rows read`, `300 of 4000 rows, 2.1s left`.
+/// Writes text such as `4096 rows read` or `300 of 4000 rows, 2.1s left`.
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { unit, done, total, left } = self;
@@ -57,17 +57,17 @@ impl fmt::Display for Progress {
     }
 }
 
-/// Calls a closure with the progress of counted work, after a number of steps.
+/// Calls a closure with the progress of counted work, after each [`INTERVAL`].
 pub(crate) struct ProgressReporter<'a> {
-    /// `None` without a closure.
+    /// The closure, if there is one.
     report: Option<Box<dyn FnMut(Progress) + 'a>>,
-    begun: Instant,
+    started: Instant,
     unit: &'static str,
     done: u64,
     total: Option<u64>,
 }
 
-/// The steps between two calls.
+/// The number of units between two calls.
 const INTERVAL: u64 = 4096;
 
 impl<'a> ProgressReporter<'a> {
@@ -76,10 +76,10 @@ impl<'a> ProgressReporter<'a> {
         unit: &'static str,
         total: Option<u64>,
     ) -> Self {
-        Self { report, begun: Instant::now(), unit, done: 0, total }
+        Self { report, started: Instant::now(), unit, done: 0, total }
     }
 
-    /// Begins another phase, and reports its beginning.
+    /// Begins another phase, and reports its start.
     pub(crate) fn begin(&mut self, unit: &'static str, total: u64) {
         let report = self.report.take();
         *self = Self::new(report, unit, Some(total));
@@ -89,9 +89,9 @@ impl<'a> ProgressReporter<'a> {
     /// Adds finished units.
     #[inline]
     pub(crate) fn add(&mut self, count: u64) {
-        let before = self.done / INTERVAL;
+        let earlier = self.done / INTERVAL;
         self.done += count;
-        if self.done / INTERVAL > before {
+        if self.done / INTERVAL > earlier {
             self.report();
         }
     }
@@ -100,7 +100,7 @@ impl<'a> ProgressReporter<'a> {
     #[cold]
     pub(crate) fn report(&mut self) {
         if let Some(report) = &mut self.report {
-            report(Progress::new(self.unit, self.done, self.total, self.begun));
+            report(Progress::new(self.unit, self.done, self.total, self.started));
         }
     }
 }

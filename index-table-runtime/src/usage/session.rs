@@ -1,7 +1,7 @@
 use super::stats::Total;
 use crate::model::key::Unescaped;
 
-/// The state of a transaction beside the engine's own.
+/// The state of a transaction in addition to the engine's state.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     pub(crate) unescaped: Unescaped,

@@ -34,7 +34,7 @@ impl fmt::Display for Usage {
     }
 }
 
-/// Writes lines whose columns are aligned: the first `names` ones to the left, figures to the right.
+/// Writes lines with aligned columns: the first `names` columns to the left, the other columns to the right.
 pub(crate) fn lines<const N: usize>(
     f: &mut fmt::Formatter<'_>,
     names: usize,
@@ -49,7 +49,7 @@ pub(crate) fn lines<const N: usize>(
     for line in table {
         for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
             if column + 1 == N && column < names {
-                // Nothing is behind it.
+                // The last column has no trailing spaces.
                 write!(f, "  {cell}")?;
             } else if column < names {
                 write!(f, "  {cell:<width$}")?;

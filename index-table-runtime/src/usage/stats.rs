@@ -1,4 +1,4 @@
-//! The reads of queries; each query counts its own.
+//! The reads of queries, which each query counts.
 
 use std::{cell::Cell, ops::AddAssign, sync::Arc};
 
@@ -14,23 +14,23 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Seeks in an index, or in a fact table as the index of its primary key: one for each scan, or for each
+    /// Seeks in an index, or in a fact table as the index of its primary key: one for each scan or for each
     /// value of its list, for each value of a [`Distinct`](crate::Distinct), and for each seek of a
     /// [`Combined`](crate::Combined).
     pub seeks: u64,
-    /// Entries of indexes and of fact tables that were read. A scan counts each entry of a packed block;
-    /// [`Scan::count`](crate::Scan::count) reads only the length of a block and counts it as one, and reads
-    /// none if the size of the whole is known.
+    /// Entries of indexes and of fact tables that were read. A scan counts each entry of a packed block.
+    /// [`Scan::count`](crate::Scan::count) reads only the length of a block and counts it as one entry. It
+    /// reads no entries if the total size is known.
     pub entries: u64,
-    /// Facts that were looked up by their primary key: by `get` and `get_many`, and by following the
-    /// references of a normalized or partial index, also to compare a hashed field.
+    /// Facts that were looked up by their primary key: by `get` and `get_many`, and for the references of a
+    /// normalized or partial index, also to compare a hashed field.
     pub facts: u64,
-    /// Bytes that were decoded: of a row all its bytes; of an entry its index key, its primary key and its
-    /// data; of a key its bytes; of a value of a [`Distinct`](crate::Distinct) the index key. Skipped and
-    /// counted entries, and references to rows, are not included.
+    /// Bytes that were decoded: the bytes of a row; the index key, the primary key and the data of an entry;
+    /// the bytes of a key; the index key of a value of a [`Distinct`](crate::Distinct). Skipped and counted
+    /// entries, and references to rows, are not included.
     pub bytes: u64,
-    /// The different shards that were read, of a transaction on a [`ShardedStore`](crate::ShardedStore); 0 in a store
-    /// without shards.
+    /// The number of shards that a transaction on a [`ShardedStore`](crate::ShardedStore) has read; 0 in a
+    /// store without shards.
     pub shards: u64,
 }
 
@@ -43,7 +43,7 @@ impl AddAssign for Stats {
     }
 }
 
-/// A transaction's stats, of its finished queries.
+/// The stats of a transaction's finished queries.
 #[derive(Debug, Default)]
 pub(crate) struct Total(Cell<Stats>);
 
@@ -60,7 +60,7 @@ impl Total {
     }
 }
 
-/// The places where queries record their cost: in their transaction, and with their table.
+/// The destinations of a query's cost: its transaction and its table.
 #[derive(Clone, Copy)]
 pub(crate) struct Ledger<'txn> {
     pub(crate) session: &'txn Session,
@@ -73,17 +73,17 @@ impl<'txn> Ledger<'txn> {
         Self { session, usage }
     }
 
-    /// Begins to count the cost of a query of this index, or of the fact table.
+    /// Returns a meter for a query of this index or of the fact table.
     pub(crate) fn meter(self, source: Source, limit: Option<u64>) -> Meter<'txn> {
         Meter::new(self, source, limit, Trace::scan(self.usage, source))
     }
 
-    /// Begins to count facts that are looked up one by one.
+    /// Returns a meter for facts that are looked up one by one.
     pub(crate) fn look_ups(self, trace: Trace) -> Meter<'txn> {
         Meter::new(self, Source::Facts, None, trace)
     }
 
-    /// Records a count of entries, which decodes nothing.
+    /// Records a count of entries, without decoding.
     pub(crate) fn count(self, source: Source, count: Count) {
         let stats = Stats { seeks: count.seeks, entries: count.steps, ..Stats::default() };
         Trace::scan(self.usage, source).record(stats);
@@ -91,7 +91,7 @@ impl<'txn> Ledger<'txn> {
         self.usage.of(source).add(1, stats);
     }
 
-    /// Records the look-up of a single fact, and its length.
+    /// Records the look-up of a single fact of this length.
     #[inline]
     pub(crate) fn get(self, bytes: usize) {
         let stats = Stats { facts: 1, bytes: bytes as u64, ..Stats::default() };
@@ -100,9 +100,9 @@ impl<'txn> Ledger<'txn> {
     }
 }
 
-/// Counts the cost of one query while it runs. It is recorded when it is dropped.
+/// Counts the cost of one query while it runs, and records it when dropped.
 ///
-/// A query that never ran, without a seek and a fact, does not count.
+/// A query without any reads is not recorded.
 pub(crate) struct Meter<'txn> {
     session: &'txn Session,
     counters: &'txn ReadCounters,
@@ -110,10 +110,10 @@ pub(crate) struct Meter<'txn> {
     facts: u64,
     bytes: u64,
     limit: u64,
-    /// The number of remaining entries. So the limit, which is kept anyway, counts the entries.
+    /// The remaining limit. The number of read entries is its difference from `limit`.
     left: u64,
-    /// Entries that were read and skipped, since they only share a hash with the value.
-    passed: u64,
+    /// The number of entries that were read and skipped, because they don't meet the conditions.
+    skipped: u64,
     trace: Trace,
 }
 
@@ -130,7 +130,7 @@ impl<'txn> Meter<'txn> {
             bytes: 0,
             limit,
             left: limit,
-            passed: 0,
+            skipped: 0,
             trace,
         }
     }
@@ -142,8 +142,8 @@ impl<'txn> Meter<'txn> {
 
     #[inline]
     pub(crate) const fn stats(&self) -> Stats {
-        let Self { seeks, facts, bytes, limit, left, passed, .. } = *self;
-        Stats { seeks, entries: limit - left + passed, facts, bytes, shards: 0 }
+        let Self { seeks, facts, bytes, limit, left, skipped, .. } = *self;
+        Stats { seeks, entries: limit - left + skipped, facts, bytes, shards: 0 }
     }
 
     #[inline]
@@ -151,13 +151,13 @@ impl<'txn> Meter<'txn> {
         self.seeks += 1;
     }
 
-    /// The limit behind the next entry; `None` if it is reached.
+    /// Returns the remaining limit after the next entry; `None` if the limit is reached.
     #[inline]
-    pub(crate) const fn left_behind_next(&self) -> Option<u64> {
+    pub(crate) const fn left_after_next(&self) -> Option<u64> {
         self.left.checked_sub(1)
     }
 
-    /// Records an entry, with the [remaining](Meter::left_behind_next) limit.
+    /// Records an entry, with the [remaining limit](Meter::left_after_next).
     #[inline]
     pub(crate) const fn entry(&mut self, left: u64) {
         self.left = left;
@@ -171,7 +171,7 @@ impl<'txn> Meter<'txn> {
 
     /// Records an entry that is not part of the result.
     pub(crate) const fn pass(&mut self) {
-        self.passed += 1;
+        self.skipped += 1;
     }
 
     #[inline]
@@ -205,7 +205,7 @@ impl<'txn> Meter<'txn> {
         self.bytes += bytes as u64;
     }
 
-    /// A count of entries within the query.
+    /// Records a count of entries within the query.
     pub(crate) fn count(&mut self, count: Count) {
         self.seeks += count.seeks;
         self.left = self.left.saturating_sub(count.steps);

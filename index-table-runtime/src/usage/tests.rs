@@ -1,4 +1,4 @@
-//! Advice for given figures. Integration tests check the counters with real indexes.
+//! Tests of advice for given numbers. Integration tests check the counters with real indexes.
 
 use super::{IndexUsage, Usage, advice};
 use crate::model::schema::{IndexSchema, KeyField, Strategy};
@@ -16,7 +16,7 @@ const fn index(strategy: Strategy, unique: bool) -> IndexSchema {
     }
 }
 
-/// The reasons for these figures: rows inserted; queries, entries, facts and written entries.
+/// Returns the advice for these numbers of inserted rows, and of queries, entries, facts and written entries.
 fn reasons(index: &IndexSchema, inserts: u64, figures: [u64; 4]) -> Vec<String> {
     let [queries, entries, facts, written] = figures;
     let advice = Vec::new();
@@ -64,7 +64,7 @@ fn an_index_that_is_always_followed_gets_advice() {
              `include`"]
     );
     for strategy in [NORMALIZED, PARTIAL] {
-        // Too few entries for advice, and a small part of all entries.
+        // Too few entries for advice, or too small a part of them was followed.
         assert!(!is_advised(&index(strategy, false), 1, [50, 999, 999, 1]));
         assert!(!is_advised(&index(strategy, false), 1, [50, 1112, 1000, 1]));
     }

@@ -1,4 +1,4 @@
-//! `tracing` spans, with the feature `tracing`; without it, nothing of it is compiled.
+//! `tracing` spans, which are compiled only with the feature `tracing`.
 
 #[cfg(feature = "tracing")]
 mod on {
@@ -9,7 +9,7 @@ mod on {
         usage::{Stats, TableCounters},
     };
 
-    /// The span of a query, which has its cost at its end.
+    /// The span of a query. Its cost is recorded when it ends.
     pub(crate) struct Trace(Span);
 
     impl Trace {
@@ -25,7 +25,7 @@ mod on {
             Self(tracing::debug_span!(target: "index_table", "get_many", table, facts = Empty))
         }
 
-        /// For work whose parts have spans.
+        /// Returns no span, for work whose parts have spans.
         pub(crate) const fn none() -> Self {
             Self(Span::none())
         }

@@ -1,5 +1,4 @@
-//! Conversions of errors: from the system, the codec and keys; copies for each transaction that a failure
-//! concerns; boxed errors in iterators.
+//! Conversions of errors of the system, the codec and keys; copies of errors; boxed errors in iterators.
 
 use std::{error, fmt, io, iter, path::Path};
 
@@ -7,7 +6,7 @@ use super::Error;
 use crate::model::key::DecodeError;
 
 impl Error {
-    /// The reason why a directory was not opened.
+    /// Returns the error for a directory that can't be opened.
     #[cold]
     pub(crate) fn opening(path: &Path, source: io::Error) -> Self {
         match source.kind() {
@@ -18,23 +17,23 @@ impl Error {
         }
     }
 
-    /// The operating system's error.
+    /// Returns the error for an error of the operating system.
     #[cold]
     pub(crate) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if is_full(&source) { Self::DiskFull { path, source } } else { Self::Io { path, source } }
     }
 
-    /// A defect of this crate that is reported instead of a panic.
+    /// Returns the error for a defect of this crate, which doesn't panic.
     #[cold]
     pub(crate) fn internal(reason: impl Into<String>) -> Self {
         Self::Internal { reason: reason.into() }
     }
 
-    /// A copy, for each transaction that the failure concerns.
+    /// Returns a copy, so that each transaction affected by a failure has one.
     #[cold]
     pub(crate) fn again(&self) -> Self {
-        /// Each variant with its fields, all of which can be cloned.
+        /// Copies the listed variants by cloning their fields.
         macro_rules! copy {
             ($($variant:ident { $($field:ident),* })*) => {
                 match self {
@@ -117,14 +116,15 @@ impl Error {
     }
 }
 
-/// Whether there was no room for a write.
+/// Whether a write failed for lack of space.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
 
     matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }
 
-/// The same error of the operating system; of any other error, its kind and a copy of its messages.
+/// Copies an error. The copy of an error without a code of the operating system has its kind and its
+/// messages.
 fn same(error: &io::Error) -> io::Error {
     match (error.raw_os_error(), error.get_ref()) {
         (Some(code), _) => io::Error::from_raw_os_error(code),
@@ -166,7 +166,7 @@ impl error::Error for Messages {
     }
 }
 
-/// The reason why a row or an included field can't be written. The caller adds the table.
+/// The reason why a row or an included field can't be encoded. The caller adds the table.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EncodeError(#[from] pub(crate) postcard::Error);
@@ -194,7 +194,7 @@ impl DecodeError {
     }
 }
 
-/// An [`Error`] in an iterator, as small as a pointer, so that the items stay small.
+/// An [`Error`] in an iterator, of the size of a pointer, so that items stay small.
 pub(crate) struct Boxed(Box<Error>);
 
 impl From<Error> for Boxed {
@@ -222,7 +222,7 @@ impl StoreError for Boxed {
              of `transaction`"
 )]
 pub trait StoreError {
-    /// The error.
+    /// Returns the error.
     fn into_error(self) -> Error;
 }
 

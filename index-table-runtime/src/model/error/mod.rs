@@ -12,11 +12,11 @@ use crate::model::{key::MAX_KEY_LEN, schema::IndexState};
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The errors of this crate, with the table, the index and the key if there is one.
+/// The errors of this crate, with the table, the index and the key that they concern.
 ///
 /// Keys are shown decoded, as `7` or `("Redmond", "Smith")`.
 ///
-/// Each message is complete: it includes the text of the error that caused it, if there is one. That
+/// Each message is complete: it includes the text of the underlying error, if there is one. The underlying
 /// error is also the [`source`](std::error::Error::source), for programs that need its type.
 ///
 /// # Examples
@@ -45,7 +45,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///     }
 ///     other => panic!("{other:?}"),
 /// }
-/// // Nothing of the second user was written, and the transaction goes on.
+/// // The failed `insert` wrote nothing, and the transaction can continue.
 /// users.insert(&mut txn, &User { id: 2, email: "b@example.com".into() })?;
 /// txn.commit()?;
 /// # Ok(())
@@ -54,7 +54,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An `insert`, or an `update` that changes the primary key, would have the primary key of another row.
+    /// An `insert`, or an `update` that changes the primary key, has the primary key of an existing row.
     #[error("table `{table}` already has a row with primary key {key}; `put` would replace it")]
     DuplicateKey {
         /// The table.
@@ -63,7 +63,7 @@ pub enum Error {
         key: String,
     },
 
-    /// `insert_with` failed, because the type of the primary key has no number above the last one.
+    /// `insert_with` failed, because the type of the primary key has no greater number than the last one.
     #[error(
         "table `{table}` has no primary key left for `insert_with` above {}; use `insert` with a \
          free key", shown_number(*last)
@@ -71,12 +71,12 @@ pub enum Error {
     SequenceExhausted {
         /// The table.
         table: &'static str,
-        /// The last number: the greatest that was assigned, or is in the table. `u64::MAX` also represents
-        /// greater numbers, which only 128-bit keys have.
+        /// The greatest number that was assigned or is in the table. `u64::MAX` also represents greater
+        /// numbers, which only 128-bit keys have.
         last: u64,
     },
 
-    /// The closure of `insert_with` returned a row with another primary key than the assigned one.
+    /// The closure of `insert_with` returned a row with a primary key other than the assigned one.
     #[error(
         "the closure of `insert_with` was given the primary key {given} for table `{table}`, and \
          returned a row with {key}; use `insert` for explicit keys"
@@ -102,11 +102,11 @@ pub enum Error {
         index: &'static str,
         /// The key in the index, with the values of hashed fields.
         key: String,
-        /// The primary key of the row that has it.
+        /// The primary key of the row that has this key.
         holder: String,
     },
 
-    /// A key doesn't fit into LMDB's limit.
+    /// A key is longer than LMDB's limit.
     #[error(
         "the key {key} of {} in table `{table}` has {len} bytes, and LMDB's limit is \
          {MAX_KEY_LEN}{}",
@@ -125,7 +125,7 @@ pub enum Error {
         index: Option<&'static str>,
         /// The key, truncated.
         key: String,
-        /// The length of its encoding, with the primary key if the entry needs it.
+        /// The length of the key's encoding, with the primary key if it is part of the entry's key.
         len: usize,
     },
 
@@ -140,9 +140,9 @@ pub enum Error {
         way_out: &'static str,
     },
 
-    /// The file has bytes that this crate does not write. The repository's `verify` lists all damage, and
-    /// `repair` corrects it. Other methods can neither replace nor delete a row that can't be decoded, since
-    /// its entries are unknown.
+    /// The file contains bytes that this crate did not write. The repository's `verify` lists all damage, and
+    /// `repair` corrects it. Other methods can neither replace nor delete a row that can't be decoded,
+    /// because its entries are unknown.
     #[error(
         "table `{table}`, {}, key {key}: {reason}; the repository's `verify` lists the damage, \
          and `repair` corrects it",
@@ -159,7 +159,7 @@ pub enum Error {
         reason: String,
     },
 
-    /// A row has a later version than the code. Another process has opened the table with a later
+    /// A row has a later version than the declaration. Another process has opened the table with a later
     /// declaration, or the row is damaged.
     #[error(
         "table `{table}`, {}, key {key}: the row has version {version}, and this program reads \
@@ -179,7 +179,7 @@ pub enum Error {
         known: u32,
     },
 
-    /// The `From` of a later version converts a row of an older version wrongly.
+    /// The `From` of a later version converts a row of an older version incorrectly.
     #[error(
         "table `{table}`: the row {key} has version {version}, and can't be converted: {reason}; \
          correct the `From` of a later version"
@@ -212,7 +212,7 @@ pub enum Error {
         source: Box<Error>,
     },
 
-    /// The store has reached its map size. The transaction can only be dropped; no committed row is lost.
+    /// The store has reached its map size. The transaction can only be dropped. No committed row is lost.
     #[error(
         "the store has reached its map size of {map_size} bytes; drop this transaction, and write in `store.transaction(…)`, which enlarges the map up to `Store::options().max_map_size(…)`, or open \
          it with a larger `map_size(…)`"
@@ -222,8 +222,8 @@ pub enum Error {
         map_size: usize,
     },
 
-    /// The map has to be replaced by a larger one, which needs a moment without transactions of this process,
-    /// and there was none.
+    /// The map has to be replaced by a larger one, but transactions of this process have prevented it.
+    /// Replacing the map needs a moment without them.
     #[error(
         "the store has to map more than {map_size} bytes, and transactions of this process block that: {readers} readers, the oldest {oldest:.1?} old; drop read transactions sooner, or open \
          the store with a larger `Store::options().map_size(…)`"
@@ -233,19 +233,19 @@ pub enum Error {
         map_size: usize,
         /// The number of read transactions.
         readers: usize,
-        /// The age of the oldest.
+        /// The age of the oldest read transaction.
         oldest: Duration,
     },
 
-    /// The cursor belongs to another index, direction or query, or is not a cursor.
+    /// The cursor belongs to another index, direction or query, or the text is not a cursor.
     #[error("the cursor can't be used here: {reason}")]
     InvalidCursor {
         /// The mismatch.
         reason: &'static str,
     },
 
-    /// A scan that can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or parts that
-    /// don't go together.
+    /// A scan can't be part of a [`Combined`](crate::Combined), of a watch or of a deletion, or its parts are
+    /// incompatible.
     #[error(
         "{} of table `{table}` can't be combined: {reason}",
         index.map_or("these scans".to_owned(), |index| format!("the scan of index `{index}`"))
@@ -259,16 +259,15 @@ pub enum Error {
         reason: &'static str,
     },
 
-    /// The transaction belongs to another store than the repository.
+    /// The transaction and the repository belong to different stores.
     #[error("the repository of table `{table}` was used with a transaction of another store")]
     WrongStore {
         /// The table of the repository.
         table: &'static str,
     },
 
-    /// The transaction began before the table, or the index, was created or declared as it is now, or
-    /// before this process first opened a table that another process has created since the store was
-    /// opened.
+    /// The transaction began before the table or the index had its current declaration. Or it began before
+    /// this process first opened a table that another process has created since the store was opened.
     #[error(
         "the transaction began before table `{table}` was declared as it is now; begin another transaction"
     )]
@@ -294,8 +293,7 @@ pub enum Error {
     )]
     WriterClosed,
 
-    /// The directory is open in this process, and can't be shared: it was opened with other options, or
-    /// without this crate.
+    /// The directory is already open in this process with other options, or was opened without this crate.
     #[error("`{path}` is already open in this process, {reason}", path = path.display())]
     AlreadyOpen {
         /// The path.
@@ -304,8 +302,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// The store, or its directory, can't be written to: it was opened with
-    /// [`read_only`](crate::Options::read_only), or the operating system refuses.
+    /// The store or its directory can't be written to. It was opened with
+    /// [`read_only`](crate::Options::read_only), or the operating system denies access.
     #[error("`{}` {}", path.display(), read_only(source.as_ref()))]
     ReadOnly {
         /// The store's directory.
@@ -314,8 +312,8 @@ pub enum Error {
         source: Option<io::Error>,
     },
 
-    /// There is no store at the path, and it is not created with [`create(false)`](crate::Options::create)
-    /// and [`read_only(true)`](crate::Options::read_only).
+    /// There is no store at the path. [`create(false)`](crate::Options::create) and
+    /// [`read_only(true)`](crate::Options::read_only) do not create a store.
     #[error(
         "there is no store at `{path}`; check the path, or open it with `Store::options().create(true)`, the \
          default, to create a store",
@@ -342,7 +340,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The process was forked from the one that opened the store, and can't use it.
+    /// The store was opened before the process was forked, so this process can't use it.
     #[error(
         "`{path}` was opened before this process was forked; drop all inherited handles to the \
          store, and open it again",
@@ -353,8 +351,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is not an LMDB file, or is damaged. Found by opening it, by
-    /// [`Store::check`](crate::Store::check), or by LMDB.
+    /// The file is not an LMDB file, or it is damaged. Opening the store,
+    /// [`Store::check`](crate::Store::check) and LMDB detect this.
     #[error("`{path}` can't be used: {reason}; restore the directory from a copy", path = path.display())]
     DamagedFile {
         /// The store's directory.
@@ -363,8 +361,8 @@ pub enum Error {
         reason: String,
     },
 
-    /// The store has a journal with commits that its data file may lack, because the process that wrote it was
-    /// killed or the power failed, and it was opened for reading alone.
+    /// The store was opened read-only, but has a journal with commits that its data file may lack. A process
+    /// that wrote the store was killed, or the power failed.
     #[error(
         "`{path}` has to be recovered from its journal before it can be read; open it once without \
          `read_only(true)`",
@@ -375,8 +373,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another process had the store open when this one opened it, and writes it with a journal, or may write
-    /// it without one. One process at a time writes a store with a journal; others can read it.
+    /// Another process has the store open, and may write to it. Only one process at a time may open a store
+    /// with a journal for writing; others can read it.
     #[error(
         "another process writes `{path}`, and a store with a journal has one writer; open it again when that \
          process has closed it",
@@ -387,9 +385,9 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The lock file can't be used while other processes have the store open. The first process that opens a
-    /// store initializes that file, and was killed meanwhile, or `data.mdb` was replaced. Processes that use
-    /// this crate recover from that by themselves.
+    /// The lock file can't be used while other processes have the store open. The process that was
+    /// initializing the lock file was killed, or `data.mdb` was replaced. Processes that use this crate
+    /// recover without intervention.
     #[error(
         "the lock file of `{path}` can't be used, because {reason}; close the store in all processes, and \
          open it again",
@@ -418,7 +416,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The process has reached its limit of open files, and a store needs five.
+    /// The process has reached its limit of open files. A store needs five.
     #[error(
         "`{path}` can't be opened, because the process may have {limit} open files and a store \
          needs five ({source}); raise the limit (`ulimit -n`), or close other stores",
@@ -444,7 +442,7 @@ pub enum Error {
         map_size: usize,
     },
 
-    /// More tables and indexes than `max_databases` allows.
+    /// The store has more tables and indexes than `max_databases` allows.
     #[error(
         "the store has no room for another table or index (`max_databases` is {max_databases}); \
          open it with a larger `Store::options().max_databases(…)`"
@@ -465,7 +463,7 @@ pub enum Error {
     TooManyReaders {
         /// The limit.
         max_readers: u32,
-        /// The age of the oldest in this process.
+        /// The age of the oldest read transaction in this process.
         oldest: Option<Duration>,
     },
 
@@ -480,11 +478,11 @@ pub enum Error {
         table: &'static str,
         /// The index.
         index: &'static str,
-        /// The progress of its build, or its other state.
+        /// The state of the index, with the progress of a build.
         state: IndexState,
     },
 
-    /// The queue of a table's eventual indexes is full, also after the time of
+    /// The queue of a table's eventual indexes is full, and stayed full for the time of
     /// [`WhenFull::Wait`](crate::WhenFull::Wait).
     #[error(
         "the queue for the eventual indexes of table `{table}` is full, with {messages} \
@@ -498,9 +496,8 @@ pub enum Error {
         messages: u64,
     },
 
-    /// There is no room on the disk, or within a quota or a limit on the size of files. No committed row is
-    /// lost, and the store works again when there is room. After this error, the transaction can only be
-    /// dropped.
+    /// The disk is full, or a quota or a limit on file sizes is reached. No committed row is lost, and the
+    /// store works again when there is space. After this error, the transaction can only be dropped.
     #[error(
         "{path}: no room on the disk ({source}); the store works again when there is room",
         path = path.display()
@@ -517,7 +514,7 @@ pub enum Error {
     Io {
         /// The directory of the store, of the copy, or of temporary files.
         path: PathBuf,
-        /// The message.
+        /// The operating system's error.
         source: io::Error,
     },
 
@@ -530,8 +527,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// The transaction changes more pages than LMDB allows in a single one, 131,071 of them. It can
-    /// only be dropped.
+    /// The transaction changes more than 131,071 pages, LMDB's limit. The transaction can only be dropped.
     #[error(
         "the transaction changes more pages than LMDB allows; split it into several transactions"
     )]
@@ -566,7 +562,7 @@ pub enum Error {
         source: Arc<dyn error::Error + Send + Sync>,
     },
 
-    /// No shard has the shard key of a row.
+    /// The shard map has no shard for a key.
     #[error("no shard has the key {key} of table `{table}`: shard map `{map}` has no shard for it")]
     NoShard {
         /// The table.
@@ -577,7 +573,7 @@ pub enum Error {
         map: String,
     },
 
-    /// A transaction of one shard needs another one.
+    /// A transaction of one shard needs another shard.
     #[error(
         "{} of table `{table}` is in shard `{shard}`, and the transaction is of shard `{own}`",
         key.as_ref().map_or("a part".to_owned(), |key| format!("the row with primary key {key}"))
@@ -585,9 +581,9 @@ pub enum Error {
     OtherShard {
         /// The table.
         table: &'static str,
-        /// The primary key, if it is about one row.
+        /// The primary key, if the error concerns one row.
         key: Option<String>,
-        /// The shard that it needs.
+        /// The required shard.
         shard: String,
         /// The shard of the transaction.
         own: String,
@@ -598,16 +594,16 @@ pub enum Error {
     ShardUnavailable {
         /// The shard.
         shard: String,
-        /// Why it is not.
+        /// The reason.
         reason: String,
     },
 
-    /// A shard map, or a shard, can't be as it is declared.
+    /// The declaration of a shard map or of a shard is invalid.
     #[error("{what} is refused: {reason}")]
     ShardRefused {
         /// The shard or the shard map.
         what: String,
-        /// Why it is refused.
+        /// The reason.
         reason: String,
     },
 
@@ -626,12 +622,12 @@ pub enum Error {
     },
 }
 
-/// A number of a sequence; `u64::MAX` may represent a greater one.
+/// Formats a number of a sequence. `u64::MAX` may represent a greater number.
 fn shown_number(number: u64) -> String {
     if number == u64::MAX { "the last number".to_owned() } else { number.to_string() }
 }
 
-/// The reason why a store can't be written to, and the remedy.
+/// Returns the reason why a store can't be written to, and the remedy.
 fn read_only(source: Option<&io::Error>) -> String {
     match source {
         None => "was opened with `read_only(true)`; open it without, to write".to_owned(),
@@ -642,7 +638,7 @@ fn read_only(source: Option<&io::Error>) -> String {
     }
 }
 
-/// The name of the index in messages, or its replacement.
+/// Returns the name of the index in messages, or `other`.
 fn index_or(other: &str, index: Option<&str>) -> String {
     index.map_or(other.to_owned(), |index| format!("index `{index}`"))
 }

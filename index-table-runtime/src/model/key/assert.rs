@@ -1,13 +1,13 @@
 //! Errors about a field's type that name the field.
 //!
-//! `Field` is a type parameter with the name of the field. The blanket implementations are
-//! `do_not_recommend`, so the compiler reports the assertion, and not the bounds of the implementation.
+//! `Field` is a type with the name of the field. The blanket implementations are `do_not_recommend`, so the
+//! compiler reports the assertion and not the bounds of the implementation.
 
 use std::marker::PhantomData;
 
 use super::{Each, Key, TextKey};
 
-/// [`Key`], for the type of the field with the name `Field`.
+/// [`Key`] for the type of the field with the name `Field`.
 #[diagnostic::on_unimplemented(
     message = "the field `{Field}` can't be part of a key: its type `{Self}` has no key encoding",
     label = "has no key encoding",
@@ -21,7 +21,7 @@ pub trait KeyOf<Field> {}
 #[diagnostic::do_not_recommend]
 impl<T: Key, Field> KeyOf<Field> for T {}
 
-/// [`Each`], for the type of the field with the name `Field`.
+/// [`Each`] for the type of the field with the name `Field`.
 #[diagnostic::on_unimplemented(
     message = "`each({Field})` needs a collection of keys, and `{Self}` is not one",
     label = "is not a collection of keys",
@@ -33,7 +33,7 @@ pub trait EachOf<Field> {}
 #[diagnostic::do_not_recommend]
 impl<C: Each, Field> EachOf<Field> for C {}
 
-/// [`Key`], for the return type of the method with the name `Method`.
+/// [`Key`] for the return type of the method with the name `Method`.
 #[diagnostic::on_unimplemented(
     message = "`computed({Method}: …)` can't be part of a key: `{Self}` has no key encoding",
     label = "has no key encoding",
@@ -46,7 +46,7 @@ pub trait ComputedOf<Method> {}
 #[diagnostic::do_not_recommend]
 impl<T: Key, Method> ComputedOf<Method> for T {}
 
-/// The standard library's `String`, or a replacement for it in a key.
+/// The standard library's `String`, or another type of text.
 #[diagnostic::on_unimplemented(
     message = "this `{Self}` is not the standard library's",
     label = "spelled like the standard library's `String`",
@@ -57,7 +57,7 @@ pub trait Text {}
 #[diagnostic::do_not_recommend]
 impl<T: TextKey> Text for T {}
 
-/// Compiles if a type that is spelled `String` is that type.
+/// A type that compiles only if `T`, which is spelled `String`, is text.
 #[derive(Debug)]
 pub struct IsText<T: Text>(PhantomData<T>);
 
@@ -75,17 +75,17 @@ pub const fn assert_computed<T: ComputedOf<Method>, Method>() {}
 pub struct CanBeAbsent<T>(PhantomData<T>);
 
 impl<T: Key> CanBeAbsent<T> {
-    /// Whether it is.
+    /// Whether `None` is a value.
     pub const HOLDS: bool = T::SHAPE.is_option();
-    /// Whether it is not.
+    /// Whether `None` is not a value.
     pub const FAILS: bool = !Self::HOLDS;
 }
 
-/// The values for a type that is not a key, which give no further errors.
+/// The values for a type that is not a key, so that it causes no further errors.
 pub trait NoKey {
-    /// Instead of [`CanBeAbsent::HOLDS`], which has precedence if it exists.
+    /// Replaces [`CanBeAbsent::HOLDS`], which has precedence if it exists.
     const HOLDS: bool = true;
-    /// Instead of [`CanBeAbsent::FAILS`].
+    /// Replaces [`CanBeAbsent::FAILS`].
     const FAILS: bool = true;
 }
 

@@ -4,26 +4,24 @@ use super::{Key, desc};
 
 const INLINE: usize = 64;
 
-/// A growing buffer for one encoded key; keys of up to 64 bytes need no allocation.
-///
-/// Equal to a `Vec<u8>`, except for the place of the bytes.
+/// A growing buffer for one encoded key. Keys of up to 64 bytes need no allocation.
 #[derive(Clone)]
 pub struct KeyBuf {
     inline: [u8; INLINE],
-    /// Length of the inline part; not used once `spilled`.
+    /// The length of the inline part; not used after `spilled`.
     len: usize,
     spilled: bool,
     heap: Vec<u8>,
 }
 
 impl KeyBuf {
-    /// An empty buffer.
+    /// Creates an empty buffer.
     #[must_use]
     pub const fn new() -> Self {
         Self { inline: [0; INLINE], len: 0, spilled: false, heap: Vec::new() }
     }
 
-    /// An empty buffer on the heap, for many keys in succession.
+    /// Creates an empty buffer on the heap, for many keys in succession.
     pub(crate) const fn on_heap() -> Self {
         Self { inline: [0; INLINE], len: 0, spilled: true, heap: Vec::new() }
     }
@@ -34,13 +32,13 @@ impl KeyBuf {
         self
     }
 
-    /// Appends the encoding of one value for descending order.
+    /// Appends the encoding of one value in descending order.
     pub fn push_desc<T: Key>(&mut self, value: &T) -> &mut Self {
         desc::encode::<T>(value.arg(), self);
         self
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes without encoding them.
     #[inline]
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         if !self.spilled {
@@ -61,7 +59,7 @@ impl KeyBuf {
         self.spilled = true;
     }
 
-    /// Inverts the bytes from `start` on.
+    /// Inverts the bytes after the first `start` bytes.
     pub(super) fn invert_from(&mut self, start: usize) {
         let bytes =
             if self.spilled { Some(&mut *self.heap) } else { self.inline.get_mut(..self.len) };
@@ -72,33 +70,33 @@ impl KeyBuf {
         }
     }
 
-    /// Appends the encoding of a value in the form of a query's parameter.
+    /// Appends the encoding of one parameter of a query.
     pub fn push_arg<T: Key>(&mut self, value: T::Arg<'_>) -> &mut Self {
         T::encode(value, self);
         self
     }
 
-    /// The bytes so far.
+    /// Returns the bytes.
     #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         if self.spilled { &self.heap } else { self.inline.get(..self.len).unwrap_or_default() }
     }
 
-    /// The number of bytes so far.
+    /// Returns the number of bytes.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         if self.spilled { self.heap.len() } else { self.len }
     }
 
-    /// Whether there are no bytes yet.
+    /// Returns true if the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The capacity on the heap.
+    /// Returns the capacity on the heap.
     pub(crate) fn capacity(&self) -> usize {
         self.heap.capacity()
     }

@@ -4,18 +4,19 @@ use std::{borrow::Cow, sync::Arc};
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
-/// Terminates a string. It sorts before every byte inside a string, so a string sorts before its extensions.
+/// The terminator of a string. It is less than every byte inside a string, so a string sorts before its
+/// extensions.
 pub(super) const END: u8 = 0x00;
-/// Starts the two-byte form of `00` (`01 01`) and of itself (`01 02`).
+/// The first byte of the two-byte forms of `00` (`01 01`) and `01` (`01 02`).
 const ESCAPE: u8 = 0x01;
 
 /// A key type with prefix queries: `String`, `Vec<u8>`, and `Option` of these.
 pub trait PrefixKey: Key {
-    /// The form in which a query takes a prefix: `&str` for `String` and for `Option<String>`.
+    /// The parameter type of a prefix query: `&str` for `String` and for `Option<String>`.
     type Prefix<'a>: Copy;
 
-    /// Appends the encoding of `prefix` without its terminator, the common prefix of the encodings of all
-    /// values that start with `prefix`.
+    /// Appends the encoding of `prefix` without its terminator. The encodings of all values that start with
+    /// `prefix` start with these bytes.
     fn encode_prefix(prefix: Self::Prefix<'_>, out: &mut KeyBuf);
 }
 
@@ -42,8 +43,8 @@ fn escape_special(bytes: &[u8], out: &mut KeyBuf) {
     }
 }
 
-/// Marks the first byte of a word, from the lowest one, that is escaped or a terminator: a `00` or a `01`,
-/// whose other bits are zero. Further marks above the first one may be wrong.
+/// Marks the lowest byte of a word that is `00` or `01`, that is, has no bits but the lowest one. Marks above
+/// the lowest mark may be wrong.
 #[inline]
 const fn marks(word: u64) -> u64 {
     let others = word & !ONES;
@@ -52,11 +53,11 @@ const fn marks(word: u64) -> u64 {
 
 /// The lowest bit of every byte in a word.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
-/// The highest one.
+/// The highest bit of every byte in a word.
 const HIGHS: u64 = ONES << 7;
 
-/// Whether a byte has to be escaped. It reads eight bytes at a time, and the last ones twice if the length is
-/// not a multiple of eight: strings are the largest part of keys.
+/// Whether a byte has to be escaped. Reads eight bytes at a time, because most bytes of keys are in strings.
+/// If the length is not a multiple of eight, the last word overlaps the one before.
 #[inline]
 fn has_special(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk::<8>() {
@@ -82,14 +83,14 @@ const fn specials(word: u64) -> u64 {
 /// The start of an encoded string, up to the first escape.
 struct Plain<'a> {
     bytes: &'a [u8],
-    /// Whether all of it is ASCII.
+    /// Whether all of these bytes are ASCII.
     ascii: bool,
-    /// From the first `00` or `01` on.
+    /// The remaining bytes, which start with `00` or `01`.
     special: &'a [u8],
 }
 
 impl<'a> Plain<'a> {
-    /// `None` if there is neither `00` nor `01`.
+    /// Finds the first `00` or `01`; `None` if there is neither.
     #[inline]
     fn read(encoded: &'a [u8]) -> Option<Self> {
         let (words, rest) = encoded.as_chunks::<8>();
@@ -120,8 +121,8 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// The text, if it is ASCII, which is UTF-8: checking for that takes a fraction of the time that the
-/// check for UTF-8 takes, which for short texts is a quarter of the instructions of a covered entry.
+/// Returns the text if it is ASCII. This check takes a fraction of the time of a check for UTF-8, which for
+/// short texts is a quarter of the instructions to read an entry of a covering index.
 #[inline]
 pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
     #[expect(unsafe_code, reason = "the standard library has no stable safe function yet")]
@@ -146,7 +147,8 @@ pub(super) fn unescape(escaped: &[u8]) -> Result<Vec<u8>, DecodeError> {
 }
 
 impl<'a> KeyReader<'a> {
-    /// The bytes of a string up to its end, still escaped, and whether there is an escape.
+    /// Takes the escaped bytes of a string, without the terminator. Returns them, and whether they contain an
+    /// escape.
     fn escaped(&mut self) -> Result<(&'a [u8], bool), DecodeError> {
         let plain = Plain::read(self.rest()).ok_or(DecodeError::Short)?;
         let more = plain.special.iter().position(|&byte| byte == END).ok_or(DecodeError::Short)?;
@@ -161,14 +163,14 @@ impl<'a> KeyReader<'a> {
             Plain::read(self.rest())
         {
             self.go_on_at(rest);
-            #[expect(unsafe_code, reason = "that it is ASCII is known from looking for its end")]
+            #[expect(unsafe_code, reason = "the search for the end has checked for ASCII")]
             // SAFETY: ASCII is UTF-8.
             return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
         }
         self.other_text()
     }
 
-    /// Text that is not ASCII, or is escaped.
+    /// Reads text that is not ASCII or has escapes.
     fn other_text(&mut self) -> Result<&'a str, DecodeError> {
         let (bytes, escaped) = self.escaped()?;
         let bytes = if escaped { self.keep(unescape(bytes)?) } else { bytes };
@@ -179,8 +181,8 @@ impl<'a> KeyReader<'a> {
 impl Key for String {
     type Arg<'a> = &'a str;
     type Present<'a> = &'a str;
-    /// Borrowed from the page. Only text with U+0000 or U+0001 in it, which is escaped there,
-    /// is copied, into memory that the transaction keeps to its end.
+    /// Borrowed from the page. Only text with U+0000 or U+0001, which is escaped in the page, is copied into
+    /// memory of the transaction.
     type Ref<'a> = &'a str;
     const SHAPE: KeyShape = KeyShape::Text;
 
@@ -214,7 +216,7 @@ impl PrefixKey for String {
     }
 }
 
-/// Types of text with the encoding of `String`.
+/// Implements keys for types of text, with the encoding of `String`.
 macro_rules! as_text {
     ($($type:ty),+ $(,)?) => {$(
         impl $crate::model::key::Key for $type {
@@ -264,7 +266,7 @@ as_text!(Box<str>, Arc<str>, Cow<'static, str>);
 impl Key for Vec<u8> {
     type Arg<'a> = &'a [u8];
     type Present<'a> = &'a [u8];
-    /// Borrowed from the page unless there is a `00` or `01` in it, which are common in bytes.
+    /// Borrowed from the page unless the bytes contain `00` or `01`, which are common in binary data.
     type Ref<'a> = Cow<'a, [u8]>;
     const SHAPE: KeyShape = KeyShape::Bytes;
 

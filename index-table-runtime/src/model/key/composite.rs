@@ -35,7 +35,7 @@ impl<T: Key> Key for Option<T> {
     }
 }
 
-/// No `Some` starts like `None`.
+/// A prefix matches no `None`, because `Some` and `None` start with different bytes.
 impl<T: PrefixKey> PrefixKey for Option<T> {
     type Prefix<'a> = T::Prefix<'a>;
 
@@ -72,7 +72,8 @@ macro_rules! tuple {
     };
 }
 
-// As far as the standard library implements its traits for tuples: `Arg` is `Copy`, `Ref` `Debug`.
+// The standard library implements its traits for tuples of up to twelve elements: `Arg` needs `Copy`, and
+// `Ref` `Debug`.
 tuple!(A 0, B 1);
 tuple!(A 0, B 1, C 2);
 tuple!(A 0, B 1, C 2, D 3);

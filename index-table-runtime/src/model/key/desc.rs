@@ -1,7 +1,7 @@
 //! Descending order: the encoding with every byte inverted.
 //!
-//! Inverting reverses the order of two encodings, because no encoding is a prefix of another one: they differ
-//! at some byte, which determines the order. The inverted encoding ends at the same byte.
+//! Inversion reverses the order of two encodings. No encoding is a prefix of another, so the first byte that
+//! differs determines the order. The inverted encoding has the same length.
 
 use std::fmt::{self, Debug};
 
@@ -9,12 +9,13 @@ use serde::Serialize;
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape, PrefixKey, Unescaped};
 
-/// A key that sorts in descending order of `T`: the greatest value first, `None` last.
+/// A key in the descending order of `T`: the greatest value first, `None` last.
 ///
-/// Arguments are those of `T`. Decoded values are owned, since inverted bytes can't be borrowed.
+/// Queries take the same arguments as for `T`. Decoded values are owned, because inverted bytes can't be
+/// borrowed.
 ///
-/// A field of an index uses `desc(field)`; an indexed method returns this type. It can't be the type of a
-/// field: a row has the value. `rev()` reads a primary key in descending order.
+/// For a field of a row, write `desc(field)` in the index; the type of the field stays `T`. A method of
+/// `computed` returns `Desc<T>`. For the primary key, `rev()` reads rows in descending order.
 ///
 /// # Examples
 ///
@@ -94,7 +95,7 @@ impl<T: PrefixKey + Debug + Clone + PartialEq + Serialize> PrefixKey for Desc<T>
     }
 }
 
-/// As the value alone.
+/// Shows the value alone.
 impl<T: Debug> Debug for Desc<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -106,18 +107,18 @@ pub(super) fn encode<T: Key>(value: T::Arg<'_>, out: &mut KeyBuf) {
     inverted(out, |out| T::encode(value, out));
 }
 
-/// Appends the output of `encode`, inverted.
+/// Appends the inverted output of `encode`.
 fn inverted(out: &mut KeyBuf, encode: impl FnOnce(&mut KeyBuf)) {
     let start = out.len();
     encode(out);
     out.invert_from(start);
 }
 
-/// Takes one value of `shape`, which is a [`KeyShape::Desc`], and inverts its bytes again.
+/// Takes one value of `shape`, which is a [`KeyShape::Desc`], and returns its bytes without the inversion.
 pub(super) fn upright(shape: &KeyShape, reader: &mut KeyReader<'_>) -> Result<KeyBuf, DecodeError> {
-    let mut behind = *reader;
-    shape.skip(&mut behind)?;
-    let len = reader.rest().len() - behind.rest().len();
+    let mut end = *reader;
+    shape.skip(&mut end)?;
+    let len = reader.rest().len() - end.rest().len();
     let mut bytes = KeyBuf::new();
     bytes.extend(reader.take(len)?);
     bytes.invert_from(0);

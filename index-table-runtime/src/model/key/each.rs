@@ -2,12 +2,12 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use super::Key;
 
-/// A collection that `each(field)` can index: one entry for each distinct element.
+/// A collection that `each(field)` can index, with one entry for each distinct element.
 pub trait Each {
     /// The type of the elements, which is the type of the key field.
     type Element: Key;
 
-    /// The elements; in any order, repeated or not.
+    /// Returns the elements in any order, with or without duplicates.
     fn elements(&self) -> impl Iterator<Item = &Self::Element>;
 }
 

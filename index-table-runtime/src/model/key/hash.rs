@@ -1,14 +1,14 @@
 //! Hashes of fields that may be too long for a key.
 //!
-//! BLAKE3, so that an attacker who chooses the values can't make them share a hash: results would stay right,
-//! and queries would become slower. It is part of the format.
+//! The hash is BLAKE3, so that an attacker can't choose values with the same hash. Such values would make
+//! queries slower, not incorrect. The hash function is part of the format.
 
 use super::{DecodeError, KeyReader};
 
 /// The length of a hash, in bytes.
 pub(super) const LEN: usize = 16;
 
-/// The bytes in a key for the field with this encoding: the first 128 bits of its BLAKE3 hash.
+/// Returns the bytes in a key for a hashed field with this encoding: the first 128 bits of the BLAKE3 hash.
 pub(crate) fn hash(encoding: &[u8]) -> [u8; LEN] {
     #[cfg(test)]
     if collides(encoding) {
@@ -19,7 +19,7 @@ pub(crate) fn hash(encoding: &[u8]) -> [u8; LEN] {
     hash
 }
 
-/// In unit tests, all texts that begin with `~` have the same hash.
+/// Whether all such encodings have the same hash in unit tests: those of texts that begin with `~`.
 #[cfg(test)]
 fn collides(encoding: &[u8]) -> bool {
     encoding.starts_with(b"~")

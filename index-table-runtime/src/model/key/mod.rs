@@ -1,12 +1,12 @@
-//! The order-preserving key encoding: pure, no I/O.
+//! The order-preserving key encoding.
 //!
 //! A key is the concatenation of its fields' encodings. Each encoding
 //!
 //! - **preserves order**: comparing two encodings byte by byte gives the order of the values;
-//! - **is self-delimiting**: no encoding of a type is a proper prefix of another one of that
-//!   type, so a composite never confuses `("ab", "c")` with `("a", "bc")`, and later fields never change the
-//!   order of earlier ones;
-//! - **can be decoded**: an index entry needs no second copy of its key fields, except for hashed ones.
+//! - **is self-delimiting**: no encoding of a type is a proper prefix of another encoding of that type, so
+//!   `("ab", "c")` and `("a", "bc")` have different encodings, and later fields never change the order of
+//!   earlier ones;
+//! - **can be decoded**: an index entry needs no second copy of its key fields, except for hashed fields.
 //!
 //! | type | bytes |
 //! |---|---|
@@ -19,15 +19,15 @@
 //! | `[u8; N]` | the `N` bytes |
 //! | `Option<T>` | `None`: `00`; `Some`: `01`, then `T` |
 //! | tuples | the fields one after another |
-//! | `desc(field)` | the field's, every byte inverted |
+//! | `desc(field)` | the field's encoding, every byte inverted |
 //! | `hash(field)` | 16 bytes: a hash of the field's encoding |
 //! | `#[derive(IndexKey)]` enums | the variant's number as a `u16` |
-//! | the others | as one of the above: see [`through`] |
+//! | other types | the encoding of one of the above: see [`through`] |
 //!
-//! The string form ends with a single `00` that occurs nowhere inside, so it needs no look-ahead: a
-//! terminator with an escape that starts with the same byte (as in the tuple layer of `FoundationDB`, with
-//! `00` as the terminator and `00 FF` as the escape) is ambiguous if the next field may start with `FF`.
-//! `docs/FORMAT.md` has the test vectors.
+//! A string ends with a single `00` that occurs nowhere inside it, so a reader needs no look-ahead. The
+//! terminator and the escape start with different bytes. With `00` as the terminator and `00 FF` as the
+//! escape, as in the tuple layer of `FoundationDB`, the end is ambiguous if the next field may start with
+//! `FF`. `docs/FORMAT.md` has the test vectors.
 
 use std::fmt::Debug;
 
@@ -69,7 +69,7 @@ pub use shape::KeyShape;
 pub(crate) use shape::{fits, is_readable, show_hashed_key, show_key};
 pub use value::{EnumValue, KeyValue, assert_enum_value, assert_key_value};
 
-/// The maximum length of a key in LMDB, as it is compiled by default.
+/// The maximum length of a key in LMDB's default configuration.
 pub const MAX_KEY_LEN: usize = 511;
 
 /// A type that can be a field of a primary key or of an index key.
@@ -82,17 +82,17 @@ pub trait Key: Sized {
     /// The type of a query's parameter: `&str` for `String`, the value for integers.
     type Arg<'a>: Copy;
 
-    /// The type of a parameter of a query on a sparse index: as [`Arg`](Self::Arg), or the inner type of an
+    /// The type of a parameter of a query on a sparse index: [`Arg`](Self::Arg), or the inner type of an
     /// `Option`.
     type Present<'a>: Copy + Into<Self::Arg<'a>>;
 
     /// The type of the value in an entry, borrowed from the page where possible.
     type Ref<'a>: Debug + Clone + PartialEq + Serialize;
 
-    /// The shape of the encoding, for code that doesn't know the type.
+    /// The shape of the encoding, for code that is independent of the type.
     const SHAPE: KeyShape;
 
-    /// The value as a query's parameter.
+    /// Returns the value as a query's parameter.
     fn arg(&self) -> Self::Arg<'_>;
 
     /// Whether a sparse index has entries with this value: `false` for `None`.
@@ -118,8 +118,8 @@ pub trait Key: Sized {
     fn decode_owned(reader: &mut KeyReader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// The smallest byte string that is greater than every string starting with `prefix`, in place; `false` if
-/// there is none (`prefix` is empty or all `FF`).
+/// Replaces `prefix` by the least byte string that is greater than every string with this prefix. Returns
+/// false if there is none, that is, if `prefix` is empty or all `FF`.
 pub(crate) fn successor(prefix: &mut Vec<u8>) -> bool {
     while let Some(last) = prefix.last_mut() {
         if *last < 0xFF {

@@ -1,13 +1,13 @@
 use std::cell::{Cell, OnceCell};
 
-/// The reason why bytes can't be decoded. The caller adds the place.
+/// The reason why bytes can't be decoded. The caller adds the table, the index and the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end too early.
     #[error("the bytes end too early")]
     Short,
-    /// There are further bytes behind the end.
+    /// There are further bytes after the end.
     #[error("there are bytes left over")]
     Long,
     /// A string has an escape that no encoder writes.
@@ -91,12 +91,12 @@ impl<'a> KeyReader<'a> {
     }
 }
 
-/// Values that can't be borrowed from a page, kept until the transaction ends: escaped strings, and converted
-/// rows of older versions. Chunks that double in size and never move.
+/// Memory of a transaction for values that can't be borrowed from a page: unescaped strings, and converted
+/// rows of older versions. The chunks double in size and never move.
 #[derive(Debug, Default)]
 pub(crate) struct Unescaped {
     len: Cell<usize>,
-    /// Made at the first string: nearly no transaction has one.
+    /// Created for the first value: almost no transaction has one.
     chunks: OnceCell<Box<[OnceCell<Chunk>; usize::BITS as usize]>>,
 }
 
@@ -104,7 +104,7 @@ type Chunk = Box<[OnceCell<Vec<u8>>]>;
 
 impl Unescaped {
     pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
-        // String number n (from 1) is in chunk log2(n), which has room for 2^chunk strings.
+        // Value number n, counted from 1, is in chunk log2(n), which has 2^chunk slots.
         let number = self.len.get() + 1;
         self.len.set(number);
         let chunk = number.ilog2();

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
-/// A key of fixed width that is passed and returned by value.
+/// Implements keys of fixed width, which are passed and returned by value.
 ///
 /// `$bits` is the unsigned integer whose big-endian bytes are stored.
 macro_rules! by_value {
@@ -80,8 +80,8 @@ by_value! {
         |raw| Ok(f64::from_bits(raw ^ (((!raw).cast_signed() >> 63).cast_unsigned() | 1 << 63)));
 }
 
-/// IEEE 754 totalOrder as an unsigned integer: all bits of a negative number flipped, the sign
-/// bit of the others. The shift spreads the sign bit over the whole word.
+/// Converts to an unsigned integer in the order of IEEE 754 totalOrder: flips all bits of a negative number,
+/// and the sign bit of other numbers. The shift copies the sign bit to the whole word.
 const fn order_f32(bits: u32) -> u32 {
     bits ^ ((bits.cast_signed() >> 31).cast_unsigned() | 1 << 31)
 }

@@ -1,6 +1,6 @@
 use super::Key;
 
-/// A primary key that `insert_with` can number: an integer, or a newtype of one.
+/// A primary key that `insert_with` can assign: an integer, or a newtype of an integer.
 #[diagnostic::on_unimplemented(
     message = "`insert_with` can't number rows whose primary key is a `{Self}`",
     label = "the primary key is not a number",
@@ -8,10 +8,10 @@ use super::Key;
     note = "for another key, make the row with its key and `insert` it"
 )]
 pub trait Sequence: Key {
-    /// The key with this number, if there is one.
+    /// Returns the key with this number, if there is one.
     fn from_number(number: u128) -> Option<Self>;
 
-    /// The number of the key; 0 for a negative one.
+    /// Returns the number of the key; 0 for a negative key.
     fn number(&self) -> u128;
 }
 

@@ -5,13 +5,14 @@ use std::{
 
 use super::{DecodeError, Key, KeyReader, Unescaped, bytes::END, desc, hash};
 
-/// The shape of an encoding: enough to find its end, to show it, and to compare it with the shape in a file.
+/// The shape of an encoding. It is sufficient to find the end of a value, to show the value, and to compare
+/// the shape with that in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyShape {
-    /// An unsigned integer of that many bytes.
+    /// An unsigned integer of this number of bytes.
     Unsigned(u8),
-    /// A signed integer of that many bytes.
+    /// A signed integer of this number of bytes.
     Signed(u8),
     /// `bool`.
     Bool,
@@ -27,24 +28,24 @@ pub enum KeyShape {
     Bytes,
     /// An array of bytes, unchanged.
     Array(usize),
-    /// Nothing, or one more shape.
+    /// `None`, or a value of the inner shape.
     Option(&'static KeyShape),
     /// Shapes one after another.
     Tuple(&'static [KeyShape]),
-    /// One more shape, with every byte inverted.
+    /// The inner shape, with every byte inverted.
     Desc(&'static KeyShape),
-    /// 16 bytes: a hash of the encoding of one more shape.
+    /// 16 bytes: a hash of the encoding in the inner shape.
     Hash(&'static KeyShape),
     /// An IP address: `04` and 4 bytes, or `06` and 16.
     IpAddr,
     /// The variants of an enum with their numbers, which are two bytes.
     Enum(&'static [(&'static str, u16)]),
-    /// Bytes of another shape, with their own meaning.
+    /// The bytes of the inner shape, with a meaning of their own.
     Named(&'static str, &'static KeyShape),
 }
 
 impl KeyShape {
-    /// The number of bytes, if it is the same for every value.
+    /// Returns the number of bytes, if it is the same for every value.
     pub(crate) fn fixed_len(&self) -> Option<usize> {
         match self {
             Self::Unsigned(bytes) | Self::Signed(bytes) => Some(usize::from(*bytes)),
@@ -79,7 +80,7 @@ impl KeyShape {
         self.skip_masked(reader, 0)
     }
 
-    /// [`skip`](Self::skip), where each byte was combined with `mask` by exclusive or.
+    /// Like [`skip`](Self::skip), for bytes that were combined with `mask` by exclusive or.
     fn skip_masked(&self, reader: &mut KeyReader<'_>, mask: u8) -> Result<(), DecodeError> {
         if let Some(len) = self.fixed_len() {
             return reader.take(len).map(drop);
@@ -127,7 +128,7 @@ impl KeyShape {
             Self::Signed(bytes) => {
                 let bits = u32::from(*bytes) * 8;
                 let raw = number(reader.take(usize::from(*bytes))?);
-                // Flipping the sign bit added half the range.
+                // The encoding has added half the range by flipping the sign bit.
                 put(&raw.wrapping_sub(1 << (bits - 1)).cast_signed());
             }
             Self::Bool => put(&bool::decode(reader)?),
@@ -168,7 +169,7 @@ impl KeyShape {
     }
 }
 
-/// The name in the catalog: two shapes have the same name only if they are equal.
+/// Writes the name in the catalog. Two shapes have the same name only if they are equal.
 impl fmt::Display for KeyShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -204,9 +205,9 @@ impl fmt::Display for KeyShape {
     }
 }
 
-/// Whether keys of the shape with the name `file` are keys of the shape with the name `code`: the two are
-/// equal, except for variants that an enum has in the code behind all variants of the file. A variant between
-/// others would change the positions of the later ones, and rows contain positions.
+/// Whether keys of the shape with the name `file` are keys of the shape with the name `code`. The two must be
+/// equal, except for further variants of an enum in the code after all variants of the file. A variant
+/// between others would change the positions of the later variants, and rows contain positions.
 pub(crate) fn fits(file: &str, code: &str) -> bool {
     const ENUM: &str = "enum[";
     match (file.split_once(ENUM), code.split_once(ENUM)) {
@@ -244,11 +245,11 @@ fn show_list<'s>(
     Ok(())
 }
 
-/// The longest text of a key in a message, in bytes.
-const SHOWN: usize = 120;
+/// The maximum length of a key's text in a message, in bytes.
+const MAX_SHOWN: usize = 120;
 
-/// A key for a message: `7`, `("Redmond", "Smith")`; in hex if it can't be decoded, and truncated if it is
-/// long.
+/// Formats a key for a message, such as `7` or `("Redmond", "Smith")`: in hex if it can't be decoded, and
+/// truncated if it is long.
 pub(crate) fn show_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
     key: &[u8],
@@ -256,7 +257,7 @@ pub(crate) fn show_key<'s>(
     show_hashed_key(shapes, key, &[])
 }
 
-/// [`show_key`] with the values of the hashed fields instead of the hashes, if there are some.
+/// Like [`show_key`], with the values of the hashed fields instead of the hashes, unless `hashed` is empty.
 pub(crate) fn show_hashed_key<'s>(
     shapes: impl ExactSizeIterator<Item = &'s KeyShape>,
     key: &[u8],
@@ -286,15 +287,15 @@ pub(crate) fn show_hashed_key<'s>(
     } else if !single {
         text = format!("({text})");
     }
-    if text.len() > SHOWN {
-        let cut = text.floor_char_boundary(SHOWN);
-        text.truncate(cut);
+    if text.len() > MAX_SHOWN {
+        let end = text.floor_char_boundary(MAX_SHOWN);
+        text.truncate(end);
         let _ = write!(text, "… ({len} bytes)");
     }
     text
 }
 
-/// Whether the bytes are exactly a key of these shapes.
+/// Whether the bytes are a key of these shapes, without further bytes.
 pub(crate) fn is_readable<'s>(shapes: impl IntoIterator<Item = &'s KeyShape>, key: &[u8]) -> bool {
     let (unescaped, mut text) = (Unescaped::default(), String::new());
     let mut reader = KeyReader::new(key, &unescaped);

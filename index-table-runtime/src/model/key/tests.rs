@@ -1,5 +1,5 @@
-//! Tests of the key encoding. What holds for every key type is written once, as a generic check,
-//! and `for_every_key_type!` makes a test of it for each type.
+//! Tests of the key encoding. A check for all key types is a generic function, and `for_every_key_type!`
+//! generates a test of it for each type.
 
 mod arrange;
 mod buf;
@@ -15,26 +15,26 @@ mod through;
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, PrefixKey, Unescaped};
 
-/// The encoding of a value.
+/// Returns the encoding of a value.
 fn encoded<T: Key>(value: &T) -> Vec<u8> {
     let mut key = KeyBuf::new();
     key.push(value);
     key.as_bytes().to_vec()
 }
 
-/// The encoding of a prefix.
+/// Returns the encoding of a prefix.
 fn encoded_prefix(prefix: &str) -> Vec<u8> {
     prefix_of::<String>(prefix)
 }
 
-/// The encoding of a prefix for a key of this type.
+/// Returns the encoding of a prefix for a key of this type.
 fn prefix_of<T: PrefixKey>(prefix: T::Prefix<'_>) -> Vec<u8> {
     let mut key = KeyBuf::new();
     T::encode_prefix(prefix, &mut key);
     key.as_bytes().to_vec()
 }
 
-/// Reads one owned value; with it, how many bytes it took.
+/// Reads one owned value. Returns it with the length of its encoding.
 fn decode_owned<T: Key>(bytes: &[u8]) -> Result<(T, usize), DecodeError> {
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(bytes, &unescaped);
@@ -42,7 +42,7 @@ fn decode_owned<T: Key>(bytes: &[u8]) -> Result<(T, usize), DecodeError> {
     Ok((value, bytes.len() - reader.rest().len()))
 }
 
-/// Goes over one value by its shape alone: how many bytes it takes.
+/// Skips one value by its shape. Returns the length of its encoding.
 fn skip<T: Key>(bytes: &[u8]) -> Result<usize, DecodeError> {
     let unescaped = Unescaped::default();
     let mut reader = KeyReader::new(bytes, &unescaped);

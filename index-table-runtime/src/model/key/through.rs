@@ -8,8 +8,8 @@ use std::{
 
 use super::{DecodeError, Key, KeyBuf, KeyReader, KeyShape};
 
-/// A key that is passed and returned by value, with the encoding of `$inner`; not every value of `$inner` is
-/// a `$type`.
+/// Implements keys with the encoding of `$inner`, which are passed and returned by value. Not every value of
+/// `$inner` has to be a `$type`.
 macro_rules! through {
     ($($type:ty: $inner:ty, $shape:expr, |$value:ident| $encode:expr, |$raw:ident| $decode:expr;)+) => {$(
         impl $crate::model::key::Key for $type {
@@ -88,9 +88,10 @@ through! {
         |raw| Ok(Ipv6Addr::from_octets(raw));
 }
 
-/// Rounded down, so that the nanoseconds count upwards before 1970 too.
+/// Returns the seconds since 1970, rounded down, and the remaining nanoseconds. So the nanoseconds increase
+/// with the time before 1970 too.
 fn since_epoch(time: SystemTime) -> (i64, u32) {
-    // A machine's clock has at most 64 bits of seconds, with their sign.
+    // A system clock has at most 64 bits of seconds, including the sign.
     let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (seconds(after), after.subsec_nanos()),

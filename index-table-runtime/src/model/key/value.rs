@@ -1,7 +1,7 @@
 //! The requirements of `#[derive(IndexKey)]` on its type.
 //!
-//! As in [`assert`](super::assert), the blanket implementations are `do_not_recommend`: the compiler reports
-//! the assertion.
+//! As in [`assert`](super::assert), the blanket implementations are `do_not_recommend`, so the compiler
+//! reports the assertion.
 
 use std::fmt::Debug;
 

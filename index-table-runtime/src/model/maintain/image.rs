@@ -10,9 +10,9 @@ use crate::model::{
     schema::{IndexSchema, Source, Strategy, TableSchema},
 };
 
-/// A row as it is in the file: its primary key, its bytes, and its entries in every index.
+/// A row in its stored form: its primary key, its bytes, and its entries in every index.
 ///
-/// The buffers are used again for the next row.
+/// The buffers are reused for the next row.
 #[derive(Debug)]
 pub(crate) struct Image {
     primary_key: KeyBuf,
@@ -20,17 +20,17 @@ pub(crate) struct Image {
     entries: EntryBuffer,
     /// The values of the hashed fields of each index, one index after another.
     hashed: KeyBuf,
-    /// Which indexes have some, and where.
-    hashed_of: Vec<(usize, Range<usize>)>,
+    /// The indexes with hashed fields, and the range of each index in `hashed`.
+    hashed_ranges: Vec<(usize, Range<usize>)>,
 }
 
 impl Image {
-    /// Takes the image of `row`.
+    /// Loads `row`.
     ///
     /// # Errors
     ///
-    /// [`Error::Codec`](crate::Error::Codec) and [`Error::KeyTooLong`](crate::Error::KeyTooLong):
-    /// nothing that can't be written gets past here.
+    /// [`Error::Codec`](crate::Error::Codec) and [`Error::KeyTooLong`](crate::Error::KeyTooLong), so that a
+    /// loaded row can be written.
     #[inline]
     pub(crate) fn load<R: Entity>(&mut self, row: &R) -> Result<()> {
         self.row.clear();
@@ -39,7 +39,7 @@ impl Image {
         self.check_lengths(R::TABLE)
     }
 
-    /// Takes the image of `row`, which is in the file as `bytes`.
+    /// Loads `row`, which is stored as `bytes`.
     #[inline]
     pub(crate) fn load_stored<R: Entity>(&mut self, row: &R, bytes: &[u8]) -> Result<()> {
         self.row.clear();
@@ -47,7 +47,7 @@ impl Image {
         self.load_keys(row, None)
     }
 
-    /// [`load_stored`](Image::load_stored) with the entries of one index alone.
+    /// Like [`load_stored`](Image::load_stored), with the entries of one index only.
     pub(crate) fn load_stored_of<R: Entity>(
         &mut self,
         row: &R,
@@ -59,13 +59,13 @@ impl Image {
         self.load_keys(row, Some(index))
     }
 
-    /// Takes the keys in all indexes, or in `only` one.
+    /// Loads the primary key, and the keys in all indexes or in the index `only`.
     fn load_keys<R: Entity>(&mut self, row: &R, only: Option<usize>) -> Result<()> {
         self.primary_key.clear();
         row.primary_key(&mut self.primary_key);
         self.entries.clear();
         self.hashed.clear();
-        self.hashed_of.clear();
+        self.hashed_ranges.clear();
         for (index, declared) in R::TABLE.indexes.iter().enumerate() {
             if only.is_some_and(|only| only != index) {
                 self.entries.finish_index();
@@ -73,19 +73,19 @@ impl Image {
             }
             row.entries(index, &mut self.entries).map_err(|error| error.of(R::TABLE.name))?;
             self.entries.finish_index();
-            // Otherwise it does not matter who shares a key.
+            // Only a unique index compares the values of hashed fields.
             if declared.unique {
                 let start = self.hashed.len();
                 row.hashed(index, &mut self.hashed);
                 if self.hashed.len() > start {
-                    self.hashed_of.push((index, start..self.hashed.len()));
+                    self.hashed_ranges.push((index, start..self.hashed.len()));
                 }
             }
         }
         Ok(())
     }
 
-    /// Whether both have the same primary key, and the same keys in every index.
+    /// Whether both rows have the same primary key, and the same keys in every index.
     pub(crate) fn same_keys(&self, other: &Self) -> bool {
         let indexes = self.entries.key_ends.len();
         self.same_key_bytes(other)
@@ -94,8 +94,8 @@ impl Image {
                 && (0..indexes).all(|index| self.keys(index) == other.keys(index)))
     }
 
-    /// A faster [`same_keys`](Image::same_keys), which misses equal collections with their elements in
-    /// another order.
+    /// Like [`same_keys`](Image::same_keys), but faster, and false for equal collections with their elements
+    /// in different orders.
     pub(crate) fn same_key_bytes(&self, other: &Self) -> bool {
         self.entries.bytes == other.entries.bytes
             && self.primary_key == other.primary_key
@@ -104,7 +104,7 @@ impl Image {
             && self.hashed == other.hashed
     }
 
-    /// Whether every key fits.
+    /// Checks that no key is too long.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Image {
         Ok(())
     }
 
-    /// About how much memory it holds, in bytes.
+    /// Returns the approximate memory of the buffers, in bytes.
     pub(crate) fn capacity(&self) -> usize {
         let EntryBuffer { bytes, keys, data, hashed, .. } = &self.entries;
         let keys = keys.capacity() * size_of::<Range<usize>>();
@@ -145,19 +145,19 @@ impl Image {
         &self.row
     }
 
-    /// The keys in the index at this position, sorted, each once.
+    /// Returns the keys in the index at this position, sorted and without duplicates.
     #[inline]
     pub(crate) fn keys(&self, index: usize) -> Keys<'_> {
         self.entries.keys(index)
     }
 
-    /// The values of the hashed fields of this index, if it is unique.
+    /// Returns the values of the hashed fields of this index, if it is unique.
     pub(crate) fn hashed(&self, index: usize) -> &[u8] {
-        let own = self.hashed_of.iter().find(|(of, _)| *of == index);
-        own.map_or(&[], |(_, own)| slice(self.hashed.as_bytes(), own))
+        let found = self.hashed_ranges.iter().find(|(owner, _)| *owner == index);
+        found.map_or(&[], |(_, range)| slice(self.hashed.as_bytes(), range))
     }
 
-    /// The data of each entry in this index.
+    /// Returns the data of each entry in this index.
     #[inline]
     pub(crate) fn data(&self, index: usize, declared: &IndexSchema) -> &[u8] {
         match declared.strategy {
@@ -175,34 +175,34 @@ impl Default for Image {
             row: Vec::new(),
             entries: EntryBuffer::default(),
             hashed: KeyBuf::on_heap(),
-            hashed_of: Vec::new(),
+            hashed_ranges: Vec::new(),
         }
     }
 }
 
-/// Takes the entries of one row, index after index: the keys, and the included fields that all
-/// entries of the row in that index carry.
+/// Collects the entries of one row, index by index: the keys, and the included fields, which all entries of
+/// the row in an index carry.
 #[derive(Debug)]
 pub struct EntryBuffer {
-    /// The keys' bytes, one key after another.
+    /// The bytes of the keys, one key after another.
     bytes: KeyBuf,
-    /// Where each key is in `bytes`.
+    /// The range of each key in `bytes`.
     keys: Vec<Range<usize>>,
-    /// The data's bytes, one index after another.
+    /// The bytes of the data, one index after another.
     data: Vec<u8>,
-    /// Where the key that is being pushed starts.
-    open: Option<usize>,
-    /// For each finished index: where its keys end in `keys`.
+    /// The start of the unfinished key in `bytes`.
+    key_start: Option<usize>,
+    /// For each finished index, the end of its keys in `keys`.
     key_ends: Vec<usize>,
-    /// For each finished index: where its data ends in `data`.
+    /// For each finished index, the end of its data in `data`.
     data_ends: Vec<usize>,
     /// The length of the longest key.
     longest: usize,
-    /// The encoding of a field that is hashed.
+    /// A buffer for the encoding of a hashed field.
     hashed: KeyBuf,
 }
 
-/// Keys of one index that are left to go through.
+/// An iterator over the keys of one index.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys<'a> {
     bytes: &'a [u8],
@@ -212,15 +212,15 @@ pub(crate) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub(super) const NONE: Self = Self { bytes: &[], keys: &[] };
 
-    /// The key, if it is the only one.
+    /// Returns the key, if there is only one.
     #[inline]
     pub(super) fn only(&self) -> Option<&'a [u8]> {
         if let [key] = self.keys { Some(slice(self.bytes, key)) } else { None }
     }
 
-    /// Whether the key is among them.
+    /// Whether the list contains this key.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
-        self.keys.binary_search_by(|own| slice(self.bytes, own).cmp(key)).is_ok()
+        self.keys.binary_search_by(|range| slice(self.bytes, range).cmp(key)).is_ok()
     }
 
     #[inline]
@@ -233,7 +233,7 @@ impl PartialEq for Keys<'_> {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (self.only(), other.only()) {
-            (Some(own), Some(others)) => own == others,
+            (Some(key), Some(other)) => key == other,
             _ => Iterator::eq(self.clone(), other.clone()),
         }
     }
@@ -251,14 +251,14 @@ impl<'a> Iterator for Keys<'a> {
 }
 
 impl EntryBuffer {
-    /// Starts the next key of the current index; its fields are pushed onto what this returns.
+    /// Starts the next key of the current index, and returns the buffer for its fields.
     pub fn key(&mut self) -> &mut KeyBuf {
         self.close_key();
-        self.open = Some(self.bytes.len());
+        self.key_start = Some(self.bytes.len());
         &mut self.bytes
     }
 
-    /// The hash in a key for a hashed field.
+    /// Returns the hash in a key for a hashed field.
     pub fn hash<T: Key>(&mut self, field: &T) -> [u8; 16] {
         self.hashed.clear();
         hash(self.hashed.push(field).as_bytes())
@@ -273,7 +273,7 @@ impl EntryBuffer {
         row::append(field, &mut self.data)
     }
 
-    /// [`include`](Self::include) of a field in [`Entity::COLLECTIONS`].
+    /// Like [`include`](Self::include), for a field in [`Entity::COLLECTIONS`].
     ///
     /// # Errors
     ///
@@ -290,16 +290,16 @@ impl EntryBuffer {
         self.bytes.clear();
         self.keys.clear();
         self.data.clear();
-        self.open = None;
+        self.key_start = None;
         self.key_ends.clear();
         self.data_ends.clear();
         self.longest = 0;
     }
 
-    /// Only the newest key of the current index is open, and it ends where the bytes do.
+    /// Finishes the last key of the current index, which ends at the end of the bytes.
     #[inline]
     fn close_key(&mut self) {
-        if let Some(start) = self.open.take() {
+        if let Some(start) = self.key_start.take() {
             let end = self.bytes.len();
             self.keys.push(start..end);
             self.longest = self.longest.max(end - start);
@@ -316,42 +316,43 @@ impl EntryBuffer {
         self.data_ends.push(self.data.len());
     }
 
-    /// Sorts the keys from this one on, and keeps each once.
+    /// Sorts the keys from position `first`, and removes duplicates.
     #[inline(never)]
     fn sort_from(&mut self, first: usize) {
         let bytes = self.bytes.as_bytes();
-        let Some(own) = self.keys.get_mut(first..) else { return };
-        own.sort_unstable_by(|a, b| slice(bytes, a).cmp(slice(bytes, b)));
-        let mut kept = first;
+        let Some(added) = self.keys.get_mut(first..) else { return };
+        added.sort_unstable_by(|a, b| slice(bytes, a).cmp(slice(bytes, b)));
+        let mut last_kept = first;
         for position in first..self.keys.len() {
-            let [Some(last), Some(next)] = [kept, position].map(|at| self.keys.get(at).cloned())
+            let [Some(last), Some(next)] =
+                [last_kept, position].map(|position| self.keys.get(position).cloned())
             else {
                 break;
             };
             if slice(bytes, &last) != slice(bytes, &next) {
-                kept += 1;
-                self.keys.swap(kept, position);
+                last_kept += 1;
+                self.keys.swap(last_kept, position);
             }
         }
-        self.keys.truncate(kept + 1);
+        self.keys.truncate(last_kept + 1);
     }
 
     #[inline]
     fn keys(&self, index: usize) -> Keys<'_> {
-        let keys = between(&self.key_ends, index).and_then(|keys| self.keys.get(keys));
+        let keys = part(&self.key_ends, index).and_then(|keys| self.keys.get(keys));
         Keys { bytes: self.bytes.as_bytes(), keys: keys.unwrap_or_default() }
     }
 
     #[inline]
     fn data(&self, index: usize) -> &[u8] {
-        let data = between(&self.data_ends, index).and_then(|data| self.data.get(data));
+        let data = part(&self.data_ends, index).and_then(|data| self.data.get(data));
         data.unwrap_or_default()
     }
 }
 
-/// The part of the index at this position: from the end of the one before it.
+/// Returns the range of the index at this position, which starts at the end of the preceding index.
 #[inline]
-fn between(ends: &[usize], index: usize) -> Option<Range<usize>> {
+fn part(ends: &[usize], index: usize) -> Option<Range<usize>> {
     let end = *ends.get(index)?;
     let start = index.checked_sub(1).and_then(|before| ends.get(before)).copied();
     Some(start.unwrap_or_default()..end)
@@ -363,7 +364,7 @@ impl Default for EntryBuffer {
             bytes: KeyBuf::on_heap(),
             keys: Vec::new(),
             data: Vec::new(),
-            open: None,
+            key_start: None,
             key_ends: Vec::new(),
             data_ends: Vec::new(),
             longest: 0,

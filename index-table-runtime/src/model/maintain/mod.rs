@@ -1,7 +1,7 @@
-//! Index maintenance: from an old and a new row to the changes of each index. Pure, no engine.
+//! Index maintenance: computes the changes of each index from the old and the new row. This code is pure.
 //!
-//! A row is turned into its [`Image`]: primary key, bytes and index entries. Two images of the
-//! same row are compared index by index, and only the difference becomes a [`Change`].
+//! A row is loaded into an [`Image`]: primary key, bytes and index entries. Two images of the same row are
+//! compared index by index, and each difference is a [`Change`].
 
 mod image;
 #[cfg(test)]
@@ -18,34 +18,34 @@ use crate::model::{
     schema::{IndexSchema, Strategy, TableSchema},
 };
 
-/// One thing to do to one database.
+/// One change of one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// Write a fact, over an older one or not.
+    /// Write a fact, which replaces an existing fact.
     PutFact { primary_key: &'a [u8], row: &'a [u8] },
     /// Remove a fact.
     DeleteFact { primary_key: &'a [u8] },
-    /// Write an entry, over the one with the same key and primary key, or, in a unique index,
-    /// over the one with the same key.
+    /// Write an entry. It replaces an entry with the same key and primary key, or, in a unique index, an
+    /// entry with the same key.
     PutEntry { index: usize, key: &'a [u8], primary_key: &'a [u8], data: &'a [u8] },
     /// Remove an entry.
     DeleteEntry { index: usize, key: &'a [u8], primary_key: &'a [u8] },
 }
 
-/// Where changes go: an engine's transaction, a queue, a test's list.
+/// The destination of changes: an engine's transaction, a queue, or the list of a test.
 pub(crate) trait Sink {
-    /// Takes one change.
+    /// Applies one change.
     fn change(&mut self, change: Change<'_>) -> Result<()>;
 }
 
 /// The change of one key of one index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyChange<'a> {
-    /// Only the old row has it.
+    /// Only the old row has the key.
     Remove(&'a [u8]),
-    /// Only the new row has it.
+    /// Only the new row has the key.
     Add(&'a [u8]),
-    /// Both have it; the entry may differ in its data or its primary key.
+    /// Both rows have the key. The entry may differ in its data or its primary key.
     Keep(&'a [u8]),
 }
 
@@ -74,8 +74,8 @@ impl<'a> Iterator for Steps<'a> {
     }
 }
 
-/// Calls `check` with each key that a write adds to a unique index, as (index, key). A key in which
-/// a field is hashed is another one with another value of it.
+/// Calls `check` with each key that a write adds to a unique index, as (index, key). Equal keys with
+/// different values of a hashed field count as different keys.
 pub(crate) fn unique_keys<'a>(
     schema: &TableSchema,
     old: Option<&'a Image>,
@@ -86,16 +86,16 @@ pub(crate) fn unique_keys<'a>(
         if !declared.unique {
             continue;
         }
-        // Other values with the same hash are to be checked as well.
-        let other = old.is_some_and(|old| old.hashed(index) != new.hashed(index));
+        // Different values with the same hash have to be checked as well.
+        let rehashed = old.is_some_and(|old| old.hashed(index) != new.hashed(index));
         let (old, new) = (old.map_or(Keys::NONE, |old| old.keys(index)), new.keys(index));
-        if !other && old == new {
+        if !rehashed && old == new {
             continue;
         }
         for step in (Steps { old, new }) {
             match step {
                 KeyChange::Add(key) => check(index, key)?,
-                KeyChange::Keep(key) if other => check(index, key)?,
+                KeyChange::Keep(key) if rehashed => check(index, key)?,
                 KeyChange::Keep(_) | KeyChange::Remove(_) => {}
             }
         }
@@ -103,8 +103,7 @@ pub(crate) fn unique_keys<'a>(
     Ok(())
 }
 
-/// Sends the changes of all index entries from `old` to `new` to the sink; entries that stay as
-/// they are give none.
+/// Sends the changes of all index entries from `old` to `new` to the sink. Unchanged entries are not sent.
 pub(crate) fn entry_changes(
     schema: &TableSchema,
     old: Option<&Image>,
@@ -127,8 +126,8 @@ pub(crate) fn entry_changes(
     }
 }
 
-/// [`entry_changes`] from one image to another one with the [same bytes in their
-/// keys](Image::same_key_bytes): the most frequent kind of update.
+/// Like [`entry_changes`], for two images with the [same bytes in their keys](Image::same_key_bytes). This is
+/// the most frequent kind of update.
 pub(crate) fn data_changes(
     schema: &TableSchema,
     old: &Image,
@@ -136,7 +135,7 @@ pub(crate) fn data_changes(
     sink: &mut impl Sink,
 ) -> Result<()> {
     for (index, declared) in schema.indexes.iter().enumerate() {
-        // Those that carry nothing are most.
+        // Most indexes carry no data.
         if matches!(declared.strategy, Strategy::Normalized) {
             continue;
         }
@@ -167,7 +166,7 @@ fn put_entries(index: usize, new: &Image, data: &[u8], sink: &mut impl Sink) -> 
     Ok(())
 }
 
-/// Sends the removal of the entries that `old` has and `new` does not to the sink.
+/// Sends the removals of entries that only `old` has to the sink.
 pub(crate) fn removed_entries(
     schema: &TableSchema,
     old: &Image,
@@ -193,8 +192,7 @@ fn remove_entries(index: usize, old: &Image, sink: &mut impl Sink) -> Result<()>
     Ok(())
 }
 
-/// [`entry_changes`] of one index, of a row that was there before; `moved`: under another primary
-/// key.
+/// Like [`entry_changes`], for one index and an existing row. `moved` means that its primary key has changed.
 fn replace_entries(
     declared: &IndexSchema,
     index: usize,

@@ -11,14 +11,14 @@ use crate::model::{
     error::{Error, Result},
 };
 
-/// A change that outlives the images it came from.
+/// A change that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Owned {
     Put { index: usize, key: Vec<u8>, primary_key: Vec<u8>, data: Vec<u8> },
     Delete { index: usize, key: Vec<u8>, primary_key: Vec<u8> },
 }
 
-/// Keeps the changes.
+/// Collects changes.
 #[derive(Debug, Default)]
 struct List(Vec<Owned>);
 
@@ -53,10 +53,10 @@ fn changes<R: Entity>(old: Option<&R>, new: Option<&R>) -> Vec<Owned> {
     if let (Some(old), Some(new)) = (&old, &new)
         && old.same_key_bytes(new)
     {
-        // The shorter way is one to the same place.
-        let mut short = List::default();
-        data_changes(R::TABLE, old, new, &mut short).unwrap();
-        assert_eq!(short.0, list.0);
+        // The faster function sends the same changes.
+        let mut fast = List::default();
+        data_changes(R::TABLE, old, new, &mut fast).unwrap();
+        assert_eq!(fast.0, list.0);
     }
     list.0
 }

@@ -1,10 +1,10 @@
 //! A canonical order for unordered collections.
 //!
-//! Serde writes a `HashSet` in the order of its iterator, which differs between two equal sets, so two equal
-//! rows would have different bytes. The bytes of the elements are sorted instead, in each field whose type is
-//! spelled with `HashSet` or `HashMap`. Serde's data model has sequences and no sets, so the derive lists these
-//! fields with their offsets in the struct, and the serializer here compares the address of each field that it
-//! is given. serde's `with` passes another value than the field, so its format stays as it is.
+//! Serde writes a `HashSet` in the order of its iterator. Two equal sets may have different orders, so two
+//! equal rows would have different bytes. Instead, the bytes of the elements are sorted in each field whose
+//! type is spelled with `HashSet` or `HashMap`. Serde's data model has sequences but no sets. Therefore the
+//! derive lists these fields with their offsets in the struct, and the serializer in this module recognizes a
+//! field by its address. serde's `with` serializes a value at another address, so its format is unchanged.
 
 use std::ptr;
 
@@ -17,14 +17,14 @@ use crate::model::{entity::Entity, error::EncodeError};
 /// The collections in a type, by its spelling.
 #[derive(Debug)]
 pub struct Collection {
-    /// The elements are stored in the order of their bytes: it is a `HashSet` or a `HashMap`.
+    /// Whether the elements are stored in the order of their bytes: true for a `HashSet` or a `HashMap`.
     pub sorted: bool,
-    /// The elements of a tuple, or the one type of the elements, the values or the content. Empty if they
-    /// have no such collections in them.
+    /// The types of a tuple's elements, or the one type of the elements, the values or the content. Empty if
+    /// these types contain no sorted collections.
     pub inside: &'static [Self],
 }
 
-/// A field with such a collection in its type.
+/// A field with sorted collections in its type.
 #[derive(Debug)]
 pub struct CollectionField {
     /// The offset in the struct.
@@ -35,7 +35,7 @@ pub struct CollectionField {
 
 type Result<T, E = postcard::Error> = std::result::Result<T, E>;
 
-/// A type without such collections.
+/// A type without sorted collections.
 static PLAIN: Collection = Collection { sorted: false, inside: &[] };
 
 impl Collection {
@@ -43,7 +43,7 @@ impl Collection {
         !self.sorted && self.inside.is_empty()
     }
 
-    /// The type of the element at this position.
+    /// Returns the type of the element at this position.
     fn element(&'static self, position: usize) -> &'static Self {
         self.inside.get(position).or(self.inside.last()).unwrap_or(&PLAIN)
     }
@@ -83,7 +83,7 @@ fn serialize<T: Serialize + ?Sized>(
 
 type Plain<'o> = postcard::Serializer<Append<'o>>;
 
-/// The value that is serialized.
+/// The value to serialize.
 #[derive(Clone, Copy)]
 enum Value {
     Row { address: usize, fields: &'static [CollectionField] },
@@ -95,7 +95,7 @@ impl Value {
         Self::Row { address: ptr::from_ref(row).addr(), fields: R::COLLECTIONS }
     }
 
-    /// The type of a field of the row.
+    /// Returns the type of a field of the row.
     fn field<T: ?Sized>(self, field: &T) -> &'static Collection {
         let Self::Row { address, fields } = self else { return &PLAIN };
         let offset = ptr::from_ref(field).addr().wrapping_sub(address);
@@ -103,7 +103,7 @@ impl Value {
         field.map_or(&PLAIN, |field| &field.collection)
     }
 
-    /// The type of the element at this position of the collection.
+    /// Returns the type of the element at this position of the collection.
     fn element(self, position: usize) -> &'static Collection {
         match self {
             Self::Row { .. } => &PLAIN,
@@ -128,7 +128,7 @@ struct Elements<'a, 'o> {
     value: Value,
     /// The number of elements so far.
     position: usize,
-    /// The elements so far, if they are sorted.
+    /// The elements so far, if they are to be sorted.
     sorting: Option<Sorting>,
 }
 
@@ -170,7 +170,7 @@ impl Elements<'_, '_> {
         Ok(())
     }
 
-    /// Writes the elements that are sorted.
+    /// Writes the sorted elements, if they are to be sorted.
     fn finish(self) -> Result<()> {
         let Some(Sorting { bytes, ends }) = self.sorting else { return Ok(()) };
         ends.len().serialize(&mut *self.plain)?;

@@ -1,8 +1,9 @@
-//! The places of fields in the bytes of a row, and whether a conversion keeps their values.
+//! The locations of fields in the bytes of a row, and the check that a conversion keeps their values.
 //!
-//! An index whose fields no version changes stays readable when the version changes, so such a field must
-//! have the same value in a row of an older version and in the converted row. There are no separators between
-//! fields in the file: a struct is read once more to find the end of each field.
+//! An index stays readable when the version changes, unless a version changes its fields. Therefore each
+//! unchanged field must have the same value in a row of an older version and in the converted row. The bytes
+//! of a row have no separators between fields, so the struct is decoded once more to find the end of each
+//! field.
 
 use std::{cell::Cell, fmt};
 
@@ -20,7 +21,7 @@ use crate::model::{
     schema::{FieldEnds, TableSchema},
 };
 
-/// The places of the fields in the bytes of a `V`. `None` if its `Deserialize` doesn't read field by field.
+/// Locates the fields in the bytes of a `V`. Returns `None` if its `Deserialize` doesn't read field by field.
 pub(crate) fn locate_fields<V: DeserializeOwned>(body: &[u8]) -> Option<FieldEnds> {
     let left = Cell::new(body.len());
     let mut ends = FieldEnds::default();
@@ -29,8 +30,7 @@ pub(crate) fn locate_fields<V: DeserializeOwned>(body: &[u8]) -> Option<FieldEnd
     V::deserialize(located).ok().map(|_| ends)
 }
 
-/// Fails if a row that is stored as `bytes` in an older version has another value in a field that the
-/// conversion keeps.
+/// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(crate) fn check_conversion<R: Entity>(bytes: &[u8]) -> Result<(), DecodeErro
     check_converted(&row, version, older)
 }
 
-/// [`check_conversion`] of a row that has been converted from `older`.
+/// Like [`check_conversion`], for a row that has been converted from `older`.
 pub(super) fn check_converted<R: Entity>(
     row: &R,
     version: u32,
@@ -64,7 +64,7 @@ pub(super) fn check_converted<R: Entity>(
     let is_altered = |field: &&'static str| {
         match (old_ends.field(field, older), new_ends.field(field, new)) {
             (Some(old), Some(new)) => !is_same(old, new),
-            // It can't be decided.
+            // The field can't be compared.
             _ => false,
         }
     };
@@ -74,14 +74,14 @@ pub(super) fn check_converted<R: Entity>(
     }
 }
 
-/// The fields in entries of indexes that no version from this one on changes.
+/// Returns the fields in entries of indexes that no version after this one changes.
 fn kept_fields(schema: &TableSchema, version: u32) -> impl Iterator<Item = &'static str> {
     let fields = schema.fields.iter().map(|field| field.name);
     let is_indexed = |name: &str| schema.indexes.iter().any(|index| index.has_field(name));
     fields.filter(move |name| is_indexed(name) && schema.keeps(version, name))
 }
 
-/// Whether two encodings of one type represent equal values. A set is written in any order.
+/// Whether two encodings of one type may represent equal values. A set may be written in any order.
 fn is_same(old: &[u8], new: &[u8]) -> bool {
     let sorted = |bytes: &[u8]| {
         let mut bytes = bytes.to_vec();
@@ -91,7 +91,7 @@ fn is_same(old: &[u8], new: &[u8]) -> bool {
     old == new || (old.len() == new.len() && sorted(old) == sorted(new))
 }
 
-/// Bytes with a count of the remaining ones.
+/// Bytes with a count of the remaining bytes.
 struct Counted<'de> {
     rest: &'de [u8],
     left: &'de Cell<usize>,
@@ -131,19 +131,19 @@ impl<'de> Flavor<'de> for Counted<'de> {
 
 /// Reads a struct, and records the end of each field.
 struct Locating<'l, T> {
-    /// The deserializer of the struct, also as its visitor and the access to its fields.
+    /// The deserializer of the struct, its visitor, or the access to its fields.
     from: T,
-    /// The bytes of all.
+    /// The number of bytes of the struct.
     len: usize,
-    /// The bytes behind the last field.
+    /// The number of bytes after the last field read.
     left: &'l Cell<usize>,
     ends: &'l mut FieldEnds,
 }
 
 impl<'l, T> Locating<'l, T> {
     fn with<U>(self, from: U) -> (T, Locating<'l, U>) {
-        let Self { from: own, len, left, ends } = self;
-        (own, Locating { from, len, left, ends })
+        let Self { from: inner, len, left, ends } = self;
+        (inner, Locating { from, len, left, ends })
     }
 }
 
@@ -259,17 +259,17 @@ mod tests {
         };
         let bytes = postcard::to_stdvec(&row).unwrap();
         let fields = locate_fields::<Row>(&bytes).unwrap();
-        let of = |name| fields.field(name, &bytes);
-        assert_eq!(of("id"), Some(&[0xAC, 0x02][..]));
-        assert_eq!(of("text"), Some(&b"\x02ab"[..]));
-        assert_eq!(of("pair"), Some(&[7, 1, 9][..]));
-        assert_eq!(of("none"), Some(&[0][..]));
-        assert_eq!(of("label"), Some(&[0][..]));
-        assert_eq!((of("_note"), of("name"), of("other")), (None, None, None));
+        let field = |name| fields.field(name, &bytes);
+        assert_eq!(field("id"), Some(&[0xAC, 0x02][..]));
+        assert_eq!(field("text"), Some(&b"\x02ab"[..]));
+        assert_eq!(field("pair"), Some(&[7, 1, 9][..]));
+        assert_eq!(field("none"), Some(&[0][..]));
+        assert_eq!(field("label"), Some(&[0][..]));
+        assert_eq!((field("_note"), field("name"), field("other")), (None, None, None));
     }
 
     #[test]
-    fn other_types_than_structs_have_no_fields() {
+    fn types_other_than_structs_have_no_fields() {
         assert_eq!(locate_fields::<Number>(&[7]), None);
         assert_eq!(locate_fields::<Row>(&[7]), None);
     }
@@ -277,9 +277,9 @@ mod tests {
     #[test]
     fn a_set_in_another_order_is_the_same() {
         let set: HashSet<u16> = (0..50).collect();
-        let again: HashSet<u16> = set.iter().copied().collect();
-        let [set, again] = [set, again].map(|set| postcard::to_stdvec(&set).unwrap());
-        assert!(is_same(&set, &again));
+        let copy: HashSet<u16> = set.iter().copied().collect();
+        let [set, copy] = [set, copy].map(|set| postcard::to_stdvec(&set).unwrap());
+        assert!(is_same(&set, &copy));
         assert!(!is_same(b"\x02ab", b"\x02ac") && !is_same(b"\x01a", b"\x02aa"));
     }
 }

@@ -1,7 +1,7 @@
-//! The catalog: the declaration of each table in the file when it was last opened for writing.
+//! The catalog: the declaration of each table at the time when it was last opened for writing.
 //!
-//! An index that is not in a table's record is ignored, and emptied before it is used. Forms and options are
-//! names and not flags, so that later releases can add to them.
+//! An index that is not in a table's record is ignored, and emptied before it is reused. Forms and options
+//! are names and not flags, so that later releases can add others.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,37 +14,38 @@ use crate::model::{
     key::fits,
 };
 
-/// The format of everything in the file but the catalog's own first field, which is this number.
+/// The format number of the file. It is the first field of each record, which has the same form in all
+/// formats.
 const FORMAT: u32 = 1;
 
 /// The option of an eventual index.
 const EVENTUAL: &str = "eventual";
 
-/// The prefix of the option of a filtered index, in front of the method.
+/// The prefix of the option of a filtered index, before the name of the method.
 const FILTER: &str = "filter=";
 
 /// The forms of a field in a key.
 const FIELD_FORMS: [&str; 4] = ["field", "each", "desc", "hash"];
 
-/// One table in the catalog; postcard's bytes of this struct are its value there.
+/// The record of one table. Its value in the catalog is postcard's encoding of this struct.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TableRecord {
     pub(crate) format: u32,
     pub(crate) version: u32,
-    /// Name and declared type.
+    /// The name and the declared type of each field.
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) primary_key: Vec<KeyFieldRecord>,
     pub(crate) indexes: Vec<IndexRecord>,
-    /// The number of times that it was replaced. By this number, a process that has the table open detects
-    /// that the declaration has changed meanwhile, even if it has changed back: indexes that this process
-    /// regards as built may be under construction. Behind the struct in the file, unless it is 0.
+    /// The number of times that the record was replaced. A process with an open table compares this number to
+    /// detect that the declaration has changed, even if it has changed back: indexes that were readable may
+    /// be under construction. Encoded after the struct, unless it is 0.
     #[serde(skip)]
     pub(crate) changes: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct KeyFieldRecord {
-    /// Of the field or the method.
+    /// The name of the field or the method.
     pub(crate) name: String,
     /// The name of its [`KeyShape`](crate::model::key::KeyShape).
     pub(crate) shape: String,
@@ -70,18 +71,19 @@ pub(crate) enum StrategyRecord {
     Full,
 }
 
-/// The result of comparing the declaration with the file.
+/// The result of the comparison of the declaration with the file.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Comparison {
-    /// Everything is as declared.
+    /// The record is equal to the declaration.
     Same,
-    /// The rows fit; these indexes (by position) are new or were declared otherwise. Empty when
-    /// an index is gone, or an enum has new variants: then only the record has to be written.
+    /// The rows fit, and the indexes at these positions have to be built, because they are new or changed.
+    /// Without such indexes, only the record has to be written: an index is no longer declared, or an enum
+    /// has new variants.
     Build(Vec<usize>),
 }
 
 impl TableRecord {
-    /// The record of `schema`; `layout` is the engine's choice for each index.
+    /// Returns the record of `schema`. `layout` returns the engine's layout of an index.
     pub(crate) fn of(schema: &TableSchema, layout: impl Fn(&IndexSchema) -> &'static str) -> Self {
         Self {
             format: FORMAT,
@@ -126,12 +128,10 @@ impl TableRecord {
         })
     }
 
-    /// # Errors
-    ///
-    /// The reason why it can't be read.
+    /// Decodes a record. # Errors The reason why it can't be decoded.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         const UNREADABLE: &str = "its catalog record can't be read";
-        // The format comes first, so that a later one is recognized whatever follows.
+        // The format comes first, so that a record of a later format is recognized.
         match postcard::take_from_bytes::<u32>(bytes) {
             Ok((FORMAT, _)) => {}
             Ok((format, _)) => {
@@ -152,19 +152,19 @@ impl TableRecord {
         }
     }
 
-    /// The indexes that `declared` no longer has, in their recorded form.
+    /// Returns the records of the indexes that `declared` no longer has.
     pub(crate) fn retired<'a>(&'a self, declared: &'a Self) -> impl Iterator<Item = Retired> + 'a {
         let gone = |index: &&IndexRecord| declared.indexes.iter().all(|it| it.name != index.name);
         let version = self.version;
         self.indexes.iter().filter(gone).map(move |index| Retired { version, index: index.clone() })
     }
 
-    /// Compares the record in the file (`self`) with the code's; `retired` are the indexes that were
-    /// declared before.
+    /// Compares the record in the file (`self`) with the declaration. `retired` are the indexes that were
+    /// declared earlier.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] if the code can't read the rows in the file.
+    /// [`Error::SchemaMismatch`] if the rows in the file can't be read with the declaration.
     pub(crate) fn compare(
         &self,
         declared: &Self,
@@ -211,8 +211,8 @@ impl TableRecord {
                  the one that the file has as its `previous`",
             );
         }
-        // The field's type has the same name and other variants, so numbers in rows would be read as other
-        // variants.
+        // If the field's type has the same name but different variants, numbers in rows would be read as
+        // other variants.
         for field in declared.indexes.iter().flat_map(|index| &index.key) {
             let retired = retired.iter().filter(|retired| retired.version == self.version);
             let stored = self.indexes.iter().chain(retired.map(|retired| &retired.index));
@@ -241,15 +241,15 @@ impl TableRecord {
 }
 
 impl TableRecord {
-    /// Whether the index at this position of `code` is declared here too, for rows of the same version.
+    /// Whether this record has the index at this position of `code`, for rows of the same version.
     pub(crate) fn has_index_of(&self, code: &Self, index: usize) -> bool {
         let index = code.indexes.get(index);
         self.version == code.version
             && index.is_some_and(|code| self.indexes.iter().any(|stored| stored.fits(code)))
     }
 
-    /// The part of the catalog that the version of `self` gets where `declared` has a newer one,
-    /// so that rows of it are still read as what they are.
+    /// Returns the version of `self` and its record, if `declared` has a later version. The catalog keeps
+    /// this record, because rows may still have the older version.
     pub(crate) fn outdated_by(&self, declared: &Self) -> Option<(u32, VersionRecord)> {
         (self.version < declared.version)
             .then(|| (self.version, VersionRecord { fields: self.fields.clone() }))
@@ -257,13 +257,13 @@ impl TableRecord {
 }
 
 impl IndexRecord {
-    /// Whether it is eventual.
+    /// Whether the index is eventual.
     pub(crate) fn is_eventual(&self) -> bool {
         self.options.last().is_some_and(|option| option == EVENTUAL)
     }
 
-    /// Whether its entries depend on such fields only, and not on a method. A row in a full index contains
-    /// its version.
+    /// Whether the entries depend only on fields for which `is_such` is true, and not on a method. The rows
+    /// in a full index do not matter, because each has its version.
     fn is_made_of(&self, is_such: impl Fn(&str) -> bool) -> bool {
         let Self { name: _, key, strategy, options, layout: _ } = self;
         let included: &[String] = match strategy {
@@ -275,8 +275,8 @@ impl IndexRecord {
             && !options.iter().any(|option| option.starts_with(FILTER))
     }
 
-    /// Whether the entries in the file are those of the index in the code. An eventual index may lack some,
-    /// and an index that becomes eventual has them all.
+    /// Whether the entries in the file are valid for the declared index. An index can become eventual, but
+    /// not the reverse, because an eventual index may lack entries.
     fn fits(&self, code: &Self) -> bool {
         let Self { name, key, strategy, options, layout } = self;
         *name == code.name

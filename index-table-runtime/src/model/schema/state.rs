@@ -7,19 +7,20 @@ use crate::model::error::{Error, Result};
 
 /// The record of an index that is not readable. A declared index without such a record is readable.
 ///
-/// It is separate from the table's record, which has the declaration and does not change while the table is
-/// in use.
+/// The state is not part of the table's record, because the record has the declaration and does not change
+/// while the table is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum StateRecord {
-    /// Entries of rows are missing.
+    /// The index lacks the entries of some rows.
     Building(Building),
-    /// It is unique, and an earlier release has emptied it for these rows.
+    /// The index is unique, and an earlier release has emptied it because of these duplicates.
     Emptied(Duplicates),
-    /// It is no longer declared, and not maintained.
+    /// The index is no longer declared, and not maintained.
     Retired(Retired),
-    /// It is eventual, and its queue was full: it is not maintained.
+    /// The index is eventual, and not maintained because its queue was full.
     Disabled,
-    /// It is unique, and these rows violate it. It has the entries of all rows, and several of one key.
+    /// The index is unique, and these rows violate it. It has the entries of all rows, so some keys have
+    /// several entries.
     Violated(Duplicates),
 }
 
@@ -31,11 +32,11 @@ const VIOLATED: u8 = 4;
 pub(crate) struct Building {
     /// The primary key of the last row that the build has read.
     pub(crate) behind: Option<Vec<u8>>,
-    /// The number of rows that it has read.
+    /// The number of rows that the build has read.
     pub(crate) rows: u64,
     /// The number of rows in the table at the last batch.
     pub(crate) of: u64,
-    /// The duplicates that it has found.
+    /// The duplicates that the build has found.
     pub(crate) duplicates: Duplicates,
 }
 
@@ -47,33 +48,33 @@ pub(crate) struct Retired {
     pub(crate) index: IndexRecord,
 }
 
-/// The number of listed duplicates.
+/// The maximum number of listed duplicates.
 pub(crate) const LISTED: usize = 100;
 
-/// Rows whose key in a unique index another row has too.
+/// Rows with the same key in a unique index as another row.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Duplicates {
-    /// Their number.
+    /// The number of these rows.
     pub count: u64,
-    /// The first hundred of them.
+    /// The first hundred of these rows.
     pub first: Vec<Duplicate>,
 }
 
-/// A row whose key in a unique index another row has too. Keys are shown as in errors.
+/// A row with the same key in a unique index as another row. Keys are formatted as in errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Duplicate {
     /// The key in the index, with the values of hashed fields.
     pub key: String,
-    /// The primary key of the first row with it.
+    /// The primary key of the first row with this key.
     pub holder: String,
     /// The primary key of the other row.
     pub row: String,
 }
 
 impl Duplicates {
-    /// Adds duplicates, of which one is described.
+    /// Adds a number of duplicates, and the description of one of them.
     pub(crate) fn add(&mut self, count: u64, duplicate: impl FnOnce() -> Duplicate) {
         self.count += count;
         if self.first.len() < LISTED {
@@ -82,8 +83,8 @@ impl Duplicates {
     }
 }
 
-/// Whether a record of a part of a table is about an index: names of indexes are identifiers, and versions of
-/// rows are numbers.
+/// Whether the record of a part of a table concerns an index. Names of indexes are identifiers, and versions
+/// of rows are numbers.
 pub(crate) fn is_index(part: &str) -> bool {
     !part.starts_with(|first: char| first.is_ascii_digit())
 }
@@ -93,7 +94,7 @@ impl StateRecord {
         postcard::to_stdvec(self).map_err(|error| Error::Codec { table, reason: error.to_string() })
     }
 
-    /// The error for opening a table whose index has a damaged state.
+    /// Returns the error for opening a table with a damaged state of an index.
     #[cold]
     pub(crate) fn unreadable(table: &'static str, index: &str) -> Error {
         Error::SchemaMismatch {
@@ -103,7 +104,7 @@ impl StateRecord {
         }
     }
 
-    /// `None` if it is damaged.
+    /// Decodes a state. Returns `None` if it is damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         match postcard::take_from_bytes(bytes) {
             Ok((state, [])) => Some(state),
@@ -116,7 +117,7 @@ impl StateRecord {
         bytes.first() == Some(&VIOLATED)
     }
 
-    /// An index that is no longer declared.
+    /// Returns the last declaration of the index, if it is retired.
     pub(crate) fn retired(self) -> Option<Retired> {
         match self {
             Self::Retired(retired) => Some(retired),
@@ -125,40 +126,40 @@ impl StateRecord {
     }
 }
 
-/// Whether an index is readable, and if not, the reason; see [`Catalog`](crate::Catalog) and
+/// The state of an index: readable, or the reason why not. See [`Catalog`](crate::Catalog) and
 /// [`Error::IndexNotReadable`](crate::Error::IndexNotReadable).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum IndexState {
-    /// It has the entries of all rows.
+    /// The index has the entries of all rows.
     Readable,
-    /// It is under construction: writers maintain it, and entries of older rows are missing.
+    /// The index is under construction. Writers maintain it, but entries of older rows are missing.
     #[non_exhaustive]
     Building {
         /// The number of rows that the build has read.
         rows: u64,
-        /// The number of rows in the table at its last batch.
+        /// The number of rows in the table at the last batch of the build.
         of: u64,
         /// The duplicates so far, if the index is unique.
         duplicates: Duplicates,
     },
-    /// It is unique, and the last build has found rows with the same key. Until a `build` of the repository
-    /// finds no duplicates, it is maintained and read like an index that isn't unique: a scan returns all
-    /// rows of a key, writes are not refused for their keys, and a look-up of one row (`get_by_…`) fails with
-    /// [`Error::IndexNotReadable`](crate::Error::IndexNotReadable).
+    /// The index is unique, and the last build has found rows with the same key. Until a `build` of the
+    /// repository finds no duplicates, the index is maintained and read like an index that isn't unique: a
+    /// scan returns all rows of a key, and writes do not fail because of their keys. A look-up of one row
+    /// (`get_by_…`) fails with [`Error::IndexNotReadable`](crate::Error::IndexNotReadable).
     Violated(Duplicates),
-    /// It is eventual and no longer maintained, because its queue was full
+    /// The index is eventual and no longer maintained, because its queue was full
     /// ([`WhenFull::Disable`](crate::WhenFull::Disable)). The repository's `build`, or opening the table,
-    /// rebuilds it.
+    /// rebuilds the index.
     Disabled,
-    /// It is no longer declared: it is kept but not maintained, until
-    /// [`drop_retired`](crate::Store::drop_retired), or until it is declared again and built.
+    /// The index is no longer declared. It stays in the file, but is not maintained, until
+    /// [`drop_retired`](crate::Store::drop_retired) removes it, or until it is declared again and built.
     Retired,
 }
 
 impl IndexState {
-    /// The duplicates in a unique index: those that its build has found so far, or, if it is violated, all
-    /// that its last build has found.
+    /// Returns the duplicates in a unique index: those found so far by its build, or, if the index is
+    /// violated, all those found by its last build.
     #[must_use]
     pub const fn duplicates(&self) -> Option<&Duplicates> {
         match self {
@@ -175,7 +176,7 @@ impl IndexState {
                 duplicates: building.duplicates,
             },
             StateRecord::Violated(duplicates) => Self::Violated(duplicates),
-            // Its build starts at the first row.
+            // The build starts at the first row.
             StateRecord::Emptied(duplicates) => Self::Building { rows: 0, of: 0, duplicates },
             StateRecord::Retired(_) => Self::Retired,
             StateRecord::Disabled => Self::Disabled,

@@ -1,4 +1,4 @@
-//! The words that the catalog has for forms and conditions, and the states of indexes.
+//! Tests of the catalog's records, and of the states of indexes.
 
 use super::{
     Building, Condition, Duplicate, Duplicates, FieldSchema, IndexRecord, IndexSchema, KeyField,
@@ -6,7 +6,7 @@ use super::{
     TableRecord, TableSchema, is_index,
 };
 
-#[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
+#[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
 #[path = "../key/tests/format.rs"]
 mod format;
 use format::{documented, hex};
@@ -51,7 +51,7 @@ fn forms_and_conditions_are_recorded_by_name() {
     assert_eq!(record, expected.concat());
 }
 
-/// The vectors of `docs/FORMAT.md`. They never change: files hold these bytes.
+/// The vectors of `docs/FORMAT.md` never change, because files contain these bytes.
 #[test]
 fn the_bytes_of_states_match_the_format() {
     let building = |behind, rows| {
@@ -107,14 +107,14 @@ fn the_first_duplicates_are_listed_and_all_are_counted() {
 }
 
 #[test]
-fn numbers_are_versions_and_no_indexes() {
+fn numbers_are_versions_and_not_indexes() {
     assert!(is_index("town") && is_index("_1") && is_index("été"));
     assert!(!is_index("1") && !is_index("12"));
 }
 
-/// What a record has behind it, if it is not the first one of its table.
+/// The number follows the record, unless it is the first record of its table.
 #[test]
-fn a_record_that_was_replaced_says_how_often() {
+fn a_record_has_the_number_of_its_replacements() {
     let mut record = TableRecord::of(&TABLE, |_| "unique");
     let first = record.encode("films").unwrap();
     assert_eq!(TableRecord::read(&first).as_ref(), Ok(&record));
@@ -127,11 +127,11 @@ fn a_record_that_was_replaced_says_how_often() {
     }
 }
 
-/// A chain of three versions, of which each says what it changes.
+/// A chain of three versions, each with a list of changed fields.
 mod chain {
     use super::{FieldSchema, KeyField, PreviousRow, RowSchema, TableSchema};
 
-    /// In the place of a type that got other variants.
+    /// Stands for an enum with different variants than before.
     struct State;
 
     const fn row(
@@ -198,17 +198,17 @@ mod chain {
     }
 
     #[test]
-    fn a_field_is_kept_if_each_version_on_the_way_keeps_it() {
-        // A type is the same whatever it is called, and another one of the same name isn't.
+    fn a_field_is_kept_if_each_version_keeps_it() {
+        // The types are compared, and not their names.
         assert_eq!(kept(3), ["town", "state", "note"]);
-        // `town` is changed on the way, and `url` is gone in between.
+        // Version 3 changes `town` and lacks `url`.
         assert_eq!(kept(1), ["note"]);
-        // Versions that the code doesn't know.
+        // Versions that are not declared.
         assert!(kept(0).is_empty() && kept(2).is_empty() && kept(4).is_empty());
     }
 
     #[test]
-    fn a_chain_is_another_one_if_it_changes_other_fields() {
+    fn chains_with_different_changed_fields_are_not_equal() {
         let other = row(1, ONE.fields, None, &[]);
         assert!(other == ONE && row(3, THREE.fields, Some(&ONE), &["town"]) == THREE);
         assert!(row(3, THREE.fields, Some(&ONE), &[]) != THREE);

@@ -1,17 +1,18 @@
-//! Versions of rows: those that the code knows, and those that rows in the file may have.
+//! Versions of rows: the declared versions, and the versions that rows in the file may have.
 //!
-//! The table's own record has the current version. Beside it, the catalog has a record for each older version
-//! that rows may have: its number as the name, and its fields.
+//! The table's record has the current version. In addition, the catalog has a record for each older version
+//! that rows may have. The name of this record is the number of the version, and its value is the list of
+//! fields.
 
 use serde::{Deserialize, Serialize};
 
 use super::{FieldSchema, PreviousRow, TableSchema};
 use crate::model::error::{Error, Result};
 
-/// The record of an older version: postcard's bytes of this struct.
+/// The record of an older version. Its value is postcard's encoding of this struct.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VersionRecord {
-    /// Name and declared type.
+    /// The name and the declared type of each field.
     pub(crate) fields: Vec<(String, String)>,
 }
 
@@ -37,23 +38,23 @@ impl VersionRecord {
 pub(crate) struct FieldEnds {
     /// The names of the stored fields, in order, as in serde.
     pub(crate) names: &'static [&'static str],
-    /// The end of each.
+    /// The end of each field.
     pub(crate) ends: Vec<usize>,
 }
 
-/// Finds the fields in the bytes of a struct; `None` if that is impossible.
+/// Locates the fields in the bytes of a struct; `None` if that is impossible.
 pub(crate) type LocateFields = fn(&[u8]) -> Option<FieldEnds>;
 
 impl FieldEnds {
-    /// The bytes of a field in those of the struct.
+    /// Returns the bytes of a field in the bytes of the struct.
     pub(crate) fn field<'b>(&self, name: &str, bytes: &'b [u8]) -> Option<&'b [u8]> {
-        let position = self.names.iter().position(|own| *own == name)?;
-        let before = position.checked_sub(1).and_then(|before| self.ends.get(before));
-        bytes.get(before.copied().unwrap_or_default()..*self.ends.get(position)?)
+        let position = self.names.iter().position(|field| *field == name)?;
+        let start = position.checked_sub(1).and_then(|previous| self.ends.get(previous));
+        bytes.get(start.copied().unwrap_or_default()..*self.ends.get(position)?)
     }
 }
 
-/// The version of a record in the catalog, if it is the record of a version.
+/// Returns the version of a record in the catalog, if it is the record of a version.
 pub(crate) fn version_of(part: &str) -> Option<u32> {
     part.starts_with(|first: char| first.is_ascii_digit()).then(|| part.parse().ok()).flatten()
 }
@@ -67,7 +68,7 @@ impl PartialEq for PreviousRow {
 impl Eq for PreviousRow {}
 
 impl TableSchema {
-    /// The older version with this number.
+    /// Returns the older version with this number.
     pub(crate) fn older(&self, version: u32) -> Option<PreviousRow> {
         let mut older = self.previous;
         while let Some(row) = older
@@ -78,8 +79,8 @@ impl TableSchema {
         older
     }
 
-    /// Whether a field has the same value in a row of an older version and in the row that it is converted
-    /// to: each version on the way has the field with the same type, and none lists it as changed.
+    /// Whether a field has the same value in a row of an older version and in the converted row: each version
+    /// between has the field with the same type, and none lists it as changed.
     pub(crate) fn keeps(&self, version: u32, name: &str) -> bool {
         let find = |fields: &'static [FieldSchema]| fields.iter().find(|field| field.name == name);
         let Some(current) = find(self.fields) else { return false };
@@ -98,11 +99,11 @@ impl TableSchema {
         false
     }
 
-    /// Whether the code can read rows of an older version.
+    /// Checks that rows of an older version can be read with the declaration.
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] if it doesn't know the version, or knows it with other fields.
+    /// [`Error::SchemaMismatch`] if the version is not declared, or is declared with other fields.
     pub(crate) fn check_older(&self, version: u32, fields: &[(String, String)]) -> Result<()> {
         let (table, current) = (self.name, self.version);
         let mismatch =
@@ -127,7 +128,7 @@ impl TableSchema {
     }
 }
 
-/// Fields in recorded form.
+/// Converts fields to their recorded form.
 pub(super) fn names_and_types(fields: &[FieldSchema]) -> Vec<(String, String)> {
     fields.iter().map(|field| (field.name.to_owned(), field.declared.to_owned())).collect()
 }

@@ -5,19 +5,19 @@ use crate::model::{
 
 use super::{HASHED, SLOTS};
 
-/// In which shards the rows of a table are.
+/// The distribution of a table's rows among shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
-    /// In one shard: the table has no shard key.
+    /// All rows are in one shard: the table has no shard key.
     Whole,
-    /// By a shard key.
+    /// The shard key of a row determines its shard.
     ByKey(ShardKey),
 }
 
 /// The shard key of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardKey {
-    /// So many fields from the beginning of the primary key.
+    /// The number of leading fields of the primary key.
     pub fields: usize,
     /// Whether rows are distributed by a hash of these fields.
     pub hashed: bool,
@@ -26,12 +26,12 @@ pub struct ShardKey {
 }
 
 impl ShardKey {
-    /// The fields of the shard key.
+    /// Returns the fields of the shard key.
     pub(crate) fn of(self, primary_key: &'static [KeyField]) -> &'static [KeyField] {
         primary_key.get(..self.fields).unwrap_or(primary_key)
     }
 
-    /// The name of the type of key that its map has.
+    /// Returns the name of the key type that the shard map must have.
     pub(crate) fn type_name(self, primary_key: &'static [KeyField]) -> String {
         if self.hashed {
             return HASHED.to_owned();
@@ -47,7 +47,8 @@ impl ShardKey {
     }
 }
 
-/// How many bytes of `key` these shapes take; `None`: it ends before them, or is no such key.
+/// Returns the length of the values with these shapes at the start of `key`; `None` if `key` is too short or
+/// not such a key.
 pub(super) fn len_of<'s>(
     shapes: impl IntoIterator<Item = &'s KeyShape>,
     key: &[u8],
@@ -58,7 +59,7 @@ pub(super) fn len_of<'s>(
     key.len().checked_sub(reader.rest().len())
 }
 
-/// The slot of a shard key, as hash maps have it in the place of the key.
+/// Returns the slot of a shard key, which replaces the key in hash maps.
 pub(super) fn slot(encoding: &[u8]) -> [u8; 2] {
     let [first, second, ..] = hash(encoding);
     let slot = u16::from_be_bytes([first, second]) / (u16::MAX / SLOTS + 1);

@@ -1,15 +1,15 @@
-//! Shard maps as applications declare them.
+//! Declarations of shard maps.
 
 use std::ops::{Bound, RangeBounds};
 
 use super::{Boundaries, HASHED, SLOTS, ShardNumber};
 use crate::model::key::{Key, KeyBuf, KeyShape, show_key, successor};
 
-/// Which shard has which keys; for [`ShardedOptions::map`](crate::ShardedOptions::map).
+/// The assignment of keys to shards, for [`ShardedOptions::map`](crate::ShardedOptions::map).
 ///
-/// Of the three kinds, [`ranges`](ShardMap::ranges) keeps neighbouring keys together, [`list`](ShardMap::list)
-/// names each key, and [`hashed`](ShardMap::hashed) spreads keys evenly, for tables that are declared
-/// `shard_by = hash(…)`.
+/// There are three kinds: [`ranges`](ShardMap::ranges) keeps neighbouring keys together,
+/// [`list`](ShardMap::list) lists each key, and [`hashed`](ShardMap::hashed) distributes keys evenly, for
+/// tables declared with `shard_by = hash(…)`.
 ///
 /// # Examples
 ///
@@ -25,12 +25,12 @@ use crate::model::key::{Key, KeyBuf, KeyShape, show_key, successor};
 #[must_use = "a map does nothing until a store is opened with it"]
 pub struct ShardMap {
     kind: MapKind,
-    /// The name of the type of its keys, and its shape; `None`: no key was given.
+    /// The name of the key type, and its shape; `None` before the first key.
     key: Option<(String, KeyShape)>,
-    /// The first key, the first key behind, and the shard of each part.
+    /// The first key, the first key after it, and the shard of each part.
     parts: Vec<(Vec<u8>, Option<Vec<u8>>, String)>,
     otherwise: Option<String>,
-    /// What is wrong with it.
+    /// The reason why the map is invalid.
     fault: Option<String>,
 }
 
@@ -52,10 +52,9 @@ pub struct RangeMap(ShardMap);
 #[must_use = "a map does nothing until a store is opened with it"]
 pub struct ListMap(ShardMap);
 
-/// A value that a shard map can have: any type of key, and `&str` for strings. A shard key of several fields is a
-/// tuple of them.
+/// A shard key in a shard map: any key type, or `&str` for strings. A shard key of several fields is a tuple.
 pub trait ShardKeyValue {
-    /// What the encoding looks like.
+    /// The shape of the encoding.
     #[doc(hidden)]
     const SHAPE: KeyShape;
 
@@ -86,8 +85,8 @@ fn encoded(value: &impl ShardKeyValue) -> Vec<u8> {
     key.as_bytes().to_vec()
 }
 
-/// The first bytes behind all keys that begin with this one; `None`: there are none.
-fn behind(mut key: Vec<u8>) -> Option<Vec<u8>> {
+/// Returns the least bytes after all keys that begin with this one; `None` if there are none.
+fn after_prefix(mut key: Vec<u8>) -> Option<Vec<u8>> {
     successor(&mut key).then_some(key)
 }
 
@@ -96,19 +95,19 @@ impl ShardMap {
         Self { kind, key: None, parts: Vec::new(), otherwise: None, fault: None }
     }
 
-    /// A map of ranges, of which each belongs to one shard. Keys outside of all ranges belong to no shard, and
-    /// writing a row with such a key fails with [`Error::NoShard`](crate::Error::NoShard).
+    /// Creates a map of ranges, each of which belongs to one shard. Keys outside of all ranges belong to no
+    /// shard, and writing a row with such a key fails with [`Error::NoShard`](crate::Error::NoShard).
     pub const fn ranges() -> RangeMap {
         RangeMap(Self::new(MapKind::Ranges))
     }
 
-    /// A map of single keys, and of a shard for all [others](ListMap::otherwise).
+    /// Creates a map of single keys, with an optional shard for all [other keys](ListMap::otherwise).
     pub const fn list() -> ListMap {
         ListMap(Self::new(MapKind::List))
     }
 
-    /// A map of 4,096 slots, of which each shard has the same number, give or take one. For tables that are
-    /// declared `shard_by = hash(…)`.
+    /// Creates a map of 4,096 slots for tables declared with `shard_by = hash(…)`. The numbers of slots of
+    /// two shards differ by at most one.
     pub fn hashed<S: Into<String>>(shards: impl IntoIterator<Item = S>) -> Self {
         let shards: Vec<String> = shards.into_iter().map(Into::into).collect();
         let mut map = Self::new(MapKind::Hashed);
@@ -156,11 +155,11 @@ impl ShardMap {
         }
     }
 
-    /// The map as it is stored, with the number of each shard that it names.
+    /// Returns the stored form of the map. `number` returns the number of a shard.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The reason why the map is invalid.
     pub(crate) fn declare(
         &self,
         number: impl Fn(&str) -> Option<ShardNumber>,
@@ -183,17 +182,17 @@ impl ShardMap {
     }
 }
 
-/// A map as it is stored.
+/// The stored form of a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Declared {
     pub(crate) kind: MapKind,
-    /// The name of the type of its keys.
+    /// The name of the key type.
     pub(crate) key_type: String,
     pub(crate) boundaries: Boundaries,
 }
 
 impl RangeMap {
-    /// Gives a range of keys to a shard. A shard can have several ranges.
+    /// Assigns a range of keys to a shard. A shard can have several ranges.
     pub fn to<K: ShardKeyValue>(
         mut self,
         shard: impl Into<String>,
@@ -203,11 +202,11 @@ impl RangeMap {
         let start = match range.start_bound() {
             Bound::Unbounded => Some(Vec::new()),
             Bound::Included(key) => Some(encoded(key)),
-            Bound::Excluded(key) => behind(encoded(key)),
+            Bound::Excluded(key) => after_prefix(encoded(key)),
         };
         let end = match range.end_bound() {
             Bound::Unbounded => None,
-            Bound::Included(key) => behind(encoded(key)),
+            Bound::Included(key) => after_prefix(encoded(key)),
             Bound::Excluded(key) => Some(encoded(key)),
         };
         match start {
@@ -224,7 +223,7 @@ impl RangeMap {
 }
 
 impl ListMap {
-    /// Gives keys to a shard.
+    /// Assigns keys to a shard.
     pub fn to<K: ShardKeyValue>(
         mut self,
         shard: impl Into<String>,
@@ -234,13 +233,13 @@ impl ListMap {
         let shard = shard.into();
         for key in keys {
             let key = encoded(&key);
-            self.0.add(key.clone(), behind(key), shard.clone());
+            self.0.add(key.clone(), after_prefix(key), shard.clone());
         }
         self
     }
 
-    /// Gives all other keys to a shard. Without it, they belong to no shard, and writing a row with such a key
-    /// fails with [`Error::NoShard`](crate::Error::NoShard).
+    /// Assigns all other keys to a shard. Without this call, they belong to no shard, and writing a row with
+    /// such a key fails with [`Error::NoShard`](crate::Error::NoShard).
     pub fn otherwise(mut self, shard: impl Into<String>) -> Self {
         self.0.otherwise = Some(shard.into());
         self

@@ -1,19 +1,19 @@
-//! Shard maps and routing. Pure: nothing here reads or writes a store.
+//! Shard maps and routing. This code is pure: it neither reads nor writes a store.
 //!
-//! | in | is |
+//! | module | contents |
 //! |---|---|
-//! | [`map`] | a map as an application declares it: [`ShardMap`] |
-//! | [`boundaries`] | the same as sorted boundaries over encoded shard keys, which is what is stored and looked up |
-//! | [`key`] | the shard key of a table, and where it is in a primary key |
+//! | [`map`] | the declaration of a map by an application: [`ShardMap`] |
+//! | [`boundaries`] | the stored form of a map: sorted boundaries over encoded shard keys |
+//! | [`key`] | the shard key of a table, and its position in a primary key |
 //! | [`routing`] | the shard of a row by its primary key, and the shards that a query needs |
 //!
-//! The shard key is the first field or fields of the primary key. The encoding of a primary key begins with the
-//! encodings of these fields, and each of them ends by itself. So the shard of a row is a pure function of the
-//! bytes of its primary key, and every change that maintenance makes carries those bytes.
+//! The shard key is the first field or fields of the primary key. The encoding of a primary key begins with
+//! the encodings of these fields, each of which is self-delimiting. So the shard of a row is a pure function
+//! of the bytes of its primary key, and every [`Change`](crate::model::maintain::Change) has these bytes.
 //!
-//! A hash map has 4,096 slots. The slot of a row is the first twelve bits of the BLAKE3 hash of its shard key. The
-//! number of the slot, in two bytes, takes the place of the shard key in the boundaries, so that all three kinds
-//! of map are looked up in the same way.
+//! A hash map has 4,096 slots. The slot of a row is the first twelve bits of the BLAKE3 hash of its shard
+//! key. The number of the slot, in two bytes, replaces the shard key in the boundaries, so that look-ups are
+//! the same for all three kinds of map.
 
 mod boundaries;
 mod key;
@@ -28,10 +28,10 @@ pub(crate) use map::{Declared, MapKind};
 pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
 pub(crate) use routing::Routing;
 
-/// The number of a shard in its manager. It stays the same for as long as the shard is there.
+/// The number of a shard in its manager. It never changes while the shard exists.
 pub(crate) type ShardNumber = u32;
 
-/// The slots of a hash map.
+/// The number of slots of a hash map.
 pub(crate) const SLOTS: u16 = 4096;
 
 /// The name of the key type of hash maps.

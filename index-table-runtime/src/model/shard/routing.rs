@@ -11,12 +11,12 @@ use crate::model::{
     schema::{KeyField, KeyForm, Source, TableSchema},
 };
 
-/// Where the rows of one table are.
+/// The locations of the rows of one table.
 #[derive(Debug, Clone)]
 pub(crate) struct Routing {
     schema: &'static TableSchema,
     target: Target,
-    /// The shards that can have rows, each once and in order.
+    /// The shards that can have rows, sorted and without duplicates.
     shards: Vec<ShardNumber>,
 }
 
@@ -26,13 +26,14 @@ enum Target {
     Whole(ShardNumber),
     ByKey {
         key: ShardKey,
-        /// The length of the shard key, where it is the same for every row.
+        /// The length of the shard key, if it is the same for every row.
         len: Option<usize>,
         boundaries: Arc<Boundaries>,
     },
 }
 
-/// The keys that a query may have, from `start` on and before `end`, as far as all of them begin with `common`.
+/// The keys of a query, from `start` up to but not including `end`. All of them begin with the first `common`
+/// bytes of `start`.
 struct Span<'q> {
     start: &'q [u8],
     end: Option<Vec<u8>>,
@@ -51,10 +52,10 @@ impl<'q> Span<'q> {
     }
 }
 
-/// How many bytes all keys from `start` on and before `end` have in common.
+/// Returns the length of the common prefix of all keys from `start` up to but not including `end`.
 fn common_prefix(start: &[u8], end: &[u8]) -> usize {
     let common = start.iter().zip(end).take_while(|(a, b)| a == b).count();
-    // The keys before `… 08` from `… 07 …` on begin with `… 07`.
+    // The keys from `… 07 …` up to but not including `… 08` begin with `… 07`.
     match (start.get(common), end.get(common..)) {
         (Some(first), Some([last])) if first.checked_add(1) == Some(*last) => common + 1,
         _ => common,
@@ -62,12 +63,12 @@ fn common_prefix(start: &[u8], end: &[u8]) -> usize {
 }
 
 impl Routing {
-    /// Of a table that is whole in one shard.
+    /// Creates the routing of a table in one shard.
     pub(crate) fn whole(schema: &'static TableSchema, shard: ShardNumber) -> Self {
         Self { schema, target: Target::Whole(shard), shards: vec![shard] }
     }
 
-    /// Of a table with a shard key.
+    /// Creates the routing of a table with a shard key.
     pub(crate) fn by_key(
         schema: &'static TableSchema,
         key: ShardKey,
@@ -78,17 +79,17 @@ impl Routing {
         Self { schema, target: Target::ByKey { key, len, boundaries }, shards }
     }
 
-    /// The table.
+    /// Returns the schema of the table.
     pub(crate) const fn schema(&self) -> &'static TableSchema {
         self.schema
     }
 
-    /// The shards that can have rows, each once and in order.
+    /// Returns the shards that can have rows, sorted and without duplicates.
     pub(crate) fn shards(&self) -> &[ShardNumber] {
         &self.shards
     }
 
-    /// The shard of the row with this primary key; `None`: there is none for it.
+    /// Returns the shard of the row with this primary key; `None` if no shard has it.
     #[inline]
     pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<ShardNumber> {
         match &self.target {
@@ -97,7 +98,7 @@ impl Routing {
                 let len = len.or_else(|| {
                     len_of(key.of(self.schema.primary_key).iter().map(|it| &it.shape), primary_key)
                 });
-                // Bytes that are no primary key select a shard as well, and no row in it.
+                // Bytes that are not a primary key select some shard, in which no row has this primary key.
                 let shard_key = len.and_then(|len| primary_key.get(..len)).unwrap_or(primary_key);
                 if key.hashed {
                     boundaries.shard_of(&slot(shard_key))
@@ -108,7 +109,7 @@ impl Routing {
         }
     }
 
-    /// The name of the shard map.
+    /// Returns the name of the shard map.
     pub(crate) const fn map(&self) -> &'static str {
         match &self.target {
             Target::Whole(_) => "",
@@ -116,7 +117,8 @@ impl Routing {
         }
     }
 
-    /// The shard with this shard key, whose fields are encoded one after another; `None`: there is none for it.
+    /// Returns the shard with this shard key, whose fields are encoded one after another; `None` if no shard
+    /// has it.
     pub(crate) fn shard_of_shard_key(&self, shard_key: &[u8]) -> Option<ShardNumber> {
         match &self.target {
             Target::Whole(shard) => Some(*shard),
@@ -127,11 +129,11 @@ impl Routing {
         }
     }
 
-    /// The shards that can have entries of `source` within bounds, each once and in order.
+    /// Returns the shards that can have entries of `source` within `bounds`, sorted and without duplicates.
     ///
     /// # Errors
     ///
-    /// All of these entries have this shard key, and there is no shard for it.
+    /// The shard key of all these entries, if no shard has it.
     pub(crate) fn shards_of(
         &self,
         source: Source,
@@ -146,7 +148,7 @@ impl Routing {
         let fields = self.schema.index(source).map_or(self.schema.primary_key, |index| index.key);
         let shard_fields = key.of(self.schema.primary_key);
         let span = Span::of(bounds);
-        if let Some(shard_key) = given(fields, shard_fields, &span) {
+        if let Some(shard_key) = common_shard_key(fields, shard_fields, &span) {
             let shard = self.shard_of_shard_key(&shard_key);
             return shard.map(|shard| vec![shard]).ok_or(shard_key);
         }
@@ -157,17 +159,21 @@ impl Routing {
     }
 }
 
-/// The shard key, if all keys of the span have the same one.
-fn given(fields: &[KeyField], shard_fields: &[KeyField], span: &Span<'_>) -> Option<Vec<u8>> {
+/// Returns the shard key, if all keys of the span have the same shard key.
+fn common_shard_key(
+    fields: &[KeyField],
+    shard_fields: &[KeyField],
+    span: &Span<'_>,
+) -> Option<Vec<u8>> {
     let mut rest = span.start.get(..span.common)?;
     let mut values: Vec<(&str, &[u8])> = Vec::new();
     for field in fields {
         let Some(len) = len_of([&field.shape], rest) else { break };
-        let (value, behind) = rest.split_at_checked(len)?;
+        let (value, after) = rest.split_at_checked(len)?;
         if field.form == KeyForm::Field {
             values.push((field.name, value));
         }
-        rest = behind;
+        rest = after;
     }
     let mut shard_key = Vec::new();
     for field in shard_fields {
@@ -177,29 +183,27 @@ fn given(fields: &[KeyField], shard_fields: &[KeyField], span: &Span<'_>) -> Opt
     Some(shard_key)
 }
 
-/// The range of shard keys that keys of the span have, if the shard key comes behind fields that are equal in all
-/// of them.
+/// Returns the range of the shard keys in the span, if only fields with equal values precede the shard key.
 fn range<'q>(
     fields: &[KeyField],
     shard_fields: &[KeyField],
     span: &Span<'q>,
 ) -> Option<(&'q [u8], Option<Vec<u8>>)> {
     let common = span.start.get(..span.common)?;
-    let mut before = 0;
+    let mut leading_len = 0;
     for at in 0..fields.len() {
-        let own = fields.get(at..at + shard_fields.len())?;
-        let is_shard_key = own
-            .iter()
-            .zip(shard_fields)
-            .all(|(own, field)| own.form == KeyForm::Field && own.name == field.name);
+        let candidates = fields.get(at..at + shard_fields.len())?;
+        let is_shard_key = candidates.iter().zip(shard_fields).all(|(candidate, field)| {
+            candidate.form == KeyForm::Field && candidate.name == field.name
+        });
         if is_shard_key {
-            let start = span.start.get(before..)?;
-            let leading = span.start.get(..before)?;
-            // An end behind all keys with the same fields before is no end within them.
+            let start = span.start.get(leading_len..)?;
+            let leading = span.start.get(..leading_len)?;
+            // An end after all keys with the same leading fields does not limit the shard key.
             let end = span.end.as_deref().and_then(|end| end.strip_prefix(leading));
             return Some((start, end.map(<[u8]>::to_vec)));
         }
-        before += len_of([&fields.get(at)?.shape], common.get(before..)?)?;
+        leading_len += len_of([&fields.get(at)?.shape], common.get(leading_len..)?)?;
     }
     None
 }

@@ -36,7 +36,7 @@ fn key<T: Key>(value: T::Arg<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn a_range_map_has_gaps_where_no_range_is() {
+fn keys_between_ranges_have_no_shard() {
     let map = ShardMap::ranges().to("a", ..10u32).to("b", 20u32..=29).to("a", 40u32..);
     let Declared { boundaries, key_type, .. } = declared(map);
     assert_eq!(key_type, "u32");
@@ -59,7 +59,7 @@ fn a_range_map_has_gaps_where_no_range_is() {
 }
 
 #[test]
-fn a_list_map_gives_other_keys_to_the_shard_that_is_named_for_them() {
+fn a_list_map_can_assign_all_other_keys() {
     let map = || ShardMap::list().to("a", ["NO", "SE"]).to("b", ["N"]);
     let all = declared(map().otherwise("c")).boundaries;
     let some = declared(map()).boundaries;
@@ -72,7 +72,7 @@ fn a_list_map_gives_other_keys_to_the_shard_that_is_named_for_them() {
 }
 
 #[test]
-fn a_hash_map_gives_each_shard_as_many_slots() {
+fn a_hash_map_distributes_slots_evenly() {
     let Declared { boundaries, key_type, .. } = declared(ShardMap::hashed(["a", "b", "c"]));
     assert_eq!(key_type, HASHED);
     let mut counts = BTreeMap::new();
@@ -83,7 +83,7 @@ fn a_hash_map_gives_each_shard_as_many_slots() {
 }
 
 #[test]
-fn what_is_wrong_with_a_map_is_said() {
+fn invalid_maps_are_reported_with_the_reason() {
     for (fault, expected) in [
         (fault(ShardMap::ranges().to("a", ..10u32).to("b", 9u32..)), "it has the key 9 twice"),
         (fault(ShardMap::list().to("a", [1u8]).to("b", [1u8])), "it has the key 1 twice"),
@@ -101,7 +101,7 @@ fn what_is_wrong_with_a_map_is_said() {
     }
 }
 
-/// The slot of a key and the bytes of a stored map are part of the format: see docs/FORMAT.md.
+/// The slot of a key and the bytes of a stored map are part of the format; see docs/FORMAT.md.
 #[test]
 fn slots_and_boundaries_have_these_bytes() {
     assert_eq!(slot(&key::<u64>(7)), GOLDEN_SLOT);
@@ -201,7 +201,8 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
     vec((0..6u8, "[a\u{1}]{0,2}", any::<u16>(), "[ab]{0,2}"), 0..40)
 }
 
-/// Bounds of a query in a source, by the values of a row: some fields are equal, and the next is in a range.
+/// Returns the bounds of a query of a source: some fields are equal to those of a row, and the next field is
+/// in a range.
 fn bounds_of(source: Source, row: &Row, other: &Row, fields: usize, ranged: u8) -> KeyRange {
     let (tenant, region, id, town) = row;
     let mut bounds = Bounds::new();
@@ -242,7 +243,7 @@ fn bounds_of(source: Source, row: &Row, other: &Row, fields: usize, ranged: u8) 
 
 proptest! {
     #[test]
-    fn boundaries_are_those_of_a_naive_map(
+    fn boundaries_match_a_naive_map(
         parts in vec((any::<u8>(), any::<u8>(), proptest::option::of(0..4u32)), 0..12),
         (from, to) in (any::<u8>(), proptest::option::of(any::<u8>())),
     ) {
@@ -269,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_of_a_map_are_its_ranges(parts in btree_map(any::<u32>(), 0..4usize, 1..8)) {
+    fn keys_are_in_the_shard_of_their_range(parts in btree_map(any::<u32>(), 0..4usize, 1..8)) {
         let bounds: Vec<_> = parts.keys().copied().collect();
         let mut map = ShardMap::ranges().to("a", ..bounds[0]);
         for (at, (start, shard)) in parts.iter().enumerate() {
@@ -286,9 +287,9 @@ proptest! {
         }
     }
 
-    /// A query never leaves out the shard of a row that it finds.
+    /// A query reads the shards of all matching rows.
     #[test]
-    fn the_shards_of_a_query_have_all_its_rows(
+    fn a_query_reads_the_shards_of_all_its_rows(
         boundaries in boundaries(),
         hashed in any::<bool>(),
         rows in rows(),

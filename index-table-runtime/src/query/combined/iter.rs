@@ -13,7 +13,8 @@ use crate::{
     usage::Stats,
 };
 
-/// They differ in their name, their item, the conversion to it and the bound on the row.
+/// Defines an iterator. The iterators differ in their name, their item, its decoding and the bound on the
+/// row.
 macro_rules! iterator {
     ($(#[$docs:meta])* $name:ident, $row:ident, $item:ty, $decode:expr) => {
         $(#[$docs])*
@@ -28,7 +29,7 @@ macro_rules! iterator {
                 Self { run, row: PhantomData }
             }
 
-            /// The reads so far, of all scans together.
+            /// Returns the reads so far of all scans together.
             #[must_use]
             pub fn stats(&self) -> Stats {
                 self.run.stats()
@@ -65,8 +66,8 @@ iterator! {
     /// The views of the rows of a [`Combined`](crate::Combined); see
     /// [`Combined::views`](crate::Combined::views). Ends after the first error.
     CombinedViews, Viewed, R::View<'txn>, |run, reader, primary_key| {
-        let kept = &run.meter.session().unescaped;
-        run.look_up(reader, primary_key, |bytes| row::view::<R>(bytes, kept))
+        let unescaped = &run.meter.session().unescaped;
+        run.look_up(reader, primary_key, |bytes| row::view::<R>(bytes, unescaped))
     }
 }
 

@@ -1,4 +1,4 @@
-//! One scan of a combination, whose primary keys come in the direction of the combination.
+//! One scan of a combination. It returns primary keys in the direction of the combination.
 
 use std::{ops::Bound, rc::Rc};
 
@@ -24,18 +24,19 @@ const STEPS: usize = 16;
 #[derive(Clone)]
 pub(super) struct Part<'txn> {
     pub(super) query: Query,
-    /// `None` if its bounds are the only condition.
+    /// The conditions; `None` if there are none but the bounds.
     pub(super) conditions: Option<Rc<Conditions<'txn>>>,
-    /// Its entries are in the order of the primary key. Otherwise they are sorted first.
+    /// Whether the entries are in the order of the primary key. Otherwise their primary keys are sorted
+    /// first.
     pub(super) is_ordered: bool,
 }
 
-/// One scan, and its position.
+/// One running scan.
 pub(super) struct Leaf<'txn> {
     schema: &'static TableSchema,
     part: Box<Part<'txn>>,
     reverse: bool,
-    /// Kept at their end; [`Tree`](super::tree::Tree) drops them.
+    /// The entries. At their end they stay open until [`Tree`](super::tree::Tree) drops them.
     entries: Option<Matches<'txn, Entries<'txn>>>,
     sorted: Option<SortedKeys>,
     pub(super) meter: Meter<'txn>,
@@ -48,7 +49,7 @@ impl<'txn> Leaf<'txn> {
         reverse: bool,
         meter: Meter<'txn>,
     ) -> Self {
-        // What is sorted is read in the order of its index.
+        // Entries to be sorted are read in the order of their index.
         part.query.reverse = reverse && part.is_ordered;
         Self { schema, part, reverse, entries: None, sorted: None, meter }
     }
@@ -57,7 +58,7 @@ impl<'txn> Leaf<'txn> {
         self.part.is_ordered
     }
 
-    /// The first primary key at or behind the place, which is behind the last one that was read.
+    /// Returns the first primary key within `from`, which is after the last primary key read.
     pub(super) fn first(
         &mut self,
         reader: Reader<'txn>,
@@ -85,7 +86,7 @@ impl<'txn> Leaf<'txn> {
         }
     }
 
-    /// Reads all its entries, and gives the primary keys at the place or behind it to `each`.
+    /// Reads all entries, and calls `each` with the primary keys within `from`.
     pub(super) fn read(
         &mut self,
         reader: Reader<'txn>,
@@ -105,13 +106,13 @@ impl<'txn> Leaf<'txn> {
         Ok(())
     }
 
-    /// Reads these primary keys from now on.
+    /// Replaces the scan by its sorted primary keys.
     pub(super) fn read_sorted(&mut self, keys: SortedKeys) {
         self.sorted = Some(keys);
     }
 
-    /// The query from a place on. It includes the place, because an entry of a unique index is found by its key
-    /// alone.
+    /// Returns the query that starts at a primary key. It includes the entry of this primary key, because an
+    /// entry of a unique index is found by its key alone.
     fn query_from(&self, from: Bound<&[u8]>) -> Query {
         let query = self.part.query.clone();
         let (Bound::Included(primary_key) | Bound::Excluded(primary_key)) = from else {
@@ -123,14 +124,14 @@ impl<'txn> Leaf<'txn> {
             Source::Index(_) => start.to_vec(),
         };
         let position = Position { key, primary_key: primary_key.to_vec() };
-        // The place may be in front of the bounds. An engine reads from a position on, wherever it is.
+        // The position may precede the bounds. An engine starts at the position even then.
         let at = position.bytes();
-        let is_in_front = if self.reverse {
+        let precedes_bounds = if self.reverse {
             at.as_slice() >= start && !query.bounds.ends_behind(&at)
         } else {
             at.as_slice() < start
         };
-        if is_in_front {
+        if precedes_bounds {
             return query;
         }
         Query { position: Some(position), inclusive: true, ..query }

@@ -1,8 +1,8 @@
 //! Several scans of one table as one, in the order of the primary key.
 //!
-//! A [`plan`] is a list of scans and operators. [`run`] makes a [`tree`] of it, whose [leaves](leaf) read
-//! the scans, or their [sorted] primary keys, and finds one primary key after another; [`iter`] yields the row,
-//! view or key of each, and [`page`] ends the combination at cursors.
+//! A [`plan`] is a list of scans and operators. [`run`] converts it to a [`tree`], whose [leaves](leaf) read
+//! the scans or their [sorted] primary keys, and finds one primary key after another. [`iter`] yields the
+//! row, view or key of each. [`page`] limits the combination by cursors.
 
 mod iter;
 mod leaf;
@@ -36,26 +36,26 @@ use crate::{
 use leaf::Part;
 use plan::{Operator, Plan};
 
-/// The reason why a part must have all of its rows in ascending order.
+/// The reason why a part with a direction, a limit or a cursor is rejected.
 const LIMITED: &str =
     "no part may have a `rev`, `limit`, `after` or `before`; the whole can have them instead";
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    /// The rows that are in both scans.
+    /// Selects the rows that are in both scans.
     ///
-    /// Both scans must be without `rev`, `limit`, `after` and `before`, which the combination can have instead;
-    /// otherwise running it fails with [`Error::NotCombinable`]. A [`filter`](Scan::filter) of a scan is one of the
-    /// combination.
+    /// Neither scan may have a `rev`, `limit`, `after` or `before`; the combination can have them instead.
+    /// Otherwise, running it fails with [`Error::NotCombinable`]. A [`filter`](Scan::filter) of a scan
+    /// applies to the combination.
     ///
     /// Cost: see [`Combined`].
     pub fn and(self, other: impl Into<Combined<'txn, E::Row>>) -> Combined<'txn, E::Row> {
         Combined::from(self).and(other)
     }
 
-    /// The rows that are in one of the scans or in both, each once.
+    /// Selects the rows that are in one or both of the scans, without duplicates.
     ///
-    /// The same scans as for [`and`](Scan::and) can be combined. A [`filter`](Scan::filter) of a scan is one of
-    /// this scan alone, and reads the row of each of its entries.
+    /// The same scans as for [`and`](Scan::and) can be combined. A [`filter`](Scan::filter) of a scan applies
+    /// to this scan alone, and reads the row of each of its entries.
     ///
     /// Cost: see [`Combined`].
     pub fn or(self, other: impl Into<Combined<'txn, E::Row>>) -> Combined<'txn, E::Row> {
@@ -63,24 +63,24 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     }
 }
 
-/// Scans of one table combined by [`and`](Scan::and) and [`or`](Scan::or): the rows in the order of
-/// the primary key, each once.
+/// Scans of one table combined by [`and`](Scan::and) and [`or`](Scan::or). The rows are in the order of the
+/// primary key, without duplicates.
 ///
-/// A combination can be combined again. It reads nothing until it is iterated, and memory does not grow with
-/// the answer.
+/// A combination can be combined further. It reads nothing until it is iterated, and memory does not grow
+/// with the result.
 ///
-/// The entries of a scan are in the order of the primary key if all fields of its index are given with their values, or
-/// if it is a scan of the fact table; they are read as they are needed. All entries of any other scan, such as a range or
-/// a prefix, are read and their primary keys sorted before the first row comes: in 4 MiB for all such scans of a
-/// combination, beyond that in temporary files.
+/// The entries of a scan are in the order of the primary key if the query has a value for each field of the
+/// index, or if it is a scan of the fact table. These entries are read as they are needed. All entries of any
+/// other scan, such as a range or a prefix, are read before the first row is returned, and their primary keys
+/// are sorted. All such scans of a combination share 4 MiB of memory, and use temporary files beyond that.
 ///
-/// Cost: `or` steps through all of its scans. `and` goes from each primary key in one scan to the
-/// same place in the other, over a few entries by stepping and over more by a seek: about as
-/// many seeks as the smaller scan has entries, at most, and few if their entries lie apart. An
-/// index over all the fields of both needs one seek; this needs no index more. Each entry that is
-/// stepped on costs a look-up in the fact table where it is found by a hashed field that it doesn't
-/// carry. A scan that is sorted costs all of its entries, again for each page. The cost is linear in the entries that are read, with log n for each in an `or` of n scans,
-/// and combinations can be nested to any depth.
+/// Cost: `or` steps through all of its scans. `and` moves from each primary key in one scan to the same
+/// position in the other, by steps over a few entries or by a seek. It needs at most about as many seeks as
+/// the smaller scan has entries, and few if the scans have few primary keys near each other. An index over
+/// all fields of both scans needs only one seek, but costs writes and space. If a scan has a hashed field
+/// that its entries don't carry, each step costs a look-up in the fact table. A sorted scan reads all of its
+/// entries for each page. The cost is linear in the number of entries read, with a factor of log n in an `or`
+/// of n scans. Combinations can be nested to any depth.
 #[must_use = "it does nothing until its rows, views, keys or count are read"]
 pub struct Combined<'txn, R> {
     reader: Result<Reader<'txn>>,
@@ -95,18 +95,18 @@ pub struct Combined<'txn, R> {
 }
 
 impl<'txn, R: Entity> Combined<'txn, R> {
-    /// The rows that are in both; see [`Scan::and`].
+    /// Selects the rows that are in both; see [`Scan::and`].
     pub fn and(self, other: impl Into<Self>) -> Self {
         self.with(Operator::All, other.into())
     }
 
-    /// The rows that are in one of them or in both, each once; see [`Scan::or`].
+    /// Selects the rows that are in one or both, without duplicates; see [`Scan::or`].
     pub fn or(self, other: impl Into<Self>) -> Self {
         self.with(Operator::Any, other.into())
     }
 
     fn with(mut self, operator: Operator, mut other: Self) -> Self {
-        let refusal = if self.is_limited() || other.is_limited() {
+        let fault = if self.is_limited() || other.is_limited() {
             Some(LIMITED)
         } else if !std::ptr::eq(self.ledger.session, other.ledger.session) {
             Some("they are from different transactions")
@@ -114,12 +114,12 @@ impl<'txn, R: Entity> Combined<'txn, R> {
             None
         };
         let reader = self.reader.and_then(|reader| other.reader.map(|_| reader));
-        let reader = reader.and_then(|reader| match refusal {
+        let reader = reader.and_then(|reader| match fault {
             None => Ok(reader),
             Some(reason) => Err(Error::NotCombinable { table: R::TABLE.name, index: None, reason }),
         });
         match operator {
-            // The rows that are in both have passed all tests.
+            // The rows of both must pass the tests of both.
             Operator::All => self.tests.append(&mut other.tests),
             Operator::Any => {
                 self.plan.add_tests(&self.tests);
@@ -134,37 +134,37 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         self.reverse || self.limit.is_some() || self.after.is_some() || self.before.is_some()
     }
 
-    /// From the last primary key to the first; a second `rev` turns it round again.
+    /// Reads from the last primary key to the first. A second `rev` restores the order.
     pub fn rev(mut self) -> Self {
         self.reverse = !self.reverse;
         self
     }
 
-    /// Only the rows for which `test` is `true`; see [`Scan::filter`].
+    /// Keeps only the rows for which `test` returns `true`; see [`Scan::filter`].
     ///
-    /// Cost: a look-up of each row of the combination, which [`rows`](Combined::rows) takes. The row is decoded for the
-    /// test, and decoded again if it is returned.
+    /// Cost: a look-up of each row of the combination, which [`rows`](Combined::rows) does not repeat. The
+    /// row is decoded for the test, and decoded again if it is returned.
     pub fn filter(mut self, test: impl Fn(&R) -> bool + 'txn) -> Self {
         self.tests.push(row_test(test));
         self
     }
 
-    /// At most `limit` rows; of two limits, the smaller one applies.
+    /// Returns at most `limit` rows. Of two limits, the smaller one applies.
     pub fn limit(mut self, limit: usize) -> Self {
         let limit = limit as u64;
         self.limit = Some(self.limit.map_or(limit, |other| other.min(limit)));
         self
     }
 
-    /// The rows.
+    /// Returns an iterator over the rows.
     ///
     /// Cost: that of [`keys`](Combined::keys), and one look-up in the fact table for each row.
     pub fn rows(self) -> CombinedRows<'txn, R> {
         CombinedRows::new(self.run())
     }
 
-    /// The rows, with their strings and bytes borrowed from the transaction's snapshot; see
-    /// [`Scan::views`].
+    /// Returns an iterator over the rows, with their strings and bytes borrowed from the transaction's
+    /// snapshot; see [`Scan::views`].
     ///
     /// Cost: the seeks, steps and look-ups of [`rows`](Combined::rows).
     pub fn views(self) -> CombinedViews<'txn, R>
@@ -174,14 +174,15 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         CombinedViews::new(self.run())
     }
 
-    /// The primary keys: the value for a primary key of one field, a tuple for a composite one.
+    /// Returns an iterator over the primary keys: a value for a primary key of one field, a tuple for several
+    /// fields.
     ///
     /// Cost: see [`Combined`]; no row is looked up.
     pub fn keys(self) -> CombinedKeys<'txn, R> {
         CombinedKeys::new(self.run())
     }
 
-    /// The number of rows.
+    /// Counts the rows.
     ///
     /// Cost: that of [`keys`](Combined::keys) without decoding them.
     ///
@@ -208,7 +209,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         self.limit(1).count().map(|count| count > 0)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     ///
     /// Cost: that of [`rows`](Combined::rows) for one row.
     ///
@@ -216,7 +217,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// As [`count`](Combined::count).
     pub fn first(self) -> Result<Option<R>> {
-        // Before a cursor, a limit is of the last rows.
+        // Before a cursor, a limit selects the last rows.
         let first = if self.before.is_none() { self.limit(1) } else { self };
         first.rows().next().transpose()
     }
@@ -264,11 +265,11 @@ impl<R: Entity> fmt::Debug for Combined<'_, R> {
     }
 }
 
-/// Whether all entries have the same key, so that they are in the order of the primary key. For a list: the
-/// entries of each value.
+/// Whether all entries have the same key, so that they are in the order of the primary key. For a query with
+/// a list, whether this is true of the entries of each value.
 fn in_primary_key_order(schema: &TableSchema, query: &Query) -> bool {
     let Some(index) = schema.index(query.source) else { return true };
-    // The prefix of a text has no end, so it is not mistaken for a whole field.
+    // The prefix of a text has no terminator, so it is not a whole field.
     let is_key = |query: &Query| {
         query.bounds.as_prefix().is_some_and(|key| index.key_len(key) == Ok(key.len()))
     };
@@ -278,7 +279,7 @@ fn in_primary_key_order(schema: &TableSchema, query: &Query) -> bool {
     }
 }
 
-/// The scans of a query with a list, one for each value.
+/// Combines the scans of a query with a list, one for each value.
 fn any_of<'txn>(mut query: Query, conditions: Option<&Rc<Conditions<'txn>>>) -> Plan<'txn> {
     let part = |query| Plan::of(Part { query, conditions: conditions.cloned(), is_ordered: true });
     let ranges = Ranges::of(query.clone()).map(part);

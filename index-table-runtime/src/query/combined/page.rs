@@ -19,10 +19,10 @@ use crate::{
 };
 
 impl<'txn, R: Entity> Combined<'txn, R> {
-    /// Only what follows a cursor of the same combination, such as [`Page::next`].
+    /// Keeps only the rows after a cursor of the same combination, such as [`Page::next`].
     ///
-    /// Cost: scans in the order of the primary key seek to the cursor. The others are read and sorted again for
-    /// each page.
+    /// Cost: scans in the order of the primary key seek to the cursor. Other scans are read and sorted again
+    /// for each page.
     ///
     /// Any other cursor gives [`Error::InvalidCursor`](crate::Error::InvalidCursor) when the combination is run.
     pub fn after(mut self, cursor: &Cursor) -> Self {
@@ -30,17 +30,18 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         self
     }
 
-    /// Only what precedes a cursor of the same combination, such as [`Page::previous`]; a [`page`](Combined::page)
-    /// and a [`limit`](Combined::limit) are of the last rows. See [`Scan::before`](crate::Scan::before).
+    /// Keeps only the rows before a cursor of the same combination, such as [`Page::previous`]. A
+    /// [`page`](Combined::page) and a [`limit`](Combined::limit) select the last rows. See
+    /// [`Scan::before`](crate::Scan::before).
     pub fn before(mut self, cursor: &Cursor) -> Self {
         self.before = Some(cursor.clone());
         self
     }
 
-    /// A page of `size` rows: the first ones, or the last ones before a cursor. With the cursors to the next and
-    /// the previous page, which a page of 0 rows does not have.
+    /// Returns a page of `size` rows: the first rows, or the last rows before a cursor. It has cursors to the
+    /// next and the previous page, except for a page of 0 rows.
     ///
-    /// Cost: as [`rows`](Combined::rows) for so many rows, and one more primary key.
+    /// Cost: that of [`rows`](Combined::rows) for this number of rows, and of one more primary key.
     ///
     /// # Errors
     ///
@@ -79,8 +80,8 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     /// let cursor = page.next.clone().ok_or("there are more")?;
     /// let second = adults().rev().after(&cursor).page(2)?;
     /// assert_eq!(second.items.iter().map(|row| row.id).collect::<Vec<_>>(), [79, 78]);
-    /// let back = second.previous.ok_or("the first page")?;
-    /// assert_eq!(adults().rev().before(&back).page(2)?, page);
+    /// let reversed = second.previous.ok_or("the first page")?;
+    /// assert_eq!(adults().rev().before(&reversed).page(2)?, page);
     /// # Ok(())
     /// # }
     /// ```
@@ -88,8 +89,8 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         self.page_of(size, CombinedRows::<R>::new, |rows| &mut rows.run)
     }
 
-    /// A [`page`](Combined::page) of [views](Combined::views), for rows with `#[table(view)]`. The cursors are those
-    /// of `page`.
+    /// Returns a [`page`](Combined::page) of [views](Combined::views), for rows with `#[table(view)]`. Its
+    /// cursors are the same as those of `page`.
     ///
     /// # Errors
     ///
@@ -110,11 +111,11 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     where
         I: Iterator<Item = Result<T>>,
     {
-        let question = self.plan.question(R::TABLE, self.reverse);
+        let query_hash = self.plan.query_hash(R::TABLE, self.reverse);
         let cursors = [self.after.clone(), self.before.clone()];
         let more = |items: &mut I| {
             let run = run_of(items);
-            Ok(if run.next()?.is_some() { run.cursor(question) } else { None })
+            Ok(if run.next()?.is_some() { run.cursor(query_hash) } else { None })
         };
         if self.before.is_some() {
             return page_back(items_of(self.run_back()), size, cursors, I::next, more);
@@ -129,24 +130,24 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         if size == 0 {
             return Ok(Page { items, next: None, previous: None });
         }
-        let last = run_of(&mut run).cursor(question);
+        let last = run_of(&mut run).cursor(query_hash);
         let next = more(&mut run)?.and(last);
         Ok(Page { items, next, previous })
     }
 
-    /// Runs it in its order.
+    /// Runs the combination in its order.
     pub(super) fn run(self) -> Run<'txn> {
         let extent = self.extent().and_then(|extent| self.begin_at_last(extent));
         self.run_in(extent)
     }
 
-    /// Runs it against its order, from the gap of the cursor that it is before.
+    /// Runs the combination in the reverse of its order, from the gap of the cursor `before`.
     pub(super) fn run_back(self) -> Run<'txn> {
-        let extent = self.extent().map(back);
+        let extent = self.extent().map(reversed);
         self.run_in(extent)
     }
 
-    /// Runs it in the order that costs least, for what does not depend on it.
+    /// Runs the combination in the cheapest order, for results that do not depend on the order.
     pub(super) fn run_in_any_order(self) -> Run<'txn> {
         if self.before.is_some() { self.run_back() } else { self.run() }
     }
@@ -160,13 +161,15 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         Run::new(reader, R::TABLE, ledger, plan, extent)
     }
 
-    /// From the start or the cursor `after`, to the end or the cursor `before`.
+    /// Returns the extent from the start or the cursor `after` to the end or the cursor `before`.
     fn extent(&self) -> Result<Extent<'txn>> {
-        let question = (self.after.is_some() || self.before.is_some())
-            .then(|| self.plan.question(R::TABLE, self.reverse));
+        let query_hash = (self.after.is_some() || self.before.is_some())
+            .then(|| self.plan.query_hash(R::TABLE, self.reverse));
         let primary_key = |cursor: &Option<Cursor>| -> Result<Option<PrimaryKey<'txn>>> {
-            let Some((cursor, question)) = cursor.as_ref().zip(question) else { return Ok(None) };
-            let primary_key = cursor.primary_key_in(R::TABLE, question)?;
+            let Some((cursor, query_hash)) = cursor.as_ref().zip(query_hash) else {
+                return Ok(None);
+            };
+            let primary_key = cursor.primary_key_in(R::TABLE, query_hash)?;
             Ok(Some(PrimaryKey::Sorted(Rc::from(primary_key))))
         };
         Ok(Extent {
@@ -178,14 +181,15 @@ impl<'txn, R: Entity> Combined<'txn, R> {
         })
     }
 
-    /// Of the rows before a cursor, a limit has the last ones: begins at the first of them.
+    /// Moves the start to the first row within the limit, because a limit selects the last rows before a
+    /// cursor.
     fn begin_at_last(&self, extent: Extent<'txn>) -> Result<Extent<'txn>> {
         let (Bound::Included(_), Some(limit @ 1..)) = (&extent.to, extent.limit) else {
             return Ok(extent);
         };
         let Ok(reader) = &self.reader else { return Ok(extent) };
-        let back = back(extent.clone());
-        let mut run = Run::new(Ok(*reader), R::TABLE, self.ledger, self.plan.clone(), back);
+        let reversed = reversed(extent.clone());
+        let mut run = Run::new(Ok(*reader), R::TABLE, self.ledger, self.plan.clone(), reversed);
         let mut first = None;
         for _ in 0..limit {
             match run.next()? {
@@ -197,7 +201,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     }
 }
 
-/// The same the other way round.
-fn back(extent: Extent<'_>) -> Extent<'_> {
+/// Reverses an extent.
+fn reversed(extent: Extent<'_>) -> Extent<'_> {
     Extent { reverse: !extent.reverse, from: extent.to, to: extent.from, ..extent }
 }

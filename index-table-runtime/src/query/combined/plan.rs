@@ -1,10 +1,10 @@
-//! A combination before it runs: its scans and operators in postfix order.
+//! The plan of a combination: its scans and operators in postfix order.
 //!
-//! `a.and(b).or(c)` is `a b All(2) c Any(2)`. The operands of one operator are merged where possible:
-//! `a.or(b).or(c)` and `a.or(b.or(c))` are `a b c Any(3)`. So below an operator there are only scans and
-//! operators of the other kind, which the cost of [`Tree`](super::tree::Tree) depends on.
+//! `a.and(b).or(c)` is `a b All(2) c Any(2)`. Nested operators of the same kind are merged: `a.or(b).or(c)`
+//! and `a.or(b.or(c))` are `a b c Any(3)`. So the operands of an operator are scans and operators of the
+//! other kind. The cost of [`Tree`](super::tree::Tree) depends on this.
 //!
-//! The list is flat, so that nothing recurses on the depth of a combination, not even dropping it.
+//! The list is flat, so that no code recurses on the depth of a combination, not even its destructor.
 
 use std::collections::VecDeque;
 
@@ -28,11 +28,11 @@ pub(super) enum Operator {
 #[derive(Clone)]
 pub(super) enum Token<'txn> {
     Scan(Box<Part<'txn>>),
-    /// The number of its operands, which are in front of it.
+    /// An operator, and the number of its operands, which precede it.
     Operator(Operator, usize),
 }
 
-/// A combination before it runs.
+/// The plan of a combination.
 #[derive(Clone)]
 pub(super) struct Plan<'txn> {
     tokens: VecDeque<Token<'txn>>,
@@ -43,7 +43,7 @@ impl<'txn> Plan<'txn> {
         Self { tokens: VecDeque::from([Token::Scan(Box::new(part))]) }
     }
 
-    /// Both plans under an operator. Cost: the length of the shorter one.
+    /// Combines two plans by an operator. Cost: the length of the shorter plan.
     pub(super) fn combine(self, operator: Operator, other: Self) -> Self {
         let (mut left, mut right) = (self.tokens, other.tokens);
         let operands = take_operands(&mut left, operator) + take_operands(&mut right, operator);
@@ -58,7 +58,7 @@ impl<'txn> Plan<'txn> {
         Self { tokens }
     }
 
-    /// Adds tests to all scans: a row of a combination is in at least one of them.
+    /// Adds tests to all scans, because a row of a combination is in at least one of them.
     pub(super) fn add_tests(&mut self, tests: &[RowTest<'txn>]) {
         if tests.is_empty() {
             return;
@@ -70,12 +70,12 @@ impl<'txn> Plan<'txn> {
         }
     }
 
-    /// What a cursor of the combination belongs to, as a number.
-    pub(super) fn question(&self, schema: &TableSchema, reverse: bool) -> u64 {
+    /// Returns a hash of the combination, which identifies it in cursors.
+    pub(super) fn query_hash(&self, schema: &TableSchema, reverse: bool) -> u64 {
         let mut bytes = vec![u8::from(reverse)];
         for token in &self.tokens {
             let (kind, number) = match token {
-                Token::Scan(part) => (0, cursor::question(schema, &part.query)),
+                Token::Scan(part) => (0, cursor::query_hash(schema, &part.query)),
                 Token::Operator(Operator::All, operands) => (1, *operands as u64),
                 Token::Operator(Operator::Any, operands) => (2, *operands as u64),
             };
@@ -90,8 +90,8 @@ impl<'txn> Plan<'txn> {
     }
 }
 
-/// The number of operands that a plan adds to an operator: its own operands if it has the same operator,
-/// which is then removed, and otherwise the plan itself.
+/// Returns the number of operands that a plan adds to an operator. A plan with the same operator adds its own
+/// operands, and this function removes its operator. Any other plan is one operand.
 fn take_operands(tokens: &mut VecDeque<Token<'_>>, operator: Operator) -> usize {
     match tokens.back() {
         Some(&Token::Operator(same, operands)) if same == operator => {
@@ -110,7 +110,7 @@ mod tests {
         model::{KeyRange, schema::Source},
     };
 
-    /// The scan of an index at this position.
+    /// Returns a scan of the index at this position.
     fn scan(position: usize) -> Plan<'static> {
         let query = Query::new(Source::Index(position), KeyRange::beginning_with(&[]));
         Plan::of(Part { query, conditions: None, is_ordered: true })
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_of_one_operator_are_side_by_side() {
+    fn nested_operators_of_the_same_kind_are_merged() {
         use Operator::{All, Any};
         let or = |a: Plan<'static>, b| a.combine(Any, b);
         let and = |a: Plan<'static>, b| a.combine(All, b);

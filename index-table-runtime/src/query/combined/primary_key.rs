@@ -9,9 +9,9 @@ use std::{
 /// A primary key that a scan has found.
 #[derive(Debug, Clone)]
 pub(super) enum PrimaryKey<'txn> {
-    /// Of an entry that lives as long as the transaction.
+    /// Borrowed from an entry, for the lifetime of the transaction.
     Lent(&'txn [u8]),
-    /// Of one that was sorted.
+    /// Copied from the sorted primary keys, or from a cursor.
     Sorted(Rc<[u8]>),
 }
 
@@ -26,24 +26,24 @@ impl Deref for PrimaryKey<'_> {
     }
 }
 
-/// A place in the order of the primary keys.
-pub(super) type Place<'txn> = Bound<PrimaryKey<'txn>>;
+/// A bound in the order of the primary keys.
+pub(super) type KeyBound<'txn> = Bound<PrimaryKey<'txn>>;
 
-pub(super) fn as_bytes<'a>(place: &'a Place<'_>) -> Bound<&'a [u8]> {
-    place.as_ref().map(|key| &**key)
+pub(super) fn as_bytes<'a>(bound: &'a KeyBound<'_>) -> Bound<&'a [u8]> {
+    bound.as_ref().map(|key| &**key)
 }
 
-/// Whether this primary key is not before the place, in this direction.
+/// Whether this primary key is at or after a bound, in this direction.
 pub(super) fn is_at(primary_key: &[u8], from: Bound<&[u8]>, reverse: bool) -> bool {
     let before = if reverse { Ordering::Greater } else { Ordering::Less };
     match from {
-        Bound::Included(place) => primary_key.cmp(place) != before,
-        Bound::Excluded(place) => primary_key.cmp(place) == before.reverse(),
+        Bound::Included(key) => primary_key.cmp(key) != before,
+        Bound::Excluded(key) => primary_key.cmp(key) == before.reverse(),
         Bound::Unbounded => true,
     }
 }
 
-/// The primary key of an operand, in a heap whose greatest element is the first primary key.
+/// The current primary key of an operand. The greatest element of a heap is the first in the direction.
 #[derive(Debug)]
 pub(super) struct Head<'txn> {
     pub(super) key: PrimaryKey<'txn>,

@@ -1,10 +1,10 @@
-//! A running combination: one primary key after another.
+//! A running combination, which finds one primary key after another.
 
 use std::ops::Bound;
 
 use super::{
     plan::Plan,
-    primary_key::{Place, PrimaryKey, is_at},
+    primary_key::{KeyBound, PrimaryKey, is_at},
     tree::Tree,
 };
 use crate::{
@@ -20,16 +20,16 @@ use crate::{
     usage::{Ledger, Meter, Stats, trace::Trace},
 };
 
-/// What a combination that runs finds, beside its plan.
+/// The part of a combination to return, and its direction and tests.
 #[derive(Clone)]
 pub(super) struct Extent<'txn> {
     pub(super) reverse: bool,
     pub(super) limit: Option<u64>,
-    /// Where it begins.
-    pub(super) from: Place<'txn>,
-    /// Where it ends.
-    pub(super) to: Place<'txn>,
-    /// Those of [`Combined::filter`](super::Combined::filter).
+    /// The start.
+    pub(super) from: KeyBound<'txn>,
+    /// The end.
+    pub(super) to: KeyBound<'txn>,
+    /// The tests of [`Combined::filter`](super::Combined::filter).
     pub(super) tests: Vec<RowTest<'txn>>,
 }
 
@@ -42,31 +42,31 @@ impl Extent<'_> {
         tests: Vec::new(),
     };
 
-    /// Whether it ends before this primary key.
+    /// Whether the extent ends before this primary key.
     fn ends_before(&self, primary_key: &[u8]) -> bool {
-        let behind = match &self.to {
+        let after_end = match &self.to {
             Bound::Included(last) => Bound::Excluded(&**last),
             Bound::Excluded(end) => Bound::Included(&**end),
             Bound::Unbounded => return false,
         };
-        is_at(primary_key, behind, self.reverse)
+        is_at(primary_key, after_end, self.reverse)
     }
 }
 
 /// A running combination. Ends at the limit, and at the first error.
 pub(super) struct Run<'txn> {
-    /// `None` once it has ended.
+    /// The reader; `None` after the end.
     reader: Option<Reader<'txn>>,
-    /// The error if it can't run, which is the first result.
+    /// The reason why the combination can't run, to be returned as the first result.
     failure: Option<Error>,
     schema: &'static TableSchema,
-    /// Counts the rows, which no scan counts.
+    /// Counts the look-ups of rows, which no scan counts.
     pub(super) meter: Meter<'txn>,
     tree: Tree<'txn>,
-    /// What needs sorting has been sorted.
+    /// Whether the scans that need sorting have been sorted.
     is_sorted: bool,
-    /// Where it begins, or the last primary key.
-    place: Place<'txn>,
+    /// The start, or the last primary key.
+    position: KeyBound<'txn>,
     extent: Extent<'txn>,
     /// The fact of the last primary key, if it was looked up for a test.
     fact: Option<&'txn [u8]>,
@@ -88,9 +88,9 @@ impl<'txn> Run<'txn> {
             Ok(reader) => (Some(reader), None),
             Err(error) => (None, Some(error)),
         };
-        let (place, left) = (extent.from.clone(), extent.limit.unwrap_or(u64::MAX));
+        let (position, left) = (extent.from.clone(), extent.limit.unwrap_or(u64::MAX));
         let (is_sorted, fact) = (false, None);
-        Self { reader, failure, schema, meter, tree, is_sorted, place, extent, fact, left }
+        Self { reader, failure, schema, meter, tree, is_sorted, position, extent, fact, left }
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -99,7 +99,7 @@ impl<'txn> Run<'txn> {
         stats
     }
 
-    /// The next primary key.
+    /// Returns the next primary key.
     pub(super) fn next(&mut self) -> Result<Option<PrimaryKey<'txn>>> {
         let Some(reader) = self.reader else { return self.failure.take().map_or(Ok(None), Err) };
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
@@ -114,14 +114,16 @@ impl<'txn> Run<'txn> {
     fn search(&mut self, reader: Reader<'txn>) -> Result<Option<PrimaryKey<'txn>>> {
         if !self.is_sorted {
             self.is_sorted = true;
-            self.tree.sort(reader, &self.place)?;
+            self.tree.sort(reader, &self.position)?;
         }
         loop {
-            let Some(key) = self.tree.first(reader, self.place.clone())? else { return Ok(None) };
+            let Some(key) = self.tree.first(reader, self.position.clone())? else {
+                return Ok(None);
+            };
             if self.extent.ends_before(&key) {
                 return Ok(None);
             }
-            self.place = Bound::Excluded(key.clone());
+            self.position = Bound::Excluded(key.clone());
             if self.passes(reader, &key)? {
                 return Ok(Some(key));
             }
@@ -144,15 +146,15 @@ impl<'txn> Run<'txn> {
         Ok(true)
     }
 
-    /// The gap behind the last primary key.
-    pub(super) fn cursor(&self, question: u64) -> Option<Cursor> {
-        let (Bound::Excluded(primary_key) | Bound::Included(primary_key)) = &self.place else {
+    /// Returns the cursor of the gap after the last primary key.
+    pub(super) fn cursor(&self, query_hash: u64) -> Option<Cursor> {
+        let (Bound::Excluded(primary_key) | Bound::Included(primary_key)) = &self.position else {
             return None;
         };
-        Some(Cursor::new(question, RawEntry { key: &[], primary_key, data: &[] }))
+        Some(Cursor::new(query_hash, RawEntry { key: &[], primary_key, data: &[] }))
     }
 
-    /// The next primary key, decoded by `decode`.
+    /// Returns the next primary key, decoded by `decode`.
     pub(super) fn decode_next<R: Entity, T>(
         &mut self,
         decode: impl FnOnce(&mut Self, Reader<'txn>, &[u8]) -> Result<Result<T, DecodeError>>,
@@ -171,7 +173,7 @@ impl<'txn> Run<'txn> {
         Some(decoded)
     }
 
-    /// What `decode` makes of the row with this primary key, the last one.
+    /// Looks up the row with the last primary key, and decodes it.
     pub(super) fn look_up<T>(
         &mut self,
         reader: Reader<'txn>,

@@ -1,5 +1,5 @@
-//! Scans whose entries have another order than the primary key: their primary keys are sorted, in memory up to a
-//! bound and in temporary files beyond it.
+//! Scans whose entries are not in the order of the primary key. Their primary keys are sorted in memory, and
+//! in temporary files beyond a bound.
 
 use std::{env, ops::Bound, rc::Rc};
 
@@ -13,20 +13,20 @@ use crate::{
     sort::{Merge, Sorters},
 };
 
-/// The bytes for the primary keys of all such scans of a combination.
+/// The memory for the primary keys of all such scans of a combination, in bytes.
 const MEMORY: usize = 4 << 20;
 
-/// Primary keys in the direction of the combination; some may be there more than once.
+/// Primary keys in the direction of the combination, possibly with duplicates.
 pub(super) struct SortedKeys {
     merge: Merge,
-    /// The bytes are complements: their ascending order is the descending order of the keys, because no
-    /// encoded key is a prefix of another one.
+    /// Whether the bytes are complements, which are in descending order of the keys, because no encoded key
+    /// is a prefix of another.
     reverse: bool,
     key: Vec<u8>,
 }
 
 impl SortedKeys {
-    /// The first primary key at the place or behind it, which is behind the last one that was read.
+    /// Returns the first primary key within `from`, which is after the last primary key read.
     pub(super) fn first<'txn>(&mut self, from: Bound<&[u8]>) -> Result<Option<PrimaryKey<'txn>>> {
         while self.merge.advance()? {
             self.key.clear();
@@ -42,7 +42,7 @@ impl SortedKeys {
     }
 }
 
-/// Reads these scans from a place on, and sorts them.
+/// Reads these scans, and sorts their primary keys within `from`.
 pub(super) fn sort<'txn>(
     leaves: &mut [&mut Leaf<'txn>],
     reader: Reader<'txn>,

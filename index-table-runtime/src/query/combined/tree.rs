@@ -1,22 +1,23 @@
-//! A running combination: a tree of scans and operators. Each node finds the first primary key at or behind a
-//! place.
+//! The tree of scans and operators of a running combination. Each node finds the first primary key at or
+//! after a position.
 //!
-//! A node keeps the last key that it found, its result. Places never go back, so a result that is not before
-//! the next place is also the result there, and a node is searched again only if its result is before the
-//! place:
+//! A node keeps its result, the last key that it has found. Positions never move back, so a result at or
+//! after the next position is also the result for that position. A node is searched again only if its result
+//! is before the position:
 //!
-//! - `Any` searches the operands whose results are before the place, which are first in a heap. Its result is
-//!   the least of theirs.
-//! - `All` goes round its operands, with the greatest result so far as the place, until they agree.
+//! - `Any` searches the operands whose results are before the position, which are first in a heap. Its result
+//!   is the least result of its operands.
+//! - `All` searches its operands in turn, with the greatest result so far as the position, until all results
+//!   are equal.
 //!
-//! The cost is linear in the entries that are read, and each of them takes at most one heap operation. If
-//! `All` is searched, the results of all its operands are before the place, because they are not greater than
-//! its own. So it searches each of them, and there are at least two; `Any` searches at least one. Below a
-//! node there are only scans and nodes of the other kind ([`plan`](super::plan)). So the number of searches
-//! of nodes is proportional to that of scans, and each search of a scan reads an entry, for every shape of
-//! the tree.
+//! The cost is linear in the number of entries read, with at most one heap operation for each. If `All` is
+//! searched, the results of its operands are before the position, because none is greater than the result of
+//! `All`. So `All` searches each of its operands, of which there are at least two. `Any` searches at least
+//! one operand. The operands of a node are scans and nodes of the other kind ([`plan`](super::plan)). So for
+//! every shape of the tree, the number of searches of nodes is proportional to the number of searches of
+//! scans, each of which reads an entry.
 //!
-//! Nodes are in a list, and so are waiting searches. Nothing recurses on the depth.
+//! Nodes and waiting searches are in lists, so no code recurses on the depth.
 
 use std::{
     collections::BinaryHeap,
@@ -26,7 +27,7 @@ use std::{
 use super::{
     leaf::Leaf,
     plan::{Operator, Plan, Token},
-    primary_key::{Head, Place, PrimaryKey, as_bytes, is_at},
+    primary_key::{Head, KeyBound, PrimaryKey, as_bytes, is_at},
     sorted,
 };
 use crate::{
@@ -36,18 +37,18 @@ use crate::{
 };
 
 pub(super) struct Tree<'txn> {
-    /// Operands come before their operators; the root is the last one.
+    /// The nodes: operands before their operators, and the root last.
     nodes: Vec<Node<'txn>>,
     /// The operands of all operators, as positions of nodes.
     operands: Vec<usize>,
-    /// Each waits for the next one. Empty between two calls of [`first`](Tree::first).
+    /// The waiting searches: each waits for the next. Empty between two calls of [`first`](Tree::first).
     searches: Vec<Search<'txn>>,
     reverse: bool,
 }
 
 struct Node<'txn> {
     kind: Kind<'txn>,
-    answer: Answer<'txn>,
+    found: Found<'txn>,
 }
 
 enum Kind<'txn> {
@@ -61,8 +62,8 @@ enum Kind<'txn> {
 struct Heads<'txn> {
     /// The number of operands that have been read.
     started: usize,
-    /// The result of each of them with its position, unless it has ended.
-    answers: BinaryHeap<Head<'txn>>,
+    /// The result of each of these operands, unless the operand has ended.
+    results: BinaryHeap<Head<'txn>>,
 }
 
 impl Heads<'_> {
@@ -74,21 +75,21 @@ impl Heads<'_> {
 }
 
 #[derive(Clone)]
-enum Answer<'txn> {
-    /// It has not been read.
+enum Found<'txn> {
+    /// The node has not been searched.
     None,
-    /// The first primary key at the last place or behind it.
+    /// The first primary key at or after the last position.
     Key(PrimaryKey<'txn>),
     /// There is no further primary key.
     End,
 }
 
-impl Answer<'_> {
-    /// Whether it is the result for this place as well.
-    fn holds_at(&self, place: Bound<&[u8]>, reverse: bool) -> bool {
+impl Found<'_> {
+    /// Whether this is also the result for this position.
+    fn holds_at(&self, position: Bound<&[u8]>, reverse: bool) -> bool {
         match self {
             Self::None => false,
-            Self::Key(key) => is_at(key, place, reverse),
+            Self::Key(key) => is_at(key, position, reverse),
             Self::End => true,
         }
     }
@@ -97,18 +98,18 @@ impl Answer<'_> {
 /// A search at a node, and its progress.
 struct Search<'txn> {
     node: usize,
-    place: Place<'txn>,
-    /// `All`: the current operand.
+    position: KeyBound<'txn>,
+    /// In `All`, the current operand.
     turn: usize,
-    /// `All`: the number of successive operands with the place as their result.
+    /// In `All`, the number of successive operands with the position as their result.
     agreed: usize,
-    /// `Any`: the operand that is being read, which is not in the heap.
+    /// In `Any`, the operand that is being searched, which is not in the heap.
     waits_for: Option<usize>,
 }
 
 impl<'txn> Search<'txn> {
-    const fn new(node: usize, place: Place<'txn>) -> Self {
-        Self { node, place, turn: 0, agreed: 0, waits_for: None }
+    const fn new(node: usize, position: KeyBound<'txn>) -> Self {
+        Self { node, position, turn: 0, agreed: 0, waits_for: None }
     }
 }
 
@@ -120,8 +121,8 @@ impl<'txn> Tree<'txn> {
         reverse: bool,
     ) -> Self {
         let (mut nodes, mut operands) = (Vec::new(), Vec::new());
-        // The nodes without an operator yet.
-        let mut loose: Vec<usize> = Vec::new();
+        // The nodes that are not yet operands of an operator.
+        let mut without_operator: Vec<usize> = Vec::new();
         for token in plan.into_tokens() {
             let kind = match token {
                 Token::Scan(part) => {
@@ -130,7 +131,9 @@ impl<'txn> Tree<'txn> {
                 }
                 Token::Operator(operator, count) => {
                     let start = operands.len();
-                    operands.extend(loose.drain(loose.len().saturating_sub(count)..));
+                    operands.extend(
+                        without_operator.drain(without_operator.len().saturating_sub(count)..),
+                    );
                     let range = start..operands.len();
                     match operator {
                         Operator::All => Kind::All(range),
@@ -138,15 +141,15 @@ impl<'txn> Tree<'txn> {
                     }
                 }
             };
-            loose.push(nodes.len());
-            nodes.push(Node { kind, answer: Answer::None });
+            without_operator.push(nodes.len());
+            nodes.push(Node { kind, found: Found::None });
         }
         Self { nodes, operands, searches: Vec::new(), reverse }
     }
 
-    /// Sorts the scans whose entries are not in the order of the primary key, from a place on. To be called before
-    /// the first search.
-    pub(super) fn sort(&mut self, reader: Reader<'txn>, from: &Place<'txn>) -> Result<()> {
+    /// Sorts the scans whose entries are not in the order of the primary key, from a position. Must be called
+    /// before the first search.
+    pub(super) fn sort(&mut self, reader: Reader<'txn>, from: &KeyBound<'txn>) -> Result<()> {
         let leaves = self.nodes.iter_mut().filter_map(|node| match &mut node.kind {
             Kind::Scan(leaf) if !leaf.is_ordered() => Some(&mut **leaf),
             _ => None,
@@ -155,16 +158,16 @@ impl<'txn> Tree<'txn> {
         sorted::sort(&mut leaves, reader, as_bytes(from), self.reverse)
     }
 
-    /// The first primary key at the place or behind it.
+    /// Returns the first primary key at or after a position.
     pub(super) fn first(
         &mut self,
         reader: Reader<'txn>,
-        place: Place<'txn>,
+        position: KeyBound<'txn>,
     ) -> Result<Option<PrimaryKey<'txn>>> {
         let Some(root) = self.nodes.len().checked_sub(1) else { return Ok(None) };
-        let mut next = Some(Search::new(root, place));
+        let mut next = Some(Search::new(root, position));
         while let Some(mut search) = next {
-            let operand = self.proceed(reader, &mut search)?;
+            let operand = self.continue_search(reader, &mut search)?;
             next = if operand.is_some() {
                 self.searches.push(search);
                 operand
@@ -172,45 +175,46 @@ impl<'txn> Tree<'txn> {
                 self.searches.pop()
             };
         }
-        match self.nodes.last().map(|root| &root.answer) {
-            Some(Answer::Key(key)) => Ok(Some(key.clone())),
+        match self.nodes.last().map(|root| &root.found) {
+            Some(Found::Key(key)) => Ok(Some(key.clone())),
             _ => Ok(None),
         }
     }
 
-    /// Continues a search until it has a result, or until it has to wait for an operand.
-    fn proceed(
+    /// Continues a search until it has a result, or returns the search of an operand for which it has to
+    /// wait.
+    fn continue_search(
         &mut self,
         reader: Reader<'txn>,
         search: &mut Search<'txn>,
     ) -> Result<Option<Search<'txn>>> {
         let Self { nodes, operands, reverse, .. } = self;
         let reverse = *reverse;
-        let of = |range: &Range<usize>| operands.get(range.clone()).unwrap_or_default();
+        let operands_in = |range: &Range<usize>| operands.get(range.clone()).unwrap_or_default();
         let outcome = match nodes.get(search.node).map(|node| &node.kind) {
             Some(Kind::All(range)) => {
-                let operands = of(range);
+                let operands = operands_in(range);
                 all(nodes, operands, reader, search, reverse)?
             }
             Some(Kind::Any(range, _)) => {
-                let operands = of(range);
+                let operands = operands_in(range);
                 any(nodes, operands, reader, search, reverse)?
             }
             Some(Kind::Scan(_)) | None => {
-                search_node(nodes, reader, search.node, as_bytes(&search.place), reverse)?
+                search_node(nodes, reader, search.node, as_bytes(&search.position), reverse)?
             }
         };
         match (outcome, nodes.get_mut(search.node)) {
-            (Outcome::Answer(answer), Some(node)) => node.answer = answer,
+            (Outcome::Found(found), Some(node)) => node.found = found,
             (Outcome::Needs(operand), _) => {
-                return Ok(Some(Search::new(operand, search.place.clone())));
+                return Ok(Some(Search::new(operand, search.position.clone())));
             }
-            (Outcome::Answer(_), None) => {}
+            (Outcome::Found(_), None) => {}
         }
         Ok(None)
     }
 
-    /// The reads of the scans.
+    /// Returns the reads of the scans.
     pub(super) fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for node in &self.nodes {
@@ -222,9 +226,8 @@ impl<'txn> Tree<'txn> {
     }
 }
 
-/// LMDB finds a cursor of a write transaction in a list, with the newest cursor first. So the cursors of
-/// the scans are closed in the reverse of the order in which they were opened, as far as possible, and all
-/// of them at the end.
+/// Closes the cursors of the scans, newest first as far as possible. LMDB searches the list of a write
+/// transaction's cursors from the newest when it closes a cursor.
 impl Drop for Tree<'_> {
     fn drop(&mut self) {
         while self.nodes.pop().is_some() {}
@@ -232,28 +235,28 @@ impl Drop for Tree<'_> {
 }
 
 enum Outcome<'txn> {
-    Answer(Answer<'txn>),
-    /// This node has to be read first, for the same place.
+    Found(Found<'txn>),
+    /// This node has to be searched first, for the same position.
     Needs(usize),
 }
 
-/// The result of a node, if it has one for this place or is a scan.
+/// Returns the result of a node, if it has one for this position or is a scan.
 fn search_node<'txn>(
     nodes: &mut [Node<'txn>],
     reader: Reader<'txn>,
     at: usize,
-    place: Bound<&[u8]>,
+    position: Bound<&[u8]>,
     reverse: bool,
 ) -> Result<Outcome<'txn>> {
-    let Some(node) = nodes.get_mut(at) else { return Ok(Outcome::Answer(Answer::End)) };
-    if !node.answer.holds_at(place, reverse) {
+    let Some(node) = nodes.get_mut(at) else { return Ok(Outcome::Found(Found::End)) };
+    if !node.found.holds_at(position, reverse) {
         let Kind::Scan(leaf) = &mut node.kind else { return Ok(Outcome::Needs(at)) };
-        node.answer = leaf.first(reader, place)?.map_or(Answer::End, Answer::Key);
+        node.found = leaf.first(reader, position)?.map_or(Found::End, Found::Key);
     }
-    Ok(Outcome::Answer(node.answer.clone()))
+    Ok(Outcome::Found(node.found.clone()))
 }
 
-/// The first primary key that all operands have.
+/// Searches for the first primary key that all operands have.
 fn all<'txn>(
     nodes: &mut [Node<'txn>],
     operands: &[usize],
@@ -262,23 +265,23 @@ fn all<'txn>(
     reverse: bool,
 ) -> Result<Outcome<'txn>> {
     while let Some(&operand) = operands.get(search.turn) {
-        let key = match search_node(nodes, reader, operand, as_bytes(&search.place), reverse)? {
-            Outcome::Answer(Answer::Key(key)) => key,
+        let key = match search_node(nodes, reader, operand, as_bytes(&search.position), reverse)? {
+            Outcome::Found(Found::Key(key)) => key,
             outcome => return Ok(outcome),
         };
-        if as_bytes(&search.place) != Bound::Included(&*key) {
-            (search.place, search.agreed) = (Bound::Included(key.clone()), 0);
+        if as_bytes(&search.position) != Bound::Included(&*key) {
+            (search.position, search.agreed) = (Bound::Included(key.clone()), 0);
         }
         search.agreed += 1;
         if search.agreed == operands.len() {
-            return Ok(Outcome::Answer(Answer::Key(key)));
+            return Ok(Outcome::Found(Found::Key(key)));
         }
         search.turn = (search.turn + 1) % operands.len();
     }
-    Ok(Outcome::Answer(Answer::End))
+    Ok(Outcome::Found(Found::End))
 }
 
-/// The first primary key that an operand has.
+/// Searches for the first primary key that any operand has.
 fn any<'txn>(
     nodes: &mut [Node<'txn>],
     operands: &[usize],
@@ -289,30 +292,30 @@ fn any<'txn>(
     while let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(search.node) {
         let operand = match search.waits_for.take().or_else(|| heads.next_unread(operands)) {
             Some(operand) => operand,
-            None => match heads.answers.peek() {
+            None => match heads.results.peek() {
                 None => break,
                 Some(Head { key, operand, .. }) => {
-                    if is_at(key, as_bytes(&search.place), reverse) {
-                        return Ok(Outcome::Answer(Answer::Key(key.clone())));
+                    if is_at(key, as_bytes(&search.position), reverse) {
+                        return Ok(Outcome::Found(Found::Key(key.clone())));
                     }
                     let operand = *operand;
-                    heads.answers.pop();
+                    heads.results.pop();
                     operand
                 }
             },
         };
-        match search_node(nodes, reader, operand, as_bytes(&search.place), reverse)? {
-            Outcome::Answer(Answer::Key(key)) => {
+        match search_node(nodes, reader, operand, as_bytes(&search.position), reverse)? {
+            Outcome::Found(Found::Key(key)) => {
                 if let Some(Node { kind: Kind::Any(_, heads), .. }) = nodes.get_mut(search.node) {
-                    heads.answers.push(Head { key, operand, reverse });
+                    heads.results.push(Head { key, operand, reverse });
                 }
             }
-            Outcome::Answer(_) => {}
+            Outcome::Found(_) => {}
             Outcome::Needs(operand) => {
                 search.waits_for = Some(operand);
                 return Ok(Outcome::Needs(operand));
             }
         }
     }
-    Ok(Outcome::Answer(Answer::End))
+    Ok(Outcome::Found(Found::End))
 }

@@ -1,8 +1,8 @@
-//! Every combination of bounds, against a filter.
+//! Comparison of every combination of bounds with a filter.
 
 use std::{fmt::Debug, ops::Bound};
 
-use super::{Bounds, Keys, borrowed, encoded, holds, ranges};
+use super::{Bounds, Keys, borrowed, encoded, range_contains, ranges};
 use crate::model::key::{Desc, Key};
 
 type Film = (u8, String, i16);
@@ -31,7 +31,7 @@ fn less<T: Ord>(a: &T, b: &T) -> bool {
 }
 
 #[test]
-fn everything() {
+fn unrestricted_bounds_contain_all_keys() {
     for bounds in [Bounds::new(), Bounds::default(), Bounds::new().starting_with::<String>("")] {
         assert!(bounds.range.is_everything());
         assert_eq!((bounds.range.start(), bounds.range.end()), (&[][..], None));
@@ -43,7 +43,7 @@ fn everything() {
 }
 
 #[test]
-fn equal_fields() {
+fn bounds_contain_keys_with_equal_fields() {
     let films = films();
     for number in NUMBERS {
         let of_number = Bounds::new().equal::<u8>(number);
@@ -74,16 +74,16 @@ fn equal_fields() {
 }
 
 #[test]
-fn a_range_of_the_first_field() {
+fn a_range_can_restrict_the_first_field() {
     let films = films();
     each_range(&[0, 1, 2, 0xFE, 0xFF], |range| {
         let bounds = Bounds::new().range::<u8>(range);
-        films.check(&bounds, |film| holds(&range, &film.0, less), || format!("{range:?}"));
+        films.check(&bounds, |film| range_contains(&range, &film.0, less), || format!("{range:?}"));
     });
 }
 
 #[test]
-fn a_range_of_a_string_behind_an_equal_field() {
+fn a_range_of_a_string_can_follow_an_equal_field() {
     let films = films();
     let texts: Vec<String> = TEXTS.iter().chain(&["aa"]).map(|text| (*text).to_owned()).collect();
     for number in NUMBERS {
@@ -93,7 +93,7 @@ fn a_range_of_a_string_behind_an_equal_field() {
                 .range::<String>((borrowed(&range.0), borrowed(&range.1)));
             films.check(
                 &bounds,
-                |film| film.0 == number && holds(&range, &film.1, less),
+                |film| film.0 == number && range_contains(&range, &film.1, less),
                 || format!("{number} {range:?}"),
             );
         });
@@ -101,7 +101,7 @@ fn a_range_of_a_string_behind_an_equal_field() {
 }
 
 #[test]
-fn a_range_of_the_last_field_behind_two_equal_ones() {
+fn a_range_can_follow_two_equal_fields() {
     let films = films();
     for number in [0, 0xFF] {
         for text in ["", "\0", "a", "\u{10FFFF}"] {
@@ -110,7 +110,9 @@ fn a_range_of_the_last_field_behind_two_equal_ones() {
                     Bounds::new().equal::<u8>(number).equal::<String>(text).range::<i16>(range);
                 films.check(
                     &bounds,
-                    |film| film.0 == number && film.1 == text && holds(&range, &film.2, less),
+                    |film| {
+                        film.0 == number && film.1 == text && range_contains(&range, &film.2, less)
+                    },
                     || format!("{number} {text:?} {range:?}"),
                 );
             });
@@ -119,7 +121,7 @@ fn a_range_of_the_last_field_behind_two_equal_ones() {
 }
 
 #[test]
-fn strings_that_start_with_a_prefix() {
+fn a_prefix_contains_the_strings_that_start_with_it() {
     let films = films();
     for number in NUMBERS {
         for prefix in TEXTS.iter().chain(&["aa", "a\u{1}", "\u{2}"]) {
@@ -138,9 +140,9 @@ fn strings_that_start_with_a_prefix() {
     }
 }
 
-/// Keys of nothing but `FF`, behind which nothing comes.
+/// No key follows a key whose bytes are all `FF`.
 #[test]
-fn keys_that_are_all_ff() {
+fn ranges_can_end_at_the_greatest_keys() {
     let bytes = [[0, 0], [0, 0xFF], [0xFF, 0], [0xFF, 0xFE], [0xFF, 0xFF]];
     let numbers = [0, 1, u16::MAX - 1, u16::MAX];
     let values =
@@ -148,13 +150,14 @@ fn keys_that_are_all_ff() {
     let keys = Keys::new(values, &[&[], &[0, 0], &[0xFF, 0xFF]]);
     each_range(&NUMBERS, |range| {
         let bounds = Bounds::new().range::<u8>(range);
-        keys.check(&bounds, |key| holds(&range, &key.0, less), || format!("{range:?}"));
+        keys.check(&bounds, |key| range_contains(&range, &key.0, less), || format!("{range:?}"));
     });
     for a in NUMBERS {
         let of_a = Bounds::new().equal::<u8>(a);
         each_range(&numbers, |range| {
             let bounds = of_a.clone().range::<u16>(range);
-            let inside = |key: &(u8, u16, [u8; 2])| key.0 == a && holds(&range, &key.1, less);
+            let inside =
+                |key: &(u8, u16, [u8; 2])| key.0 == a && range_contains(&range, &key.1, less);
             keys.check(&bounds, inside, || format!("{a} {range:?}"));
         });
         for b in numbers {
@@ -163,7 +166,7 @@ fn keys_that_are_all_ff() {
             each_range(&bytes, |range| {
                 let bounds = of_b.clone().range::<[u8; 2]>(range);
                 let inside = |key: &(u8, u16, [u8; 2])| {
-                    (key.0, key.1) == (a, b) && holds(&range, &key.2, less)
+                    (key.0, key.1) == (a, b) && range_contains(&range, &key.2, less)
                 };
                 keys.check(&bounds, inside, || format!("{a} {b} {range:?}"));
             });
@@ -177,7 +180,7 @@ where
 {
     let keys = Keys::new(values.iter().cloned(), &[&[], &[0xFF]]);
     each_range(values, |range| {
-        let inside = |value: &T| holds(&range, value, |a, b| total_cmp(a, b).is_lt());
+        let inside = |value: &T| range_contains(&range, value, |a, b| total_cmp(a, b).is_lt());
         keys.check(&Bounds::new().range::<T>(range.clone()), inside, || format!("{range:?}"));
     });
 }
@@ -197,12 +200,12 @@ fn a_range_of_options_starts_with_none() {
     let keys = Keys::new(values.map(|value| (value, false)), &[&[], &[0xFF]]);
     each_range(&values, |range| {
         let bounds = Bounds::new().range::<Option<u8>>(range);
-        keys.check(&bounds, |key| holds(&range, &key.0, less), || format!("{range:?}"));
+        keys.check(&bounds, |key| range_contains(&range, &key.0, less), || format!("{range:?}"));
     });
 }
 
 #[test]
-fn ranges_as_they_are_written() {
+fn range_expressions_are_bounds() {
     let films = films();
     let check = |bounds: Bounds, inside: &dyn Fn(&Film) -> bool| {
         films.check(&bounds, inside, || "written".to_owned());
@@ -218,7 +221,7 @@ fn ranges_as_they_are_written() {
 }
 
 #[test]
-fn start_behind_end_is_empty() {
+fn a_range_with_its_start_after_its_end_is_empty() {
     let films = films();
     let empty = |bounds: Bounds| {
         assert!(!bounds.range.is_everything());
@@ -235,9 +238,8 @@ fn start_behind_end_is_empty() {
     empty(last().range::<String>((Bound::Unbounded, Bound::Excluded(""))));
 }
 
-/// The bytes that an engine seeks to.
 #[test]
-fn the_bytes_of_bounds() {
+fn bounds_have_these_bytes() {
     let ends = |bounds: &Bounds| (bounds.range.start().to_vec(), bounds.range.end());
     let field = Bounds::new().equal::<u8>(7);
     assert_eq!(ends(&field), (vec![7], Some(vec![8])));
@@ -248,14 +250,14 @@ fn the_bytes_of_bounds() {
     assert_eq!(ends(&prefix), (vec![7, b'a'], Some(vec![7, b'b'])));
     let range = field.clone().range::<String>("a".."b");
     assert_eq!(ends(&range), (vec![7, b'a', 0], Some(vec![7, b'b', 0])));
-    let behind = field.range::<String>((Bound::Excluded("a"), Bound::Unbounded));
-    assert_eq!(ends(&behind), (vec![7, b'a', 1], Some(vec![8])));
+    let after = field.range::<String>((Bound::Excluded("a"), Bound::Unbounded));
+    assert_eq!(ends(&after), (vec![7, b'a', 1], Some(vec![8])));
     assert_eq!(encoded(&(7_u8, "a".to_owned())), [7, b'a', 0]);
 }
 
-/// Fields in both directions: queries are about values, in the order of the key.
+/// Ranges of descending fields are ranges of values.
 #[test]
-fn descending_fields() {
+fn ranges_of_descending_fields_contain_the_right_keys() {
     type Row = (Desc<u8>, Desc<String>, Desc<Option<i16>>);
     let years = || YEARS.map(Some).into_iter().chain([None]);
     let values = NUMBERS.iter().flat_map(|&number| {
@@ -268,7 +270,7 @@ fn descending_fields() {
 
     each_range(&[0, 1, 2, 0xFE, 0xFF], |range| {
         let bounds = Bounds::new().range::<Desc<u8>>(range);
-        rows.check(&bounds, |row| holds(&range, &row.0.0, less), || format!("{range:?}"));
+        rows.check(&bounds, |row| range_contains(&range, &row.0.0, less), || format!("{range:?}"));
     });
     for number in NUMBERS {
         let of_number = Bounds::new().equal::<Desc<u8>>(number);
@@ -277,7 +279,7 @@ fn descending_fields() {
             let bounds = of_number.clone().range::<Desc<String>>(ends);
             rows.check(
                 &bounds,
-                |row| row.0.0 == number && holds(&range, &row.1.0, less),
+                |row| row.0.0 == number && range_contains(&range, &row.1.0, less),
                 || format!("{number} {range:?}"),
             );
         });
@@ -295,7 +297,11 @@ fn descending_fields() {
                 let bounds = of_text.clone().range::<Desc<Option<i16>>>(range);
                 rows.check(
                     &bounds,
-                    |row| row.0.0 == number && row.1.0 == text && holds(&range, &row.2.0, less),
+                    |row| {
+                        row.0.0 == number
+                            && row.1.0 == text
+                            && range_contains(&range, &row.2.0, less)
+                    },
                     || format!("{number} {text:?} {range:?}"),
                 );
             });

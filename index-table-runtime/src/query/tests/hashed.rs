@@ -1,5 +1,5 @@
-//! Values that share a hash, as all texts that begin with `~` do in unit tests: random operations
-//! against a model.
+//! Random operations with values that share a hash, compared with a model. In unit tests, all texts that
+//! begin with `~` have the same hash.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,7 @@ const fn index(
 const URL: KeyField = KeyField::hash::<String>("url");
 const TAG: KeyField = KeyField::new::<u8>("tag");
 
-/// By the positions of its indexes: packed in blocks, unique, unique with the url in its entries,
-/// and full.
+/// The indexes are, by position: packed in blocks, unique, unique with the url in its entries, and full.
 impl Entity for Link {
     type Key = u16;
     const TABLE: &'static TableSchema = &TableSchema {
@@ -108,7 +107,7 @@ impl Entity for Link {
     }
 }
 
-/// An entry of which nothing is read.
+/// An entry of the index at this position, which reads no fields.
 struct At<const INDEX: usize>;
 
 impl<const INDEX: usize> IndexEntry<'_> for At<INDEX> {
@@ -126,7 +125,7 @@ fn url(url: &str) -> Bounds {
     Bounds::new().hashed::<Link, String>(url)
 }
 
-fn ask<'txn, E: IndexEntry<'txn, Row = Link>>(
+fn compare_scan<'txn, E: IndexEntry<'txn, Row = Link>>(
     scan: impl Fn() -> Scan<'txn, E>,
     model: &Model,
     keep: impl Fn(&Link) -> bool,
@@ -175,15 +174,15 @@ fn compare(
 ) -> Result<(), TestCaseError> {
     for text in URLS {
         let is = |row: &Link| row.url == text;
-        ask(|| table.scan::<At<0>>(txn, url(text)), model, is)?;
-        ask(|| table.scan::<At<1>>(txn, url(text)), model, is)?;
-        ask(|| table.scan::<At<3>>(txn, url(text)), model, is)?;
+        compare_scan(|| table.scan::<At<0>>(txn, url(text)), model, is)?;
+        compare_scan(|| table.scan::<At<1>>(txn, url(text)), model, is)?;
+        compare_scan(|| table.scan::<At<3>>(txn, url(text)), model, is)?;
         let high = |row: &Link| is(row) && row.tag >= 1;
-        ask(|| table.scan::<At<1>>(txn, url(text).range::<u8>(1..)), model, high)?;
-        ask(|| table.scan::<At<3>>(txn, url(text).range::<u8>(1..)), model, high)?;
+        compare_scan(|| table.scan::<At<1>>(txn, url(text).range::<u8>(1..)), model, high)?;
+        compare_scan(|| table.scan::<At<3>>(txn, url(text).range::<u8>(1..)), model, high)?;
         let above = |row: &Link| is(row) && row.tag > 0;
         let range = (std::ops::Bound::Excluded(0), std::ops::Bound::Unbounded);
-        ask(|| table.scan::<At<3>>(txn, url(text).range::<u8>(range)), model, above)?;
+        compare_scan(|| table.scan::<At<3>>(txn, url(text).range::<u8>(range)), model, above)?;
 
         let tags = table.distinct::<At<3>, u8>(txn, url(text)).counts().collect::<Result<Vec<_>>>();
         let mut expected = BTreeMap::new();
@@ -198,7 +197,7 @@ fn compare(
         for tag in 0..3 {
             let both = |row: &Link| is(row) && row.tag == tag;
             let carried = || Bounds::new().equal::<u8>(tag).hashed::<Link, String>(text);
-            ask(|| table.scan::<At<2>>(txn, carried()), model, both)?;
+            compare_scan(|| table.scan::<At<2>>(txn, carried()), model, both)?;
             let one = table.get_by::<At<1>>(txn, url(text).equal::<u8>(tag)).map_err(fail)?;
             prop_assert_eq!(one.as_ref(), model.values().find(|row| both(row)));
             let combined = table
@@ -213,18 +212,30 @@ fn compare(
     let texts = ["~b", "c", "~", "x", "~b"];
     let list = || Values::texts::<String>(texts);
     let listed = |row: &Link| texts.contains(&row.url.as_str());
-    ask(|| table.scan::<At<0>>(txn, Bounds::new().one_of_hashed::<Link>(list())), model, listed)?;
-    ask(|| table.scan::<At<3>>(txn, Bounds::new().one_of_hashed::<Link>(list())), model, listed)?;
+    compare_scan(
+        || table.scan::<At<0>>(txn, Bounds::new().one_of_hashed::<Link>(list())),
+        model,
+        listed,
+    )?;
+    compare_scan(
+        || table.scan::<At<3>>(txn, Bounds::new().one_of_hashed::<Link>(list())),
+        model,
+        listed,
+    )?;
     let of_tag = || Bounds::new().equal::<u8>(1).one_of_hashed::<Link>(list());
-    ask(|| table.scan::<At<2>>(txn, of_tag()), model, |row| listed(row) && row.tag == 1)?;
+    compare_scan(|| table.scan::<At<2>>(txn, of_tag()), model, |row| listed(row) && row.tag == 1)?;
     let tags = || url("~a").one_of(Values::new::<u8>([2, 0, 2]));
-    ask(|| table.scan::<At<1>>(txn, tags()), model, |row| row.url == "~a" && row.tag != 1)?;
-    ask(|| table.scan::<At<0>>(txn, Bounds::new()), model, |_| true)?;
-    ask(|| table.scan::<At<1>>(txn, Bounds::new()), model, |_| true)?;
-    ask(|| table.scan::<At<2>>(txn, Bounds::new()), model, |_| true)
+    compare_scan(
+        || table.scan::<At<1>>(txn, tags()),
+        model,
+        |row| row.url == "~a" && row.tag != 1,
+    )?;
+    compare_scan(|| table.scan::<At<0>>(txn, Bounds::new()), model, |_| true)?;
+    compare_scan(|| table.scan::<At<1>>(txn, Bounds::new()), model, |_| true)?;
+    compare_scan(|| table.scan::<At<2>>(txn, Bounds::new()), model, |_| true)
 }
 
-/// The first three share a hash.
+/// The urls, of which the first three share a hash.
 const URLS: [&str; 4] = ["~", "~a", "~b", "c"];
 
 fn run(store: &Store, rows: &[(Link, bool)]) -> Result<(), TestCaseError> {

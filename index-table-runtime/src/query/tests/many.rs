@@ -56,7 +56,8 @@ impl Entity for Row {
     }
 }
 
-/// Runs a test on each engine, with a table of ten rows; `at_once`: how many rows it looks up at once.
+/// Runs a test on each engine, with a table of ten rows and the number of rows that the engine looks up at
+/// once.
 fn on_each(test: impl Fn(&KeyedTable<Row>, &Store, u64) -> Result<()>) -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     for (store, at_once) in [
@@ -73,7 +74,7 @@ fn on_each(test: impl Fn(&KeyedTable<Row>, &Store, u64) -> Result<()>) -> Result
 }
 
 #[test]
-fn rows_before_a_damaged_one_come_and_none_behind_it() -> Result<()> {
+fn rows_before_a_damaged_row_are_returned_and_none_after_it() -> Result<()> {
     on_each(|table, store, at_once| {
         DAMAGED.set(Some(4));
         let txn = store.read()?;

@@ -1,10 +1,10 @@
-//! Bounds over random keys, longer than any that are written by hand.
+//! Bounds over random keys, which are longer than those of the other tests.
 
 use std::ops::Bound;
 
 use proptest::{collection::vec, prelude::*, sample::select};
 
-use super::{Bounds, Keys, borrowed, holds};
+use super::{Bounds, Keys, borrowed, range_contains};
 
 type Value = (String, Option<Vec<u8>>, i64);
 
@@ -44,7 +44,7 @@ enum ScanRequest {
     Numbers(String, Option<Vec<u8>>, Range<i64>),
 }
 
-fn asked() -> impl Strategy<Value = ScanRequest> {
+fn any_request() -> impl Strategy<Value = ScanRequest> {
     prop_oneof![
         (bound(text()), bound(text())).prop_map(ScanRequest::Texts),
         text().prop_map(ScanRequest::StartingWith),
@@ -71,18 +71,20 @@ impl ScanRequest {
         }
     }
 
-    fn holds(&self, (text, bytes, number): &Value) -> bool {
+    fn contains(&self, (text, bytes, number): &Value) -> bool {
         match self {
-            Self::Texts(range) => holds(range, text, |a, b| a < b),
+            Self::Texts(range) => range_contains(range, text, |a, b| a < b),
             Self::StartingWith(prefix) => text.starts_with(prefix),
-            Self::Bytes(own, range) => own == text && holds(range, bytes, |a, b| a < b),
-            Self::Numbers(own, own_bytes, range) => {
-                own == text && own_bytes == bytes && holds(range, number, |a, b| a < b)
+            Self::Bytes(equal, range) => {
+                equal == text && range_contains(range, bytes, |a, b| a < b)
+            }
+            Self::Numbers(equal, equal_bytes, range) => {
+                equal == text && equal_bytes == bytes && range_contains(range, number, |a, b| a < b)
             }
         }
     }
 
-    /// Its own values, so that the result is often not empty.
+    /// Returns the values of the request, so that the result is often not empty.
     fn values(&self) -> Vec<Value> {
         fn inside<T: Clone>(range: &Range<T>) -> Vec<T> {
             let value = |bound: &Bound<T>| match bound {
@@ -117,11 +119,11 @@ proptest! {
 
     #[test]
     fn random_bounds_contain_the_right_keys(
-        asked in asked(),
+        request in any_request(),
         values in vec((text(), bytes(), number()), 0..30),
     ) {
-        let values = values.into_iter().chain(asked.values());
+        let values = values.into_iter().chain(request.values());
         let keys = Keys::new(values, &[&[], &[0; 8], &[0xFF; 8]]);
-        keys.check(&asked.bounds(), |value| asked.holds(value), || format!("{asked:?}"));
+        keys.check(&request.bounds(), |value| request.contains(value), || format!("{request:?}"));
     }
 }

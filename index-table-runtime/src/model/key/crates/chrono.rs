@@ -3,7 +3,7 @@ use ::chrono::{DateTime, Datelike as _, NaiveDate, NaiveDateTime, NaiveTime, Tim
 use super::calendar::{DATE, DATE_TIME, OUT_OF_RANGE};
 use crate::model::key::through::{INSTANT, through};
 
-/// chrono counts days from 0000-12-31.
+/// The number of 1970-01-01: chrono counts days from 0000-12-31.
 const EPOCH: i32 = 719_163;
 
 through! {
@@ -26,8 +26,8 @@ fn date(days: i32) -> Option<NaiveDate> {
     NaiveDate::from_num_days_from_ce_opt(days.checked_add(EPOCH)?)
 }
 
-// `with_nanosecond` takes what chrono has for leap seconds, from a second of nanoseconds on, with
-// every second; the constructors only with the last one of a minute.
+// chrono represents a leap second by a second or more of nanoseconds. `with_nanosecond` accepts this in every
+// second, the constructors only in the last second of a minute.
 
 fn date_time((days, seconds, nanoseconds): (i32, u32, u32)) -> Option<NaiveDateTime> {
     let time = NaiveTime::from_num_seconds_from_midnight_opt(seconds, 0)?;

@@ -15,7 +15,7 @@ const SECOND: i128 = 1_000_000_000;
 
 through! {
     Date: i32, DATE,
-        // A date is at most four digits of years away.
+        // A year has at most four digits, so the number of days is an `i32`.
         |value| (value.duration_since(EPOCH).as_secs() / DAY) as i32,
         |raw| EPOCH
             .checked_add(SignedDuration::from_secs(i64::from(raw) * DAY))

@@ -19,7 +19,7 @@ mod uuid;
 
 #[cfg(any(feature = "chrono", feature = "jiff", feature = "time"))]
 mod calendar {
-    //! Shapes that several crates have types for.
+    //! The shapes of types that several crates have.
 
     use crate::model::key::{DecodeError, Key, KeyShape};
 

@@ -16,12 +16,12 @@ through! {
 const DIGITS: u32 = 29;
 /// The first byte of zero.
 const ZERO: u8 = 0x80;
-/// What the exponents count from in the first byte: 0.1 has `BIAS + 0`. The smallest number,
-/// 10⁻²⁸, has 1, the greatest 57.
+/// The exponent 0, that of 0.1, in the first byte. The smallest number, 10⁻²⁸, has 1, and the greatest has
+/// 57.
 const BIAS: u32 = 28;
 
-/// A positive number is 0.d₁d₂…d₂₉ · 10ᵉ, where d₁ is not 0: first e, then the digits as one
-/// number. A negative one has the bits of its opposite flipped.
+/// Encodes a positive number, 0.d₁d₂…d₂₉ · 10ᵉ where d₁ is not 0, as e and then the digits as one number. The
+/// bytes of a negative number are those of its absolute value, inverted.
 fn encode(value: Decimal) -> [u8; LEN] {
     let number = value.mantissa().unsigned_abs();
     let Some(length) = number.checked_ilog10().map(|log| log + 1) else {

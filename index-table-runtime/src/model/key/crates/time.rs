@@ -20,7 +20,7 @@ through! {
             (value.date().to_julian_day() - EPOCH, minutes * 60 + u32::from(second), nanosecond)
         },
         |raw| date_time(raw);
-    // Equal values are the same instant, with any offset, and are decoded in UTC.
+    // Values are equal if they are the same instant, with any offset. They are decoded in UTC.
     OffsetDateTime: (i64, u32), INSTANT,
         |value| (value.unix_timestamp(), value.nanosecond()),
         |raw| instant(raw);

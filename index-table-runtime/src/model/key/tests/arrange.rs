@@ -1,4 +1,4 @@
-//! Values of every key type, and how they compare.
+//! Values of every key type, and their order.
 
 use std::{cmp::Ordering, fmt::Debug};
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use crate::model::key::{Desc, Key};
 
-/// A key type that tests can make values of.
+/// A key type with random values for tests.
 pub(super) trait Sample: Key + Clone + Debug + 'static {
-    /// The natural order, as the standard library has it.
+    /// Compares in the order of the standard library.
     fn order(&self, other: &Self) -> Ordering;
 
-    /// Values, with those at the edges often among them.
+    /// Returns random values, with frequent edge cases.
     fn any() -> BoxedStrategy<Self>;
 
-    /// Two values, more often close to each other, or the same, than chance would have it.
+    /// Returns two values, which are often equal or close to each other.
     fn pair() -> BoxedStrategy<(Self, Self)> {
         prop_oneof![
             4 => (Self::any(), Self::any()),
@@ -34,7 +34,7 @@ macro_rules! integers {
 
             fn any() -> BoxedStrategy<Self> {
                 prop_oneof![
-                    // All magnitudes, and not only the largest.
+                    // Numbers of all magnitudes.
                     (any::<$type>(), 0..$type::BITS).prop_map(|(value, shift)| value >> shift),
                     select(vec![
                         $type::MIN, $type::MIN + 1, $type::MIN.midpoint($type::MAX), 0, 1, 127,
@@ -88,8 +88,8 @@ macro_rules! floats {
             }
 
             fn any() -> BoxedStrategy<Self> {
-                // Infinity is all ones in the exponent; a number above it in the mantissa is a
-                // NaN, a quiet one from the mantissa's highest bit on.
+                // Infinity has an exponent of ones and a mantissa of 0. Greater mantissas are NaNs, and those
+                // with the highest bit are quiet NaNs.
                 let infinity = $type::INFINITY.to_bits();
                 let magnitudes = vec![
                     0, 1, $type::MIN_POSITIVE.to_bits() - 1, $type::MIN_POSITIVE.to_bits(),
@@ -115,7 +115,7 @@ floats! {
     f64 u64, 52;
 }
 
-/// Two sequences, of which one is often the beginning of the other.
+/// Returns two sequences, often with a common prefix.
 fn sequences<T: Clone + Debug + 'static>(
     items: impl Strategy<Value = T> + Clone + 'static,
 ) -> impl Strategy<Value = (Vec<T>, Vec<T>)> {
@@ -126,7 +126,7 @@ fn sequences<T: Clone + Debug + 'static>(
         some().prop_map(|a| (a.clone(), a)),
         (some(), some()).prop_map(move |(a, b)| (a.clone(), joined(&a, b))),
         (some(), some(), some()).prop_map(move |(a, b, c)| (joined(&a, b), joined(&a, c))),
-        // Long ones that differ at the end, if at all.
+        // Long sequences, which may differ at the end only.
         (items.clone(), 60..600_usize, some(), some()).prop_map(move |(item, len, a, b)| {
             let long = vec![item; len];
             (joined(&long, a), joined(&long, b))
@@ -134,7 +134,8 @@ fn sequences<T: Clone + Debug + 'static>(
     ]
 }
 
-/// What a string encoding could stumble over: its own special bytes, and those next to them.
+/// Returns characters, with frequent edge cases of the string encoding: its special bytes and their
+/// neighbours.
 fn letters() -> impl Strategy<Value = char> + Clone {
     prop_oneof![
         8 => select(vec!['\0', '\u{1}', '\u{2}', '\u{3}', 'a', 'b', '\u{7F}', 'é', char::MAX]),
@@ -253,14 +254,14 @@ tuples! {
     A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
 }
 
-/// Bytes that may follow a key, or be taken for one.
+/// Returns bytes to append to a key, or to decode as a key.
 pub(super) fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(bytes(), 0..24)
 }
 
 /// Runs `check` for many values.
 pub(super) fn for_all<S: Strategy>(values: S, check: impl Fn(S::Value)) {
-    // No file of failures: what a failure shows is small enough to become a test.
+    // No file of failures: a failing case is small enough to become a test.
     let config = ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let outcome = runner.run(&values, |value| {
@@ -272,7 +273,7 @@ pub(super) fn for_all<S: Strategy>(values: S, check: impl Fn(S::Value)) {
     }
 }
 
-/// A test with this name for each key type, which calls `$check::<Type>()`.
+/// Generates a test for each key type, which calls `$check::<Type>()`.
 macro_rules! for_every_key_type {
     ($check:ident) => {
         $crate::model::key::tests::arrange::for_every_key_type! { $check:
@@ -302,7 +303,7 @@ macro_rules! for_every_key_type {
             desc_array: Desc<[u8; 3]>; desc_option: Desc<Option<i32>>;
             desc_option_text: Desc<Option<String>>; desc_option_bytes: Desc<Option<Vec<u8>>>;
             desc_fixed: Desc<(u16, i8)>; desc_tuple: Desc<(String, Option<u8>, Vec<u8>)>;
-            desc_in_front: (Desc<String>, u8); desc_behind: (String, Desc<Option<String>>);
+            desc_in_front: (Desc<String>, u8); desc_at_end: (String, Desc<Option<String>>);
             both_directions: (Desc<u16>, String, Desc<Vec<u8>>, bool);
         }
     };

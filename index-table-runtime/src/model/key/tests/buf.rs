@@ -1,10 +1,10 @@
-//! [`KeyBuf`] against a `Vec`.
+//! Comparison of [`KeyBuf`] with a `Vec`.
 
 use proptest::{collection::vec, prelude::*};
 
 use super::{KeyBuf, arrange::for_all};
 
-/// What fits without the heap.
+/// The capacity without the heap.
 const INLINE: usize = 64;
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ fn steps() -> impl Strategy<Value = Vec<Edit>> {
     vec(step, 0..24)
 }
 
-fn same(key: &KeyBuf, model: &[u8]) {
+fn assert_same(key: &KeyBuf, model: &[u8]) {
     assert_eq!(key.as_bytes(), model);
     assert_eq!(key.len(), model.len());
     assert_eq!(key.is_empty(), model.is_empty());
@@ -55,13 +55,13 @@ fn a_key_buf_behaves_like_a_vec() {
                     }
                     Edit::Clone => {
                         let before = key.clone();
-                        key.extend(b"behind");
-                        same(&before, &model);
+                        key.extend(b"more");
+                        assert_same(&before, &model);
                         assert_ne!(before, key);
                         key = before;
                     }
                 }
-                same(&key, &model);
+                assert_same(&key, &model);
             }
         });
     }
@@ -83,15 +83,15 @@ fn a_key_buf_spills_at_the_inline_size() {
         let mut heap = KeyBuf::on_heap();
         heap.extend(&bytes);
         for key in [&at_once, &one_by_one, &last, &heap] {
-            same(key, &bytes);
+            assert_same(key, &bytes);
             assert_eq!(*key, at_once);
         }
 
-        // Used again after a clear, on the heap or not.
+        // A cleared buffer is reused, on the heap or not.
         at_once.clear();
-        same(&at_once, &[]);
+        assert_same(&at_once, &[]);
         at_once.extend(b"again");
-        same(&at_once, b"again");
+        assert_same(&at_once, b"again");
         assert_ne!(at_once, one_by_one);
     }
 }

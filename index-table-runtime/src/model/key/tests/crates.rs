@@ -1,4 +1,4 @@
-//! Keys of other crates' types, each with its test vectors of `docs/FORMAT.md`.
+//! Keys of other crates' types, with the test vectors of `docs/FORMAT.md`.
 
 #[allow(unused_imports, reason = "each feature needs some of them")]
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use super::{
     through::samples,
 };
 
-/// The rows about one crate.
+/// Returns the rows of the tables for one crate.
 #[allow(dead_code, reason = "for whichever features there are")]
 fn rows(heading: &str, krate: &str) -> Vec<String> {
     let mut rows = documented(heading);
@@ -62,8 +62,8 @@ mod bytes {
 
     samples! { Bytes: Vec<u8>, |raw| Some(raw.into()); }
 
-    // `Bytes` is shown as text, so what is given back doesn't look like it: order and round trip
-    // are those of `Vec<u8>`.
+    // `check!` compares `Debug` output, and `Bytes` is shown as text, but its borrowed form as a list. So
+    // this test compares the encoding with that of `Vec<u8>`.
     #[test]
     fn bytes_have_the_encoding_of_a_vec() {
         super::super::arrange::for_all(Bytes::any(), |bytes| {
@@ -121,13 +121,13 @@ mod chrono {
 
     use super::*;
 
-    /// Any day that chrono has.
+    /// Returns any day of chrono's range.
     fn date(days: u32) -> NaiveDate {
         let all = (NaiveDate::MAX - NaiveDate::MIN).num_days();
         NaiveDate::MIN + TimeDelta::days(i64::from(days) % (all + 1))
     }
 
-    /// Any time of the day, leap seconds included.
+    /// Returns any time of the day, including leap seconds.
     fn time(seconds: u32, nanoseconds: u32) -> Option<NaiveTime> {
         NaiveTime::from_num_seconds_from_midnight_opt(seconds % 86_400, 0)?
             .with_nanosecond(nanoseconds % 2_000_000_000)
@@ -257,7 +257,7 @@ mod jiff {
     }
 
     #[test]
-    fn the_first_and_the_last() {
+    fn the_first_and_last_values_are_keys() {
         for date in [Date::MIN, Date::MAX] {
             assert_eq!(decode_owned::<Date>(&encoded(&date)).unwrap().0, date);
         }
@@ -273,7 +273,7 @@ mod rust_decimal {
 
     use super::*;
 
-    /// Any number, the zeros at its end included.
+    /// Returns any number, including its trailing zeros.
     fn any_decimal() -> impl Strategy<Value = Decimal> {
         let numbers = prop_oneof![
             u128::any(),
@@ -292,7 +292,7 @@ mod rust_decimal {
             self.cmp(other)
         }
 
-        // What comes back has no zeros at its end.
+        // Decoded numbers have no trailing zeros.
         fn any() -> BoxedStrategy<Self> {
             any_decimal().prop_map(|value| value.normalize()).boxed()
         }

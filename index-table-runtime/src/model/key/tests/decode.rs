@@ -1,4 +1,4 @@
-//! What is read back from bytes that no encoder wrote.
+//! Decoding of bytes that are not an encoding.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::model::key::{DecodeError, Desc, Key, KeyReader, Unescaped, bytes::unescape};
 
-/// Bytes are refused, or they are exactly what the encoder writes for the value that was read.
+/// Checks that decoding fails, or that the bytes are the encoding of the decoded value.
 fn check<T: Sample>(bytes: &[u8])
 where
     for<'a> T::Ref<'a>: Debug,
@@ -38,53 +38,53 @@ where
         check::<T>(&bytes);
         check::<T>(&vec![byte; bytes.len()]);
 
-        // An encoding with one byte changed.
+        // An encoding with one changed byte.
         let key = encoded(&value);
         let mut damaged = key.clone();
         *at.get_mut(&mut damaged) = byte;
         check::<T>(&damaged);
 
-        // One that ends too early.
-        let cut = &key[..at.index(key.len())];
-        assert!(decode_owned::<T>(cut).is_err(), "{value:?} {cut:02x?}");
-        assert_eq!(skip::<T>(cut), Err(DecodeError::Short), "{value:?} {cut:02x?}");
-        check::<T>(cut);
+        // A truncated encoding.
+        let truncated = &key[..at.index(key.len())];
+        assert!(decode_owned::<T>(truncated).is_err(), "{value:?} {truncated:02x?}");
+        assert_eq!(skip::<T>(truncated), Err(DecodeError::Short), "{value:?} {truncated:02x?}");
+        check::<T>(truncated);
     });
 }
 
 for_every_key_type!(hostile_bytes);
 
-fn refused<T: Key + Debug>(bytes: &[u8], expected: &DecodeError) {
+fn assert_refused<T: Key + Debug>(bytes: &[u8], expected: &DecodeError) {
     assert_eq!(decode_owned::<T>(bytes).map(drop), Err(expected.clone()), "{bytes:02x?}");
 }
 
 #[test]
 fn values_that_do_not_exist_are_refused() {
     let value = |text| DecodeError::Value(text);
-    refused::<bool>(&[2], &value("neither false (00) nor true (01)"));
-    refused::<bool>(&[0xFF], &value("neither false (00) nor true (01)"));
-    refused::<Option<u8>>(&[2, 7], &value("neither false (00) nor true (01)"));
+    assert_refused::<bool>(&[2], &value("neither false (00) nor true (01)"));
+    assert_refused::<bool>(&[0xFF], &value("neither false (00) nor true (01)"));
+    assert_refused::<Option<u8>>(&[2, 7], &value("neither false (00) nor true (01)"));
     let scalar = value("not a Unicode scalar value");
-    refused::<char>(&0xD800_u32.to_be_bytes(), &scalar);
-    refused::<char>(&0xDFFF_u32.to_be_bytes(), &scalar);
-    refused::<char>(&0x0011_0000_u32.to_be_bytes(), &scalar);
-    refused::<char>(&u32::MAX.to_be_bytes(), &scalar);
-    refused::<String>(&[0xFF, 0], &value("not UTF-8"));
-    refused::<String>(&[0xC3, 0], &value("not UTF-8"));
-    // An escape in the middle of a character: it is the bytes behind it that count.
-    refused::<String>(&[0xC3, 1, 1, 0], &value("not UTF-8"));
-    refused::<String>(&[0xED, 0xA0, 0x80, 0], &value("not UTF-8"));
+    assert_refused::<char>(&0xD800_u32.to_be_bytes(), &scalar);
+    assert_refused::<char>(&0xDFFF_u32.to_be_bytes(), &scalar);
+    assert_refused::<char>(&0x0011_0000_u32.to_be_bytes(), &scalar);
+    assert_refused::<char>(&u32::MAX.to_be_bytes(), &scalar);
+    assert_refused::<String>(&[0xFF, 0], &value("not UTF-8"));
+    assert_refused::<String>(&[0xC3, 0], &value("not UTF-8"));
+    // An escape in the middle of a character: the unescaped bytes are checked for UTF-8.
+    assert_refused::<String>(&[0xC3, 1, 1, 0], &value("not UTF-8"));
+    assert_refused::<String>(&[0xED, 0xA0, 0x80, 0], &value("not UTF-8"));
 }
 
 #[test]
 fn damaged_strings_are_refused() {
     for escape in [&[1, 0][..], &[1, 3, 0], &[1, 0xFF, 0], &[b'a', 1, 0], &[1, 1, 1, 0]] {
-        refused::<String>(escape, &DecodeError::Escape);
-        refused::<Vec<u8>>(escape, &DecodeError::Escape);
+        assert_refused::<String>(escape, &DecodeError::Escape);
+        assert_refused::<Vec<u8>>(escape, &DecodeError::Escape);
     }
     for short in [&[][..], b"a", &[1], &[1, 1], &[b'a', 1, 2]] {
-        refused::<String>(short, &DecodeError::Short);
-        refused::<Vec<u8>>(short, &DecodeError::Short);
+        assert_refused::<String>(short, &DecodeError::Short);
+        assert_refused::<Vec<u8>>(short, &DecodeError::Short);
     }
 }
 
@@ -94,9 +94,9 @@ fn an_end_inside_a_string_is_refused() {
     assert_eq!(unescape(&[b'a', 1, 1, 1, 2, b'b']), Ok(vec![b'a', 0, 1, b'b']));
 }
 
-/// A shape doesn't look into a value, but it has to know where the value ends.
+/// A shape doesn't decode a value, but has to find the end of the value.
 #[test]
-fn a_shape_goes_over_no_damaged_option() {
+fn a_shape_does_not_skip_a_damaged_option() {
     let error = DecodeError::Value("neither false (00) nor true (01)");
     assert_eq!(skip::<Option<u8>>(&[2, 7]), Err(error.clone()));
     assert_eq!(skip::<Option<String>>(&[0xFF, 0]), Err(error.clone()));
@@ -115,7 +115,7 @@ fn text_is_borrowed_unless_it_is_escaped() {
     assert!(reader.rest().is_empty());
 }
 
-/// The bytes are checked in words of eight and four, and the last ones twice.
+/// The bytes are checked in words of eight and four, and the last word may overlap the one before.
 #[test]
 fn text_is_escaped_at_every_position_and_length() {
     for len in 1..=26 {
@@ -133,7 +133,7 @@ fn text_is_escaped_at_every_position_and_length() {
     }
 }
 
-/// Strings that are unescaped stay where they are while others are added.
+/// Unescaped strings do not move when others are added.
 #[test]
 fn unescaped_text_is_kept() {
     let texts: Vec<String> = (0..1000).map(|number| format!("\0{number}")).collect();

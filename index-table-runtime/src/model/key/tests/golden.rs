@@ -1,4 +1,4 @@
-//! The test vectors of `docs/FORMAT.md`. A vector never changes: files hold these bytes.
+//! The test vectors of `docs/FORMAT.md`. A vector never changes, because files contain these bytes.
 
 use std::{
     borrow::Cow,
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::model::key::{Desc, Key};
 
-/// Rows of a table of `FORMAT.md`.
+/// The rows of a table of `FORMAT.md`.
 #[derive(Default)]
 pub(super) struct Vectors(pub(super) Vec<String>);
 
 impl Vectors {
-    /// Checks both directions, and writes the rows with the values as `Debug` does.
+    /// Checks encoding and decoding, and adds rows with the `Debug` output of the values.
     pub(super) fn add<T: Key + Debug>(&mut self, name: &str, vectors: &[(T, &str)]) {
         self.add_shown(name, vectors, |value| format!("{value:?}"));
     }
@@ -48,7 +48,7 @@ fn text(text: &str) -> String {
     text.to_owned()
 }
 
-/// With their bits, of which a NaN has more than it shows.
+/// Formats a number, with the bits of a NaN, because `Debug` does not show them.
 fn show_f32(value: f32) -> String {
     if value.is_nan() { format!("NaN {:08x}", value.to_bits()) } else { format!("{value:?}") }
 }
@@ -249,7 +249,7 @@ fn others(vectors: &mut Vectors) {
 }
 
 #[test]
-fn keys() {
+fn keys_match_the_test_vectors() {
     let mut vectors = Vectors::default();
     numbers(&mut vectors);
     floats(&mut vectors);
@@ -261,7 +261,7 @@ fn keys() {
 }
 
 #[test]
-fn prefixes() {
+fn prefixes_match_the_test_vectors() {
     let vectors = [("", ""), ("ab", "61 62"), ("a\0", "61 01 01"), ("\u{1}", "01 02")];
     let rows = vectors.map(|(prefix, bytes)| {
         assert_eq!(hex(&encoded_prefix(prefix)), bytes, "{prefix:?}");
@@ -270,14 +270,14 @@ fn prefixes() {
     assert_eq!(documented("### Prefixes"), rows);
 }
 
-/// A row of the tables of shapes.
+/// Returns a row of the tables of shapes.
 pub(super) fn row<T: Key>(name: &str) -> String {
     let len = T::SHAPE.fixed_len().map_or("varies".to_owned(), |len| len.to_string());
     format!("| `{name}` | `{}` | {len} |", T::SHAPE)
 }
 
 #[test]
-fn shapes() {
+fn shapes_match_the_documentation() {
     let rows = [
         row::<u8>("u8"),
         row::<u16>("u16"),

@@ -1,4 +1,4 @@
-//! The hashes of `docs/FORMAT.md`. A vector never changes: files hold these bytes.
+//! The hashes of `docs/FORMAT.md`. A vector never changes, because files contain these bytes.
 
 use std::fmt::Debug;
 
@@ -26,7 +26,7 @@ fn vector_shown<T: Key>(name: &str, shown: &str, value: &T, bytes: &str) -> Stri
 fn hashes_match_the_test_vectors() {
     let text = str::to_owned;
     let rows = [
-        // BLAKE3's own test vector for one byte `00` begins with this.
+        // BLAKE3's own test vector for one byte `00` begins with these bytes.
         vector("String", &text(""), "2d 3a de df f1 1b 61 f1 4c 88 6e 35 af a0 36 73"),
         vector("String", &text("a"), "7e b5 f2 76 0c 89 1d dc 18 f5 a2 87 55 8f c4 87"),
         vector(
@@ -62,7 +62,7 @@ fn hashes_match_the_test_vectors() {
 }
 
 #[test]
-fn shapes() {
+fn shapes_of_hashes_match_the_documentation() {
     let row = |name: &str, shape: KeyShape| format!("| `{name}` | `{shape}` | 16 |");
     let rows = [
         row("hash String", KeyField::hash::<String>("").shape),
@@ -81,7 +81,7 @@ fn messages_show_hashed_values() {
     assert_eq!(shown, r#"(7, "a", true)"#);
     let shown = show_key(shapes.iter(), key.as_bytes());
     assert!(shown.starts_with("(7, 0x") && shown.ends_with(", true)"), "{shown}");
-    // Values that are none leave the bytes of the key.
+    // If the values can't be decoded, the message shows the bytes of the key.
     let shown = show_hashed_key(shapes.iter(), key.as_bytes(), b"a");
     assert!(shown.starts_with("0x07"), "{shown}");
 

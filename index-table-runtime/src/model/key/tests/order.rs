@@ -1,4 +1,4 @@
-//! Order, round trip, and where an encoding ends: what every key type promises.
+//! The promises of every key type: order, round trip and self-delimiting encodings.
 
 use std::fmt::Debug;
 
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::model::key::{Desc, Key, KeyReader, Unescaped, successor};
 
-/// The laws of the encoding, for two values and what may follow each.
+/// Checks the laws of the encoding, for two values and the bytes that follow each of them.
 pub(super) fn laws<T: Sample>()
 where
     for<'a> T::Ref<'a>: Debug,
 {
-    for_all((T::pair(), any_bytes(), any_bytes()), |((a, b), behind_a, behind_b)| {
+    for_all((T::pair(), any_bytes(), any_bytes()), |((a, b), tail_a, tail_b)| {
         let order = a.order(&b);
         let (key_a, key_b) = (encoded(&a), encoded(&b));
         assert_eq!(key_a.cmp(&key_b), order, "{a:?} {b:?}: {key_a:02x?} {key_b:02x?}");
@@ -23,15 +23,16 @@ where
         if order.is_ne() {
             assert!(!key_a.starts_with(&key_b) && !key_b.starts_with(&key_a), "{a:?} {b:?}");
         }
-        let followed = ([&*key_a, &behind_a].concat(), [&*key_b, &behind_b].concat());
-        let expected = order.then_with(|| behind_a.cmp(&behind_b));
+        let followed = ([&*key_a, &tail_a].concat(), [&*key_b, &tail_b].concat());
+        let expected = order.then_with(|| tail_a.cmp(&tail_b));
         assert_eq!(followed.0.cmp(&followed.1), expected, "{a:?} {b:?} {followed:02x?}");
 
         round_trip(&a, &key_a, &followed.0);
     });
 }
 
-/// `value` comes back from `followed`, which starts with its encoding, and nothing else is read.
+/// Checks that decoding `followed`, which starts with the encoding of `value`, returns `value` and reads no
+/// further bytes.
 fn round_trip<T: Sample>(value: &T, key: &[u8], followed: &[u8])
 where
     for<'a> T::Ref<'a>: Debug,
@@ -74,7 +75,7 @@ fn all_small_numbers_are_in_order() {
 
 #[test]
 fn floats_are_in_total_order() {
-    // From the negative NaN with the largest mantissa to the positive one.
+    // From the negative NaN with the largest mantissa to the positive NaN with the largest mantissa.
     in_order([
         f64::from_bits(u64::MAX),
         -f64::NAN,
@@ -110,9 +111,10 @@ fn floats_are_in_total_order() {
     ]);
 }
 
-/// All byte strings of up to three of these bytes, each against each, with each of them behind.
+/// Compares all pairs of byte strings of up to three of these bytes, also with further bytes after the
+/// smaller string.
 #[test]
-fn short_byte_strings_each_against_each() {
+fn all_short_byte_strings_are_in_order() {
     const BYTES: [u8; 5] = [0, 1, 2, 3, 0xFF];
     let mut all: Vec<Vec<u8>> = vec![Vec::new()];
     for start in 0.. {
@@ -125,7 +127,7 @@ fn short_byte_strings_each_against_each() {
     for (i, key) in keys.iter().enumerate() {
         for other in &keys[i + 1..] {
             assert!(key < other && !other.starts_with(key), "{key:02x?} {other:02x?}");
-            // Whatever follows the smaller one, nothing has to follow the greater one.
+            // The greatest bytes after the smaller key, and none after the greater key.
             assert!([key, &[0xFF; 4][..]].concat() < *other, "{key:02x?} {other:02x?}");
         }
     }
@@ -139,8 +141,8 @@ fn composites_keep_their_fields_apart() {
     assert_ne!(pair("\0", ""), pair("", "\0"));
     assert!(pair("a", "z") < pair("ab", "a"));
 
-    // What a terminator with an escape of the same first byte gets wrong: "" and FF FF against
-    // "\0" and 00 00, which would both begin with 00 FF.
+    // If the terminator and the escape had the same first byte, these keys would be ambiguous: ("", FF FF)
+    // and ("\0", 00 00) would both begin with 00 FF.
     let key = |text: &str, number: u16| encoded(&(text.to_owned(), number));
     assert!(key("", 0xFFFF) < key("\0", 0));
     assert!(key("a", u16::MAX) < key("a\0", 0));
@@ -158,16 +160,16 @@ fn a_composite_is_its_fields_one_after_another() {
 }
 
 #[test]
-fn the_successor_of_a_prefix_is_the_first_behind_it() {
+fn the_successor_of_a_prefix_follows_all_its_extensions() {
     let byte = || select(vec![0, 1, 0x61, 0xFE, 0xFF_u8]);
     let some = || proptest::collection::vec(byte(), 0..5);
-    for_all((some(), some(), some(), any::<bool>()), |(prefix, behind, other, inside)| {
-        let probe = if inside { [&*prefix, &behind].concat() } else { other };
+    for_all((some(), some(), some(), any::<bool>()), |(prefix, tail, other, inside)| {
+        let probe = if inside { [&*prefix, &tail].concat() } else { other };
         let mut next = prefix.clone();
         if successor(&mut next) {
             assert!(prefix < next && !next.starts_with(&prefix));
-            let between = prefix <= probe && probe < next;
-            assert_eq!(between, probe.starts_with(&prefix), "{prefix:02x?} {probe:02x?}");
+            let is_inside = prefix <= probe && probe < next;
+            assert_eq!(is_inside, probe.starts_with(&prefix), "{prefix:02x?} {probe:02x?}");
         } else {
             assert!(prefix.iter().all(|&byte| byte == 0xFF), "{prefix:02x?}");
             assert!(probe < prefix || probe.starts_with(&prefix), "{prefix:02x?} {probe:02x?}");

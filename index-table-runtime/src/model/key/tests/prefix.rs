@@ -8,7 +8,7 @@ use super::{
 };
 use crate::model::key::Desc;
 
-/// The bytes of a prefix are in front of the strings that start with it, and of no others.
+/// Checks that exactly the encodings of strings with a prefix start with the encoding of the prefix.
 fn check(prefix: &str, text: &str) {
     let starts = text.starts_with(prefix);
     let (key, bytes) = (encoded(&text.to_owned()), encoded_prefix(prefix));
@@ -18,10 +18,10 @@ fn check(prefix: &str, text: &str) {
     check_bytes(prefix.as_bytes(), text.as_bytes());
     let (key, bytes) = (encoded(&Some(text.to_owned())), prefix_of::<Option<String>>(prefix));
     assert_eq!(key.starts_with(&bytes), starts, "some {prefix:?} {text:?}");
-    assert!(!encoded(&None::<String>).starts_with(&bytes), "{prefix:?} is in front of `None`");
+    assert!(!encoded(&None::<String>).starts_with(&bytes), "{prefix:?} is a prefix of `None`");
 }
 
-/// The same of bytes, which are no text.
+/// Like [`check`], for bytes.
 fn check_bytes(prefix: &[u8], value: &[u8]) {
     let starts = value.starts_with(prefix);
     let (key, bytes) = (encoded(&value.to_vec()), prefix_of::<Vec<u8>>(prefix));
@@ -33,7 +33,7 @@ fn check_bytes(prefix: &[u8], value: &[u8]) {
 }
 
 #[test]
-fn a_prefix_of_bytes_finds_what_starts_with_it() {
+fn a_prefix_of_bytes_finds_its_extensions() {
     for_all(Vec::<u8>::pair(), |(a, b)| {
         check_bytes(&a, &b);
         check_bytes(&a, &[a.as_slice(), &b].concat());
@@ -43,7 +43,7 @@ fn a_prefix_of_bytes_finds_what_starts_with_it() {
 }
 
 #[test]
-fn a_prefix_finds_what_starts_with_it() {
+fn a_prefix_finds_its_extensions() {
     for_all(String::pair(), |(a, b)| {
         check(&a, &b);
         check(&b, &a);
@@ -53,10 +53,10 @@ fn a_prefix_finds_what_starts_with_it() {
 }
 
 #[test]
-fn every_beginning_of_a_string_is_a_prefix() {
-    for_all((String::any(), any::<prop::sample::Index>()), |(text, cut)| {
-        let cut = text.floor_char_boundary(cut.index(text.len() + 1));
-        let (head, tail) = text.split_at(cut);
+fn every_head_of_a_string_is_a_prefix() {
+    for_all((String::any(), any::<prop::sample::Index>()), |(text, index)| {
+        let middle = text.floor_char_boundary(index.index(text.len() + 1));
+        let (head, tail) = text.split_at(middle);
         check(head, &text);
         check(&format!("{head}\0"), &text);
         check(&format!("{head}\u{1}"), &text);
@@ -65,7 +65,7 @@ fn every_beginning_of_a_string_is_a_prefix() {
 }
 
 #[test]
-fn prefixes_with_special_bytes() {
+fn prefixes_with_special_bytes_are_escaped() {
     let texts =
         ["", "\0", "\0\0", "\0\u{1}", "\u{1}", "\u{1}\0", "\u{1}\u{2}", "\u{2}", "a", "a\0"];
     for prefix in texts {

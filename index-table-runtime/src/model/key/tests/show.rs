@@ -8,7 +8,7 @@ fn shown<T: Key>(value: &T) -> String {
 }
 
 #[test]
-fn a_single_field_is_shown_as_it_is() {
+fn a_single_field_is_shown_without_parentheses() {
     assert_eq!(shown(&7_u64), "7");
     assert_eq!(shown(&u128::MAX), u128::MAX.to_string());
     assert_eq!(shown(&-7_i8), "-7");
@@ -47,7 +47,7 @@ fn several_fields_are_shown_as_a_tuple() {
 }
 
 #[test]
-fn bytes_that_are_no_key_are_shown_in_hex() {
+fn bytes_that_are_not_a_key_are_shown_in_hex() {
     assert_eq!(show_key([u16::SHAPE].iter(), &[7]), "0x07");
     assert_eq!(show_key([u16::SHAPE].iter(), &[0, 7, 9]), "0x000709");
     assert_eq!(show_key([u16::SHAPE].iter(), &[]), "0x");
@@ -60,11 +60,11 @@ fn bytes_that_are_no_key_are_shown_in_hex() {
 
 #[test]
 fn long_keys_are_truncated() {
-    // 118 letters and two quotation marks are just short enough.
+    // 118 letters and two quotation marks are 120 bytes, the limit.
     let text = "x".repeat(118);
     assert_eq!(shown(&text), format!("\"{text}\""));
     assert_eq!(shown(&"x".repeat(119)), format!("\"{}… (120 bytes)", "x".repeat(119)));
-    // Not in the middle of a letter: the quotation mark and 59 of them are 119 bytes.
+    // The text is not truncated in the middle of a letter: a quotation mark and 59 letters are 119 bytes.
     assert_eq!(shown(&"é".repeat(100)), format!("\"{}… (201 bytes)", "é".repeat(59)));
     assert_eq!(
         show_key([u8::SHAPE].iter(), &[0xAB; 100]),

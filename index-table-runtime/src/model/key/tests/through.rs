@@ -1,4 +1,4 @@
-//! Keys that are encoded as another type is.
+//! Keys with the encoding of another type.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::model::key::{DecodeError, Key as _, KeyShape, Sequence, fits, show_key};
 
-/// Samples that are made of samples of another type.
+/// Implements [`Sample`] by converting samples of another type.
 macro_rules! samples {
     ($($type:ty: $inner:ty, |$raw:ident| $make:expr;)+) => {$(
         impl Sample for $type {
@@ -90,7 +90,7 @@ check!(hostile_bytes);
 fn values_that_do_not_exist_are_refused() {
     let zero = decode_owned::<NonZero<u8>>(&[0]).map(drop);
     assert_eq!(zero, Err(DecodeError::Value("a zero where there is none")));
-    // As many nanoseconds as a second has belong to the next one.
+    // A full second of nanoseconds.
     let bytes = encoded(&(7_u64, 1_000_000_000_u32));
     assert!(decode_owned::<Duration>(&bytes).is_err());
     assert!(decode_owned::<SystemTime>(&bytes).is_err());
@@ -98,8 +98,8 @@ fn values_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn the_first_and_the_last_second_of_a_clock() {
-    // Whether this machine's clock goes so far or not, there is no panic.
+fn the_first_and_last_seconds_round_trip_or_fail() {
+    // Decoding does not panic if the system's clock does not have such a time.
     for second in [i64::MIN, i64::MIN + 1, i64::MAX] {
         for nanosecond in [0, 1, 999_999_999] {
             let bytes = encoded(&(second, nanosecond));
@@ -111,7 +111,7 @@ fn the_first_and_the_last_second_of_a_clock() {
 }
 
 #[test]
-fn numbers_of_keys() {
+fn keys_convert_to_and_from_numbers() {
     assert_eq!(u8::from_number(255), Some(255));
     assert_eq!(u8::from_number(256), None);
     assert_eq!(i8::from_number(128), None);
@@ -157,6 +157,6 @@ fn a_shape_fits_if_no_variant_changed() {
     assert!(!fits("(enum[A=0],enum[X=0])", "(enum[A=0],enum[Y=0])"));
     assert!(!fits("enum[A=0]", "u16"));
     assert!(!fits("u8", "u16"));
-    // What no writer writes.
+    // A malformed name.
     assert!(!fits("enum[", "enum[A=0]"));
 }

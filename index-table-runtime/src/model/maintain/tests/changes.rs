@@ -1,4 +1,4 @@
-//! From an old and a new row to changes.
+//! Tests of the changes between an old and a new row.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +14,25 @@ use super::{
 };
 use crate::model::entity::Entity;
 
-fn place(index: usize, key: &[u8], primary_key: &[u8]) -> EntryKey {
+fn location(index: usize, key: &[u8], primary_key: &[u8]) -> EntryKey {
     let unique = Film::TABLE.indexes[index].unique;
     (index, key.to_vec(), (!unique).then(|| primary_key.to_vec()))
 }
 
-/// Applies the changes. Each must change something, and each place changes once.
+/// Applies the changes. Each change must have an effect, and each entry may change only once.
 fn apply(entries: &mut Entries, changes: &[Owned]) {
     let mut touched = BTreeSet::new();
     for change in changes {
         let at = match change {
             Owned::Put { index, key, primary_key, data } => {
-                let at = place(*index, key, primary_key);
+                let at = location(*index, key, primary_key);
                 let entry = (primary_key.clone(), data.clone());
                 let before = entries.insert(at.clone(), entry.clone());
                 assert_ne!(before, Some(entry), "written as it was: {change:?}");
                 at
             }
             Owned::Delete { index, key, primary_key } => {
-                let at = place(*index, key, primary_key);
+                let at = location(*index, key, primary_key);
                 let before = entries.remove(&at);
                 let before = before.map(|(primary_key, _)| primary_key);
                 assert_eq!(before.as_ref(), Some(primary_key), "was not there: {change:?}");
@@ -73,9 +73,9 @@ proptest! {
         prop_assert_eq!(changes(Some(&film), Some(&film.clone())), []);
     }
 
-    /// Whatever an image held before, it holds the row that was loaded last.
+    /// A reused image contains only the last loaded row.
     #[test]
-    fn images_are_used_again(used in films(), (old, new) in changed()) {
+    fn images_can_be_reused(used in films(), (old, new) in changed()) {
         let mut images = [image(&used), image(&used)];
         let [old_image, new_image] = &mut images;
         old_image.load_stored(&old, &old.row_bytes()).unwrap();
@@ -94,9 +94,9 @@ proptest! {
         prop_assert!(keys.is_sorted(), "{:?}", all);
     }
 
-    /// The keys that have to be free are those that the write adds.
+    /// The keys to check are the keys that the write adds.
     #[test]
-    fn unique_keys_are_the_new_ones(old in prop::option::of(films()), (_, new) in changed()) {
+    fn added_keys_are_checked_for_uniqueness(old in prop::option::of(films()), (_, new) in changed()) {
         let (old_image, new_image) = (old.as_ref().map(image), image(&new));
         let mut checked = Vec::new();
         unique_keys(Film::TABLE, old_image.as_ref(), &new_image, |index, key| {
@@ -123,7 +123,7 @@ fn indexes(changes: &[Owned]) -> Vec<(usize, bool)> {
     changes.iter().map(change).collect()
 }
 
-/// Changes `casablanca` and lists the indexes that are touched; `true` is a put.
+/// Changes `casablanca`. Returns the changed indexes; `true` means a put.
 fn touched(change: impl FnOnce(&mut Film)) -> Vec<(usize, bool)> {
     let old = casablanca();
     let mut new = old.clone();
@@ -143,7 +143,7 @@ fn a_repeated_element_has_one_entry() {
 }
 
 #[test]
-fn a_field_touches_the_indexes_that_hold_it() {
+fn a_field_changes_the_indexes_that_contain_it() {
     // Full indexes carry every field.
     let full = |others: &[(usize, bool)]| {
         let mut all = [others, &[(TITLE, true), (SPARSE_YEAR, true)]].concat();
@@ -171,13 +171,13 @@ fn a_field_touches_the_indexes_that_hold_it() {
         touched(|film| film.cast.push("Rains".to_owned())),
         full(&[(CAST, true), (CAST_GENRE, true)])
     );
-    // The order and the number of the elements are in the row, and in no key.
+    // The order and the repetition of the elements are not part of any key.
     assert_eq!(touched(|film| film.cast.swap(0, 1)), full(&[]));
     assert_eq!(touched(|film| film.cast.truncate(2)), full(&[]));
 }
 
 #[test]
-fn an_optional_key_comes_and_goes() {
+fn an_optional_key_is_added_and_removed() {
     let without = |film: &mut Film| film.year = None;
     let changes = touched(without);
     let year: Vec<_> = changes.iter().filter(|(index, _)| *index == SPARSE_YEAR).collect();
@@ -192,14 +192,14 @@ fn an_optional_key_comes_and_goes() {
 }
 
 #[test]
-fn a_moved_row_takes_its_entries_along() {
+fn the_entries_of_a_moved_row_are_replaced() {
     let mut moved = casablanca();
     moved.id += 1;
     let old_entries = casablanca().expected().len();
     let unique = 1 + 2;
     let changes = changes(Some(&casablanca()), Some(&moved));
     let puts = indexes(&changes).iter().filter(|(_, put)| *put).count();
-    // Under a unique key the new entry is written over the old one; elsewhere the old one goes.
+    // In a unique index, the new entry replaces the old entry. In other indexes, the old entry is deleted.
     assert_eq!((puts, changes.len() - puts), (old_entries, old_entries - unique));
     for change in &changes {
         let (key, deleted) = match change {
@@ -214,9 +214,9 @@ fn a_moved_row_takes_its_entries_along() {
     check(Some(&casablanca()), Some(&moved));
 }
 
-/// A key that a row moves away from in a unique index, while another one stays.
+/// Some unique keys of the moved row change, and others stay.
 #[test]
-fn a_moved_row_with_other_unique_keys() {
+fn a_moved_row_may_change_its_unique_keys() {
     let mut moved = casablanca();
     moved.country = "UK".to_owned();
     moved.codes = vec![3, 9];
@@ -231,23 +231,23 @@ fn a_moved_row_with_other_unique_keys() {
 }
 
 #[test]
-fn no_row_is_no_change() {
+fn no_rows_have_no_changes() {
     assert_eq!(changes::<Film>(None, None), []);
 }
 
-/// Fails at the change with this number.
+/// A sink that fails at the change with this number.
 struct Failing(usize);
 
 impl Sink for Failing {
     fn change(&mut self, _: Change<'_>) -> Result<()> {
-        let left = self.0.checked_sub(1).expect("asked again after it has failed");
+        let left = self.0.checked_sub(1).expect("called after it has failed");
         self.0 = left;
         if left == 0 { Err(Error::WriteInProgress) } else { Ok(()) }
     }
 }
 
 #[test]
-fn nothing_comes_after_an_error() {
+fn no_change_is_sent_after_an_error() {
     let (old, mut new) = (casablanca(), casablanca());
     new.id += 1;
     new.codes = vec![3, 4];
@@ -268,9 +268,8 @@ fn nothing_comes_after_an_error() {
     assert_eq!(calls, 1);
 }
 
-/// An image that has never been loaded is that of no row: it has no entries.
 #[test]
-fn an_empty_image_has_no_entries() {
+fn an_image_without_a_row_has_no_entries() {
     let mut list = List::default();
     entry_changes(Film::TABLE, None, Some(&Image::default()), &mut list).unwrap();
     assert_eq!(list.0, []);

@@ -141,10 +141,10 @@ impl Entity for Film {
     }
 }
 
-/// Where an entry is: the index, its key and, unless the index is unique, the primary key.
+/// The location of an entry: the index, its key and, unless the index is unique, the primary key.
 pub(super) type EntryKey = (usize, Vec<u8>, Option<Vec<u8>>);
 
-/// What is there: the primary key and the data.
+/// The entries: the primary key and the data at each location.
 pub(super) type Entries = BTreeMap<EntryKey, (Vec<u8>, Vec<u8>)>;
 
 fn bytes<T: Key>(value: &T) -> Vec<u8> {
@@ -158,7 +158,7 @@ impl Film {
         bytes(&(self.country.clone(), self.id))
     }
 
-    /// Version 300 as a varint, and the struct.
+    /// Returns version 300 as a varint, and the struct.
     pub(super) fn row_bytes(&self) -> Vec<u8> {
         [vec![0xAC, 0x02], postcard::to_stdvec(self).unwrap()].concat()
     }
@@ -201,7 +201,7 @@ impl Film {
     }
 }
 
-/// Films that have much in common.
+/// Returns random films with many equal values.
 pub(super) fn films() -> impl Strategy<Value = Film> {
     let texts = || select(vec!["", "\0", "a", "ab", "b"]).prop_map(str::to_owned);
     let years = prop::option::of(select(vec![i16::MIN, -1, 1942]));
@@ -223,7 +223,7 @@ pub(super) fn films() -> impl Strategy<Value = Film> {
         })
 }
 
-/// Two films: any two, or one before and after a change of one field.
+/// Returns two films: any two films, or a film before and after a change of one field.
 pub(super) fn changed() -> impl Strategy<Value = (Film, Film)> {
     (films(), films(), 0..10_usize).prop_map(|(old, other, field)| {
         let mut new = old.clone();

@@ -1,6 +1,6 @@
 //! The example of `docs/FORMAT.md`: the bytes of a row, of its entries and of its record.
 
-#[expect(clippy::duplicate_mod, reason = "the one of the key tests is private to them")]
+#[expect(clippy::duplicate_mod, reason = "the module in the key tests is private")]
 #[path = "../../key/tests/format.rs"]
 mod format;
 
@@ -108,9 +108,9 @@ fn layout(index: &IndexSchema) -> &'static str {
     }
 }
 
-/// The table of the example: what is in which database under which key.
+/// The table of the example has the database, the key and the value of each stored pair.
 #[test]
-fn rows_and_entries() {
+fn rows_and_entries_match_the_example() {
     let image = image(&customer());
     let mut rows = vec![("customers".to_owned(), hex(image.primary_key()), hex(image.row()))];
     for change in changes(None, Some(&customer())) {
@@ -134,7 +134,7 @@ fn rows_and_entries() {
     assert_eq!(row::decode::<Customer>(image.row()).unwrap(), customer());
 }
 
-/// The bytes in the first column of the record's table.
+/// Returns the bytes in the first column of the record's table.
 fn documented_record() -> Vec<u8> {
     let rows = documented("### Example of a record");
     let bytes = rows.iter().filter_map(|row| row.split('`').nth(1));
@@ -145,7 +145,7 @@ fn documented_record() -> Vec<u8> {
 }
 
 #[test]
-fn the_record_in_the_catalog() {
+fn the_catalog_record_matches_the_example() {
     let record = TableRecord::of(Customer::TABLE, layout);
     assert_eq!(hex(&record.encode("customers").unwrap()), hex(&documented_record()));
     let decoded = TableRecord::decode("customers", &documented_record()).unwrap();
@@ -153,7 +153,7 @@ fn the_record_in_the_catalog() {
 }
 
 #[test]
-fn the_record_of_an_older_version() {
+fn the_record_of_an_older_version_matches_the_example() {
     let newer = TableRecord::of(
         &TableSchema {
             name: "customers",
@@ -184,7 +184,7 @@ fn a_record_of_another_format_is_refused() {
         Err(Error::SchemaMismatch { table: "customers", difference, .. }) => difference,
         other => panic!("{other:?}"),
     };
-    // Whatever follows the number.
+    // The bytes after the number do not matter.
     let later = [2, 0xFF, 0xFF];
     assert_eq!(refused(&later), "the file has format 2, this release reads format 1");
     assert_eq!(refused(&[0]), "the file has format 0, this release reads format 1");

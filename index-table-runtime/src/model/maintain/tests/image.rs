@@ -1,4 +1,4 @@
-//! The contents of images, and refused rows.
+//! The contents of images, and rows that can't be written.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -18,14 +18,14 @@ use crate::model::{
 };
 
 #[test]
-fn an_image_is_the_row_as_it_is_stored() {
+fn an_image_has_the_stored_bytes_of_its_row() {
     let film = casablanca();
     let loaded = image(&film);
     assert_eq!(loaded.primary_key(), film.primary_key_bytes());
     assert_eq!(loaded.row(), film.row_bytes());
     assert_eq!(loaded.row()[..2], [0xAC, 0x02], "version 300");
 
-    // Stored bytes are taken unchanged.
+    // Stored bytes are unchanged.
     let mut stored = Image::default();
     stored.load_stored(&film, b"as it is").unwrap();
     assert_eq!(stored.row(), b"as it is");
@@ -33,7 +33,7 @@ fn an_image_is_the_row_as_it_is_stored() {
 }
 
 #[test]
-fn keys_are_sorted_and_each_is_there_once() {
+fn keys_are_sorted_without_duplicates() {
     let mut film = casablanca();
     film.cast = ["b", "a", "", "b", "c", "a", "b", ""].map(str::to_owned).to_vec();
     let loaded = image(&film);
@@ -49,10 +49,10 @@ fn keys_are_sorted_and_each_is_there_once() {
     assert_eq!(loaded.keys(Film::TABLE.indexes.len()).count(), 0);
 }
 
-/// The film with a field, and so a key, of this length, and what comes of it.
+/// Loads a film that `change` has changed. Returns the index, the length and the key of `KeyTooLong`.
 fn load(change: impl FnOnce(&mut Film)) -> Result<(), (Option<&'static str>, usize, String)> {
     let mut film = casablanca();
-    // Out of the way of the limit.
+    // Far below the limit.
     film.title = "t".to_owned();
     film.genre = "g".to_owned();
     film.cast.clear();
@@ -65,15 +65,15 @@ fn load(change: impl FnOnce(&mut Film)) -> Result<(), (Option<&'static str>, usi
 }
 
 #[test]
-fn the_longest_keys() {
+fn a_key_can_have_the_maximum_length() {
     let text = |len: usize| "x".repeat(len);
     let refused = |change: &dyn Fn(&mut Film), index, len| {
         let (got_index, got_len, key) = load(change).unwrap_err();
         assert_eq!((got_index, got_len), (index, len));
         assert!(key.contains("xxx"), "{key}");
     };
-    // The primary key itself: text, its end, a number. Entries that hold it are longer, so those
-    // of the indexes are what is met first.
+    // The primary key is text, a terminator and a number. Entries contain it and are longer, so they exceed
+    // the limit first.
     let longest = MAX_KEY_LEN - 1 - 2;
     refused(&|film| film.country = text(longest + 1), None, MAX_KEY_LEN + 1);
     assert_eq!(
@@ -81,7 +81,7 @@ fn the_longest_keys() {
         Err((Some("genre_year"), MAX_KEY_LEN + 2 + 3, r#"("g", Some(1942))"#.to_owned()))
     );
 
-    // With the primary key behind: "US", its end, a number.
+    // A key followed by the primary key: "US", a terminator and a number.
     let longest = MAX_KEY_LEN - 1 - 5;
     assert_eq!(load(|film| film.cast = vec![text(longest - 2)]), Ok(()));
     assert_eq!(load(|film| film.cast = vec![text(2), text(longest - 2), text(3)]), Ok(()));
@@ -90,13 +90,13 @@ fn the_longest_keys() {
     refused(&|film| film.title = text(longest + 1), Some("title"), MAX_KEY_LEN + 1);
     assert_eq!(load(|film| film.title = text(longest)), Ok(()));
 
-    // Escapes count.
+    // Escapes count as bytes.
     let zeros = |len| "\0".repeat(len);
     assert_eq!(load(|film| film.title = zeros(longest / 2)), Ok(()));
     assert_eq!(load(|film| film.title = zeros(longest / 2 + 1)).unwrap_err().1, 5 + 1 + 506);
 }
 
-/// Strings as primary key, as a plain and as a unique key.
+/// A row with a string as its primary key and as a unique key.
 #[derive(Debug, Serialize, Deserialize)]
 struct Word {
     word: String,
@@ -154,11 +154,11 @@ impl Entity for Word {
 }
 
 #[test]
-fn the_longest_keys_of_a_unique_index() {
+fn a_unique_key_can_have_the_maximum_length() {
     let load = |word: usize, other: usize| {
         Image::default().load(&Word { word: "x".repeat(word), other: "y".repeat(other) })
     };
-    // The primary key is in the value.
+    // The primary key is not part of the key but of the value.
     load(MAX_KEY_LEN - 1, MAX_KEY_LEN - 1).unwrap();
     let error = load(MAX_KEY_LEN, 1).unwrap_err();
     assert!(matches!(error, Error::KeyTooLong { index: None, len: 512, .. }), "{error}");
@@ -171,7 +171,7 @@ fn the_longest_keys_of_a_unique_index() {
 }
 
 #[test]
-fn a_row_that_is_in_the_file_is_not_measured_again() {
+fn the_keys_of_a_stored_row_are_not_checked() {
     let word = Word { word: "x".repeat(600), other: String::new() };
     let mut image = Image::default();
     image.load_stored(&word, &[]).unwrap();
@@ -179,12 +179,12 @@ fn a_row_that_is_in_the_file_is_not_measured_again() {
 }
 
 #[test]
-fn what_serde_refuses_is_an_error() {
+fn a_failure_of_serde_is_an_error() {
     let word = Word { word: "a".to_owned(), other: "refuse".to_owned() };
     let mut image = Image::default();
     let error = image.load(&word).unwrap_err();
     assert!(matches!(error, Error::Codec { table: "words", .. }), "{error}");
-    // And the image is as good as new.
+    // The image can be reused.
     let word = Word { other: "b".to_owned(), ..word };
     image.load(&word).unwrap();
     assert_eq!(image.row(), b"\x01\x01a\x01b");
