@@ -1,4 +1,4 @@
-//! The stages: tokens to attributes to the model to tokens.
+//! The stages of an expansion: tokens to attributes, attributes to the model, and the model to tokens.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,7 +10,7 @@ use crate::{
     lower::{self, Lowered, key::LoweredKey},
 };
 
-/// The expansion of `#[derive(IndexKey)]`.
+/// Expands `#[derive(IndexKey)]`.
 pub(crate) fn derive_key(input: TokenStream) -> TokenStream {
     generate(input, |input, errors| match lower::key::lower(input, errors) {
         LoweredKey::Key(key) => expand::key::expand(&key),
@@ -18,7 +18,7 @@ pub(crate) fn derive_key(input: TokenStream) -> TokenStream {
     })
 }
 
-/// The expansion of `#[derive(IndexTable)]`.
+/// Expands `#[derive(IndexTable)]`.
 pub(crate) fn derive(input: TokenStream) -> TokenStream {
     generate(input, |input, errors| match lower::lower(input, errors) {
         Lowered::Table(table) => expand::expand(&table),
@@ -26,7 +26,7 @@ pub(crate) fn derive(input: TokenStream) -> TokenStream {
     })
 }
 
-/// The expansion of `#[derive(RowVersion)]`.
+/// Expands `#[derive(RowVersion)]`.
 pub(crate) fn derive_version(input: TokenStream) -> TokenStream {
     generate(input, |input, errors| {
         let version = lower::version::lower(input, errors);
@@ -39,7 +39,7 @@ pub(crate) fn derive_version(input: TokenStream) -> TokenStream {
     })
 }
 
-/// The output of `stages`, behind their errors.
+/// Returns the errors of `stages`, followed by their output.
 fn generate(
     input: TokenStream,
     stages: impl FnOnce(&DeriveInput, &Diagnostics) -> TokenStream,

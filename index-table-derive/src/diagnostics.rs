@@ -1,4 +1,4 @@
-//! Collects the errors of one expansion, so that all of them are reported at once.
+//! The collected errors of one expansion, which are reported together.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -7,12 +7,12 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::Error;
 
-/// The errors found so far. Every stage has a shared reference to it.
+/// The errors found so far. All stages share a reference to this value.
 ///
-/// It must be consumed by [`Diagnostics::finish`]: dropping a collector with unread errors would hide a
-/// mistake, so debug builds assert that.
+/// It must be consumed by [`Diagnostics::finish`]. Otherwise errors would be lost, so debug builds assert
+/// this.
 pub(crate) struct Diagnostics {
-    /// `None` once the errors have been taken.
+    /// The errors; `None` after `finish`.
     errors: RefCell<Option<Vec<Error>>>,
 }
 
@@ -26,7 +26,7 @@ impl Diagnostics {
         self.push(Error::new(span, message));
     }
 
-    /// Reports an error on all of `tokens`: a type, a path or a list.
+    /// Reports an error on all of `tokens`, such as a type, a path or a list.
     pub(crate) fn error_on(&self, tokens: impl ToTokens, message: impl Display) {
         self.push(Error::new_spanned(tokens, message));
     }
@@ -43,7 +43,7 @@ impl Diagnostics {
         self.errors.borrow().as_ref().is_none_or(Vec::is_empty)
     }
 
-    /// All the errors as one, or nothing if there were none.
+    /// Combines all errors into one; `None` if there are none.
     pub(crate) fn finish(self) -> Option<Error> {
         self.errors.take()?.into_iter().reduce(|mut all, error| {
             all.combine(error);
@@ -61,10 +61,10 @@ impl Drop for Diagnostics {
     }
 }
 
-/// The candidate that is most similar to `word`, if one is similar enough.
+/// Returns the candidate that is most similar to `word`, if it is similar enough.
 ///
-/// The rule is rustc's own: at most a third of the letters differ, where swapping two neighbours
-/// counts as one difference.
+/// The rule is the same as in rustc: at most a third of the letters differ. A swap of two neighbours counts
+/// as one difference.
 pub(crate) fn suggestion<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -78,7 +78,7 @@ pub(crate) fn suggestion<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// `` `a`, `b` and `c` ``.
+/// Returns `` `a`, `b` and `c` ``.
 pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let mut words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.pop() {
@@ -88,13 +88,13 @@ pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
-/// The number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b` (the
-/// optimal string alignment distance), row by row.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that convert `a` into
+/// `b` (the optimal string alignment distance).
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut above: Vec<usize> = (0..=b.len()).collect();
-    // The row before `above`, needed for swaps, and its letter of `a`.
-    let mut before: Vec<usize> = Vec::new();
+    // The row before `above`, which swaps need, and its letter of `a`.
+    let mut second_above: Vec<usize> = Vec::new();
     let mut previous_a = None;
 
     for (row, letter_a) in a.chars().enumerate() {
@@ -107,7 +107,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
             let mut distance = replaced.min(up + 1).min(left + 1);
             if previous_a == Some(*letter_b)
                 && previous_b == Some(letter_a)
-                && let Some(swapped) = column.checked_sub(1).and_then(|at| before.get(at))
+                && let Some(swapped) = column.checked_sub(1).and_then(|at| second_above.get(at))
             {
                 distance = distance.min(swapped + 1);
             }
@@ -115,7 +115,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
             left = distance;
             previous_b = Some(*letter_b);
         }
-        before = std::mem::replace(&mut above, current);
+        second_above = std::mem::replace(&mut above, current);
         previous_a = Some(letter_a);
     }
     above.last().copied().unwrap_or_default()
@@ -126,7 +126,7 @@ mod tests {
     use super::{Diagnostics, edit_distance, listed, suggestion};
 
     #[test]
-    fn distances_count_edits() {
+    fn distances_are_numbers_of_edits() {
         assert_eq!(edit_distance("", ""), 0);
         assert_eq!(edit_distance("", "town"), 4);
         assert_eq!(edit_distance("town", ""), 4);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_candidate_is_suggested() {
+    fn the_most_similar_candidate_is_suggested() {
         let fields = ["id", "town", "last_name", "phone"];
         assert_eq!(suggestion("twon", fields), Some("town"));
         assert_eq!(suggestion("lastname", fields), Some("last_name"));
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "not reported")]
-    fn unread_errors_are_noticed() {
+    fn lost_errors_cause_a_panic() {
         drop(Diagnostics::new());
     }
 }

@@ -1,7 +1,7 @@
-//! The replacement of a repository or a key that can't be generated, beside the errors with the reason.
+//! The replacement of a repository or a key that can't be generated because of errors.
 //!
-//! A program with such a mistake still calls the repository's methods. With these replacements, it gets one
-//! message, and not one more for each call.
+//! A program with such errors still calls the repository's methods. The replacements avoid a further error
+//! for each call.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -28,7 +28,8 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
     let private = expand::private(krate);
     let (allow, allow_on_struct) = (expand::allow(), expand::allow_on_struct());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
-    // The methods that take or return a row have the parameters, so that the repository itself has none.
+    // The methods that take or return a row have the struct's generic parameters, so that the repository has
+    // none.
     let row = quote!(#row #ty_generics);
     let read = quote!(&_index_table::ReadTxn<'_>);
     let write = quote!(&mut _index_table::WriteTxn<'_>);
@@ -63,7 +64,7 @@ pub(crate) fn inert(input: &DeriveInput, inert: &Inert) -> TokenStream {
             quote!(::core::option::Option<#row>),
         ),
     ];
-    // Without fields, since a program can name the view without using them.
+    // The view has no fields, because a program can name the view without using its fields.
     let view_type = view.iter().map(|view| {
         quote! {
             #[doc(hidden)]
@@ -134,12 +135,12 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
     let (private, allow) = (expand::private(krate), expand::allow());
     let (impl_generics, ty_generics, where_clause) = input.generics.split_for_impl();
     let conditions = where_clause.map(|clause| &clause.predicates).into_iter().flatten();
-    // As for valid keys: an enum is passed by value.
+    // An enum is passed by value, as for valid keys.
     let (arg, value) = match &input.data {
         Data::Enum(data) if data.variants.iter().all(|variant| variant.fields.is_empty()) => {
             (quote!(Self), quote!(EnumValue))
         }
-        // A parameter may be shorter than `'any`.
+        // A lifetime parameter may be shorter than `'any`.
         _ if !input.generics.params.is_empty() => (quote!(()), quote!(KeyValue)),
         _ => (quote!(&'any Self), quote!(KeyValue)),
     };
@@ -158,7 +159,7 @@ pub(crate) fn inert_key(input: &DeriveInput, krate: &Path) -> TokenStream {
                 type Present<'any> = #arg;
                 type Ref<'any> = Self;
 
-                // A sparse index of it is valid.
+                // This shape is valid in a sparse index.
                 const SHAPE: _index_table::KeyShape =
                     _index_table::KeyShape::Option(&_index_table::KeyShape::Bool);
 

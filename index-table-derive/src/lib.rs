@@ -1,6 +1,6 @@
 //! The derive macro of `index-table`.
 
-// A mistake in the user's program gives a message, never a panic of the compiler.
+// A mistake in the user's program causes a message, never a panic of the compiler.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)
@@ -46,8 +46,8 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// # `#[primary_key]`, on a field
 ///
-/// The field that identifies a row. On several fields, at most 12: a composite key, in the order of
-/// declaration. It takes no arguments.
+/// Marks the field that identifies a row. Several fields, at most 12, are a composite key in the order of
+/// declaration. The attribute takes no arguments.
 ///
 /// # `#[table(…)]`, on the struct
 ///
@@ -56,11 +56,11 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | option | meaning | default |
 /// |---|---|---|
 /// | `name = "…"` | the name on disk: ASCII letters, digits, `_` and `-`, at most 100 of them | the struct's name in snake case |
-/// | `version = N` | the version of the struct, from 1 on | 1 |
+/// | `version = N` | the version of the struct, at least 1 | 1 |
 /// | `previous = Type` | the struct of the previous version, with `#[derive(RowVersion)]` or `#[derive(IndexTable)]`; this struct implements `From` it | none |
-/// | `changed = [a, b]` | the fields whose value that `From` changes; indexes over other fields with the same name and type stay readable when the version changes | none |
-/// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the table is whole in one shard |
-/// | `shard_map = "…"` | the shard map that says which shard has a shard key | the table's name |
+/// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes over other fields with the same name and type stay readable when the version changes | none |
+/// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
+/// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
 /// | `view`, `view = Ident` | generates a view, which borrows its strings, and its name | none; the struct's name and `View` |
@@ -70,29 +70,29 @@ use crate::derive::{derive, derive_key, derive_version};
 ///
 /// With `#[table(view)]`, `Customer` has a view `CustomerView<'txn>`, from `get_view`, `get_view_by_…` and
 /// the `views()` of scans, of their combinations and of `get_many`. It has the same fields under the same
-/// names. Fields whose type is spelled as in the first column are borrowed from the transaction; all others
-/// have the type of the row.
+/// names. Fields with a type that is spelled as in the first column are borrowed from the transaction. Other
+/// fields have the type of the row.
 ///
 /// | field of the row | field of the view |
 /// |---|---|
 /// | `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` | `&'txn str` |
 /// | `Vec<u8>` | `&'txn [u8]` |
-/// | `Option` of one of these | `Option` of the borrowed one |
+/// | `Option` of one of these | `Option` of the borrowed type |
 ///
-/// The view always has the lifetime, even if no field needs it. It is `Debug`, `Clone`, `PartialEq` and
-/// `Serialize`, so the types of all fields must be too. It is serialized like the row, in any format: serde's
-/// `rename`, `rename_all`, `transparent`, `with`, `serialize_with` and `skip` apply to it too. It is read
-/// like the row: a field with `with`, `serialize_with` or `deserialize_with` is read by the same function,
-/// and is owned; a field with `skip` comes from the function of its `default`, or from the default of its
-/// type.
+/// The view always has the lifetime, even if no field needs it. It implements `Debug`, `Clone`, `PartialEq`
+/// and `Serialize`, so the types of all fields must implement them too. A view is serialized like the row, in
+/// any format: serde's `rename`, `rename_all`, `transparent`, `with`, `serialize_with` and `skip` also apply
+/// to the view. It is also deserialized like the row: a field with `with`, `serialize_with` or
+/// `deserialize_with` is read by the same function, and is owned. A field with `skip` has the value of the
+/// function of its `default`, or the default of its type.
 ///
 /// A view reads the fields one after another, in the order of declaration, so the row's serde traits must be
-/// derived. The view of a row of an older version borrows from the converted row, which the transaction
-/// keeps.
+/// derived. The view of a row of an older version borrows from the converted row, which is in memory of the
+/// transaction.
 ///
 /// # `#[index(fields, options)]`, on the struct
 ///
-/// One index; the attribute can be repeated. The fields come first, in the sort order of the index.
+/// Declares one index. The attribute can be repeated. The fields come first, in the sort order of the index.
 ///
 /// | field | meaning |
 /// |---|---|
@@ -100,7 +100,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `desc(field)` | the value of the field, in descending order: the greatest first, `None` last |
 /// | `each(field)` | one entry for each distinct element of a collection; at most one in an index |
 /// | `computed(method: Type)` | the value of a method of the struct: `fn method(&self) -> Type`; `Desc<…>` sorts in descending order |
-/// | `hash(field)` | a hash of the value of the field, which may have any length: for queries by equality |
+/// | `hash(field)` | a hash of the value of the field, for queries by equality on values of any length |
 /// | `each(computed(method: Type))` | one entry for each distinct element of the collection that a method returns |
 /// | `hash(computed(method: Type))` | a hash of the value of a method |
 ///
@@ -111,7 +111,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `strategy = "full"` | an entry carries the whole row |
 /// | `include = [field]` | the fields that a partial index carries; it implies the strategy |
 /// | `consistency = "strong"` | entries change in the transaction of their row; the default |
-/// | `consistency = "eventual"` | the write leaves a message, and a worker updates the entries later; not with `unique` |
+/// | `consistency = "eventual"` | a write adds a message to a queue, and a worker updates the entries later; not with `unique` |
 /// | `unique` | at most one row for each key |
 /// | `sparse` | no entry with a `None` among the fields of its key; queries take the value of an `Option` |
 /// | `filter = method` | entries only for rows for which `fn method(&self) -> bool` returns true; needs a `name` |
@@ -119,51 +119,51 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `name = "ident"` | the name of the index on disk and in the names of all its methods, instead of its fields |
 ///
 /// Fields whose types are spelled with `HashSet` or `HashMap` are stored in a canonical order, in rows and in
-/// `include`, so that writing an equal row is never a change. The derive does not see these collections in a
-/// struct inside the row, behind an alias or in a field with serde's `with`. There, use `BTreeSet` and
-/// `BTreeMap`; otherwise an equal row counts as a change, and `verify` reports entries that include such a
-/// field as stale.
+/// `include`, so that writing an equal row is never a change. The derive can't detect these collections in a
+/// struct inside the row, in a type alias or in a field with serde's `with`. In these cases, use `BTreeSet`
+/// and `BTreeMap`. Otherwise an equal row counts as a change, and `verify` reports entries that include such
+/// a field as stale.
 ///
 /// In a `unique` index that is sparse or filtered, at most one of the rows with entries has each key.
 ///
 /// # `#[indexes((fields, options), …)]`, on the struct
 ///
-/// Several indexes in one attribute. `#[indexes((town), (town, last_name), (email, unique))]` is the
+/// Declares several indexes in one attribute. `#[indexes((town), (town, last_name), (email, unique))]` is the
 /// same as `#[index(town)]`, `#[index(town, last_name)]` and `#[index(email, unique)]`. Clippy reports a word
 /// that occurs in two `#[index(…)]` as a repeated attribute (`clippy::duplicated_attributes`), and accepts
 /// this form.
 ///
 /// # Warnings
 ///
-/// An index that is likely to cost more than it saves gives a warning at its first field. The compiler
-/// reports it under the lint `deprecated`, so it stops a build only if that lint is denied. The repository's
-/// `usage` repeats the warnings that are not suppressed. A primary key that is spelled as an `Option` gives a
-/// warning too (`optional_key`, on the table): at most one row has `None`.
+/// An index that probably costs more than it saves causes a warning at its first field. The compiler reports
+/// the warning under the lint `deprecated`, so it stops a build only if that lint is denied. The repository's
+/// `usage` repeats the warnings that are not suppressed. A field of the primary key that is spelled as an
+/// `Option` also causes a warning (`optional_key`, on the table), because `None` is an ordinary value there.
 ///
 /// | name | warning | condition |
 /// |---|---|---|
 /// | `few_values` | an index on a `bool` alone finds a large part of the table | its only field is spelled `bool` or `Option<bool>`, in any form; not if it is `unique`, `sparse` or filtered |
-/// | `redundant` | another index serves the same queries at the same cost | its fields are the first ones of another index, in the same forms, with the same strategy (the other one includes all fields of a partial one) and the same `sparse` and `filter`, so that both have entries for the same rows; or they are the first ones of the primary key, and it isn't partial. Not if it is `unique` |
+/// | `redundant` | another index serves the same queries at the same cost | its fields are the first fields of another index, in the same forms, with the same strategy (of two partial indexes, the other includes all of its fields) and the same `sparse` and `filter`, so that both have entries for the same rows; or its fields are the first fields of the primary key, and it isn't partial. Not if it is `unique` |
 /// | `doubled_full` | each full index stores the table once more | another full index with all rows is declared before it |
 ///
-/// A redundant index can be meant: only an index without further fields has rows in the order of the
-/// primary key, which `and` and `or` read without sorting.
+/// A redundant index can be intended: only an index without further fields has the rows of one key in the
+/// order of the primary key, which `and` and `or` read without sorting.
 ///
 /// # Undetected changes
 ///
 /// A write calls the methods of `computed` and `filter` for the old row and for the new row, so their result
 /// must depend on the row alone. An index is rebuilt when its declaration changes, but a change in the body
-/// of such a method can't be detected: give the index another name then.
+/// of such a method can't be detected. If you change the body, give the index another name.
 ///
-/// A field called `unique` or `sparse` is written `r#unique` here. Names have no `r#`: the index over
-/// `r#type` is called `type`.
+/// A field called `unique` or `sparse` is written `r#unique` or `r#sparse` in the attribute. Names have no
+/// `r#`: the index over `r#type` is called `type`.
 ///
 /// # What is generated
 ///
-/// For the repository: `open`, `open_online`, `insert`, `put`, `update`, `try_update`, `delete`, `remove`, `get`,
-/// `all`, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has the
-/// methods without keys or fields in their names, such as `replace`, `get_many`, `bulk_load`, `watch` and
-/// `verify`. For an index over `a` and `b`:
+/// The repository has `open`, `open_online`, `insert`, `put`, `update`, `try_update`, `delete`, `remove`,
+/// `get`, `all`, and `get_view` if there is a view. It dereferences to the `Table` of its rows, which has
+/// other methods, such as `replace`, `get_many`, `bulk_load`, `watch` and `verify`. An index over `a` and `b`
+/// adds these methods:
 ///
 /// | method | returns |
 /// |---|---|
@@ -173,38 +173,40 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `find_by_a_starting_with`, `find_by_a_b_starting_with` | the entries with the last field starting with a text or bytes, if it is a `String`, `Box<str>`, `Arc<str>`, `Cow<'static, str>` or `Vec<u8>`, or an `Option` of one of these |
 /// | `find_by_a_in`, `find_by_a_b_in` | the entries with the last field equal to one of several values, in the order of the index |
 /// | `get_by_a_b` | the row with these values, if the index is `unique` |
-/// | `get_view_by_a_b` | its view, if the index is `unique` and there is a view |
+/// | `get_view_by_a_b` | the view of this row, if the index is `unique` and there is a view |
 /// | `put_by_a_b` | nothing; replaces the row with the same values, if the index is `unique` and has no `each` |
-/// | `delete_by_a_b` | whether it has deleted a row with these values, if the index is `unique` |
-/// | `distinct_a`, `distinct_a_b` | each different value of these fields once, and how many entries have it; up to 12 fields |
-/// | `distinct_b_by_a` | each different `b` of the entries with this `a`; the first and the last are the smallest and the greatest (reversed for a `desc` field) |
+/// | `delete_by_a_b` | whether a row with these values was deleted, if the index is `unique` |
+/// | `distinct_a`, `distinct_a_b` | the distinct values of these fields, and the number of entries with each; up to 12 fields |
+/// | `distinct_b_by_a` | the distinct values of `b` in the entries with a value of `a`; the first and the last are the smallest and the greatest (reversed for a `desc` field) |
 ///
-/// Of an index that is eventual, these return an `EventualScan`, which has `stale()` and `verified()`, and there are no `distinct_…` methods.
+/// For an eventual index, the scans are `EventualScan`s, which have `stale()` and `verified()`, and there are
+/// no `distinct_…` methods.
 ///
-/// The primary key has the `find_by_…` methods too, and `distinct_…` for its first fields. Where several keys begin with
-/// the same fields, the methods for these fields query the key without further fields, or else the key that
-/// is declared first, with the primary key before all indexes.
+/// The primary key also has the `find_by_…` methods, and `distinct_…` for its first fields. If several keys
+/// begin with the same fields, the methods for these fields query the key without further fields, or else the
+/// key that is declared first. The primary key counts as declared before all indexes.
 ///
-/// All methods of an index with a name have that name: with `name = "open"`, an index over `a` and `b`
-/// has `by_open`, `find_by_open` with both values, `find_by_open_a` with the first one, and
-/// `distinct_open`, `distinct_open_a` and `distinct_open_by_a`. A query on the first fields of a `sparse`
-/// index omits rows if a later field is `None`, so it has the name of the index too: `find_by_a_b_a`. The
-/// compiler reports an `Option` behind an alias there.
+/// All methods of an index with a name have that name: with `name = "open"`, an index over `a` and `b` has
+/// `by_open`, `find_by_open` with both values, `find_by_open_a` with the first value, and `distinct_open`,
+/// `distinct_open_a` and `distinct_open_by_a`. A query on the first fields of a `sparse` index omits rows if
+/// a later field is `None`, so its name contains the name of the index: `find_by_a_b_a`. If the type of the
+/// later field is an alias of an `Option`, the compiler reports an error.
 ///
-/// A range of a `desc` field is a range of its values, and is read from the greatest down.
+/// A range of a `desc` field is a range of its values, and is read from the greatest value to the smallest.
 ///
 /// A `hash(field)` takes 16 bytes of a key. A query compares its value with the value in the row, so values
-/// that share a hash are distinguished, also by `unique`. It has no ranges, prefixes or distinct values,
-/// which only the fields before and behind it have; `by_…` of the whole index returns it in the order of the
-/// hashes. The comparison costs a look-up of the row for each entry, in `entries()`, `keys()` and `count()`
-/// too, unless the entry carries the field, in an `include` or a full index. It can't be used for fields that
-/// are never longer than their hash, nor inside other forms.
+/// that share a hash are distinguished, also by `unique`. Hashed fields have no ranges, prefixes or distinct
+/// values; other fields of the key have them. `by_…` returns the whole index in the order of the hashes. The
+/// comparison costs a look-up of the row for each entry, also in `entries()`, `keys()` and `count()`, unless
+/// the entry carries the field, in an `include` or a full index. A field that is never longer than its hash
+/// can't be hashed, and `hash` can't be used inside other forms.
 ///
 /// An entry has the fields of its key, the fields of the primary key, and the included fields, but no field
 /// for a hash. Strings and bytes are borrowed from the store, except in a `desc` field, where they are owned.
 /// The value of a `computed` method is a field with the method's name. For `each(cast)`, the field `cast` is
-/// one element; if the collection is included too, its field is called `all_cast`. Entries are `Debug`,
-/// `Clone`, `PartialEq` and `Serialize`, so the types of the included fields must be too.
+/// one element. If the collection is also included, its field is called `all_cast`. Entries implement
+/// `Debug`, `Clone`, `PartialEq` and `Serialize`, so the types of the included fields must implement them
+/// too.
 ///
 /// All generated items have the visibility of the struct.
 ///
@@ -226,11 +228,11 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
     derive(input.into()).into()
 }
 
-/// Makes rows of an older version readable, with the struct of that version.
+/// Makes rows of an older version readable as the struct of that version.
 ///
 /// The struct has named fields, no generic parameters, and implements serde's `Deserialize`. The order, names
-/// and types of its fields must not change, and neither must the definitions of its fields' types. A `From`
-/// converts it to the struct of the next version, which names it as its `previous`. The next version is the
+/// and types of its fields must not change, and neither must the definitions of its fields' types. The struct
+/// of the next version names this struct as its `previous`, and implements `From` it. The next version is the
 /// table itself, or another older version.
 ///
 /// ```text
@@ -257,8 +259,8 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// impl From<CustomerV2> for Customer { … }
 /// ```
 ///
-/// A struct with `#[derive(IndexTable)]` can be a `previous` too. This derive generates less: no indexes and
-/// no repository.
+/// A struct with `#[derive(IndexTable)]` can also be a `previous`. `RowVersion` generates less code: no
+/// indexes and no repository.
 ///
 /// # `#[table(…)]`, on the struct
 ///
@@ -266,15 +268,15 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 /// |---|---|---|
 /// | `version = N` | the version of the struct | 1 |
 /// | `previous = Type` | the struct of the previous version; this struct implements `From` it | none |
-/// | `changed = [a, b]` | the fields whose value that `From` changes | none |
+/// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes | none |
 /// | `crate = path` | the path of the crate `index-table` | `::index_table` |
 ///
-/// `#[primary_key]` may stay on fields, and has no effect here.
+/// `#[primary_key]` may stay on fields, and has no effect.
 ///
 /// # Errors
 ///
 /// All mistakes are reported at once, each at the wrong word. The serde attributes that rows of a table can't
-/// have are mistakes here too; see [`IndexTable`](macro@IndexTable).
+/// have are mistakes too; see [`IndexTable`](macro@IndexTable).
 #[proc_macro_derive(RowVersion, attributes(table, primary_key, index, indexes))]
 pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_version(input.into()).into()
@@ -284,13 +286,13 @@ pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// | type | form in a key | queries take | entries have |
 /// |---|---|---|---|
-/// | a struct with one field | that field | `&Self` | `Self` |
+/// | a struct with one field | the field | `&Self` | `Self` |
 /// | a struct with several fields, named or not | the fields one after another, as a tuple | `&Self` | `Self` |
-/// | an enum without fields | its variant's number, two bytes | `Self` | `Self` |
+/// | an enum without fields | the variant's number, in two bytes | `Self` | `Self` |
 ///
-/// It sorts by the fields in order, or by the variants in order of declaration. All fields are
-/// keys themselves. The type implements `Debug`, `Clone`, `PartialEq` and serde's `Serialize`, and
-/// an enum `Copy` as well. It has no parameters.
+/// Values are sorted by the fields in order, or by the variants in order of declaration. All fields must be
+/// keys. The type must implement `Debug`, `Clone`, `PartialEq` and serde's `Serialize`, and an enum also
+/// `Copy`. It must have no generic parameters.
 ///
 /// ```text
 /// #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, IndexKey)]
@@ -305,17 +307,17 @@ pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// # `#[key(order = N)]`, on a variant
 ///
-/// The variant's number, from 0 to 65535, and so its position in the order; on all variants of an enum or on
-/// none. Without it, variants are numbered from 0 in the order of declaration. A variant's discriminant (`A =
-/// 5`) is ignored.
+/// Sets the variant's number, from 0 to 65535, which determines its position in the order. Either all
+/// variants of an enum have this attribute or none. Without it, variants are numbered from 0 in the order of
+/// declaration. A variant's discriminant (`A = 5`) is ignored.
 ///
-/// New variants are declared behind the others, and don't change existing files; `order` can sort them
-/// between others. If the variants in a file are not the first ones of the enum, or have other numbers,
-/// opening the table fails, because rows contain the positions of variants.
+/// New variants must be declared after the existing variants, and don't change existing files. `order` can
+/// sort them between others. If the variants in a file are not the first variants of the enum, or have other
+/// numbers, opening the table fails, because rows contain the positions of variants.
 ///
 /// # `#[key(crate = path)]`, on the type
 ///
-/// The path of the crate `index-table`; the default is `::index_table`.
+/// Sets the path of the crate `index-table`. The default is `::index_table`.
 ///
 /// # Errors
 ///

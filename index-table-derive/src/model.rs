@@ -1,4 +1,4 @@
-//! The input of code generation: a table with every rule checked and every default resolved.
+//! The input of code generation: a table, after all rules are checked and all defaults are resolved.
 
 use std::rc::Rc;
 
@@ -15,23 +15,23 @@ pub(crate) struct Table {
     pub(crate) visibility: Visibility,
     /// The struct itself.
     pub(crate) row: Ident,
-    /// The struct has exactly the fields of the model; false after an error about a field.
+    /// Whether the struct has exactly the fields of the model; false after an error about a field.
     pub(crate) storable: bool,
     pub(crate) repository: Ident,
     pub(crate) name: String,
     pub(crate) version: u32,
-    /// The struct of the previous version, if the code has it.
+    /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,
     /// The names of the fields that the `From` of `previous` changes.
     pub(crate) changed: Vec<String>,
-    /// In order of declaration.
+    /// The fields, in order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
-    /// Never empty.
+    /// The fields of the primary key; never empty.
     pub(crate) primary_key: Vec<Rc<Field>>,
     pub(crate) indexes: Vec<Rc<Index>>,
     /// The warning about the primary key.
     pub(crate) findings: Vec<Finding>,
-    /// If it has a shard key.
+    /// The shard key, if there is one.
     pub(crate) sharding: Option<Sharding>,
     /// The view, if there is one.
     pub(crate) view: Option<View>,
@@ -41,9 +41,9 @@ pub(crate) struct Table {
 
 /// The shard key of a table: the first fields of the primary key.
 pub(crate) struct Sharding {
-    /// How many fields it has; at least one.
+    /// The number of fields; at least one.
     pub(crate) fields: usize,
-    /// Whether rows are distributed by a hash of it.
+    /// Whether rows are distributed by a hash of the shard key.
     pub(crate) hashed: bool,
     /// The name of the shard map.
     pub(crate) map: String,
@@ -55,14 +55,14 @@ pub(crate) struct RowVersion {
     pub(crate) krate: Path,
     /// The struct itself.
     pub(crate) row: Ident,
-    /// Serde can read it, as far as the types of its fields show.
+    /// Whether serde can read the struct, as far as the types of its fields show.
     pub(crate) readable: bool,
     pub(crate) version: u32,
-    /// The struct of the previous version, if the code has it.
+    /// The struct of the previous version, if it is declared.
     pub(crate) previous: Option<Path>,
     /// The names of the fields that the `From` of `previous` changes.
     pub(crate) changed: Vec<String>,
-    /// In order of declaration.
+    /// The fields, in order of declaration.
     pub(crate) fields: Vec<Rc<Field>>,
 }
 
@@ -72,14 +72,14 @@ pub(crate) const NOT_BELOW: &str = "the struct of `previous` must have a smaller
 
 /// A field of the struct.
 pub(crate) struct Field {
-    /// As it is accessed, with its `r#` if it has one.
+    /// The identifier, with its `r#` if it has one.
     pub(crate) ident: Ident,
-    /// Its name, without the `r#`.
+    /// The name, without the `r#`.
     pub(crate) name: String,
     pub(crate) ty: DataType,
     /// The type as text.
     pub(crate) declared: String,
-    /// Its own documentation, as attributes.
+    /// The documentation of the field, as attributes.
     pub(crate) doc: TokenStream,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Field {
 pub(crate) enum KeyPart {
     /// The value of a field.
     Plain(Rc<Field>),
-    /// The same, in descending order.
+    /// The value of a field, in descending order.
     Desc(Rc<Field>),
     /// Each element of a collection, of the given type.
     Each(Rc<Field>, Rc<DataType>),
@@ -103,7 +103,7 @@ pub(crate) enum KeyPart {
 }
 
 impl KeyPart {
-    /// The field that it comes from, if any.
+    /// Returns the field of this part, if there is one.
     pub(crate) fn field(&self) -> Option<&Rc<Field>> {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
@@ -113,7 +113,7 @@ impl KeyPart {
         }
     }
 
-    /// The method that returns it, or its collection, if any.
+    /// Returns the method of this part, if there is one.
     pub(crate) fn method(&self) -> Option<&Rc<Method>> {
         match self {
             Self::Computed(method) | Self::EachComputed(method, _) | Self::HashComputed(method) => {
@@ -123,7 +123,7 @@ impl KeyPart {
         }
     }
 
-    /// The identifier of its field or method.
+    /// Returns the identifier of the field or the method.
     pub(crate) fn ident(&self) -> &Ident {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
@@ -135,7 +135,7 @@ impl KeyPart {
         }
     }
 
-    /// Its name in all generated items.
+    /// Returns the name of the part in all generated items.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Each(field, _) | Self::Hash(field) => {
@@ -147,7 +147,7 @@ impl KeyPart {
         }
     }
 
-    /// The type of the value in the key, or of the hashed value.
+    /// Returns the type of the value in the key, or of the hashed value.
     pub(crate) fn key_type(&self) -> &DataType {
         match self {
             Self::Plain(field) | Self::Desc(field) | Self::Hash(field) => &field.ty,
@@ -156,7 +156,7 @@ impl KeyPart {
         }
     }
 
-    /// Whether the key of an entry contains this value of a field.
+    /// Whether this part of a key contains the value of a field.
     pub(crate) fn holds(&self, other: &Rc<Field>) -> bool {
         match self {
             Self::Plain(field) | Self::Desc(field) => Rc::ptr_eq(field, other),
@@ -164,8 +164,8 @@ impl KeyPart {
         }
     }
 
-    /// Whether the entry of a full index has no field for this part of its key: the row has the same value,
-    /// or the part is a hash.
+    /// Whether the entry of a full index has no field for this part of its key, because the row has the same
+    /// value, or because the part is a hash.
     pub(crate) fn is_left_out_of_full(&self) -> bool {
         matches!(self, Self::Plain(_) | Self::Desc(_)) || self.is_hash()
     }
@@ -174,8 +174,8 @@ impl KeyPart {
         matches!(self, Self::Each(..) | Self::EachComputed(..))
     }
 
-    /// Whether a sparse index has no entry for some rows because of this part: for a `None` or an
-    /// empty collection. `None` if only the compiler knows.
+    /// Whether a sparse index can have no entry for a row because of this part: for a `None` or an empty
+    /// collection. Returns `None` if the spelling of the type does not show this.
     pub(crate) fn can_be_absent(&self) -> Option<bool> {
         if self.is_each() { Some(true) } else { self.key_type().is_optional() }
     }
@@ -196,8 +196,11 @@ impl KeyPart {
     /// Whether queries compare both with the same value, in any sort order.
     pub(crate) fn same(&self, other: &Self) -> bool {
         let same = match (self.method(), other.method()) {
-            (Some(method), Some(of)) => method.name == of.name,
-            _ => self.field().zip(other.field()).is_some_and(|(field, of)| Rc::ptr_eq(field, of)),
+            (Some(method), Some(other)) => method.name == other.name,
+            _ => self
+                .field()
+                .zip(other.field())
+                .is_some_and(|(field, other)| Rc::ptr_eq(field, other)),
         };
         same && self.is_each() == other.is_each()
     }
@@ -205,23 +208,23 @@ impl KeyPart {
 
 /// A method of the struct that returns a part of a key.
 pub(crate) struct Method {
-    /// As it is called, with its `r#` if it has one.
+    /// The identifier, with its `r#` if it has one.
     pub(crate) ident: Ident,
-    /// Its name, without the `r#`.
+    /// The name, without the `r#`.
     pub(crate) name: String,
-    /// Its return type.
+    /// The return type.
     pub(crate) ty: DataType,
 }
 
 /// One index table.
 pub(crate) struct Index {
-    /// Its position among the indexes.
+    /// The position among the indexes.
     pub(crate) position: usize,
-    /// Both on disk and in the names of methods.
+    /// The name on disk and in the names of methods.
     pub(crate) name: String,
-    /// The name was given, and represents all the fields together.
+    /// Whether the attribute has a name, which replaces the names of all fields.
     pub(crate) named: bool,
-    /// Never empty, with at most one `each`.
+    /// The parts of the key; never empty, with at most one `each`.
     pub(crate) parts: Vec<KeyPart>,
     pub(crate) strategy: Strategy,
     pub(crate) unique: bool,
@@ -229,16 +232,16 @@ pub(crate) struct Index {
     pub(crate) conditions: Conditions,
     pub(crate) findings: Vec<Finding>,
     pub(crate) entry: Entry,
-    /// The fields, at each place where the attribute names one.
+    /// The fields that the attribute names, with the spans of their names.
     pub(crate) mentions: Vec<Ident>,
-    /// The place of its methods.
+    /// The span of the methods.
     pub(crate) place: Span,
 }
 
 /// A warning about an index or the primary key.
 #[derive(Clone)]
 pub(crate) struct Finding {
-    /// The field of the warning.
+    /// The span of the field of the warning.
     pub(crate) span: Span,
     pub(crate) lint: Lint,
     /// The reason, and how to suppress it.
@@ -250,9 +253,9 @@ impl Index {
         self.conditions.sparse.is_some()
     }
 
-    /// Whether a query with the first `length` fields would omit rows because a later field is absent; `None`
-    /// if only the compiler knows.
-    pub(crate) fn omits_rows_behind(&self, length: usize) -> Option<bool> {
+    /// Whether a query with the first `length` fields would omit rows because a later field is absent.
+    /// Returns `None` if the spelling of the types does not show this.
+    pub(crate) fn omits_rows_after(&self, length: usize) -> Option<bool> {
         if !self.is_sparse() {
             return Some(false);
         }
@@ -263,12 +266,12 @@ impl Index {
         rest().all(|absent| absent == Some(false)).then_some(false)
     }
 
-    /// The parts that are hashed in the key, in its order.
+    /// Returns the hashed parts, in the order of the key.
     pub(crate) fn hashed(&self) -> impl Iterator<Item = &KeyPart> {
         self.parts.iter().filter(|part| part.is_hash())
     }
 
-    /// Whether an entry carries, in fields of its own, all values that are hashed in the key.
+    /// Whether an entry carries all values that are hashed in the key, in separate fields.
     pub(crate) fn carries_hashed(&self) -> bool {
         match &self.strategy {
             Strategy::Normalized => false,
@@ -289,13 +292,13 @@ pub(crate) const NEVER_ABSENT: &str = "`sparse` has no effect here: a sparse ind
 /// The condition for a row to have entries.
 #[derive(Clone)]
 pub(crate) struct Conditions {
-    /// Rows without a `None` in the key; with the place of the option.
+    /// The span of the option `sparse`: only rows without a `None` in the key have entries.
     pub(crate) sparse: Option<Span>,
-    /// Rows for which this method returns true.
+    /// The method of `filter`: only rows for which it returns true have entries.
     pub(crate) filter: Option<Ident>,
 }
 
-/// The contents of an entry besides its key.
+/// The contents of an entry in addition to its key.
 #[derive(Clone)]
 pub(crate) enum Strategy {
     /// The primary key.
@@ -309,12 +312,12 @@ pub(crate) enum Strategy {
 /// The struct of the entries of an index.
 pub(crate) struct Entry {
     pub(crate) ident: Ident,
-    /// How to read it, in stored order. The fields of the struct are the steps that keep a value.
+    /// The steps to read an entry, in stored order. The steps that keep a value are the fields of the struct.
     pub(crate) steps: Vec<Step>,
 }
 
 impl Entry {
-    /// The fields of the struct.
+    /// Returns the fields of the struct.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&Ident, &Source)> {
         self.steps.iter().filter_map(|step| match step {
             Step::Keep(ident, source) => Some((ident, source)),
@@ -334,11 +337,11 @@ pub(crate) enum Step {
     Keep(Ident, Source),
     /// Skip a part of the key, so that the next value is read from the right position.
     SkipKey(KeyPart),
-    /// Skip a field of the primary key for the same reason.
+    /// Skip a field of the primary key, so that the next value is read from the right position.
     SkipPrimaryKey(Rc<Field>),
 }
 
-/// The place of a value in an entry.
+/// The source of a value in an entry.
 pub(crate) enum Source {
     Key(KeyPart),
     PrimaryKey(Rc<Field>),
@@ -348,7 +351,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The field of the row with this value, if there is one.
+    /// Returns the field of the row with this value, if there is one.
     pub(crate) fn field(&self) -> Option<&Field> {
         match self {
             Self::Key(KeyPart::Plain(field) | KeyPart::Desc(field))
@@ -376,12 +379,12 @@ impl Source {
     }
 }
 
-/// The struct of a row that is read without copies.
+/// The borrowed form of a row.
 pub(crate) struct View {
     pub(crate) ident: Ident,
-    /// The serde attributes that it shares with the row.
+    /// The serde attributes that the view shares with the row.
     pub(crate) serde: Vec<TokenStream>,
-    /// In order of declaration, which is the stored order.
+    /// The fields in order of declaration, which is the stored order.
     pub(crate) fields: Vec<ViewField>,
 }
 
@@ -399,19 +402,19 @@ impl View {
 pub(crate) struct ViewField {
     pub(crate) field: Rc<Field>,
     pub(crate) reading: Reading,
-    /// The serde attributes that it shares with the field.
+    /// The serde attributes that the view's field shares with the row's field.
     pub(crate) serde: Vec<TokenStream>,
 }
 
-/// How a field of a view is read, which determines its type.
+/// The way to read a field of a view, which determines its type.
 pub(crate) enum Reading {
-    /// Read, and borrowed if it can be.
+    /// Read, and borrowed if possible.
     Carried,
     /// Read, with the type of the row.
     Owned,
     /// Read by this function, with the type of the row.
     With(ExprPath),
-    /// Not stored: the value of this function, or the type's default.
+    /// Not stored. The value is that of this function, or the type's default.
     Made(Option<ExprPath>),
 }
 
@@ -431,8 +434,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Whether a query takes the value of a part instead of the `Option` that it is or may be, by its
-    /// spelling.
+    /// Whether a query takes the inner value of a part whose type is an `Option`, or may be an `Option` by
+    /// its spelling.
     pub(crate) fn takes_present(&self, part: &KeyPart) -> bool {
         match self {
             Self::Rows => false,
@@ -443,26 +446,26 @@ impl Target {
 
 /// The restriction of a query.
 pub(crate) enum Form {
-    /// `by_town`: none.
+    /// `by_town`: no restriction.
     Whole,
     /// `find_by_town`: these fields have these values.
     Equal(Vec<KeyPart>),
     /// `find_by_town_range`: the first fields have these values, the last is in a range.
     Range(Vec<KeyPart>, KeyPart),
-    /// `find_by_town_in`: the first fields have these values, the last has one of several.
+    /// `find_by_town_in`: the first fields have these values, the last has one of several values.
     In(Vec<KeyPart>, KeyPart),
     /// `find_by_town_starting_with`: the first fields have these values, the last starts with a
     /// text or with bytes.
     StartingWith(Vec<KeyPart>, KeyPart),
     /// `get_by_email`: the row whose fields have these values.
     Get(Vec<KeyPart>),
-    /// `get_view_by_email`: its view.
+    /// `get_view_by_email`: the view of the row whose fields have these values.
     GetView(Vec<KeyPart>),
     /// `put_by_email`: replaces the row with the same values of these fields.
     PutBy(Vec<KeyPart>),
     /// `delete_by_email`: deletes the row whose fields have these values.
     DeleteBy(Vec<KeyPart>),
-    /// `distinct_town`: each different value of some fields, with given values for the fields before them.
+    /// `distinct_town`: the distinct values of some fields, with given values for the preceding fields.
     Distinct { leading: Vec<KeyPart>, values: Vec<KeyPart> },
 }
 
@@ -474,18 +477,18 @@ pub(crate) struct KeyType {
     pub(crate) values: KeyValues,
 }
 
-/// The values of such a type.
+/// The values of a key type.
 pub(crate) enum KeyValues {
-    /// A struct of keys, in order of declaration; with one, a newtype. Never empty.
+    /// The fields of a struct of keys, in order of declaration; one field for a newtype. Never empty.
     Members(Vec<KeyMember>),
-    /// An enum without fields, in order of declaration. Never empty.
+    /// The variants of an enum without fields, in order of declaration. Never empty.
     Variants(Vec<KeyVariant>),
 }
 
 /// A field of a struct of keys.
 pub(crate) struct KeyMember {
     pub(crate) member: Member,
-    /// Its name in messages.
+    /// The name in messages.
     pub(crate) marker: Ident,
     pub(crate) ty: DataType,
 }
@@ -493,8 +496,8 @@ pub(crate) struct KeyMember {
 /// A variant of an enum.
 pub(crate) struct KeyVariant {
     pub(crate) ident: Ident,
-    /// As it is named, without an `r#`.
+    /// The name, without an `r#`.
     pub(crate) name: String,
-    /// Its number in a key. No two variants have the same number.
+    /// The number in a key. No two variants have the same number.
     pub(crate) number: u16,
 }

@@ -1,4 +1,4 @@
-//! Every identifier that is generated, and the collisions among them.
+//! The generated identifiers, and the collisions among them.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,39 +11,39 @@ use syn::ext::IdentExt as _;
 use crate::diagnostics::{Diagnostics, listed};
 use crate::model::{Field, Form, Index, KeyPart, Query, Target};
 
-/// The name of an identifier, without its `r#`.
+/// Returns the name of an identifier, without its `r#`.
 pub(crate) fn plain(ident: &Ident) -> String {
     ident.unraw().to_string()
 }
 
-/// The table of a struct without a name of its own: `BlogPost` is stored in `blog_post`,
-/// `HTTPServer` in `http_server`.
+/// Returns the default name of a table: `blog_post` for `BlogPost`, `http_server` for `HTTPServer`.
 pub(crate) fn table(row: &Ident) -> String {
     snake_case(&plain(row))
 }
 
-/// `CustomerRepository`
+/// Returns `CustomerRepository`.
 pub(crate) fn repository(row: &Ident) -> Ident {
     format_ident!("{}Repository", row.unraw(), span = row.span())
 }
 
-/// `CustomerView`, with the place of the word `view`.
+/// Returns `CustomerView`, with the span of the word `view`.
 pub(crate) fn view(row: &Ident, span: Span) -> Ident {
     format_ident!("{}View", row.unraw(), span = span)
 }
 
-/// `CustomerByTownLastName`
+/// Returns `CustomerByTownLastName`.
 pub(crate) fn entry(row: &Ident, index: &str, span: Span) -> Ident {
     format_ident!("{}By{}", row.unraw(), pascal_case(index), span = span)
 }
 
-/// The index of these fields without a name of its own: `town_last_name`.
+/// Returns the default name of an index: `town_last_name`.
 pub(crate) fn index(parts: &[KeyPart]) -> String {
     let names: Vec<&str> = parts.iter().map(KeyPart::name).collect();
     names.join("_")
 }
 
-/// The field of an entry that carries a whole collection beside one of its elements: `all_cast`.
+/// Returns the name of the field of an entry that carries a whole collection in addition to one of its
+/// elements: `all_cast`.
 pub(crate) fn collection(field: &Field) -> Ident {
     format_ident!("all_{}", field.name, span = field.ident.span())
 }
@@ -55,7 +55,7 @@ fn snake_case(name: &str) -> String {
     while let Some(letter) = letters.next() {
         let starts_word = letter.is_uppercase()
             && previous.is_some_and(|previous| {
-                // After a small letter or a digit, or before the last capital of an acronym.
+                // After a lowercase letter or a digit, or before the last capital of an acronym.
                 (!previous.is_uppercase() && previous != '_')
                     || (previous.is_uppercase()
                         && letters.peek().is_some_and(|next| next.is_lowercase()))
@@ -81,7 +81,7 @@ fn pascal_case(name: &str) -> String {
     pascal
 }
 
-/// The generated types, to detect two with the same name.
+/// The names of the generated types, to detect duplicates.
 #[derive(Default)]
 pub(crate) struct Types {
     taken: HashMap<String, String>,
@@ -93,7 +93,8 @@ impl Types {
         !self.taken.contains_key(&plain(ident))
     }
 
-    /// Reserves a name for the item that `described` names. `advice` says how to choose another name.
+    /// Reserves a name for an item. `described` is the item in messages, and `advice` the way to choose
+    /// another name. Reports an error and returns false if the name is taken.
     pub(crate) fn take(
         &mut self,
         ident: &Ident,
@@ -113,16 +114,16 @@ impl Types {
     }
 }
 
-/// The query methods, for the primary key and for each index.
+/// Returns the query methods of the primary key and of each index.
 ///
-/// Where several keys begin with the same fields, the methods query one of them: the key that consists of
-/// just these fields, or else the key that is declared first. The primary key counts as declared before every
-/// index. An eventual index has no distinct values.
+/// If several keys begin with the same fields, the methods query one of these keys: the key without further
+/// fields, or else the key that is declared first. The primary key counts as declared before every index. An
+/// eventual index has no methods for distinct values.
 ///
-/// The methods of the primary key have the place `place`.
+/// The methods of the primary key have the span `place`.
 ///
-/// The methods of an index with a name have that name, and so do the methods of a sparse index that would
-/// omit rows for which all of their fields have a value. No other index competes for these names.
+/// The names of the methods contain the name of the index if it is given, or if the methods would omit rows
+/// of a sparse index whose queried fields all have a value. No other index competes for these names.
 pub(crate) fn queries(
     primary_key: &[Rc<Field>],
     place: Span,
@@ -150,15 +151,15 @@ pub(crate) fn queries(
             methods.add(owner, format!("by_{}", index.name), Form::Whole);
         }
         for prefix in owner.prefixes() {
-            let answers = |asked| answers(position, &prefix, &owners, asked);
-            if answers(PrefixUse::Values) && !methods.add_finder(owner, &prefix) {
-                // The others would collide with the same ones again.
+            let has_methods = |prefix_use| is_queried(position, &prefix, &owners, prefix_use);
+            if has_methods(PrefixUse::Values) && !methods.add_finder(owner, &prefix) {
+                // The other methods would collide with the same methods.
                 continue;
             }
-            if answers(PrefixUse::AllSorted) {
+            if has_methods(PrefixUse::AllSorted) {
                 methods.add_distinct(owner, &prefix);
             }
-            if answers(PrefixUse::LastSorted) {
+            if has_methods(PrefixUse::LastSorted) {
                 methods.add_by_last(owner, &prefix);
             }
         }
@@ -166,7 +167,7 @@ pub(crate) fn queries(
             && index.unique
         {
             methods.add(owner, format!("get_by_{}", index.name), Form::Get(index.parts.clone()));
-            // With several keys, a row could replace several others.
+            // With several keys per row, a row could replace several rows.
             if !index.parts.iter().any(KeyPart::is_each) {
                 let form = Form::PutBy(index.parts.clone());
                 methods.add(owner, format!("put_by_{}", index.name), form);
@@ -186,9 +187,9 @@ pub(crate) fn queries(
 struct Owner {
     target: Target,
     parts: Vec<KeyPart>,
-    /// The place of its errors.
+    /// The span of errors.
     span: Span,
-    /// Where its methods point to.
+    /// The span of the methods.
     place: Span,
 }
 
@@ -196,11 +197,11 @@ struct Owner {
 struct Prefix {
     parts: Vec<KeyPart>,
     name: PrefixName,
-    /// These are all the fields of the key.
+    /// Whether these are all fields of the key.
     exact: bool,
 }
 
-/// The part of a name behind `find_by_`.
+/// The part of a name after `find_by_`.
 enum PrefixName {
     /// The fields: `town_last_name`.
     Fields,
@@ -211,21 +212,22 @@ enum PrefixName {
 }
 
 impl Prefix {
-    /// `town_last_name`, `residents`, `residents_town`
+    /// Returns a name such as `town_last_name`, `residents` or `residents_town`.
     fn name(&self) -> String {
         match &self.name {
             PrefixName::Fields => index(&self.parts),
-            PrefixName::Index(of) => of.clone(),
-            PrefixName::FieldsOf(of) => format!("{of}_{}", index(&self.parts)),
+            PrefixName::Index(index_name) => index_name.clone(),
+            PrefixName::FieldsOf(index_name) => format!("{index_name}_{}", index(&self.parts)),
         }
     }
 
-    /// The name of the last field, `last`, behind `distinct_`: `last_name`, `residents`, `residents_town`.
+    /// Returns the name of the last field, `last`, after `distinct_`, such as `last_name`, `residents` or
+    /// `residents_town`.
     fn name_of_last(&self, last: &KeyPart) -> String {
         match &self.name {
             PrefixName::Fields => last.name().to_owned(),
-            PrefixName::Index(of) => of.clone(),
-            PrefixName::FieldsOf(of) => format!("{of}_{}", last.name()),
+            PrefixName::Index(index_name) => index_name.clone(),
+            PrefixName::FieldsOf(index_name) => format!("{index_name}_{}", last.name()),
         }
     }
 
@@ -241,9 +243,13 @@ impl Owner {
             let parts: Vec<KeyPart> = self.parts.iter().take(length).cloned().collect();
             let exact = length == self.parts.len();
             let name = match &self.target {
-                Target::Index(of) if of.named && exact => PrefixName::Index(of.name.clone()),
-                Target::Index(of) if of.named || of.omits_rows_behind(length) == Some(true) => {
-                    PrefixName::FieldsOf(of.name.clone())
+                Target::Index(index) if index.named && exact => {
+                    PrefixName::Index(index.name.clone())
+                }
+                Target::Index(index)
+                    if index.named || index.omits_rows_after(length) == Some(true) =>
+                {
+                    PrefixName::FieldsOf(index.name.clone())
                 }
                 Target::Index(_) | Target::Rows => PrefixName::Fields,
             };
@@ -251,7 +257,7 @@ impl Owner {
         })
     }
 
-    /// Whether it may be behind the rows: it can contain values that no row has any more.
+    /// Whether this is an eventual index, which may contain values that no row has any longer.
     fn is_eventual(&self) -> bool {
         match &self.target {
             Target::Rows => false,
@@ -270,16 +276,16 @@ impl Owner {
 /// The restrictions on the fields of a prefix, which may contain a hashed field.
 #[derive(Clone, Copy)]
 enum PrefixUse {
-    /// The rows with given values: every key supports this.
+    /// The rows with given values, which every key supports.
     Values,
-    /// A restriction by the order of the last field, with given values for the fields before it.
+    /// A restriction by the order of the last field, with given values for the preceding fields.
     LastSorted,
     /// A restriction by the order of all fields.
     AllSorted,
 }
 
 impl PrefixUse {
-    fn can_be_asked_of(self, parts: &[KeyPart]) -> bool {
+    fn is_supported_by(self, parts: &[KeyPart]) -> bool {
         match self {
             Self::Values => true,
             Self::LastSorted => !parts.last().is_some_and(KeyPart::is_hash),
@@ -288,42 +294,42 @@ impl PrefixUse {
     }
 }
 
-/// Whether the methods of `prefix` query the owner at `position`.
-fn answers(position: usize, prefix: &Prefix, owners: &[Owner], asked: PrefixUse) -> bool {
-    if !asked.can_be_asked_of(&prefix.parts) {
+/// Whether the methods of `prefix` query the key at `position`.
+fn is_queried(position: usize, prefix: &Prefix, owners: &[Owner], prefix_use: PrefixUse) -> bool {
+    if !prefix_use.is_supported_by(&prefix.parts) {
         return false;
     }
     if prefix.is_named() {
         return true;
     }
-    // Each candidate key, and whether it has no further fields.
-    let rivals = || {
+    // The position of each candidate key, and whether the key has no further fields.
+    let candidates = || {
         owners.iter().enumerate().filter_map(|(position, owner)| {
-            let rival = owner.prefixes().find(|rival| {
-                !rival.is_named()
-                    && asked.can_be_asked_of(&rival.parts)
-                    && rival.parts.len() == prefix.parts.len()
-                    && rival.parts.iter().zip(&prefix.parts).all(|(a, b)| a.same(b))
+            let candidate = owner.prefixes().find(|candidate| {
+                !candidate.is_named()
+                    && prefix_use.is_supported_by(&candidate.parts)
+                    && candidate.parts.len() == prefix.parts.len()
+                    && candidate.parts.iter().zip(&prefix.parts).all(|(a, b)| a.same(b))
             })?;
-            Some((position, rival.exact))
+            Some((position, candidate.exact))
         })
     };
-    let winner = rivals().find(|(_, exact)| *exact).or_else(|| rivals().next());
-    winner.is_some_and(|(winner, _)| winner == position)
+    let chosen = candidates().find(|(_, exact)| *exact).or_else(|| candidates().next());
+    chosen.is_some_and(|(chosen, _)| chosen == position)
 }
 
-/// The length of the longest tuple that is a key in the runtime.
+/// The maximum length of a tuple that is a key in the runtime.
 const LONGEST_TUPLE: usize = 12;
 
 struct Methods<'a> {
     queries: Vec<Query>,
-    /// The item of each name.
+    /// The item that has each name.
     taken: HashMap<String, String>,
     errors: &'a Diagnostics,
 }
 
 impl Methods<'_> {
-    /// `find_by_town_last_name` and `find_by_town_last_name_in`.
+    /// Adds `find_by_town_last_name` and `find_by_town_last_name_in`.
     fn add_finder(&mut self, owner: &Owner, prefix: &Prefix) -> bool {
         let (name, mut parts) = (prefix.name(), prefix.parts.clone());
         let is_free = self.add(owner, format!("find_by_{name}"), Form::Equal(parts.clone()));
@@ -333,9 +339,9 @@ impl Methods<'_> {
         is_free
     }
 
-    /// `distinct_town_last_name`
+    /// Adds `distinct_town_last_name`.
     fn add_distinct(&mut self, owner: &Owner, prefix: &Prefix) {
-        // The whole primary key is different in each row: `keys` returns its values.
+        // The values of the whole primary key are distinct, and `keys` returns them.
         if owner.is_eventual() || (prefix.exact && matches!(owner.target, Target::Rows)) {
             return;
         }
@@ -345,8 +351,8 @@ impl Methods<'_> {
         }
     }
 
-    /// `distinct_last_name_by_town` where there are several fields, and
-    /// `find_by_town_last_name_range` and `find_by_town_last_name_starting_with`.
+    /// Adds `find_by_town_last_name_range` and `find_by_town_last_name_starting_with`, and
+    /// `distinct_last_name_by_town` if there are several fields.
     fn add_by_last(&mut self, owner: &Owner, prefix: &Prefix) {
         let (name, mut parts) = (prefix.name(), prefix.parts.clone());
         let Some(last) = parts.pop() else { return };

@@ -9,7 +9,7 @@ use syn::{Attribute, Ident, LitStr, Meta, Token, Type, parenthesized, token};
 
 use super::keys::{self, Form, INDEX_KEYS, INDEX_LINTS, IndexKey, Key, Lint, Order};
 use super::{
-    Setting, complete, equals, fields, for_each_item, items, of_the_row, set, string, value, word,
+    Setting, complete, equals, fields, for_each_item, items, set, skip_row, string, value, word,
 };
 use crate::diagnostics::Diagnostics;
 
@@ -18,11 +18,11 @@ pub(crate) struct IndexAttr {
     /// The word `index` itself, or the parentheses inside of `#[indexes(…)]`.
     pub(crate) span: Span,
     pub(crate) parts: Vec<PartAttr>,
-    /// A field could not be parsed, so `parts` is incomplete.
+    /// Whether a field could not be parsed, so that `parts` is incomplete.
     pub(crate) incomplete: bool,
-    /// A reported token may have been meant as a field.
-    pub(crate) said: bool,
-    /// The attribute names the primary key, which has been reported.
+    /// Whether a reported token may be intended as a field.
+    pub(crate) reported: bool,
+    /// Whether the attribute names the primary key, which has been reported.
     pub(crate) primary_key: bool,
     pub(crate) strategy: Option<Setting<LitStr>>,
     pub(crate) consistency: Option<Setting<LitStr>>,
@@ -34,8 +34,8 @@ pub(crate) struct IndexAttr {
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
 }
 
-/// The indexes of `#[indexes((town), (email, unique))]`. Clippy warns about a repeated word among the items
-/// of an attribute; it does not look into parentheses without a word in front of them.
+/// Reads the indexes of `#[indexes((town), (email, unique))]`. Clippy warns about a repeated word among the
+/// items of an attribute, but ignores parentheses without a preceding word.
 pub(super) fn read_several(attribute: &Attribute, errors: &Diagnostics) -> Vec<IndexAttr> {
     const USAGE: &str = "#[indexes((field), (field, unique))]";
     let mut indexes = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn read_several(attribute: &Attribute, errors: &Diagnostics) -> Vec<I
 /// An item at the position of a field.
 pub(crate) struct PartAttr {
     pub(crate) kind: PartKind,
-    /// Written behind an option.
+    /// Whether the item is after an option.
     pub(crate) late: bool,
 }
 
@@ -74,11 +74,11 @@ pub(crate) enum PartKind {
     Desc(Ident),
     /// `hash(url)`
     Hash(Ident),
-    /// `computed(method: Type)`, or inside of `each` or `hash`.
+    /// `computed(method: Type)`, alone or inside of `each` or `hash`.
     Computed { method: Ident, ty: Box<Type>, outer: Option<Outer> },
 }
 
-/// A form of a method's return value.
+/// The form around `computed`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outer {
     /// `each(computed(method: Type))`
@@ -88,7 +88,7 @@ pub(crate) enum Outer {
 }
 
 impl PartKind {
-    /// The name of a field, if it is a single word.
+    /// Returns the name of the field, if there is one.
     pub(crate) fn field(&self) -> Option<&Ident> {
         match self {
             Self::Field(field) | Self::Each(field) | Self::Desc(field) | Self::Hash(field) => {
@@ -102,7 +102,7 @@ impl PartKind {
 impl IndexAttr {
     pub(super) fn read(attribute: &Attribute, errors: &Diagnostics) -> Self {
         let mut index = Self::new(attribute.path().span());
-        // `#[index = "town"]` names its fields in an unsupported way.
+        // `#[index = "town"]` names fields in an unsupported way.
         index.incomplete = matches!(attribute.meta, Meta::NameValue(_));
         for_each_item(attribute, "#[index(field)]", errors, |input| index.item(input, errors));
         index
@@ -113,7 +113,7 @@ impl IndexAttr {
             span,
             parts: Vec::new(),
             incomplete: false,
-            said: false,
+            reported: false,
             primary_key: false,
             strategy: None,
             consistency: None,
@@ -128,10 +128,10 @@ impl IndexAttr {
 
     fn item(&mut self, input: ParseStream<'_>, errors: &Diagnostics) -> syn::Result<()> {
         if let Some(message) = literal_option(input) {
-            self.said = true;
+            self.reported = true;
             return Err(message);
         }
-        of_the_row(input, "field", errors)?;
+        skip_row(input, "field", errors)?;
         let word = word(input, "a field or an option").inspect_err(|_| self.incomplete = true)?;
         // Compared with its `r#`, if it has one, because a field called `unique` is written `r#unique`.
         let name = word.to_string();
@@ -146,7 +146,7 @@ impl IndexAttr {
         }
         if input.peek(Token![=]) {
             let Some(key) = known else {
-                self.said |= keys::is_no_option(&name);
+                self.reported |= keys::is_no_option(&name);
                 return Err(unknown(&word, Form::Value));
             };
             return self.option(input, &word, key, errors);
@@ -169,12 +169,13 @@ impl IndexAttr {
                      write a method that returns it: `computed(method: Type)`"
                 )))
             }
-            // Any other bare word may be a field: `#[index(name)]`.
+            // Any other single word may be a field: `#[index(name)]`.
             _ => self.field(input, word),
         }
     }
 
-    /// A field without a word behind it: `year desc` is reported, and treated as `desc(year)`.
+    /// Adds a field. A word after the field is an error: `year desc` is reported, and treated as
+    /// `desc(year)`.
     fn field(&mut self, input: ParseStream<'_>, field: Ident) -> syn::Result<()> {
         let order = input.fork().parse().ok().and_then(|word: Ident| Order::of(&word.to_string()));
         let message = order.map(|order| order.usage(&field.to_string()));
@@ -185,7 +186,7 @@ impl IndexAttr {
         message.map_or(Ok(()), |message| Err(input.error(message)))
     }
 
-    /// `each(field)`, and similar forms.
+    /// Reads `each(field)`, and similar forms.
     fn call(
         &mut self,
         input: ParseStream<'_>,
@@ -198,7 +199,7 @@ impl IndexAttr {
             return Err(unknown(word, Form::Call));
         };
         if key.form != Form::Call {
-            self.said = true;
+            self.reported = true;
             return Err(syn::Error::new(word.span(), format!("this is written `{}`", key.usage)));
         }
         let result = self.part(input, key, errors);
@@ -235,7 +236,7 @@ impl IndexAttr {
             IndexKey::Computed => ("a method", "method"),
             _ => ("a field", "field"),
         };
-        of_the_row(inner, what, errors)?;
+        skip_row(inner, what, errors)?;
         let field = word(inner, expects)?;
         if inner.peek(token::Paren) && key.id != IndexKey::Computed {
             let outer = match key.id {
@@ -248,7 +249,7 @@ impl IndexAttr {
             let method;
             parenthesized!(method in inner);
             return complete(&method, |method| {
-                of_the_row(method, "method", errors)?;
+                skip_row(method, "method", errors)?;
                 let name = word(method, "a method")?;
                 let kind = Self::computed(method, name, computed, Some(outer))?;
                 if method.is_empty() { Ok(kind) } else { Err(method.error(expected(computed))) }
@@ -262,7 +263,7 @@ impl IndexAttr {
         })
     }
 
-    /// The type behind the name of a method and a colon.
+    /// Reads the colon and the type after the name of a method.
     fn computed(
         input: ParseStream<'_>,
         method: Ident,
@@ -277,7 +278,7 @@ impl IndexAttr {
         Ok(PartKind::Computed { method, ty: Box::new(ty), outer })
     }
 
-    /// `strategy = "partial"`, and similar options.
+    /// Reads `strategy = "partial"`, and similar options.
     fn option(
         &mut self,
         input: ParseStream<'_>,
@@ -330,14 +331,14 @@ impl IndexAttr {
     }
 }
 
-/// The method of `filter`, also if more than its name is written.
+/// Reads the method of `filter`. Reports further tokens after the name.
 fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Result<Ident> {
     const WHAT: &str = "the name of a method";
     if let Ok(text) = input.fork().parse::<LitStr>() {
         let message = format!("expected {WHAT} without quotes: `filter = {}`", text.value());
         return Err(input.error(message));
     }
-    of_the_row(input, "method", errors)?;
+    skip_row(input, "method", errors)?;
     let method: Ident = value(input, WHAT, usage)?;
     if input.peek(token::Paren) {
         let called;
@@ -349,7 +350,7 @@ fn filter(input: ParseStream<'_>, usage: &str, errors: &Diagnostics) -> syn::Res
     Ok(method)
 }
 
-/// The message about `"full"`, which is the value of an option.
+/// Returns the error for a literal such as `"full"`, which is the value of an option.
 fn literal_option(input: ParseStream<'_>) -> Option<syn::Error> {
     let value = input.fork().parse::<LitStr>().ok()?.value();
     keys::option_of(&value).map(|option| {
@@ -357,7 +358,7 @@ fn literal_option(input: ParseStream<'_>) -> Option<syn::Error> {
     })
 }
 
-/// `(few_values, redundant)`. Unknown names are reported, and the others apply.
+/// Reads `(few_values, redundant)`. Unknown names are reported, and the other names apply.
 pub(super) fn lints(
     input: ParseStream<'_>,
     known: &[(&str, Lint)],
@@ -384,7 +385,7 @@ pub(super) fn lints(
     Ok(lints.collect())
 }
 
-/// `desc(each(tags))`
+/// Returns the error for nested forms, such as `desc(each(tags))`.
 fn nested(outer: &Key<IndexKey>, inner: &Ident) -> syn::Error {
     let name = inner.to_string();
     let both = |a: &str, b: &str| [a, b] == [outer.name, &name] || [b, a] == [outer.name, &name];

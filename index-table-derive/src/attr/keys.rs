@@ -1,4 +1,4 @@
-//! Every word of the attributes, with its place and its syntax.
+//! The words of the attributes, and their syntax.
 
 use crate::diagnostics::{listed, suggestion};
 
@@ -17,7 +17,7 @@ pub(crate) enum TableKey {
     Crate,
 }
 
-/// The keys of `#[index(…)]`, apart from plain fields.
+/// The keys of `#[index(…)]`, except for plain fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IndexKey {
     Each,
@@ -37,9 +37,9 @@ pub(crate) enum IndexKey {
 /// The warnings about an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lint {
-    /// Its only field has two values.
+    /// The only field of the index has two values.
     FewValues,
-    /// It is a prefix of another one.
+    /// The key is a prefix of another key.
     Redundant,
     /// Another index carries the whole row as well.
     DoubledFull,
@@ -73,7 +73,7 @@ pub(crate) struct Key<K: 'static> {
     pub(crate) id: K,
     pub(crate) name: &'static str,
     pub(crate) form: Form,
-    /// Its syntax, for messages.
+    /// The syntax, for messages.
     pub(crate) usage: &'static str,
 }
 
@@ -114,10 +114,10 @@ pub(crate) const INDEX_KEYS: &[Key<IndexKey>] = &[
     key(IndexKey::Allow, "allow", Form::List, "allow(redundant)"),
 ];
 
-/// The names in the `allow(…)` of a table.
+/// The names in `allow(…)` of a table.
 pub(crate) const TABLE_LINTS: &[(&str, Lint)] = &[("optional_key", Lint::OptionalKey)];
 
-/// The names in the `allow(…)` of an index.
+/// The names in `allow(…)` of an index.
 pub(crate) const INDEX_LINTS: &[(&str, Lint)] = &[
     ("few_values", Lint::FewValues),
     ("redundant", Lint::Redundant),
@@ -135,7 +135,7 @@ pub(crate) const CONSISTENCIES: [&str; 2] = [STRONG, EVENTUAL];
 pub(crate) const STRONG: &str = "strong";
 pub(crate) const EVENTUAL: &str = "eventual";
 
-/// The words of SQL for the two orders.
+/// The orders, with the words of SQL for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Ascending,
@@ -151,7 +151,7 @@ impl Order {
         }
     }
 
-    /// The syntax for this order of a field.
+    /// Returns the syntax for this order of a field.
     pub(crate) fn usage(self, field: &str) -> String {
         match self {
             Self::Ascending => format!("ascending order is written `{field}`"),
@@ -160,18 +160,19 @@ impl Order {
     }
 }
 
-/// Possible names of an option for the order; it means descending order.
+/// Misspelt options for the order, which are treated as descending order.
 const ORDERS: [&str; 5] = ["order", "order_by", "sort", "sort_by", "direction"];
 
-/// Possible names of an option for the fields, which don't have one.
+/// Misspelt options for the fields, which have no option.
 const FIELDS: [&str; 7] = ["fields", "field", "columns", "column", "keys", "key", "on"];
 
-/// The key of `keys` with this name.
+/// Returns the key with this name.
 pub(crate) fn find<K>(keys: &'static [Key<K>], name: &str) -> Option<&'static Key<K>> {
     keys.iter().find(|key| key.name == name)
 }
 
-/// The message for an unknown `word` in `#[table(…)]`; alone, it can be a name.
+/// Returns the message for an unknown `word` in `#[table(…)]`. If `alone`, the word may be intended as a
+/// name.
 pub(crate) fn unknown_in_table(word: &str, alone: bool) -> String {
     if let Some(key) = find(INDEX_KEYS, word) {
         return format!("`{}` is an option of `#[index(…)]`", key.usage);
@@ -184,7 +185,7 @@ pub(crate) fn unknown_in_table(word: &str, alone: bool) -> String {
     if is_name { format!("{message}; {}", name_of_table(word)) } else { message }
 }
 
-/// The syntax for the name of a table.
+/// Returns the syntax for the name of a table.
 pub(crate) fn name_of_table(name: &str) -> String {
     format!("the name of a table is written `name = \"{name}\"`")
 }
@@ -193,12 +194,12 @@ pub(crate) fn name_of_table(name: &str) -> String {
 pub(crate) const MARK_PRIMARY_KEY: &str =
     "`#[primary_key]` is written on the field that identifies a row";
 
-/// The message for an unknown `word` in `#[key(…)]`.
+/// Returns the message for an unknown `word` in `#[key(…)]`.
 pub(crate) fn unknown_in_key(word: &str) -> String {
     unknown("key", word, KEY_KEYS, |_| true)
 }
 
-/// The message for an unknown `word` in the given form in `#[index(…)]`.
+/// Returns the message for an unknown `word` in this form in `#[index(…)]`.
 pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     if let Some(key) = find(TABLE_KEYS, word) {
         return format!("`{}` is an option of `#[table(…)]`", key.usage);
@@ -213,18 +214,18 @@ pub(crate) fn unknown_in_index(word: &str, form: Form) -> String {
     if word == "primary_key" {
         return MARK_PRIMARY_KEY.to_owned();
     }
-    // A call is a form of field, or a list; everything else is an option.
+    // A call is a form of a field, or a list. Everything else is an option.
     unknown("index", word, INDEX_KEYS, |key| {
         key.form == Form::List || (key.form == Form::Call) == (form == Form::Call)
     })
 }
 
-/// Whether an unknown `word` in `#[index(…)]` is not a misspelt option either.
+/// Whether an unknown `word` in `#[index(…)]` is also not a misspelt option.
 pub(crate) fn is_no_option(word: &str) -> bool {
     suggestion(word, INDEX_KEYS.iter().map(|key| key.name)).is_none() && !ORDERS.contains(&word)
 }
 
-/// The option that has a word as a value: `strategy = "full"`.
+/// Returns the option with this word as its value: `strategy = "full"`.
 pub(crate) fn option_of(word: &str) -> Option<String> {
     let key = if STRATEGIES.contains(&word) {
         "strategy"
@@ -236,7 +237,7 @@ pub(crate) fn option_of(word: &str) -> Option<String> {
     Some(format!("{key} = \"{word}\""))
 }
 
-/// The message for an unknown `word` in `allow(…)`.
+/// Returns the message for an unknown `word` in `allow(…)`.
 pub(crate) fn unknown_lint(word: &str, lints: &[(&str, Lint)]) -> String {
     let names = || lints.iter().map(|(name, _)| *name);
     match suggestion(word, names()) {

@@ -1,5 +1,5 @@
-//! Tokens to attributes. Only the grammar is checked here; [`lower`](crate::lower) decides what an attribute
-//! means for its struct.
+//! The conversion of tokens to attributes. It checks only the grammar; [`lower`](crate::lower) determines the
+//! meaning of an attribute for its struct.
 //!
 //! A mistake in one item of an attribute is reported, and parsing continues after the next comma, so that one
 //! attribute can report several mistakes.
@@ -21,9 +21,9 @@ use self::serde::SerdeKey;
 use self::table::TableAttr;
 use crate::diagnostics::Diagnostics;
 
-/// A key with its value. The value carries its own span.
+/// A key with its value, which has a span of its own.
 pub(crate) struct Setting<T> {
-    /// The place of the key.
+    /// The span of the key.
     pub(crate) key: Span,
     pub(crate) value: T,
 }
@@ -33,13 +33,13 @@ pub(crate) struct StructAttrs {
     pub(crate) table: TableAttr,
     pub(crate) indexes: Vec<IndexAttr>,
     pub(crate) serde: Vec<SerdeKey>,
-    /// The struct has `#[primary_key]`, which has been reported.
+    /// Whether the struct has `#[primary_key]`, which has been reported.
     pub(crate) primary_key: bool,
 }
 
 /// The attributes on one field.
 pub(crate) struct FieldAttrs {
-    /// The place of `#[primary_key]`.
+    /// The span of `#[primary_key]`.
     pub(crate) primary_key: Option<Span>,
     pub(crate) serde: Vec<SerdeKey>,
 }
@@ -122,7 +122,7 @@ fn for_each_item(
     }
 }
 
-/// The same for the contents of parentheses.
+/// Like [`for_each_item`], for the contents of parentheses.
 fn items(
     input: ParseStream<'_>,
     errors: &Diagnostics,
@@ -144,7 +144,7 @@ fn items(
     Ok(())
 }
 
-/// Keeps a setting, unless its key was given already.
+/// Stores a setting, or returns an error if the key has a value already.
 fn set<T>(slot: &mut Option<Setting<T>>, key: &Ident, value: T) -> syn::Result<()> {
     if slot.is_some() {
         return Err(syn::Error::new(key.span(), format!("`{}` is given twice", key.unraw())));
@@ -179,7 +179,7 @@ fn string(input: ParseStream<'_>, key: &Ident, usage: &str) -> syn::Result<LitSt
     value(input, "a string", usage)
 }
 
-/// A word, keywords included: `crate` is a key of `#[table(…)]`.
+/// Reads a word, which may be a keyword: `crate` is a key of `#[table(…)]`.
 fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
     if let Ok(text) = input.fork().parse::<LitStr>() {
         let text = text.value();
@@ -189,9 +189,9 @@ fn word(input: ParseStream<'_>, expected: &str) -> syn::Result<Ident> {
     Ident::parse_any(input).map_err(|_| syn::Error::new(at, format!("expected {expected}")))
 }
 
-/// Skips the row in front of a field or a method: `self.town`, `Customer::town`, `&town`. The prefix is
-/// reported together with the word.
-fn of_the_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::Result<()> {
+/// Skips the row before a field or a method: `self.town`, `Customer::town`, `&town`. The prefix is reported
+/// together with the word.
+fn skip_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::Result<()> {
     let at = input.span();
     let mut found = false;
     loop {
@@ -219,7 +219,7 @@ fn of_the_row(input: ParseStream<'_>, what: &str, errors: &Diagnostics) -> syn::
     Ok(())
 }
 
-/// Reads `[a, b]`; `what` names the contents of the list, for the message about a field in another form.
+/// Reads `[a, b]`. `what` describes an item of the list, for the message about a field in another form.
 fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Ident>> {
     if !input.peek(token::Bracket) {
         return Err(input.error(format!("expected a list of fields: `{usage}`")));
@@ -243,8 +243,8 @@ fn fields(input: ParseStream<'_>, usage: &str, what: &str) -> syn::Result<Vec<Id
     })
 }
 
-/// Reads the contents of brackets. After a mistake the rest is skipped, since syn would report it as another
-/// mistake.
+/// Reads the contents of brackets. After a mistake, the remaining tokens are skipped, because syn would
+/// report them as another mistake.
 fn complete<T>(
     inner: ParseStream<'_>,
     read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,

@@ -1,6 +1,6 @@
 //! The serde attributes that change how a row is stored.
 //!
-//! serde checks them, so an attribute that can't be parsed is ignored here.
+//! serde checks its attributes, so an attribute that can't be parsed is ignored.
 
 use proc_macro2::{Group, Span, TokenStream};
 use quote::{ToTokens as _, quote};
@@ -14,11 +14,11 @@ pub(crate) struct SerdeKey {
     pub(crate) span: Span,
     /// The whole item: `default`, `with = "path"` or `rename(serialize = "name")`.
     pub(crate) item: TokenStream,
-    /// The path that is its value, if it is one.
+    /// The value, if it is a path.
     pub(crate) path: Option<ExprPath>,
 }
 
-/// The items of all `#[serde(…)]` among `attributes`.
+/// Reads the items of all `#[serde(…)]` in `attributes`.
 pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
     let mut keys = Vec::new();
     for attribute in attributes {
@@ -42,13 +42,13 @@ pub(crate) fn read(attributes: &[Attribute]) -> Vec<SerdeKey> {
             }
             Ok(())
         });
-        // Serde reports the mistake; the items before it still count.
+        // Serde reports the mistake. The items before it still count.
         drop(read);
     }
     keys
 }
 
-/// The path in `"path::to"`, also behind the invisible group that `macro_rules!` leaves.
+/// Returns the path in `"path::to"`, also inside an invisible group of `macro_rules!`.
 fn in_quotes(value: &Expr) -> Option<ExprPath> {
     match value {
         Expr::Group(group) => in_quotes(&group.expr),

@@ -18,13 +18,13 @@ pub(crate) struct TableAttr {
     pub(crate) previous: Option<Setting<Path>>,
     pub(crate) changed: Option<Setting<Vec<Ident>>>,
     pub(crate) repository: Option<Setting<Ident>>,
-    /// Its name, if it is given.
+    /// The view; its name, if it is given.
     pub(crate) view: Option<Setting<Option<Ident>>>,
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
     pub(crate) krate: Option<Setting<Path>>,
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
-    /// The attribute names the primary key, which has been reported.
+    /// Whether the attribute names the primary key, which has been reported.
     pub(crate) primary_key: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct ShardBy {
     pub(crate) hashed: bool,
 }
 
-/// The syntax of a name.
+/// The expected syntax of a name.
 const IDENTIFIER: &str = "an identifier without quotes";
 
 impl TableAttr {
@@ -96,7 +96,7 @@ impl TableAttr {
         }
     }
 
-    /// `view` or `view = CustomerView`
+    /// Reads `view` or `view = CustomerView`.
     fn view(&mut self, input: ParseStream<'_>, word: &Ident, usage: &str) -> syn::Result<()> {
         if !input.peek(Token![=]) {
             return set(&mut self.view, word, None);

@@ -1,8 +1,8 @@
-//! The traits of entries and views that contain types of the user.
+//! The traits of entries and views that contain the user's types.
 //!
-//! A derive of `Clone` would give an error for each missing trait of such a type, in each entry, and none
-//! would name the index. So each type is asserted once, and the traits are implemented under the condition
-//! that it has them.
+//! A derive of `Clone` would cause an error for each missing trait of such a type, in each entry, without the
+//! name of the index. Instead, each type is asserted once, and the traits are implemented under the condition
+//! that the type has them.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -14,7 +14,7 @@ use crate::model::{Index, Source, View};
 use crate::names;
 use crate::types::{self, DataType};
 
-/// The types in the fields of an entry that may lack a trait.
+/// Returns the types in the fields of an entry that may lack a trait.
 pub(super) fn of_entry(index: &Index) -> Vec<&Type> {
     let carried = index.entry.fields().filter_map(|(_, source)| match source {
         Source::Included(field) | Source::Row(field) => Some(&field.ty),
@@ -23,7 +23,7 @@ pub(super) fn of_entry(index: &Index) -> Vec<&Type> {
     distinct(carried.flat_map(DataType::own_types))
 }
 
-/// The types in the fields of a view that may lack a trait.
+/// Returns the types in the fields of a view that may lack a trait.
 pub(super) fn of_view(view: &View) -> Vec<&Type> {
     distinct(view.fields.iter().flat_map(|field| field.field.ty.own_types()))
 }
@@ -43,7 +43,7 @@ fn is_in(types: &[&Type], ty: &Type) -> bool {
     types.iter().any(|other| types::text(other) == text)
 }
 
-/// Expands to the derives of the traits, if no type can lack one.
+/// Expands to the derives of the traits, if no type can lack a trait.
 pub(super) fn derives(carried: &[&Type]) -> Option<TokenStream> {
     carried.is_empty().then(|| {
         mixed! {
@@ -52,7 +52,7 @@ pub(super) fn derives(carried: &[&Type]) -> Option<TokenStream> {
     })
 }
 
-/// Expands to the traits, if a type can lack one:
+/// Expands to the traits, if a type can lack a trait:
 ///
 /// ```text
 /// impl<'txn> ::core::clone::Clone for CustomerByTown<'txn>
@@ -116,8 +116,8 @@ pub(super) fn traits(
     })
 }
 
-/// Expands to one assertion for each type that may lack a trait, at its place, for the first index that
-/// carries it or for the view.
+/// Expands to one assertion for each type that may lack a trait, with the type's span, for the first index
+/// that carries the type or for the view.
 ///
 /// ```text
 /// const _: () = {

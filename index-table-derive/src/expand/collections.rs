@@ -7,7 +7,7 @@ use super::entity;
 use crate::model::{Field, Table};
 use crate::types::Collection;
 
-/// Expands to the list of these fields, if there are some:
+/// Expands to the list of these fields, if there are any:
 ///
 /// ```text
 /// const COLLECTIONS: &'static [_index_table::CollectionField] = &[_index_table::CollectionField {
@@ -33,16 +33,16 @@ pub(super) fn list(table: &Table) -> Option<TokenStream> {
     })
 }
 
-/// Expands to `_index_table::RowFormat::<Self>::encode(self, __out)`, or to `encode_sorted` if there are such
-/// fields.
+/// Expands to `_index_table::RowFormat::<Self>::encode(self, __out)`, or to `encode_sorted` if there are
+/// sorted collections.
 pub(super) fn encode(table: &Table) -> TokenStream {
     let encode =
         if collections(table).next().is_some() { mixed!(encode_sorted) } else { mixed!(encode) };
     mixed!(_index_table::RowFormat::<Self>::#encode(self, __out))
 }
 
-/// Expands to `__entries.include(&self.phone)?;`, or to `__entries.include_sorted(self, &self.tags)?;` for such
-/// a field.
+/// Expands to `__entries.include(&self.phone)?;`, or to `__entries.include_sorted(self, &self.tags)?;` for a
+/// field with sorted collections.
 pub(super) fn include(field: &Field) -> TokenStream {
     let value = entity::value(field);
     if field.ty.collection().is_plain() {

@@ -1,4 +1,4 @@
-//! The methods for the different values of some fields.
+//! The methods for the distinct values of some fields.
 
 use proc_macro2::TokenStream;
 

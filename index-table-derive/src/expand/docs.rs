@@ -1,4 +1,4 @@
-//! The documentation of generated items. It is short, for editors and `cargo expand`.
+//! The documentation of generated items, which is short, for editors and `cargo expand`.
 
 use proc_macro2::TokenStream;
 
@@ -8,7 +8,7 @@ use crate::model::{
 };
 use crate::names;
 
-/// `#[doc = " …"]`, one for all lines: each attribute costs compile time.
+/// Expands to `#[doc = " …"]`, with all lines in one attribute, because each attribute costs compile time.
 pub(super) fn doc(text: &str) -> TokenStream {
     let lines: Vec<String> = text
         .lines()
@@ -72,7 +72,7 @@ pub(super) fn view_field(field: &Field, reading: &Reading) -> TokenStream {
     doc(&format!("The field `{}`, {how}.", field.name))
 }
 
-/// The rows that have entries, if not all have.
+/// Returns a sentence about the rows with entries, if not all rows have entries.
 fn rows_with_entries(index: &Index) -> Option<String> {
     let absent = "without a `None` in the key";
     let rows = match &index.conditions {
@@ -88,15 +88,15 @@ fn rows_with_entries(index: &Index) -> Option<String> {
     Some(format!("Only rows {rows} have entries."))
 }
 
-/// The field's own documentation, or its source.
+/// Expands to the field's documentation, or to a description of its source.
 pub(super) fn entry_field(source: &Source) -> TokenStream {
     if let Some(field) = source.field().filter(|field| !field.doc.is_empty()) {
         return field.doc.clone();
     }
-    let of = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
+    let described = |what: &str, field: &Field| format!("The field `{}`, {what}.", field.name);
     doc(&match source {
         Source::Key(KeyPart::Plain(field) | KeyPart::Desc(field) | KeyPart::Hash(field)) => {
-            of("from the key", field)
+            described("from the key", field)
         }
         Source::Key(KeyPart::Each(field, _)) => {
             format!("One element of the field `{}`, from the key.", field.name)
@@ -111,16 +111,16 @@ pub(super) fn entry_field(source: &Source) -> TokenStream {
         Source::Key(KeyPart::Computed(method) | KeyPart::HashComputed(method)) => {
             format!("The value that the method `{}` returned, from the key.", method.name)
         }
-        Source::PrimaryKey(field) => of("from the primary key", field),
-        Source::Included(field) => of("which the index includes", field),
-        Source::Row(field) => of("from the row", field),
+        Source::PrimaryKey(field) => described("from the primary key", field),
+        Source::Included(field) => described("included in the index", field),
+        Source::Row(field) => described("from the row", field),
     })
 }
 
 fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     let (name, key) = (&table.name, fields(parts));
     doc(&format!(
-        "Replaces the row of the table `{name}` with the same {key}, even if its primary key is another one, or adds the row.\n\n\
+        "Replaces the row of the table `{name}` with the same {key}, even if its primary key is different, or adds the row.\n\n\
          Cost: two look-ups, one write for the row and one for each index entry that changes.\n\n\
          # Errors\n\nAs `put`, and if a third row has the primary key."
     ))
@@ -129,13 +129,13 @@ fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
 fn delete_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     let (name, key) = (&table.name, fields(parts));
     doc(&format!(
-        "Deletes the row of the table `{name}` with this {key}, and returns whether there was one.\n\n\
+        "Deletes the row of the table `{name}` with the given {key}, and returns whether it existed.\n\n\
          Cost: two look-ups, then one write for the row and one for each index entry.\n\n\
          # Errors\n\nIf the store fails."
     ))
 }
 
-/// The methods that take the primary key, and those that open the table.
+/// The documentation of the methods of every repository.
 pub(super) mod fixed {
     use super::{TokenStream, doc, primary_key};
     use crate::model::Table;
@@ -143,9 +143,9 @@ pub(super) mod fixed {
     pub(in super::super) fn open(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Opens the table `{name}`, and creates it and its indexes if they are missing.\n\n\
-             Cost: one transaction; a new index is built from all rows, for a large table in \
-             batches between which others write.\n\n\
+            "Opens the table `{name}`. Creates the table and its indexes if they are missing.\n\n\
+             Cost: one transaction. A new index of a large table is built in batches, between \
+             which others can write.\n\n\
              # Errors\n\nIf the store has another schema under this name, if rows have the same \
              key in a new unique index, or if the store can't be read."
         ))
@@ -154,7 +154,7 @@ pub(super) mod fixed {
     pub(in super::super) fn open_online(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "Opens the table `{name}` at once: new indexes are maintained from now on, and are readable when `build` has built them.\n\n\
+            "Opens the table `{name}` without building indexes. New indexes are maintained, and are readable after `build`.\n\n\
              Cost: one transaction.\n\n\
              # Errors\n\nIf the store has another schema under this name, or can't be read."
         ))
@@ -163,9 +163,9 @@ pub(super) mod fixed {
     pub(in super::super) fn shard_of(table: &Table) -> TokenStream {
         let name = &table.name;
         doc(&format!(
-            "The shard that has the rows of the table `{name}` with this shard key.\n\n\
-             Cost: a binary search in the shard map; nothing is read.\n\n\
-             # Errors\n\nIf no shard has this shard key, or if the store is not a sharded one."
+            "Returns the shard that has the rows of the table `{name}` with the given shard key.\n\n\
+             Cost: a binary search in the shard map, without reading the store.\n\n\
+             # Errors\n\nIf no shard has this shard key, or if the store is not sharded."
         ))
     }
 
@@ -174,7 +174,7 @@ pub(super) mod fixed {
         doc(&format!(
             "Adds a row to the table `{name}`.\n\n\
              Cost: one write for the row and one for each index entry.\n\n\
-             # Errors\n\nIf the primary key exists, if another row has its key in a unique \
+             # Errors\n\nIf the primary key exists, if another row has the same key in a unique \
              index, if a key is too long, if the row can't be encoded, or if the store fails."
         ))
     }
@@ -185,21 +185,21 @@ pub(super) mod fixed {
             "Adds a row to the table `{name}`, or replaces the row with the same primary key.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf another row has its key in a unique index, if a key is too long, if \
+             # Errors\n\nIf another row has the same key in a unique index, if a key is too long, if \
              the row can't be encoded, or if the store fails."
         ))
     }
 
     pub(in super::super) fn all(table: &Table) -> TokenStream {
         let (name, key) = (&table.name, primary_key(table));
-        doc(&format!("All rows of the table `{name}`, in the order of {key}."))
+        doc(&format!("Scans all rows of the table `{name}` in the order of {key}."))
     }
 
     pub(in super::super) fn update(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "Changes the row of the table `{name}` with this {key}, and returns whether there is one.\n\n\
+            "Changes the row of the table `{name}` with the given {key}, and returns whether it exists.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
              # Errors\n\nIf another row has the primary key or a unique key of the changed row, \
@@ -210,8 +210,8 @@ pub(super) mod fixed {
     pub(in super::super) fn try_update(table: &Table) -> TokenStream {
         let key = primary_key(table);
         doc(&format!(
-            "As `update`, with a closure that can fail: returns its value, or `None` if no row has this {key}.\n\n\
-             # Errors\n\nThe errors of the closure and of `update`; then, nothing has changed."
+            "Like `update`, with a closure that can fail. Returns the closure's value, or `None` if no row has the given {key}.\n\n\
+             # Errors\n\nThe errors of the closure and of `update`. After an error, nothing has changed."
         ))
     }
 
@@ -219,7 +219,7 @@ pub(super) mod fixed {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "Deletes the row of the table `{name}` with this {key}, and returns whether there was one.\n\n\
+            "Deletes the row of the table `{name}` with the given {key}, and returns whether it existed.\n\n\
              Cost: one look-up, then one write for the row and one for each index entry.\n\n\
              # Errors\n\nIf the store fails."
         ))
@@ -227,15 +227,15 @@ pub(super) mod fixed {
 
     pub(in super::super) fn remove(table: &Table) -> TokenStream {
         let key = primary_key(table);
-        doc(&format!("As `delete`, and returns the row with this {key}."))
+        doc(&format!("Like `delete`, but returns the row with the given {key}."))
     }
 
     pub(in super::super) fn get(table: &Table) -> TokenStream {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "The row of the table `{name}` with this {key}.\n\n\
-             Cost: one look-up; the row is decoded.\n\n\
+            "Returns the row of the table `{name}` with the given {key}.\n\n\
+             Cost: one look-up. The row is decoded.\n\n\
              # Errors\n\nIf the row can't be read."
         ))
     }
@@ -244,14 +244,14 @@ pub(super) mod fixed {
         let name = &table.name;
         let key = primary_key(table);
         doc(&format!(
-            "The view of the row of the table `{name}` with this {key}.\n\n\
-             Cost: one look-up; strings and bytes are borrowed.\n\n\
+            "Returns the view of the row of the table `{name}` with the given {key}.\n\n\
+             Cost: one look-up. Strings and bytes are borrowed.\n\n\
              # Errors\n\nIf the row can't be read."
         ))
     }
 }
 
-/// A query method.
+/// Expands to the documentation of a query method.
 pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream {
     let place = match target {
         Target::Rows => format!("the table `{}`", table.name),
@@ -263,23 +263,30 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
     };
     let rows = rows.map(|rows| format!("\n{rows}")).unwrap_or_default();
     let what = match form {
-        Form::Whole => format!("All of {place}, in the order of its key{}.", hashes(target)),
-        Form::Equal(parts) => format!("The entries of {place} with this {}.", fields(parts)),
+        Form::Whole => format!("Scans {place} in the order of its key{}.", hashes(target)),
+        Form::Equal(parts) => {
+            format!("Finds the entries of {place} with the given {}.", fields(parts))
+        }
         Form::Range(leading, last) => {
             let order = if last.is_desc() { ", in descending order" } else { "" };
-            format!("The entries of {place} {} in this range{order}.", up_to_last(leading, last))
+            format!("Finds the entries of {place} {} in a range{order}.", up_to_last(leading, last))
         }
         Form::In(leading, last) => {
             let last = up_to_last(leading, last);
-            format!("The entries of {place} {last} equal to one of these, in the order of its key.")
+            format!(
+                "Finds the entries of {place} {last} equal to one of several values, in the order of its key."
+            )
         }
         Form::StartingWith(leading, last) => {
-            format!("The entries of {place} {} starting with this.", up_to_last(leading, last))
+            format!(
+                "Finds the entries of {place} {} starting with a prefix.",
+                up_to_last(leading, last)
+            )
         }
         Form::Get(parts) => {
             return doc(&format!(
-                "The row of {place} with this {}.{rows}\n\n\
-                 Cost: one look-up{}; the row is decoded.\n\n\
+                "Returns the row of {place} with the given {}.{rows}\n\n\
+                 Cost: one look-up{}. The row is decoded.\n\n\
                  # Errors\n\nIf the entry or the row can't be read.",
                 fields(parts),
                 second_look_up(target),
@@ -287,8 +294,8 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         }
         Form::GetView(parts) => {
             return doc(&format!(
-                "The view of the row of {place} with this {}.{rows}\n\n\
-                 Cost: one look-up{}; strings and bytes are borrowed.\n\n\
+                "Returns the view of the row of {place} with the given {}.{rows}\n\n\
+                 Cost: one look-up{}. Strings and bytes are borrowed.\n\n\
                  # Errors\n\nIf the entry or the row can't be read.",
                 fields(parts),
                 second_look_up(target),
@@ -297,23 +304,23 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Form::PutBy(parts) => return put_by(table, parts),
         Form::DeleteBy(parts) => return delete_by(table, parts),
         Form::Distinct { leading, values } => {
-            let of = if leading.is_empty() {
+            let condition = if leading.is_empty() {
                 String::new()
             } else {
-                format!(" for this {}", fields(leading))
+                format!(" for the given {}", fields(leading))
             };
             let compared = match compared(target, leading) {
                 Some(_) => " and one look-up in the table",
                 None => "",
             };
             return doc(&format!(
-                "Each different {} in {place}{of}, once and in order.{rows}\n\n\
+                "Returns the distinct values of {} in {place}{condition}, in order.{rows}\n\n\
                  Cost: one seek{compared} for each value, and one at the end.",
                 fields(values),
             ));
         }
     };
-    let asked: &[KeyPart] = match form {
+    let compared_parts: &[KeyPart] = match form {
         Form::Equal(parts) => parts,
         Form::Range(leading, _) | Form::In(leading, _) | Form::StartingWith(leading, _) => leading,
         Form::Whole
@@ -327,25 +334,25 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
         Form::In(_, last) => Some(last),
         _ => None,
     };
-    let asked: Vec<KeyPart> = asked.iter().chain(listed).cloned().collect();
+    let compared_parts: Vec<KeyPart> = compared_parts.iter().chain(listed).cloned().collect();
     let seeks = if listed.is_some() { "one seek for each value" } else { "one seek" };
-    let cost = match compared(target, &asked) {
+    let cost = match compared(target, &compared_parts) {
         Some(compared) => format!(
             "{seeks}, then one step and one look-up in the table for each entry, to compare \
-             {compared}; `rows()` needs no other."
+             {compared}. `rows()` needs no second look-up."
         ),
         None => format!("{seeks}, then {}", scan_cost(target)),
     };
-    let behind = match target {
+    let lag = match target {
         Target::Index(index) if index.eventual => {
-            "\nThe index follows the rows and may be behind them; `stale()` reads it as it is, `verified()` compares with the rows."
+            "\nThe index may lag behind the rows. `stale()` reads its current entries, and `verified()` compares them with the rows."
         }
         Target::Index(_) | Target::Rows => "",
     };
-    doc(&format!("{what}{rows}{behind}\n\nCost: {cost}"))
+    doc(&format!("{what}{rows}{lag}\n\nCost: {cost}"))
 }
 
-/// ``, in which `url` is a hash``
+/// Returns ``, in which `url` is a hash``.
 fn hashes(target: &Target) -> String {
     let Target::Index(index) = target else { return String::new() };
     let hashed: Vec<&str> = index.hashed().map(KeyPart::name).collect();
@@ -356,21 +363,21 @@ fn hashes(target: &Target) -> String {
     }
 }
 
-/// The hashed fields of the query, if an entry doesn't carry them.
-fn compared(target: &Target, asked: &[KeyPart]) -> Option<String> {
+/// Returns the hashed fields of the query, if an entry doesn't carry them.
+fn compared(target: &Target, compared_parts: &[KeyPart]) -> Option<String> {
     let Target::Index(index) = target else { return None };
-    let hashed = || asked.iter().filter(|part| part.is_hash());
+    let hashed = || compared_parts.iter().filter(|part| part.is_hash());
     let carries = index.carries_hashed() || matches!(index.strategy, Strategy::Full);
     (hashed().next().is_some() && !carries).then(|| fields(hashed()))
 }
 
-/// `` for this `a` and `b`, and `c` ``, or only `` with `c` ``.
+/// Returns `` with the given values of `a` and `b`, and `c` ``, or only `` with `c` ``.
 fn up_to_last(leading: &[KeyPart], last: &KeyPart) -> String {
     let last = last.name();
     if leading.is_empty() {
         format!("with `{last}`")
     } else {
-        format!("for this {}, and `{last}`", fields(leading))
+        format!("with the given {}, and with `{last}`", fields(leading))
     }
 }
 
@@ -388,7 +395,7 @@ fn scan_cost(target: &Target) -> &'static str {
         Target::Rows => "one step for each row.",
         Target::Index(index) => match index.strategy {
             Strategy::Normalized | Strategy::Partial(_) => {
-                "one step for each entry; `rows()` follows the references, one look-up more for \
+                "one step for each entry; `rows()` follows the references, with one more look-up for \
                  each row."
             }
             Strategy::Full => "one step for each entry; `rows()` needs no second look-up.",

@@ -1,4 +1,4 @@
-//! `impl Entity`: the schema, and the form of a row in keys and entries.
+//! `impl Entity`: the schema of a table, and the keys and entries of a row.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -21,8 +21,8 @@ use crate::names;
 /// }
 /// ```
 ///
-/// and, if there are collections to sort, hashed fields or a previous version, to [`collections::list`] and
-/// the functions that read these.
+/// If there are sorted collections, hashed fields or a previous version, also expands to
+/// [`collections::list`], [`hashed::methods`] and [`version::older`].
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let row = &cx.table.row;
     let key = key_type(cx);
@@ -103,12 +103,12 @@ fn primary_key(cx: &Context<'_>) -> TokenStream {
     mixed!(__key #(.push(#values))*;)
 }
 
-/// Expands to the type of the only field, or to the tuple of all of them: `(String, u32)`.
+/// Expands to the type of the only field, or to the tuple of all types: `(String, u32)`.
 pub(super) fn key_type(cx: &Context<'_>) -> TokenStream {
     tuple(cx.table.primary_key.iter().map(|field| field.ty.tokens(&cx.short)))
 }
 
-/// Expands to the only type, or to the tuple of all of them.
+/// Expands to the only type, or to the tuple of all types.
 pub(super) fn tuple(types: impl Iterator<Item = TokenStream>) -> TokenStream {
     let types: Vec<_> = types.collect();
     match types.as_slice() {
@@ -258,7 +258,7 @@ fn plain_key_field(cx: &Context<'_>, field: &Field) -> TokenStream {
 fn entries(cx: &Context<'_>) -> TokenStream {
     let arms = cx.table.indexes.iter().map(|index| entries_of(index));
     let mentions = mentions(cx);
-    // An unused argument has no name.
+    // Unused parameters have no names.
     let (index, entries, body) = if !cx.table.storable {
         (mixed!(_), mixed!(_), mixed!(loop {}))
     } else if cx.table.indexes.is_empty() {
@@ -278,8 +278,8 @@ fn entries(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// Expands to `let _ = &self.town;` for each field in `#[index(…)]`. It has no effect. The identifiers are
-/// those of the attribute, so that an editor finds the fields from there.
+/// Expands to `let _ = &self.town;` for each field in `#[index(…)]`, without an effect. The identifiers have
+/// the spans of the attribute, so that an editor can go from the attribute to the fields.
 fn mentions(cx: &Context<'_>) -> TokenStream {
     let mentions = cx.table.indexes.iter().flat_map(|index| &index.mentions);
     mentions.map(|field| mixed!(let _ = &self.#field;)).collect()
@@ -316,7 +316,7 @@ fn entries_of(index: &Index) -> TokenStream {
     if let Some(collection) = index.parts.iter().enumerate().find_map(collection) {
         keys = mixed!(for __element in _index_table::Each::elements(#collection) { #keys });
     }
-    // Before the elements, so that the hash is computed once.
+    // The hashes are computed before the loop over the elements, so only once.
     let hashes = parts.iter().enumerate().filter(|(_, (part, _))| part.is_hash());
     let hashes = hashes.map(|(at, (_, value))| {
         let local = hash_local(at);
@@ -333,7 +333,7 @@ fn entries_of(index: &Index) -> TokenStream {
     mixed!(#position => { #entries })
 }
 
-/// Expands to `if … && … { … }`, or to the statements alone if there is no condition.
+/// Expands to `if … && … { … }`, or to the statements alone without conditions.
 fn when(conditions: &[TokenStream], statements: TokenStream) -> TokenStream {
     if conditions.is_empty() {
         return statements;
@@ -341,8 +341,7 @@ fn when(conditions: &[TokenStream], statements: TokenStream) -> TokenStream {
     mixed!(if #(#conditions)&&* { #statements })
 }
 
-/// Expands to the value of the part at this place of a key: `&self.town`, `__element`,
-/// `&__computed0`.
+/// Expands to the value of the part at this position of a key: `&self.town`, `__element`, `&__computed0`.
 pub(super) fn part_value(part: &KeyPart, place: usize) -> TokenStream {
     let span = at(part.key_type().span());
     match part {
@@ -362,19 +361,19 @@ fn collection((place, part): (usize, &KeyPart)) -> Option<TokenStream> {
     }
 }
 
-/// Expands to `&__computed0`: the value of the method of the part at this place.
+/// Expands to `&__computed0`, the value of the method of the part at this position.
 fn returned(span: Span, place: usize) -> TokenStream {
     let local = format_ident!("__computed{place}", span = span);
     quote_spanned!(span=> &#local)
 }
 
-/// The variable that has the hash for the part at this place of a key.
+/// Returns the variable with the hash of the part at this position of a key.
 fn hash_local(place: usize) -> Ident {
     format_ident!("__hash{place}", span = Span::mixed_site())
 }
 
-/// Expands to `let __computed0: String = _index_table::computed(self.initials());`, at the place of the
-/// method: another return type is reported there.
+/// Expands to `let __computed0: String = _index_table::computed(self.initials());`, with the span of the
+/// method, so that a wrong return type is reported there.
 pub(super) fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
     let method = part.method()?;
     let local = format_ident!("__computed{place}", span = Span::mixed_site());
@@ -383,7 +382,7 @@ pub(super) fn computed(part: &KeyPart, place: usize) -> Option<TokenStream> {
     Some(mixed!(let #local: #ty = #value;))
 }
 
-/// Expands to `&self.town`, at the place of the field's type: a missing trait is reported there.
+/// Expands to `&self.town`, with the span of the field's type, so that a missing trait is reported there.
 pub(super) fn value(field: &Field) -> TokenStream {
     let mut ident = field.ident.clone();
     ident.set_span(ident.span().located_at(field.ty.span()));

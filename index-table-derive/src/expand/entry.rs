@@ -1,4 +1,4 @@
-//! The struct of an entry, and how it is read.
+//! The struct of an entry, and the code that reads it.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -94,7 +94,7 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to the equivalent of serde's derive, in a form that compiles in a fraction of the time:
+/// Expands to the equivalent of serde's derive, which compiles in a fraction of the time:
 ///
 /// ```text
 /// fn serialize<__S: _index_table::serde::Serializer>(&self, __serializer: __S) -> … {
@@ -123,14 +123,14 @@ fn serialize(index: &Index) -> TokenStream {
     }
 }
 
-/// Expands to the skipped fields, then to the literal:
+/// Expands to statements for the skipped fields, then to a struct literal:
 ///
 /// ```text
 /// __entry.skip_key::<String>()?;
 /// _index_table::Ok(Self { town: __entry.key::<String>()?, id: __entry.primary_key::<u64>()? })
 /// ```
 ///
-/// or, if a field between two others is skipped, to statements only:
+/// If a field between two others is skipped, expands to a statement for each field:
 ///
 /// ```text
 /// let __field0 = __entry.key::<String>()?;

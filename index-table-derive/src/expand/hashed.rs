@@ -1,11 +1,11 @@
-//! Reading the values of hashed fields; a key has only their hashes.
+//! The code that reads the values of hashed fields, of which a key has only the hashes.
 
 use proc_macro2::{Literal, TokenStream};
 
 use super::{Context, entity};
 use crate::model::{Index, KeyPart};
 
-/// Expands to the methods of `Entity` that a table with hashed fields has:
+/// Expands to the methods of `Entity` for a table with hashed fields:
 ///
 /// ```text
 /// fn hashed(&self, __index: usize, __values: &mut _index_table::KeyBuf) {
@@ -18,7 +18,7 @@ use crate::model::{Index, KeyPart};
 /// }
 /// ```
 ///
-/// and, if there are indexes whose entries carry them, [`in_entry`].
+/// If there are indexes whose entries carry these fields, also expands to [`in_entry`].
 pub(super) fn methods(cx: &Context<'_>) -> TokenStream {
     let hashing: Vec<&Index> = cx
         .table

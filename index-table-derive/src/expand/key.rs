@@ -17,7 +17,7 @@ use crate::types::Numbers;
 /// };
 /// ```
 ///
-/// The assertion is a condition of the implementation too, so that it gives one error: see
+/// The assertion is also a condition of the implementation, so that there is only one error; see
 /// [`requirements`](super::requirements).
 pub(crate) fn expand(key: &KeyType) -> TokenStream {
     let (private, allow) = (private(&key.krate), allow());
@@ -52,7 +52,7 @@ pub(crate) fn expand(key: &KeyType) -> TokenStream {
 fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
     let ident = &key.ident;
     let short = mixed!(_index_table);
-    // The compiler checks whether a type is a key, unless its spelling shows it.
+    // The compiler checks whether a type is a key, unless the spelling of the type shows it.
     let unknown: Vec<_> = members.iter().filter(|it| it.ty.requirement().is_some()).collect();
     let assertions = unknown.iter().map(|KeyMember { marker: name, ty, .. }| {
         let (ty, marker) = (ty.written(), marker(name, ty.written()));
@@ -78,7 +78,7 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
         let ty = ty.tokens(&short);
         mixed!(#member: <#ty as _index_table::Key>::decode_owned(reader)?)
     });
-    // A newtype is absent if its inner value is.
+    // A newtype is absent if its inner value is absent.
     let present = match members {
         [KeyMember { member, ty, .. }] => {
             let ty = ty.tokens(&short);
@@ -137,7 +137,7 @@ fn structure(key: &KeyType, members: &[KeyMember]) -> TokenStream {
     }
 }
 
-/// Expands to the numbers of a newtype, which are those of the inner type:
+/// Expands to the numbers of a newtype, which are the numbers of the inner type:
 ///
 /// ```text
 /// impl _index_table::Sequence for CustomerId where for<'any> u64: _index_table::Sequence { … }

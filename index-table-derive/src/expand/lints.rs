@@ -1,9 +1,9 @@
-//! Warnings, in the only form that a derive has: the use of a deprecated item, at a field of the index or the
-//! type in the primary key, with the reason as its note.
+//! Warnings, in the only form available to a derive: the use of a deprecated item, with the reason as its
+//! note. Its span is that of a field of the index, or of a type in the primary key.
 //!
 //! The compiler does not report deprecated items inside a derive's expansion, so these tokens have the span
-//! of the user's tokens. They are outside the block that allows `deprecated`, and are emitted only if there
-//! is a warning.
+//! of the user's tokens. They are outside of the block that allows `deprecated`, and are generated only for a
+//! warning.
 
 use proc_macro2::TokenStream;
 use quote::quote_spanned;

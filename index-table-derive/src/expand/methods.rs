@@ -6,7 +6,8 @@ use syn::Ident;
 
 use super::{Context, at};
 
-/// Expands to the method that is called if the struct has no such method, or has it with another receiver:
+/// Expands to the replacement of a method, which is called if the struct has no such method with the right
+/// receiver:
 ///
 /// ```text
 /// trait __NoMethod {
@@ -15,8 +16,8 @@ use super::{Context, at};
 /// impl __NoMethod for &Customer {}
 /// ```
 ///
-/// It is a method of a reference to `&Customer`, so that every method of the struct, or of a trait for it,
-/// has precedence.
+/// The replacement is a method of `&Customer` that takes a reference, so every method of the struct, or of a
+/// trait for the struct, has precedence.
 pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
     let row = &cx.table.row;
     let mut names = Vec::new();
@@ -24,7 +25,7 @@ pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
     let mut add = |ident: &Ident, ty: TokenStream| {
         if !names.contains(ident) {
             names.push(ident.clone());
-            // Not the user's token, which would then refer to this method.
+            // Not the user's token, because in editors it would refer to this method.
             let mut ident = ident.clone();
             ident.set_span(Span::mixed_site());
             let missing = mixed!(_index_table::NoMethod<#row, #ty>);
@@ -50,8 +51,8 @@ pub(super) fn missing(cx: &Context<'_>) -> Option<TokenStream> {
     })
 }
 
-/// Expands to `self.is_active()`, at the place of the method. The name is not the user's token, because the
-/// compiler would suggest corrections in it.
+/// Expands to `self.is_active()`, with the span of the method. The name is not the user's token, because the
+/// compiler would suggest corrections of the attribute.
 pub(super) fn call(method: &Ident) -> TokenStream {
     let span = at(method.span());
     let mut method = method.clone();

@@ -1,9 +1,10 @@
-//! The model to tokens. There are no rules here: every model can be generated.
+//! The conversion of the model to tokens. It has no rules: code can be generated for every model.
 //!
-//! Identifiers of this crate have the span `mixed_site`, so that a field called `txn` is not mistaken for the
-//! transaction. A user's constant or unit struct can still appear in a pattern, so the variables of trait
-//! implementations start with `__`. The parameters of the repository's methods don't, because they appear in
-//! its documentation. Items that a user may look up have the span of the corresponding user's token.
+//! Generated identifiers have the span `mixed_site`, so that a field called `txn` doesn't collide with the
+//! transaction. A user's constant or unit struct can still collide with a variable in a pattern, so the
+//! variables of trait implementations start with `__`. The parameters of the repository's methods don't start
+//! with `__`, because they appear in its documentation. Items that a user may look up have the span of the
+//! corresponding user's token.
 
 /// Like [`quote!`](quote::quote), with local names that can't collide with a field's name.
 macro_rules! mixed {
@@ -36,16 +37,16 @@ use syn::{Lifetime, Path};
 
 use crate::model::{Field, KeyPart, Table};
 
-/// The items that are generated once for every table.
+/// The table, and tokens that all generated items share.
 struct Context<'a> {
     table: &'a Table,
-    /// The path of the runtime, from the module of the struct.
+    /// The path of the runtime in the module of the struct.
     private: TokenStream,
-    /// The same, from inside the block of the implementations.
+    /// The path of the runtime in the block of the implementations.
     short: TokenStream,
-    /// `'txn`: borrowed values live as long as the transaction.
+    /// `'txn`, the lifetime of the transaction and of borrowed values.
     txn: Lifetime,
-    /// `'a`: the bounds of a range have any lifetime.
+    /// `'a`, the lifetime of the bounds of a range.
     bounds: Lifetime,
     /// `'_`
     elided: Lifetime,
@@ -108,19 +109,19 @@ pub(crate) fn expand(table: &Table) -> TokenStream {
     }
 }
 
-/// The one module that generated code uses.
+/// Expands to the path of the only module that generated code uses.
 pub(crate) fn private(krate: &Path) -> TokenStream {
     mixed!(#krate::__private)
 }
 
-/// A place in the user's code, with names of this crate: requirements on a field's type have it, so that an
-/// error about them has it too.
+/// Returns a span at a location in the user's code, with the names of this crate. Requirements on a field's
+/// type have such a span, so that errors are reported at the type.
 fn at(place: Span) -> Span {
     Span::mixed_site().located_at(place)
 }
 
-/// The struct's visibility, for a field of a generated struct that corresponds to the user's field at
-/// `place`: the compiler underlines a field from its visibility on.
+/// Expands to the struct's visibility with the span `place`, for a field of a generated struct that
+/// corresponds to the user's field at `place`. The span of a field in messages starts at its visibility.
 fn visibility_at(cx: &Context<'_>, place: Span) -> TokenStream {
     let tokens = cx.table.visibility.to_token_stream();
     tokens
@@ -154,11 +155,11 @@ fn primary_key(cx: &Context<'_>) -> (Vec<TokenStream>, TokenStream) {
     (parameters, key)
 }
 
-/// The lints that don't apply to generated code, in the block of the implementations.
+/// Expands to the allowed lints in the block of the implementations.
 pub(crate) fn allow() -> TokenStream {
     mixed! {
         #[allow(
-            // Style is the generator's.
+            // The style is that of the generator.
             clippy::all,
             clippy::pedantic,
             clippy::nursery,
@@ -169,17 +170,17 @@ pub(crate) fn allow() -> TokenStream {
             nonstandard_style,
             private_interfaces,
             unreachable_pub,
-            // A key is built by chained calls.
+            // Chained calls build a key.
             unused_results,
             // The same path is used in every crate.
             unused_qualifications,
-            // A lifetime is named even where it is not used.
+            // A lifetime may have a name without being used.
             single_use_lifetimes
         )]
     }
 }
 
-/// The same on a struct.
+/// Expands to the allowed lints on a struct.
 pub(crate) fn allow_on_struct() -> TokenStream {
     mixed! {
         #[allow(

@@ -1,4 +1,4 @@
-//! The query methods: one for each query of the model.
+//! The query methods, one for each query of the model.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -6,7 +6,8 @@ use quote::{format_ident, quote_spanned};
 use super::{Context, at, distinct, docs, key_type};
 use crate::model::{Form, KeyPart, Query, Target};
 
-/// Expands to one method, as [`scan`], [`get`] and [`get_view`] show it.
+/// Expands to one method, as in [`scan`], [`get`], [`put`], [`delete`], [`get_view`] and
+/// [`distinct::method`].
 pub(super) fn method(cx: &Context<'_>, query: &Query) -> TokenStream {
     match &query.form {
         Form::Whole => scan(cx, query, &[], None),
@@ -94,7 +95,7 @@ fn starting_with(cx: &Context<'_>, part: &KeyPart) -> Last {
 /// }
 /// ```
 ///
-/// An eventual index returns an `EventualScan`.
+/// For an eventual index, the method returns an `EventualScan`.
 fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>) -> TokenStream {
     let (v, method, txn) = (&cx.table.visibility, &query.method, &cx.txn);
     let doc = docs::query(cx.table, &query.target, &query.form);
@@ -103,7 +104,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
     let lifetime = last.and_then(|last| last.lifetime.as_ref());
     let last_parameter = last.map(|last| &last.parameter).into_iter();
     let last_bound = last.map(|last| &last.bound);
-    let (scan, ask) = match &query.target {
+    let (scan, call) = match &query.target {
         Target::Index(index) if index.eventual => (mixed!(EventualScan), mixed!(eventual_scan)),
         Target::Index(_) | Target::Rows => (mixed!(Scan), mixed!(scan)),
     };
@@ -115,7 +116,7 @@ fn scan(cx: &Context<'_>, query: &Query, equal: &[KeyPart], last: Option<&Last>)
             #(#parameters,)*
             #(#last_parameter,)*
         ) -> _index_table::#scan<#txn, #found> {
-            self.table.#ask(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
+            self.table.#call(txn, _index_table::Bounds::new() #(#bounds)* #last_bound)
         }
     }
 }
@@ -242,7 +243,7 @@ fn get_view(cx: &Context<'_>, query: &Query, parts: &[KeyPart]) -> TokenStream {
 }
 
 /// Expands to `town: &str` and `.equal::<String>(town)` for each field, or to `.hashed::<Page, String>(url)`
-/// for a hashed field. For an `Option` in a sparse index: to its value, and to
+/// for a hashed field. For an `Option` in a sparse index, the parameter is the inner value, and the call is
 /// `.equal::<Option<String>>(::core::convert::Into::into(nick))`.
 pub(super) fn equals(
     cx: &Context<'_>,

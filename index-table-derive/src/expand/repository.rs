@@ -1,6 +1,6 @@
-//! The repository, and those of its methods that take the primary key. The methods that name no key are those of
-//! `Table`, to which a repository dereferences, except for `insert`, `put` and `all`: a user's trait with
-//! methods of these names, implemented by calling them, would call itself.
+//! The repository, and its methods that take the primary key. A repository dereferences to `Table`, which has
+//! the other methods, except for `insert`, `put` and `all`. If these were methods of `Table` only, a user's
+//! trait with the same names, implemented by calling them, would call itself.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
@@ -46,9 +46,9 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
     let conditions = requirements::conditions(cx, &cx.short);
-    let taken = taken(cx);
+    let name_assertion = name_assertion(cx);
     mixed! {
-        #taken
+        #name_assertion
 
         #dereferenced
 
@@ -63,12 +63,13 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     }
 }
 
-/// Expands to an assertion that fails if another type has the name; the compiler's own error has no advice:
+/// Expands to an assertion that fails if another type has the name of the repository, because the compiler's
+/// own error has no advice:
 ///
 /// ```text
 /// const _: () = _index_table::assert_repository::<CustomerRepository, Customer>("…");
 /// ```
-fn taken(cx: &Context<'_>) -> TokenStream {
+fn name_assertion(cx: &Context<'_>) -> TokenStream {
     let (repository, row) = (&cx.table.repository, &cx.table.row);
     let message = format!(
         "`{repository}` is the name of another type too; rename the repository with \
@@ -242,7 +243,7 @@ fn shard_of(cx: &Context<'_>) -> Option<TokenStream> {
     })
 }
 
-/// A name for a parameter that is not the name of a user's type.
+/// Returns a name for a type parameter that is not the name of a user's type.
 fn type_parameter(name: &str, types: &TokenStream) -> Ident {
     let mut name = Ident::new(name, Span::mixed_site());
     while requirements::names(types.clone(), &name) {

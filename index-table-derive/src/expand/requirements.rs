@@ -1,9 +1,9 @@
-//! The requirements on types that are known by their name only.
+//! The requirements on types of which only the name is known.
 //!
-//! The compiler knows whether such a type has a key encoding; the macro doesn't. To get one error, which
-//! names the field, the encoding is asserted once, and everything else is generated under the condition that
-//! it exists. A bound on a type without parameters would be checked at its place; a `for<'any>` in front
-//! postpones the check to the uses of the item.
+//! The compiler can check whether such a type has a key encoding, but the macro can't. For a single error
+//! that names the field, the encoding is asserted once, and all other code is generated under the condition
+//! that the encoding exists. The compiler checks a bound on a type without parameters at the bound itself;
+//! `for<'any>` postpones the check to the uses of the item.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote_spanned};
@@ -46,7 +46,7 @@ pub(super) fn conditions(cx: &Context<'_>, private: &TokenStream) -> TokenStream
     conditions_and(cx, private, Vec::new())
 }
 
-/// The same, with further conditions.
+/// Like [`conditions`], with further conditions.
 pub(super) fn conditions_and(
     cx: &Context<'_>,
     private: &TokenStream,
@@ -63,7 +63,7 @@ pub(super) fn conditions_and(
     if conditions.is_empty() { TokenStream::new() } else { mixed!(where #(#conditions),*) }
 }
 
-/// Expands to assertions that nearly every struct meets, then to one assertion for each field:
+/// Expands to assertions that almost every struct meets, then to one assertion for each field:
 ///
 /// ```text
 /// const _: ::core::marker::PhantomData<_index_table::IsStored<Customer>> = …;
@@ -75,8 +75,8 @@ pub(super) fn conditions_and(
 /// };
 /// ```
 ///
-/// The name of the field is a type parameter, because the compiler writes the whole path of a type if another
-/// one has the same name: `_::_::kind`.
+/// The name of the field is a type parameter. For a type, the compiler would write the whole path, such as
+/// `_::_::kind`, if another type had the same name.
 ///
 /// The compiler checks the types of constants before their values, so the first two are reported before
 /// further errors from the same mistake.
@@ -107,14 +107,14 @@ pub(super) fn assertions(cx: &Context<'_>) -> TokenStream {
     stored.into_iter().chain(text).chain(required).chain(sparse).chain(omitting).collect()
 }
 
-/// Expands to a mention of a type of this crate, whose bound is reported at `place`.
+/// Expands to a use of a type of the runtime, whose bound is reported at `place`.
 pub(super) fn well_formed(place: Span, ty: &TokenStream) -> TokenStream {
     quote_spanned! {at(place)=>
         const _: ::core::marker::PhantomData<_index_table::#ty> = ::core::marker::PhantomData;
     }
 }
 
-/// The first type that is spelled `String`, of those that are written as `&str` for that reason.
+/// Returns the first type that is spelled `String`, and therefore has the form `&str` in generated code.
 fn string(table: &Table) -> Option<&Type> {
     let primary_key = table.primary_key.iter().map(|field| &field.ty);
     let keys = table.indexes.iter().flat_map(|index| &index.parts).map(KeyPart::key_type);
@@ -126,8 +126,8 @@ fn string(table: &Table) -> Option<&Type> {
     primary_key.chain(keys).chain(entries).chain(view).find_map(DataType::string)
 }
 
-/// Expands to one assertion for each sparse index of which only the compiler knows whether a part
-/// of its key can be absent:
+/// Expands to one assertion for a sparse index, if only the compiler can check whether a part of its key can
+/// be absent:
 ///
 /// ```text
 /// const _: () = {
@@ -153,8 +153,8 @@ fn sparse(cx: &Context<'_>, index: &Index) -> Option<TokenStream> {
     })
 }
 
-/// Expands to one assertion for a query on a sparse index that would omit rows if a later field is an
-/// `Option`, and so would need the name of the index:
+/// Expands to one assertion for a query on a sparse index, if only the compiler can check whether a later
+/// field is an `Option`. In that case the query would omit rows, and would need the name of the index:
 ///
 /// ```text
 /// const _: () = {
@@ -166,7 +166,7 @@ fn omits_nothing(cx: &Context<'_>, query: &Query) -> Option<TokenStream> {
     let (Target::Index(index), Form::Equal(parts)) = (&query.target, &query.form) else {
         return None;
     };
-    if index.named || index.omits_rows_behind(parts.len()).is_some() {
+    if index.named || index.omits_rows_after(parts.len()).is_some() {
         return None;
     }
     let span = at(index.conditions.sparse?);
@@ -187,19 +187,19 @@ fn omits_nothing(cx: &Context<'_>, query: &Query) -> Option<TokenStream> {
     })
 }
 
-/// Expands to `_index_table::CanBeAbsent::<Nick>::HOLDS`, or another `answer`, for each part that only the
-/// compiler knows.
-fn can_be_absent(cx: &Context<'_>, parts: &[KeyPart], answer: &TokenStream) -> Vec<TokenStream> {
+/// Expands to `_index_table::CanBeAbsent::<Nick>::HOLDS`, or another constant, for each part that only the
+/// compiler can check.
+fn can_be_absent(cx: &Context<'_>, parts: &[KeyPart], constant: &TokenStream) -> Vec<TokenStream> {
     let unknown = parts.iter().filter(|part| part.can_be_absent().is_none());
     let shape = |part: &KeyPart| {
         let ty = part.key_type().tokens(&cx.short);
-        mixed!(_index_table::CanBeAbsent::<#ty>::#answer)
+        mixed!(_index_table::CanBeAbsent::<#ty>::#constant)
     };
     unknown.map(shape).collect()
 }
 
-/// A name for the type that represents a field or a method in a message: the field's own name, unless its
-/// type contains it.
+/// Returns the name of the type parameter that represents a field or a method in a message: the field's own
+/// name, unless its type contains this name.
 pub(super) fn marker(ident: &Ident, ty: TokenStream) -> Ident {
     if names(ty, ident) { format_ident!("{ident}_") } else { ident.clone() }
 }

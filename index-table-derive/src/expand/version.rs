@@ -93,7 +93,7 @@ pub(super) fn previous(previous: Option<&Path>) -> TokenStream {
     )
 }
 
-/// Expands to the code that reads rows of older versions, if there are some:
+/// Expands to the code that reads rows of older versions, if there are any:
 ///
 /// ```text
 /// fn older(
@@ -125,7 +125,7 @@ pub(super) fn older(previous: Option<&Path>) -> Option<TokenStream> {
 /// ```
 ///
 /// `NoVersion` provides the value for a type that is not a version of a row. The call of `older` in [`older`]
-/// reports that, so there is one error.
+/// reports such a type, so there is one error.
 pub(super) fn assertions(
     row: &Ident,
     version: u32,

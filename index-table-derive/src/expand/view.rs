@@ -1,4 +1,4 @@
-//! The view of the struct, and how it is read.
+//! The view of the struct, and the code that reads it.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -18,8 +18,8 @@ use crate::types;
 /// }
 /// ```
 ///
-/// A view that borrows nothing has its first field as `<u64 as Within<'txn>>::Value`, so that it has the
-/// lifetime too.
+/// In a view that borrows nothing, the type of the first field is written `<u64 as Within<'txn>>::Value`, so
+/// that the view has the lifetime.
 pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
     let (v, private, txn, ident) = (&cx.table.visibility, &cx.private, &cx.txn, &view.ident);
     let doc = docs::view(cx.table);

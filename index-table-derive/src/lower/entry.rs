@@ -1,4 +1,4 @@
-//! The fields of the entries of each index, and how they are read.
+//! The fields of the entries of each index, and the steps to read them.
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ pub(super) fn finish(scope: &mut Scope<'_>, drafts: Vec<Draft>) -> Vec<(Rc<Index
     indexes
 }
 
-/// The key, the primary key and the included fields.
+/// Returns the steps for the key, the primary key and the included fields.
 fn with_primary_key(
     parts: &[KeyPart],
     primary_key: &[Rc<Field>],
@@ -72,7 +72,7 @@ fn with_primary_key(
             }
         })
         .collect();
-    // Skipping a field is useful only if another one follows.
+    // A field is skipped only if another field follows.
     while matches!(primary.last(), Some(Step::SkipPrimaryKey(_))) {
         primary.pop();
     }
@@ -82,7 +82,8 @@ fn with_primary_key(
     key.chain(primary).chain(included).collect()
 }
 
-/// The row, whose fields the key repeats, except for the elements of a collection and the values of methods.
+/// Returns the steps for the row, and for parts of the key that are not fields of the row: the elements of a
+/// collection and the values of methods.
 fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
     let needed = parts.iter().rposition(|part| !part.is_left_out_of_full());
     let needed = needed.map_or(0, |position| position + 1);
@@ -100,7 +101,7 @@ fn whole_row(scope: &Scope<'_>, parts: &[KeyPart]) -> Vec<Step> {
     key.chain(row).collect()
 }
 
-/// The name of a field that is included as a whole: a different name if the key has its elements.
+/// Returns the name of a carried field. The name differs from the row's if the key has elements of the field.
 fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
     let has_elements = |part: &KeyPart| {
         part.is_each() && part.field().is_some_and(|other| Rc::ptr_eq(other, field))
@@ -108,8 +109,8 @@ fn carried_name(field: &Rc<Field>, parts: &[KeyPart]) -> Ident {
     if parts.iter().any(has_elements) { names::collection(field) } else { field.ident.clone() }
 }
 
-/// Leaves out a second field with the same name: a field named like an included collection (`all_…`) or like
-/// a method.
+/// Reports and removes a second field with the same name: a field named like an included collection (`all_…`)
+/// or like a method.
 fn distinct(scope: &Scope<'_>, draft: &Draft, steps: Vec<Step>) -> Vec<Step> {
     let mut taken = Vec::new();
     let mut is_first = |ident: &Ident| {

@@ -17,11 +17,11 @@ use crate::types::{self, DataType};
 /// The items that can be generated for a key.
 pub(crate) enum LoweredKey {
     Key(KeyType),
-    /// Nothing. An error has been reported.
+    /// Nothing but a replacement. An error has been reported.
     Inert(Path),
 }
 
-/// Checks the type and gives every variant its number.
+/// Checks the type, and assigns a number to each variant.
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> LoweredKey {
     let attributes = KeyAttr::read(&input.attrs, errors);
     if let Some(order) = &attributes.order {
@@ -79,11 +79,11 @@ fn values(input: &DeriveInput, errors: &Diagnostics) -> Option<KeyValues> {
     }
 }
 
-/// The fields; `None` for a field that can't be part of a key.
+/// Returns the fields, with `None` for a field that can't be part of a key.
 fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
     let member = |(position, field): (usize, &syn::Field)| {
-        refuse_on_field(field, errors);
-        refuse_other_values(field, errors);
+        reject_on_field(field, errors);
+        reject_changed_values(field, errors);
         let (member, marker) = match &field.ident {
             Some(ident) => (Member::Named(ident.clone()), ident.clone()),
             None => (Member::from(position), format_ident!("_{position}")),
@@ -99,17 +99,17 @@ fn members(fields: &Fields, errors: &Diagnostics) -> Vec<Option<KeyMember>> {
     fields.iter().enumerate().map(member).collect()
 }
 
-fn refuse_on_field(field: &syn::Field, errors: &Diagnostics) {
+fn reject_on_field(field: &syn::Field, errors: &Diagnostics) {
     let attributes = KeyAttr::read(&field.attrs, errors);
     if let Some(order) = attributes.order {
         errors.error(order.key, "fields are sorted in the order of their declaration");
     }
-    refuse_crate(attributes.krate.as_ref(), errors);
+    reject_crate(attributes.krate.as_ref(), errors);
 }
 
-/// A key has the value of the field, and the row has the value that serde writes: if they differ, a change of
-/// the row does not find its entry.
-fn refuse_other_values(field: &syn::Field, errors: &Diagnostics) {
+/// Rejects serde attributes that can change the value in the row. The key has the value of the field, so a
+/// change of the row would not find its entry.
+fn reject_changed_values(field: &syn::Field, errors: &Diagnostics) {
     for key in serde::read(&field.attrs) {
         let reason = match key.name.as_str() {
             "skip" | "skip_serializing" | "skip_deserializing" => {
@@ -124,13 +124,13 @@ fn refuse_other_values(field: &syn::Field, errors: &Diagnostics) {
     }
 }
 
-fn refuse_crate(krate: Option<&Setting<Path>>, errors: &Diagnostics) {
+fn reject_crate(krate: Option<&Setting<Path>>, errors: &Diagnostics) {
     if let Some(krate) = krate {
         errors.error(krate.key, "`#[key(crate = path)]` is written on the type");
     }
 }
 
-/// The number of `#[key(order = N)]`, or an error.
+/// Returns the number of `#[key(order = N)]`, or an error message.
 fn given(order: &LitInt, taken: &HashMap<u16, String>) -> Result<u16, String> {
     let number: u16 = order
         .base10_parse()
@@ -145,7 +145,8 @@ fn has_attribute(variant: &syn::Variant) -> bool {
     variant.attrs.iter().any(|attribute| attribute.path().is_ident("key"))
 }
 
-/// The variants with their numbers: from `order`, which all variants have or none, or else their positions.
+/// Returns the variants with their numbers: the numbers of `order`, which all variants have or none, or else
+/// the positions.
 fn variants(
     declared: &Punctuated<syn::Variant, Token![,]>,
     errors: &Diagnostics,
@@ -165,9 +166,9 @@ fn variants(
                 );
                 sound = false;
             }
-            variant.fields.iter().for_each(|field| refuse_on_field(field, errors));
+            variant.fields.iter().for_each(|field| reject_on_field(field, errors));
             let attributes = KeyAttr::read(&variant.attrs, errors);
-            refuse_crate(attributes.krate.as_ref(), errors);
+            reject_crate(attributes.krate.as_ref(), errors);
             attributes.order
         })
         .collect();
@@ -181,7 +182,7 @@ fn variants(
                 .map_err(|message| errors.error(order.value.span(), message))
                 .ok()
         });
-        // A wrong attribute has been reported.
+        // An invalid attribute has been reported.
         if order.is_none() && explicit && !has_attribute(variant) {
             errors.error(
                 variant.ident.span(),

@@ -1,7 +1,7 @@
-//! Warnings about valid declarations: an index probably costs more than it saves, or a primary key can be
-//! `None`.
+//! Warnings about valid declarations: an index that probably costs more than it saves, or a primary key that
+//! can be `None`.
 //!
-//! It is a warning, and each index, or the table, can allow it.
+//! Each index, or the table, can allow a warning.
 
 use std::{ptr, rc::Rc};
 
@@ -11,8 +11,8 @@ use crate::diagnostics::Diagnostics;
 use crate::model::{Field, Finding, KeyPart, Strategy};
 use crate::names;
 
-/// The warning about the primary key: one of its fields is spelled as an `Option`. There are no warnings
-/// beside errors.
+/// Returns warnings about fields of the primary key that are spelled as an `Option`. There are no warnings if
+/// there are errors.
 pub(super) fn primary_key(
     primary_key: &[Rc<Field>],
     allowed: &[Lint],
@@ -35,7 +35,7 @@ pub(super) fn primary_key(
     optional.map(finding).collect()
 }
 
-/// Checks each index. There are no warnings beside errors.
+/// Checks each index. There are no warnings if there are errors.
 pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Diagnostics) {
     if !errors.is_empty() {
         return;
@@ -44,7 +44,7 @@ pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Di
         drafts.iter().map(|draft| redundant(draft, drafts, primary_key)).collect();
     let mut full: Option<String> = None;
     for (draft, redundant) in drafts.iter_mut().zip(redundant) {
-        // An index that was left out is no duplicate.
+        // A redundant index is not also reported as a second full index.
         let doubled = if redundant.is_none() { doubled_full(draft, &mut full) } else { None };
         let found = [
             (Lint::FewValues, few_values(draft)),
@@ -59,7 +59,8 @@ pub(super) fn check(drafts: &mut [Draft], primary_key: &[Rc<Field>], errors: &Di
     }
 }
 
-/// A `bool` alone, for all rows: a condition may select few rows, and a `unique` index is a constraint.
+/// Returns the warning about an index on a `bool` alone. There is none for a `unique` index, which is a
+/// constraint, or for an index with a condition, which may select few rows.
 fn few_values(draft: &Draft) -> Option<String> {
     let [part] = draft.parts.as_slice() else { return None };
     (part.key_type().is_bool() && has_all_rows(draft) && !draft.unique).then(|| {
@@ -71,7 +72,8 @@ fn few_values(draft: &Draft) -> Option<String> {
     })
 }
 
-/// Another index, or the primary key, serves its queries at the same cost.
+/// Returns the warning about an index if another index or the primary key serves its queries at the same
+/// cost.
 fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Option<String> {
     if draft.unique {
         return None;
@@ -95,7 +97,7 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
             same.name
         ));
     }
-    let longer = drafts.iter().find(|other| is_beginning(draft, other))?;
+    let longer = drafts.iter().find(|other| is_prefix(draft, other))?;
     // The query on the longer index.
     let query = if longer.named { format!("{}_{fields}", longer.name) } else { fields };
     Some(format!(
@@ -106,23 +108,23 @@ fn redundant(draft: &Draft, drafts: &[Draft], primary_key: &[Rc<Field>]) -> Opti
     ))
 }
 
-/// Whether the second index has the entries of the first one, in the same order.
+/// Whether the second index has the same entries as the first, in the same order.
 fn is_same(draft: &Draft, other: &Draft) -> bool {
     draft.parts.len() == other.parts.len() && has_entries_of(draft, other)
 }
 
-/// Whether the second index has the entries of the first one, sorted further.
-fn is_beginning(draft: &Draft, longer: &Draft) -> bool {
+/// Whether the second index has the same entries as the first, sorted by further fields.
+fn is_prefix(draft: &Draft, longer: &Draft) -> bool {
     let rest = longer.parts.get(draft.parts.len()..).unwrap_or_default();
     !rest.is_empty()
-        // Each row has exactly one entry for the further fields, for every value.
+        // Each row has exactly one entry for the further fields.
         && !rest.iter().any(KeyPart::is_each)
         && (longer.conditions.sparse.is_none() || rest.iter().all(never_absent))
         && has_entries_of(draft, longer)
 }
 
-/// Whether the second index begins with the fields of the first one, has the entries of the same
-/// rows, and carries as much.
+/// Whether the second index begins with the fields of the first, has entries for the same rows, and carries
+/// at least the same fields.
 fn has_entries_of(draft: &Draft, longer: &Draft) -> bool {
     draft.parts.iter().zip(&longer.parts).all(|(part, other)| part.sorts_as(other))
         && draft.conditions.sparse.is_some() == longer.conditions.sparse.is_some()
@@ -131,7 +133,7 @@ fn has_entries_of(draft: &Draft, longer: &Draft) -> bool {
         && carries(longer, &draft.strategy)
 }
 
-/// Whether an index has a strategy, and all fields that its entries carry.
+/// Whether an index has the same strategy, and carries at least the same fields.
 fn carries(index: &Draft, strategy: &Strategy) -> bool {
     match (&index.strategy, strategy) {
         (Strategy::Normalized, Strategy::Normalized) | (Strategy::Full, Strategy::Full) => true,
@@ -143,7 +145,7 @@ fn carries(index: &Draft, strategy: &Strategy) -> bool {
     }
 }
 
-/// Each carries every row once more. `full` is the first one.
+/// Returns the warning about a second full index. `full` is the name of the first full index.
 fn doubled_full(draft: &Draft, full: &mut Option<String>) -> Option<String> {
     if !matches!(draft.strategy, Strategy::Full) || !has_all_rows(draft) {
         return None;
@@ -164,7 +166,7 @@ fn has_all_rows(draft: &Draft) -> bool {
 }
 
 fn is_plain(part: &KeyPart, field: &Rc<Field>) -> bool {
-    matches!(part, KeyPart::Plain(own) if Rc::ptr_eq(own, field))
+    matches!(part, KeyPart::Plain(other) if Rc::ptr_eq(other, field))
 }
 
 fn never_absent(part: &KeyPart) -> bool {

@@ -1,7 +1,7 @@
-//! Attributes to the model: every rule about more than one token is here, and every default.
+//! The conversion of attributes to the model, with every rule about more than one token, and every default.
 //!
-//! A mistake is reported and then repaired, or its part is left out, so that the code generated beside the
-//! errors still has the methods that the rest of the program calls.
+//! After a mistake is reported, it is repaired or its part is left out, so that the generated code still has
+//! the methods that the program calls.
 
 mod entry;
 mod index;
@@ -30,7 +30,7 @@ use crate::types::{self, DataType, LONGEST_ARRAY};
 /// The items that can be generated.
 pub(crate) enum Lowered {
     Table(Box<Table>),
-    /// Nothing. An error has been reported.
+    /// Nothing but a replacement. An error has been reported.
     Inert(Inert),
 }
 
@@ -38,22 +38,22 @@ pub(crate) enum Lowered {
 pub(crate) struct Inert {
     pub(crate) krate: Path,
     pub(crate) repository: Ident,
-    /// The name of its view, if it has one.
+    /// The name of the view, if there is one.
     pub(crate) view: Option<Ident>,
 }
 
-/// The on-disk name of a table or an index is at most this long, in bytes.
+/// The maximum length of the on-disk name of a table or an index, in bytes.
 const LONGEST_NAME: usize = 100;
 
-/// A primary key has at most this many fields: they are a tuple, and the standard library implements its
-/// traits for tuples of up to this length.
+/// The maximum number of fields of a primary key. The fields are a tuple, and the standard library implements
+/// its traits for tuples of up to this length.
 const LONGEST_PRIMARY_KEY: usize = 12;
 
-/// A field with its attributes and their places.
+/// A field with its attributes and their spans.
 struct Declared<'a> {
     field: Rc<Field>,
     ty: &'a Type,
-    /// The place of `#[primary_key]`.
+    /// The span of `#[primary_key]`.
     primary_key: Option<Span>,
     serde: Vec<SerdeKey>,
 }
@@ -128,7 +128,7 @@ fn table(
     let marked = fields.iter().find_map(|declared| declared.primary_key);
     let place = marked.unwrap_or_else(|| input.ident.span());
     let queries = names::queries(&primary_key, place, &indexes, view.is_some(), errors);
-    // No field can replace the key: nothing can be stored.
+    // Without a primary key, no row can be stored.
     if primary_key.is_empty() {
         return None;
     }
@@ -152,7 +152,7 @@ fn table(
     })
 }
 
-/// The fields, if it is a struct with named fields and without parameters.
+/// Returns the fields, if the type is a struct with named fields and without generic parameters.
 fn declared_fields<'a>(
     input: &'a DeriveInput,
     derive: &str,
@@ -207,7 +207,7 @@ fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Opti
     })
 }
 
-/// The `#[doc = …]` of a field.
+/// Returns the `#[doc = …]` attributes of a field.
 fn documentation(field: &syn::Field) -> TokenStream {
     let is_text = |attribute: &&syn::Attribute| {
         attribute.path().is_ident("doc") && matches!(attribute.meta, syn::Meta::NameValue(_))
@@ -215,7 +215,7 @@ fn documentation(field: &syn::Field) -> TokenStream {
     field.attrs.iter().filter(is_text).map(ToTokens::to_token_stream).collect()
 }
 
-/// Why this field can't be a `Desc`.
+/// Returns the reason why this field can't be a `Desc`.
 fn not_desc(field: &Ident, in_primary_key: bool) -> String {
     let advice = if in_primary_key {
         "a primary key is in ascending order, and `rev()` reads it backwards".to_owned()
@@ -228,13 +228,13 @@ fn not_desc(field: &Ident, in_primary_key: bool) -> String {
     )
 }
 
-/// The message about a word that is not a field of `row`.
+/// Returns the message about a word that is not a field of `row`.
 fn unknown_field(row: &Ident, name: &str, meant: Option<&str>) -> String {
     let advice = meant.map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
     format!("`{row}` has no field `{name}`{advice}")
 }
 
-/// The name in `#[table(name = "…")]`, or the struct's own.
+/// Returns the name in `#[table(name = "…")]`, or the default name.
 fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
     let default = names::table(row);
     let (name, span) = match &table.name {
@@ -259,7 +259,7 @@ fn table_name(table: &TableAttr, row: &Ident, errors: &Diagnostics) -> String {
     default
 }
 
-/// Whether it can be the name of a table.
+/// Whether a name can be the name of a table.
 fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
     letters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic())
@@ -274,8 +274,8 @@ fn too_long(what: &str, name: &str) -> String {
     )
 }
 
-/// The fields of the primary key; after a mistake, the first possible field. A `misplaced` one has been
-/// reported.
+/// Returns the fields of the primary key; after a mistake, the first possible field. A `misplaced` attribute
+/// has been reported.
 fn primary_key(
     row: &Ident,
     fields: &[Declared<'_>],
@@ -318,7 +318,7 @@ fn primary_key(
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
 }
 
-/// The reason why a field of this name and type, shown as `text`, can't be in a key.
+/// Returns the reason why a field with this name and type, whose text is `text`, can't be part of a key.
 fn no_encoding(name: &str, text: &str, ty: &Type) -> String {
     let long = types::is_long_array(ty);
     let ty = types::shown(text);

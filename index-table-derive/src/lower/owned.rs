@@ -1,4 +1,5 @@
-//! References in the types of fields. A row outlives the bytes that it is read from, so it owns its values.
+//! The replacement of references in the types of fields. A row outlives the bytes from which it is read, so
+//! it owns its values.
 
 use syn::visit_mut::{self, VisitMut};
 use syn::{Attribute, Data, DeriveInput, Type, TypePath, TypeReference, parse_quote};
@@ -7,31 +8,31 @@ use crate::attr::serde;
 use crate::diagnostics::Diagnostics;
 use crate::types::{self, text};
 
-/// The struct with owned types instead of references, which are reported; `None` without references. A field
-/// that serde skips, or reads by a function, may contain a reference.
+/// Reports references in the types of fields, and returns the struct with owned types; `None` without
+/// references. A field that serde skips, or reads by a function, may contain a reference.
 pub(super) fn without_references(input: &DeriveInput, errors: &Diagnostics) -> Option<DeriveInput> {
-    // A struct with parameters is refused.
+    // A struct with generic parameters is rejected.
     let generic = input.generics.params.first().is_some();
     if generic || converts(&input.attrs, &["from", "try_from", "remote"]) {
         return None;
     }
     let Data::Struct(data) = &input.data else { return None };
-    let refused = |ty: &Type| {
+    let has_reference = |ty: &Type| {
         let mut owning = Owning { errors, found: false };
         owning.visit_type_mut(&mut ty.clone());
         owning.found
     };
-    let read = |field: &syn::Field| {
+    let is_read = |field: &syn::Field| {
         !converts(&field.attrs, &["skip", "skip_deserializing", "with", "deserialize_with"])
     };
-    let refused: Vec<bool> =
-        data.fields.iter().map(|field| read(field) && refused(&field.ty)).collect();
-    if !refused.contains(&true) {
+    let borrowed: Vec<bool> =
+        data.fields.iter().map(|field| is_read(field) && has_reference(&field.ty)).collect();
+    if !borrowed.contains(&true) {
         return None;
     }
     let mut owned = input.clone();
     if let Data::Struct(data) = &mut owned.data {
-        let fields = data.fields.iter_mut().zip(refused).filter(|(_, refused)| *refused);
+        let fields = data.fields.iter_mut().zip(borrowed).filter(|(_, borrowed)| *borrowed);
         // The errors have been reported.
         let silent = Diagnostics::new();
         for (field, _) in fields {
@@ -71,7 +72,7 @@ impl VisitMut for Owning<'_> {
         }
     }
 
-    /// Types other than those of the standard library can do anything with their parameters.
+    /// Visits only types of the standard library, because the meaning of other types' parameters is unknown.
     fn visit_type_path_mut(&mut self, path: &mut TypePath) {
         if types::is_standard(&Type::Path(path.clone())) {
             visit_mut::visit_type_path_mut(self, path);
@@ -79,7 +80,7 @@ impl VisitMut for Owning<'_> {
     }
 }
 
-/// The owned type with the same values: `String` for `&str`.
+/// Returns the owned type with the same values: `String` for `&str`.
 fn owned(reference: &TypeReference) -> Type {
     match &*reference.elem {
         Type::Slice(slice) => {

@@ -1,7 +1,7 @@
 //! Serde attributes that a stored row cannot have.
 //!
 //! A row is stored without the names of its fields and without separators, so reading must mirror writing,
-//! field by field. Entries that carry fields, and views, read each field separately.
+//! field by field. Views, and entries that carry fields, read each field separately.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -25,7 +25,8 @@ pub(super) fn check(
         .iter()
         .find(|draft| matches!(draft.strategy, Strategy::Full))
         .map(|draft| draft.name.clone());
-    let asking = drafts.iter().find(|draft| asks_a_method(draft)).map(|draft| draft.name.clone());
+    let calling_index =
+        drafts.iter().find(|draft| calls_a_method(draft)).map(|draft| draft.name.clone());
     let reader = match &full {
         Some(index) => Some(format!(
             "the entries of the full index `{index}` read the fields of the struct itself"
@@ -45,7 +46,7 @@ pub(super) fn check(
             in_key: declared.primary_key.is_some()
                 || drafts.iter().any(|draft| has_in_key(draft, field)),
             carried: full.is_some() || drafts.iter().any(|draft| includes(draft, field)),
-            asking: asking.as_deref(),
+            calling_index: calling_index.as_deref(),
         };
         if !check_field(declared, &needed, errors) {
             for draft in drafts.iter_mut() {
@@ -58,13 +59,14 @@ pub(super) fn check(
 /// The uses of a field in indexes.
 struct Need<'a> {
     in_key: bool,
-    /// In an entry, beside the key.
+    /// Whether entries carry the field.
     carried: bool,
-    /// The index that calls a method, which may read any field.
-    asking: Option<&'a str>,
+    /// An index that calls a method, which may read any field.
+    calling_index: Option<&'a str>,
 }
 
-/// `reader` names the code that reads the fields separately, if any, and the advice.
+/// Checks an attribute of the struct. `reader` describes the code that reads the fields separately, if there
+/// is any, with advice.
 fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
     match (key.name.as_str(), reader) {
         ("tag" | "untagged" | "content", _) => {
@@ -77,7 +79,7 @@ fn check_struct(key: &SerdeKey, reader: Option<&str>, errors: &Diagnostics) {
     }
 }
 
-/// Reports what is wrong with a field, and whether entries can carry it.
+/// Reports the invalid attributes of a field. Returns true if entries can carry the field.
 fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -> bool {
     let has = |name: &str| declared.serde.iter().any(|key| key.name == name);
     let mut carriable = true;
@@ -98,8 +100,8 @@ fn check_field(declared: &Declared<'_>, need: &Need<'_>, errors: &Diagnostics) -
                 report(key, format!("a field of {place} must be stored with its row"), errors);
                 carriable = false;
             }
-            "skip" | "skip_serializing" | "skip_deserializing" if need.asking.is_some() => {
-                let index = need.asking.unwrap_or_default();
+            "skip" | "skip_serializing" | "skip_deserializing" if need.calling_index.is_some() => {
+                let index = need.calling_index.unwrap_or_default();
                 let reason = format!(
                     "the index `{index}` calls a method, which must see equal values in a row \
                      that is read back"
@@ -139,7 +141,7 @@ fn has_in_key(draft: &Draft, field: &Rc<Field>) -> bool {
     draft.parts.iter().filter_map(KeyPart::field).any(|other| Rc::ptr_eq(other, field))
 }
 
-fn asks_a_method(draft: &Draft) -> bool {
+fn calls_a_method(draft: &Draft) -> bool {
     let computed = |part: &KeyPart| part.method().is_some();
     draft.conditions.filter.is_some() || draft.parts.iter().any(computed)
 }

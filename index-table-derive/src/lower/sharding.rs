@@ -1,4 +1,4 @@
-//! The shard key, and what indexes have to contain for it.
+//! The shard key, and its requirements on indexes.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::diagnostics::{Diagnostics, listed, suggestion};
 use crate::model::{Field, Index, KeyPart, Sharding};
 use crate::names;
 
-/// The shard key that the table's attributes come to.
+/// Returns the shard key of the table's attributes.
 pub(super) fn lower(attribute: &TableAttr, table: &str, scope: &Scope<'_>) -> Option<Sharding> {
     let errors = scope.errors;
     let Some(shard_by) = &attribute.shard_by else {
@@ -42,7 +42,7 @@ pub(super) fn lower(attribute: &TableAttr, table: &str, scope: &Scope<'_>) -> Op
         } else {
             errors.error(field.span(), not_leading(primary_key, &name));
         }
-        // Those behind it would be at other places.
+        // The following fields would be at wrong positions too.
         break;
     }
     let map = match &attribute.shard_map {
@@ -79,7 +79,7 @@ fn map_name(name: &str, span: Span, errors: &Diagnostics) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Refuses a unique index without the whole shard key: rows in two shards could have the same key in it.
+/// Rejects a unique index without the whole shard key, because rows in two shards could have the same key.
 pub(super) fn check_unique(
     sharding: &Sharding,
     primary_key: &[Rc<Field>],

@@ -1,4 +1,4 @@
-//! The versions of a row: of a table, and of a struct with `#[derive(RowVersion)]`.
+//! The versions of rows, for a table and for a struct with `#[derive(RowVersion)]`.
 
 use syn::spanned::Spanned as _;
 use syn::{DeriveInput, Ident, Path, parse_quote};
@@ -14,7 +14,7 @@ use crate::names;
 /// The default version.
 const FIRST: u32 = 1;
 
-/// Checks a struct that is an older version. Has no fields if the struct can't be one.
+/// Checks a struct that is an older version. The result has no fields if the struct can't be a version.
 pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     let owned = owned::without_references(input, errors);
     let readable = owned.is_none();
@@ -66,7 +66,7 @@ pub(crate) fn lower(input: &DeriveInput, errors: &Diagnostics) -> RowVersion {
     }
 }
 
-/// The number in `#[table(version = N)]`.
+/// Returns the number in `#[table(version = N)]`.
 pub(super) fn number(table: &TableAttr, errors: &Diagnostics) -> u32 {
     let Some(version) = &table.version else { return FIRST };
     match version.value.base10_parse() {
@@ -79,7 +79,7 @@ pub(super) fn number(table: &TableAttr, errors: &Diagnostics) -> u32 {
     }
 }
 
-/// The struct in `#[table(previous = …)]`, if it is valid.
+/// Returns the struct in `#[table(previous = …)]`, if it is valid.
 pub(super) fn previous(
     table: &TableAttr,
     row: &Ident,
@@ -108,7 +108,7 @@ pub(super) fn previous(
     Some(previous.value.clone())
 }
 
-/// Whether a path is one of `Customer`, `self::Customer` and `Self`. Only the compiler knows others.
+/// Whether a path is `Customer`, `self::Customer` or `Self`. Other paths to the struct are not recognized.
 fn is_itself(path: &Path, row: &Ident) -> bool {
     let mut segments = path.segments.iter().map(|segment| &segment.ident);
     match (segments.next(), segments.next(), segments.next()) {
@@ -118,7 +118,7 @@ fn is_itself(path: &Path, row: &Ident) -> bool {
     }
 }
 
-/// The fields in `#[table(changed = […])]`.
+/// Returns the fields in `#[table(changed = […])]`.
 pub(super) fn changed(
     table: &TableAttr,
     row: &Ident,

@@ -1,4 +1,4 @@
-//! The fields of a view, how they are read, and the serde attributes that a view shares with its row.
+//! The fields of a view, the way to read them, and the serde attributes that a view shares with its row.
 //!
 //! A view is read field by field, so this module implements the effect of serde's attributes on reading.
 //! serde's derive serializes the view like the row, with the same attributes.
@@ -20,18 +20,18 @@ use crate::model::{Reading, View, ViewField};
 use crate::names;
 
 /// The attributes that change how a struct is serialized.
-const OF_A_STRUCT: &[&str] = &["rename", "rename_all", "transparent"];
+const STRUCT_ATTRIBUTES: &[&str] = &["rename", "rename_all", "transparent"];
 
 /// The attributes that change how a field is serialized.
-const OF_A_FIELD: &[&str] = &["rename", "with", "serialize_with", "skip", "skip_serializing"];
+const FIELD_ATTRIBUTES: &[&str] = &["rename", "with", "serialize_with", "skip", "skip_serializing"];
 
-/// The name of the view, if there is one.
+/// Returns the name of the view, if there is one.
 pub(super) fn name(table: &TableAttr, row: &Ident) -> Option<Ident> {
     let view = table.view.as_ref()?;
     Some(view.value.clone().unwrap_or_else(|| names::view(row, view.key)))
 }
 
-/// The view, if there is one.
+/// Returns the view, if there is one.
 pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<View> {
     let mut ident = name(&attributes.table, scope.row)?;
     let advice = "choose another name with `#[table(view = …)]`";
@@ -44,22 +44,26 @@ pub(super) fn lower(scope: &mut Scope<'_>, attributes: &StructAttrs) -> Option<V
     let fields = scope.fields.iter().map(|declared| ViewField {
         field: Rc::clone(&declared.field),
         reading: reading(declared, default, scope.errors),
-        serde: shared(&declared.serde, OF_A_FIELD),
+        serde: shared(&declared.serde, FIELD_ATTRIBUTES),
     });
-    Some(View { ident, serde: shared(&attributes.serde, OF_A_STRUCT), fields: fields.collect() })
+    Some(View {
+        ident,
+        serde: shared(&attributes.serde, STRUCT_ATTRIBUTES),
+        fields: fields.collect(),
+    })
 }
 
-/// How a field is read. `default` is true if serde takes missing fields from a default row.
+/// Returns the way to read a field. `default` is true if serde takes missing fields from a default row.
 fn reading(declared: &Declared<'_>, default: bool, errors: &Diagnostics) -> Reading {
     let find = |names: &[&str]| declared.serde.iter().find(|key| names.contains(&&*key.name));
     if let Some(skip) = find(&["skip", "skip_deserializing"]) {
-        let own = find(&["default"]);
-        if default && own.is_none() {
+        let field_default = find(&["default"]);
+        if default && field_default.is_none() {
             let reason = "a view would need a whole default row for this field; write `default` \
                           beside it";
             serde::report(skip, reason, errors);
         }
-        return Reading::Made(own.and_then(|key| key.path.clone()));
+        return Reading::Made(field_default.and_then(|key| key.path.clone()));
     }
     if let Some(path) = find(&["deserialize_with"]).and_then(|key| key.path.clone()) {
         return Reading::With(path);
@@ -67,18 +71,18 @@ fn reading(declared: &Declared<'_>, default: bool, errors: &Diagnostics) -> Read
     if let Some(path) = find(&["with"]).and_then(|key| key.path.clone()) {
         return Reading::With(deserialize_in(path));
     }
-    // A function that writes a `String` can't be given a `&str`.
+    // A function that serializes a `String` doesn't take a `&str`.
     if find(&["serialize_with"]).is_some() { Reading::Owned } else { Reading::Carried }
 }
 
-/// `module::deserialize`
+/// Returns `module::deserialize`.
 fn deserialize_in(mut module: ExprPath) -> ExprPath {
     let function = Ident::new("deserialize", module.span());
     module.path.segments.push(function.into());
     module
 }
 
-/// The attributes with these names.
+/// Returns the attributes with these names.
 fn shared(keys: &[SerdeKey], names: &[&str]) -> Vec<TokenStream> {
     let shared = keys.iter().filter(|key| names.contains(&&*key.name));
     shared.map(|key| key.item.clone()).collect()

@@ -1,8 +1,9 @@
-//! Mistakes that are repaired so that the methods which the program calls are there all the same.
+//! Tests of error messages, and of the repair of mistakes, so that the generated code still has the methods
+//! that the program calls.
 
 use super::messages;
 
-/// `Customer` with these attributes.
+/// Returns the struct `Customer` with these attributes.
 fn customer(attributes: &str) -> String {
     format!(
         "{attributes} struct Customer {{ #[primary_key] id: u64, town: String, last_name: String, \
@@ -40,13 +41,13 @@ fn mistakes_in_one_attribute_are_all_reported() {
 }
 
 #[test]
-fn the_fields_after_a_syntax_error_are_read() {
+fn fields_after_a_syntax_error_are_checked() {
     let found = messages(&customer("#[index(town + 1, phne)]"));
     assert_eq!(found, ["expected `,`", "`Customer` has no field `phne`; did you mean `phone`?"]);
 }
 
 #[test]
-fn the_words_of_sql_lead_to_the_order() {
+fn words_of_sql_are_replaced_in_the_advice() {
     let descending = "descending order is written `desc(town)`";
     one("#[index(town desc)]", descending);
     one("#[index(town DESC, last_name)]", descending);
@@ -64,7 +65,7 @@ fn the_words_of_sql_lead_to_the_order() {
 }
 
 #[test]
-fn nothing_malformed_is_accepted() {
+fn malformed_attributes_are_rejected() {
     let malformed = [
         "#[index(,)]",
         "#[index(town,, phone)]",
@@ -118,7 +119,7 @@ fn a_filtered_index_needs_a_name() {
 }
 
 #[test]
-fn several_indexes_in_one_attribute_are_checked_alike() {
+fn several_indexes_in_one_attribute_are_all_checked() {
     let usage = "#[indexes((field), (field, unique))]";
     one("#[indexes]", &format!("there are no indexes in it: `{usage}`"));
     one("#[indexes()]", &format!("there are no indexes in it: `{usage}`"));
@@ -170,7 +171,7 @@ fn a_prefix_that_names_the_row_is_reported() {
 }
 
 #[test]
-fn the_value_of_an_option_alone_leads_to_the_option() {
+fn the_value_of_an_option_alone_suggests_the_option() {
     one("#[index(town, full)]", "`#[index(…)]` has no `full`; did you mean `strategy = \"full\"`?");
     one(
         "#[index(town, partial, include = [phone])]",
@@ -184,7 +185,7 @@ fn the_value_of_an_option_alone_leads_to_the_option() {
         "#[index(town, \"full\")]",
         "expected a field or an option; did you mean `strategy = \"full\"`?",
     );
-    // The index is what was meant: its entries have all fields.
+    // The index has the intended strategy: its entries have all fields.
     let table = |index: &str| {
         let file: syn::File =
             syn::parse2(crate::derive(customer(index).parse().expect("it has tokens")))
@@ -240,7 +241,7 @@ fn a_missing_part_is_one_error() {
     one("#[index(unique(town))]", "this is written `unique`");
     one("#[index(include(town))]", "this is written `include = [field]`");
     one("#[index(crate = x)]", "`crate = some::path` is an option of `#[table(…)]`");
-    // These are two mistakes.
+    // This attribute has two mistakes.
     let found = messages(&customer("#[index(strateg = \"full\")]"));
     assert_eq!(
         found,
@@ -264,7 +265,7 @@ fn a_primary_key_in_the_wrong_place_is_one_error() {
         let found = messages(&format!("{attributes} struct Page {{ id: u64 }}"));
         assert_eq!(found, [message], "{attributes}");
     }
-    // This is a field.
+    // In this struct, `primary_key` is a field.
     let found = messages("#[index(primary_key)] struct Page { primary_key: u64 }");
     assert_eq!(
         found,
@@ -274,14 +275,14 @@ fn a_primary_key_in_the_wrong_place_is_one_error() {
 }
 
 #[test]
-fn a_condition_of_nothing_is_one_error() {
+fn a_condition_without_fields_is_one_error() {
     one("#[index(sparse)]", "this index has no fields: `#[index(field)]`");
     one("#[index(twon, sparse)] ", "`Customer` has no field `twon`; did you mean `town`?");
     one("#[index(each(tgs), sparse)]", "`Customer` has no field `tgs`; did you mean `tags`?");
 }
 
 #[test]
-fn the_methods_for_different_values_have_names_too() {
+fn methods_for_distinct_values_can_collide() {
     let message = "two methods would be called `distinct_last_name_by_town`: the values of \
                    `last_name` by `town` in the index `town_last_name` and the values of \
                    `last_name_by_town` in the index `last_name_by_town`; give one of the indexes \

@@ -1,4 +1,4 @@
-//! One snapshot for each thing that changes what is generated.
+//! A snapshot for each feature that changes the generated code.
 
 use super::{expanded, expanded_key, expanded_version};
 
@@ -17,7 +17,7 @@ macro_rules! snapshots {
 snapshots! {
     expanded:
 
-    /// Nothing but a primary key.
+    /// A struct with a primary key only.
     no_index: "
 struct Note {
     #[primary_key]
@@ -60,7 +60,7 @@ pub struct Customer {
 }
 "#;
 
-    /// The collections that are stored in a canonical order.
+    /// Collections that are stored in a canonical order.
     collections: "
 #[index(town, include = [tags, phone])]
 struct Customer {
@@ -93,8 +93,8 @@ struct Customer {
 }
 ";
 
-    /// The methods of the primary key's first fields, and an entry that passes over the field it
-    /// has in its key.
+    /// The methods of the primary key's first fields, and an entry that skips a field that is also in its
+    /// key.
     composite_primary_key: "
 #[index(year, genre)]
 struct Film {
@@ -106,7 +106,7 @@ struct Film {
 }
 ";
 
-    /// Entries and views have what the fields say of themselves.
+    /// Entries and views have the documentation of the fields.
     documented: "
 #[table(view)]
 #[index(town, desc(r#type), include = [phone])]
@@ -172,7 +172,7 @@ struct Film {
 }
 ";
 
-    /// A type that is spelled, one that only its trait knows, and the same for the whole row.
+    /// A recognized type and an unknown type, also in a full index.
     computed: r#"
 #[index(computed(initials: String), computed(decade: Decade), name = "shelf")]
 #[index(year, computed(r#type: u8), title, strategy = "full")]
@@ -184,7 +184,7 @@ struct Film {
 }
 "#;
 
-    /// The properties that the spelling shows about `None`, and those that the compiler checks.
+    /// Types whose spelling shows whether `None` is a value, and types that the compiler checks.
     sparse: "
 #[index(year, nick, title, sparse)]
 #[index(each(tags), desc(year), sparse)]
@@ -251,7 +251,7 @@ struct Reading {
 }
 ";
 
-    /// One index serves the fields that several begin with.
+    /// Methods for fields with which several indexes begin.
     shared_prefix: "
 #[index(town, last_name)]
 #[index(town)]
@@ -263,7 +263,7 @@ struct Customer {
 }
 ";
 
-    /// A warning, and what the report of the repository says of it.
+    /// A warning, which is also in the schema.
     doubtful: "
 #[index(active)]
 #[index(town, allow(redundant))]
@@ -275,8 +275,8 @@ struct Customer {
     active: bool,
 }
 ";
-    /// A unique index, one with elements, one whose entries carry what is hashed, in a form known
-    /// by its spelling and in one known by its traits, and one with a prefix before the hash.
+    /// Hashes in a unique index, in an index with elements, in an index whose entries carry the hashed fields
+    /// with a recognized and an unknown type, and after another field.
     hash: r#"
 #[index(hash(url), unique)]
 #[index(hash(text), each(tags), year, sparse)]
@@ -334,7 +334,7 @@ struct Event {
 }
 ";
 
-    /// Types that only their traits know, and types that are spelled in full.
+    /// Unknown types, and types that are spelled with a path.
     types: "
 #[index(kind, tag, photo, optional_kind)]
 #[index(each(tags), include = [kind, whole])]
@@ -426,7 +426,7 @@ snapshots! {
 struct CustomerId(u64);
 ";
 
-    /// Types that only their traits know.
+    /// Unknown types.
     key_struct: "
 pub struct Address {
     town: String,

@@ -4,7 +4,7 @@ use syn::{Expr, File, Item, Stmt};
 
 use crate::derive;
 
-/// The names of the warnings about a struct with these indexes.
+/// Returns the names of the warnings about a struct with these indexes.
 fn warnings(indexes: &str) -> Vec<String> {
     let input = format!(
         "{indexes} struct Film {{ #[primary_key] genre: String, #[primary_key] title: String, \
@@ -24,7 +24,7 @@ fn warnings(indexes: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn warns(indexes: &str, expected: &[&str]) {
+fn assert_warnings(indexes: &str, expected: &[&str]) {
     assert_eq!(warnings(indexes), expected, "{indexes}");
 }
 
@@ -39,7 +39,7 @@ fn an_index_on_a_bool_alone_is_a_warning() {
         "#[index(shown, include = [year])]",
         "#[index(shown, strategy = \"full\")]",
     ] {
-        warns(alone, &["FEW_VALUES"]);
+        assert_warnings(alone, &["FEW_VALUES"]);
     }
     for not in [
         "#[index(shown, year)]",
@@ -50,7 +50,7 @@ fn an_index_on_a_bool_alone_is_a_warning() {
         "#[index(odd)]",
         "#[index(shown, allow(few_values))]",
     ] {
-        warns(not, &[]);
+        assert_warnings(not, &[]);
     }
 }
 
@@ -67,23 +67,23 @@ fn a_prefix_of_another_index_is_a_warning() {
         "#[index(year, include = [nick])] #[index(year, nick, include = [rated])]",
         "#[index(year, filter = is_new, name = \"new\")] #[index(year, nick, filter = is_new, name = \"both\")]",
         "#[index(nick, sparse)] #[index(nick, year, sparse)]",
-        // Only the second of two that are the same.
+        // Of two equal indexes, only the second causes a warning.
         "#[index(year, nick)] #[index(year, nick, name = \"twice\")]",
         "#[index(year, include = [shown])] #[index(year, include = [shown], name = \"twice\")]",
-        // The primary key is an index too.
+        // The primary key is also an index.
         "#[index(genre)]",
         "#[index(genre, title, strategy = \"full\")]",
     ] {
-        warns(one, &["REDUNDANT"]);
+        assert_warnings(one, &["REDUNDANT"]);
     }
     for not in [
         "#[index(year)] #[index(nick, year)]",
         "#[index(year)] #[index(desc(year), nick)]",
-        // Another strategy, or less that is carried.
+        // Another strategy, or fewer carried fields.
         "#[index(year)] #[index(year, nick, include = [shown])]",
         "#[index(year, include = [shown])] #[index(year, nick, strategy = \"full\")]",
         "#[index(year, include = [shown])] #[index(year, nick, include = [rated])]",
-        // It forbids something.
+        // A unique index is a constraint.
         "#[index(year, unique)] #[index(year, nick)]",
         // Other rows.
         "#[index(year, filter = is_new, name = \"new\")] #[index(year, nick)]",
@@ -95,7 +95,7 @@ fn a_prefix_of_another_index_is_a_warning() {
         // Several entries for a row, or none.
         "#[index(year)] #[index(year, each(tags))]",
         "#[index(year, allow(redundant))] #[index(year, nick)]",
-        // What is carried may be less than the row.
+        // A partial index may carry less than the row.
         "#[index(genre, include = [year])]",
         "#[index(desc(genre))]",
         "#[index(title)]",
@@ -103,26 +103,26 @@ fn a_prefix_of_another_index_is_a_warning() {
         "#[index(genre, year)]",
         "#[index(genre, title, unique)]",
     ] {
-        warns(not, &[]);
+        assert_warnings(not, &[]);
     }
 }
 
 #[test]
 fn a_second_full_index_is_a_warning() {
     let two = "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\")]";
-    warns(two, &["DOUBLED_FULL"]);
+    assert_warnings(two, &["DOUBLED_FULL"]);
     let three = format!("{two} #[index(odd, strategy = \"full\")]");
-    warns(&three, &["DOUBLED_FULL", "DOUBLED_FULL"]);
+    assert_warnings(&three, &["DOUBLED_FULL", "DOUBLED_FULL"]);
     for not in [
         "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", allow(doubled_full))]",
         "#[index(year, strategy = \"full\")] #[index(nick, strategy = \"full\", filter = is_new, name = \"new\")]",
         "#[index(nick, strategy = \"full\", sparse)] #[index(year, strategy = \"full\")]",
         "#[index(year, strategy = \"full\")] #[index(nick, include = [shown])]",
     ] {
-        warns(not, &[]);
+        assert_warnings(not, &[]);
     }
-    // If the first index is left out, one remains.
-    warns(
+    // If the first index is removed, one full index remains.
+    assert_warnings(
         "#[index(year, strategy = \"full\")] #[index(year, nick, strategy = \"full\")]",
         &["REDUNDANT"],
     );
@@ -138,7 +138,7 @@ fn an_option_in_the_primary_key_is_a_warning() {
     for ty in ["Option<u64>", "std::option::Option<String>", "Option<Kind>"] {
         assert_eq!(warnings("", ty), 1, "{ty}");
         assert_eq!(warnings("#[table(allow(optional_key))]", ty), 0, "{ty}");
-        // There are no warnings beside an error.
+        // There are no warnings if there is an error.
         assert_eq!(warnings("#[index(yaer)]", ty), 0, "{ty}");
     }
     for ty in ["u64", "Kind", "(Option<u8>, u8)"] {
@@ -147,12 +147,12 @@ fn an_option_in_the_primary_key_is_a_warning() {
 }
 
 #[test]
-fn several_at_once_and_none_beside_mistakes() {
+fn several_warnings_are_reported_without_errors_only() {
     let two = "#[index(shown)] #[index(shown, year)]";
-    warns(two, &["FEW_VALUES", "REDUNDANT"]);
-    warns("#[index(shown, allow(redundant, few_values))] #[index(shown, year)]", &[]);
-    warns("#[index(shown, allow(few_values))] #[index(shown, year)]", &["REDUNDANT"]);
+    assert_warnings(two, &["FEW_VALUES", "REDUNDANT"]);
+    assert_warnings("#[index(shown, allow(redundant, few_values))] #[index(shown, year)]", &[]);
+    assert_warnings("#[index(shown, allow(few_values))] #[index(shown, year)]", &["REDUNDANT"]);
     // Allowing an absent warning has no effect.
-    warns("#[index(year, allow(few_values, redundant, doubled_full))]", &[]);
-    warns(&format!("{two} #[index(yaer)]"), &[]);
+    assert_warnings("#[index(year, allow(few_values, redundant, doubled_full))]", &[]);
+    assert_warnings(&format!("{two} #[index(yaer)]"), &[]);
 }

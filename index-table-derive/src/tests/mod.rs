@@ -1,4 +1,4 @@
-//! Expansions of the macro, beside their input.
+//! Tests of the expansion of the macro.
 
 mod errors;
 mod expansion;
@@ -8,7 +8,7 @@ use quote::quote;
 
 use crate::{derive, derive_key, derive_version};
 
-/// The input and its expansion, as in a snapshot.
+/// Returns the input and its expansion, as in a snapshot.
 fn expanded(input: &str) -> String {
     let output = derive(input.parse().expect("the input has tokens"));
     let file = syn::parse2(quote!(#output)).expect("the expansion has items");
@@ -16,7 +16,7 @@ fn expanded(input: &str) -> String {
 }
 
 #[test]
-fn several_indexes_in_one_attribute_are_those_of_several_attributes() {
+fn indexes_in_one_attribute_equal_those_in_several_attributes() {
     let expanded = |indexes: &str| {
         let input = format!("{indexes} struct Customer {{ #[primary_key] id: u64, town: String }}");
         derive(input.parse().expect("the input has tokens")).to_string()
@@ -26,21 +26,21 @@ fn several_indexes_in_one_attribute_are_those_of_several_attributes() {
     assert_eq!(expanded(one), expanded(several));
 }
 
-/// As [`expanded`], of `#[derive(IndexKey)]`.
+/// Like [`expanded`], for `#[derive(IndexKey)]`.
 fn expanded_key(input: &str) -> String {
     let output = derive_key(input.parse().expect("the input has tokens"));
     let file = syn::parse2(quote!(#output)).expect("the expansion has items");
     format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
 }
 
-/// As [`expanded`], of `#[derive(RowVersion)]`.
+/// Like [`expanded`], for `#[derive(RowVersion)]`.
 fn expanded_version(input: &str) -> String {
     let output = derive_version(input.parse().expect("the input has tokens"));
     let file = syn::parse2(quote!(#output)).expect("the expansion has items");
     format!("{input}\n\n// expands to\n\n{}", prettyplease::unparse(&file))
 }
 
-/// The messages for an input, in the order in which they are reported.
+/// Returns the messages for an input, in the order in which they are reported.
 fn messages(input: &str) -> Vec<String> {
     let output = derive(input.parse().expect("the input has tokens"));
     let file: syn::File = syn::parse2(output).expect("the expansion has items");

@@ -6,10 +6,10 @@ use super::spelling::{Standard, arguments, peel, standard};
 
 /// The collections in a type, by its spelling.
 pub(crate) struct Collection {
-    /// It is a `HashSet` or a `HashMap`.
+    /// Whether the type is a `HashSet` or a `HashMap`.
     pub(crate) sorted: bool,
-    /// The elements of a tuple, or the type of the elements, the values or the content; empty if there are no such
-    /// collections in them.
+    /// The types of a tuple's elements, or the one type of the elements, the values or the content. Empty if
+    /// these types contain no unordered collections.
     pub(crate) inside: Vec<Self>,
 }
 
@@ -20,11 +20,12 @@ impl Collection {
             Type::Array(array) => Self::with([&*array.elem]),
             Type::Slice(slice) => Self::with([&*slice.elem]),
             ty => match (unordered(ty), standard(ty)) {
-                // Elements of a set and keys have none in them: such a collection can't be hashed.
+                // The elements of a set and the keys of a map contain no unordered collections, which can't
+                // be hashed.
                 (Some(unordered), _) => {
                     Self { sorted: true, ..Self::with(arguments(unordered).get(1).copied()) }
                 }
-                // Written as their content.
+                // These are serialized as their content.
                 (_, Some(Standard { name: "Box" | "Arc" | "Cow", arguments })) => {
                     arguments.last().map_or(Self::with([]), |content| Self::of(content))
                 }
@@ -45,13 +46,13 @@ impl Collection {
         Self { sorted: false, inside }
     }
 
-    /// Whether there is no such collection in the type.
+    /// Whether the type contains no unordered collection.
     pub(crate) fn is_plain(&self) -> bool {
         !self.sorted && self.inside.is_empty()
     }
 }
 
-/// The last segment of a path to a `HashSet` or a `HashMap`, of any crate.
+/// Returns the last segment of a path to a `HashSet` or a `HashMap` of any crate.
 fn unordered(ty: &Type) -> Option<&PathSegment> {
     let Type::Path(path) = ty else { return None };
     path.path.segments.last().filter(|last| last.ident == "HashSet" || last.ident == "HashMap")
@@ -61,7 +62,7 @@ fn unordered(ty: &Type) -> Option<&PathSegment> {
 mod tests {
     use super::Collection;
 
-    /// `S` for a sorted collection, with what is inside in parentheses.
+    /// Formats a sorted collection as `S`, followed by the contained types in parentheses.
     fn show(Collection { sorted, inside }: &Collection) -> String {
         let inside: Vec<_> = inside.iter().map(show).collect();
         let inside =

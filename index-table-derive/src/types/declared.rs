@@ -7,8 +7,8 @@ use syn::{
 
 use super::spelling::{peel, standard, text};
 
-/// The text of a type, normalized as far as a macro can: a file must not be refused because the source was
-/// reformatted.
+/// Returns the text of a type. It is normalized as far as possible in a macro, so that a file can be opened
+/// after the source was reformatted.
 pub(crate) fn declared(ty: &Type) -> String {
     let mut ty = ty.clone();
     Plain.visit_type_mut(&mut ty);
@@ -19,7 +19,7 @@ pub(crate) fn declared(ty: &Type) -> String {
 struct Plain;
 
 impl VisitMut for Plain {
-    /// `(u32)` is `u32`, and `std::string::String` is `String`.
+    /// Replaces `(u32)` by `u32`, and `std::string::String` by `String`.
     fn visit_type_mut(&mut self, ty: &mut Type) {
         *ty = peel(ty).clone();
         if standard(ty).is_some()
@@ -31,7 +31,7 @@ impl VisitMut for Plain {
         visit_mut::visit_type_mut(self, ty);
     }
 
-    /// `(u8, u16,)` is `(u8, u16)`, but `(u8,)` is no `(u8)`.
+    /// Replaces `(u8, u16,)` by `(u8, u16)`, but not `(u8,)` by `(u8)`.
     fn visit_type_tuple_mut(&mut self, tuple: &mut TypeTuple) {
         if tuple.elems.len() > 1 {
             tuple.elems.pop_punct();
@@ -39,7 +39,7 @@ impl VisitMut for Plain {
         visit_mut::visit_type_tuple_mut(self, tuple);
     }
 
-    /// `Vec::<u8,>` is `Vec<u8>`.
+    /// Replaces `Vec::<u8,>` by `Vec<u8>`.
     fn visit_angle_bracketed_generic_arguments_mut(
         &mut self,
         arguments: &mut AngleBracketedGenericArguments,
@@ -49,7 +49,7 @@ impl VisitMut for Plain {
         visit_mut::visit_angle_bracketed_generic_arguments_mut(self, arguments);
     }
 
-    /// `Fn(u8,)` is `Fn(u8)`.
+    /// Replaces `Fn(u8,)` by `Fn(u8)`.
     fn visit_parenthesized_generic_arguments_mut(
         &mut self,
         arguments: &mut ParenthesizedGenericArguments,
@@ -58,7 +58,7 @@ impl VisitMut for Plain {
         visit_mut::visit_parenthesized_generic_arguments_mut(self, arguments);
     }
 
-    /// `fn(u8,)` is `fn(u8)`.
+    /// Replaces `fn(u8,)` by `fn(u8)`.
     fn visit_type_fn_ptr_mut(&mut self, pointer: &mut TypeFnPtr) {
         pointer.inputs.pop_punct();
         visit_mut::visit_type_fn_ptr_mut(self, pointer);
@@ -70,7 +70,7 @@ mod tests {
     use super::declared;
 
     #[track_caller]
-    fn same(spellings: &[&str], text: &str) {
+    fn assert_declared(spellings: &[&str], text: &str) {
         for spelling in spellings {
             let ty = syn::parse_str(spelling).expect("it is a type");
             assert_eq!(declared(&ty), text, "{spelling}");
@@ -78,46 +78,46 @@ mod tests {
     }
 
     #[test]
-    fn a_trailing_comma_does_not_count() {
-        same(&["HashMap<String, u8,>", "HashMap< String,u8 >"], "HashMap<String,u8>");
-        same(&["(u8, (u16, u32,),)", "(u8,(u16,u32))"], "(u8,(u16,u32))");
-        same(&["PhantomData<fn(u8,) -> u8,>"], "PhantomData<fn(u8)->u8>");
-        same(&["Box<dyn Fn(u8,)>"], "Box<dyn Fn(u8)>");
+    fn a_trailing_comma_is_ignored() {
+        assert_declared(&["HashMap<String, u8,>", "HashMap< String,u8 >"], "HashMap<String,u8>");
+        assert_declared(&["(u8, (u16, u32,),)", "(u8,(u16,u32))"], "(u8,(u16,u32))");
+        assert_declared(&["PhantomData<fn(u8,) -> u8,>"], "PhantomData<fn(u8)->u8>");
+        assert_declared(&["Box<dyn Fn(u8,)>"], "Box<dyn Fn(u8)>");
     }
 
     #[test]
     fn a_tuple_of_one_element_keeps_its_comma() {
-        same(&["(u8,)", "( u8 , )", "((u8),)"], "(u8,)");
-        same(&["(u8)", "((u8))", "u8"], "u8");
-        same(&["()"], "()");
+        assert_declared(&["(u8,)", "( u8 , )", "((u8),)"], "(u8,)");
+        assert_declared(&["(u8)", "((u8))", "u8"], "u8");
+        assert_declared(&["()"], "()");
     }
 
     #[test]
-    fn parentheses_around_one_type_do_not_count() {
-        same(&["(Option<(u32)>)", "Option<u32>"], "Option<u32>");
-        same(&["[(u8); 4]", "[u8; 4]"], "[u8;4]");
+    fn parentheses_around_one_type_are_ignored() {
+        assert_declared(&["(Option<(u32)>)", "Option<u32>"], "Option<u32>");
+        assert_declared(&["[(u8); 4]", "[u8; 4]"], "[u8;4]");
     }
 
     #[test]
-    fn standard_types_are_called_by_their_names() {
-        same(
+    fn standard_types_have_no_path() {
+        assert_declared(
             &["String", "std::string::String", "::std::string::String", "alloc::string::String"],
             "String",
         );
-        same(
+        assert_declared(
             &["std::vec::Vec<core::option::Option<(std::primitive::u8)>>", "Vec::<Option<u8>>"],
             "Vec<Option<u8>>",
         );
-        same(
+        assert_declared(
             &["::std::collections::HashMap<std::string::String, u8, my::Hasher>"],
             "HashMap<String,u8,my::Hasher>",
         );
     }
 
     #[test]
-    fn other_paths_stay() {
+    fn other_paths_are_kept() {
         for path in ["my::String", "std::time::Duration", "Self", "::other::vec::Vec<u8>"] {
-            same(&[path], path);
+            assert_declared(&[path], path);
         }
     }
 }

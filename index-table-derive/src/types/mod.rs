@@ -1,9 +1,9 @@
 //! The forms of a field's type in parameters and in entries.
 //!
-//! A macro sees types as they are spelled. The usual ones are recognized and have the form that hand-written
-//! code would have (`&str` for a `String`); everything else uses the traits, with the same result.
+//! A macro sees only the spelling of types. Common types are recognized and have the form of hand-written
+//! code (`&str` for a `String`). All other types use the traits, with the same result.
 //!
-//! The traits have the place of the field's type, so that a missing one is reported there.
+//! The traits have the span of the field's type, so that a missing implementation is reported there.
 
 mod collection;
 mod declared;
@@ -37,9 +37,9 @@ pub(crate) struct DataType {
 
 #[derive(Clone)]
 enum Written {
-    /// As in the source.
+    /// The type in the source.
     Plainly(Type),
-    /// Only the trait `Each` knows it: the element of this collection.
+    /// The element of this collection, which only the trait `Each` determines.
     ElementOf(Type),
 }
 
@@ -50,30 +50,30 @@ enum Shape {
     Text,
     /// `Vec<u8>`
     Bytes,
-    /// Passed as it is: an integer, a float, `bool`, `char`, `[u8; N]`.
+    /// A type that is passed by value: an integer, a float, `bool`, `char`, `[u8; N]`.
     Scalar(Box<Type>),
     /// `Option` of one of the above.
     Optional(Box<Shape>),
-    /// Only the traits know it.
+    /// A type whose forms only the traits determine.
     Other,
 }
 
 /// The properties of a type that the compiler has to check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requirement {
-    /// It has a key encoding.
+    /// The type has a key encoding.
     Key,
-    /// It is a collection of elements that have one.
+    /// The type is a collection of elements with a key encoding.
     Each,
 }
 
 impl DataType {
-    /// The type of a field.
+    /// Returns the type of a field.
     pub(crate) fn of(ty: &Type) -> Self {
         Self { written: Written::Plainly(ty.clone()), shape: Shape::of(ty) }
     }
 
-    /// The type of the elements of a field.
+    /// Returns the type of the elements of a field.
     pub(crate) fn element_of(collection: &Type) -> Self {
         match element(collection) {
             Some(element) => Self::of(element),
@@ -95,7 +95,7 @@ impl DataType {
         }
     }
 
-    /// The `String` in a type that is spelled so, or as an `Option` of it.
+    /// Returns the type that is spelled `String`, in this type or in its `Option`.
     pub(crate) fn string(&self) -> Option<&Type> {
         match &self.written {
             Written::Plainly(ty) => string(ty),
@@ -103,7 +103,7 @@ impl DataType {
         }
     }
 
-    /// Whether the type is spelled `bool`, or as an `Option` of it.
+    /// Whether the type is spelled `bool` or `Option<bool>`.
     pub(crate) fn is_bool(&self) -> bool {
         match &self.shape {
             Shape::Scalar(ty) => is_bool(ty),
@@ -112,7 +112,7 @@ impl DataType {
         }
     }
 
-    /// The types in it that are not of the standard library.
+    /// Returns the types in this type that are not of the standard library.
     pub(crate) fn own_types(&self) -> Vec<&Type> {
         let mut found = Vec::new();
         match &self.written {
@@ -121,7 +121,7 @@ impl DataType {
         found
     }
 
-    /// Whether an entry has a value in the form of a query's parameter.
+    /// Whether the value in an entry has the type of a query's parameter.
     pub(crate) fn is_carried_as_argument(&self) -> bool {
         !matches!(self.shape, Shape::Other)
     }
@@ -134,14 +134,14 @@ impl DataType {
         }
     }
 
-    /// The unordered collections in it.
+    /// Returns the unordered collections in this type.
     pub(crate) fn collection(&self) -> Collection {
         match &self.written {
             Written::Plainly(ty) | Written::ElementOf(ty) => Collection::of(ty),
         }
     }
 
-    /// Whether its values can be numbered.
+    /// Returns whether values can be numbered.
     pub(crate) fn numbers(&self) -> Numbers {
         match &self.written {
             Written::Plainly(ty) => Numbers::of(ty),
@@ -149,7 +149,8 @@ impl DataType {
         }
     }
 
-    /// The requirement on the type, as [written](Self::written), if its spelling doesn't show it.
+    /// Returns the requirement on the [written](Self::written) type, if its spelling doesn't show that it is
+    /// met.
     pub(crate) fn requirement(&self) -> Option<Requirement> {
         match (&self.shape, &self.written) {
             (Shape::Other, Written::Plainly(_)) => Some(Requirement::Key),
@@ -158,21 +159,21 @@ impl DataType {
         }
     }
 
-    /// The type in the source: the type itself, or its collection.
+    /// Returns the type in the source: this type, or its collection.
     pub(crate) fn written(&self) -> TokenStream {
         match &self.written {
             Written::Plainly(ty) | Written::ElementOf(ty) => ty.to_token_stream(),
         }
     }
 
-    /// The place of the type.
+    /// Returns the span of the type in the source.
     pub(crate) fn span(&self) -> Span {
         match &self.written {
             Written::Plainly(ty) | Written::ElementOf(ty) => ty.span(),
         }
     }
 
-    /// The type itself.
+    /// Returns the tokens of the type.
     pub(crate) fn tokens(&self, krate: &TokenStream) -> TokenStream {
         match &self.written {
             Written::Plainly(ty) => ty.to_token_stream(),
@@ -182,7 +183,7 @@ impl DataType {
         }
     }
 
-    /// The type of a parameter that is compared with it.
+    /// Returns the type of a query's parameter.
     pub(crate) fn argument(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         self.shape.argument(lifetime).unwrap_or_else(|| {
             let ty = self.tokens(krate);
@@ -190,7 +191,8 @@ impl DataType {
         })
     }
 
-    /// The same for a query on a sparse index, and for a prefix: the value in an `Option`.
+    /// Returns the type of a parameter of a query on a sparse index, or of a prefix query: the inner type of
+    /// an `Option`.
     pub(crate) fn present(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         let shape = match &self.shape {
             Shape::Optional(inner) => inner,
@@ -202,8 +204,8 @@ impl DataType {
         })
     }
 
-    /// Several values of a parameter: the type of an iterator, the constructor of `Values` that takes it, and
-    /// whether the type mentions the lifetime. With `present` for a query on a sparse index.
+    /// Returns the type of an iterator over several values of a parameter, the constructor of `Values` that
+    /// takes it, and whether the type mentions the lifetime. `present` is true for a query on a sparse index.
     pub(crate) fn list(
         &self,
         krate: &TokenStream,
@@ -235,7 +237,7 @@ impl DataType {
         self.shape.borrows().unwrap_or(true)
     }
 
-    /// The type of the value when it is read from a key.
+    /// Returns the type of the value when it is read from a key.
     pub(crate) fn key(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         self.shape.key(lifetime).unwrap_or_else(|| {
             let ty = self.tokens(krate);
@@ -248,7 +250,7 @@ impl DataType {
         self.shape.borrows().unwrap_or(true)
     }
 
-    /// The type of the value when it is read from an entry's data or from a row.
+    /// Returns the type of the value when it is read from an entry's data or from a row.
     pub(crate) fn carried(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         self.shape.carried(lifetime).unwrap_or_else(|| self.tokens(krate))
     }
@@ -271,7 +273,7 @@ impl Shape {
         match standard(ty) {
             Some(Standard { name: "String", arguments }) if arguments.is_empty() => Self::Text,
             Some(Standard { name: "Box" | "Arc" | "Cow", arguments })
-                if arguments.last().is_some_and(|of| is_str(of)) =>
+                if arguments.last().is_some_and(|content| is_str(content)) =>
             {
                 Self::Text
             }
@@ -290,13 +292,13 @@ impl Shape {
     }
 
     fn argument(&self, lifetime: &Lifetime) -> Option<TokenStream> {
-        // `&'_ str` is `&str`.
+        // `&'_ str` is written `&str`.
         let lifetime = (lifetime.ident != "_").then_some(lifetime);
         self.render(&quote!(&#lifetime str), &quote!(&#lifetime [u8]))
     }
 
     fn key(&self, lifetime: &Lifetime) -> Option<TokenStream> {
-        // The encoding of bytes has escapes, so a key with one cannot be borrowed.
+        // The encoding of bytes may have escapes, and escaped bytes can't be borrowed.
         self.render(&quote!(&#lifetime str), &quote!(::std::borrow::Cow<#lifetime, [u8]>))
     }
 
@@ -317,7 +319,7 @@ impl Shape {
         })
     }
 
-    /// Whether it borrows in the forms above; unknown for [`Shape::Other`].
+    /// Whether the forms above borrow; unknown for [`Shape::Other`].
     fn borrows(&self) -> Option<bool> {
         match self {
             Self::Text | Self::Bytes => Some(true),
@@ -344,7 +346,7 @@ mod tests {
         source.parse().expect("these are tokens")
     }
 
-    /// The type as an argument, as a part of a key and as it is carried.
+    /// Returns the forms of the type: as an argument, as a part of a key, and as a carried value.
     fn forms(ty: &DataType) -> [String; 3] {
         let (krate, lifetime) = (quote!(k), Lifetime::new("'t", Span::call_site()));
         [
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn known_types_are_written_by_hand() {
+    fn common_types_have_the_form_of_hand_written_code() {
         for string in ["String", "std::string::String", "::alloc::string::String", "(String)"] {
             assert_eq!(forms_of(string), ["&'t str"; 3], "{string}");
         }
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_go_through_the_traits() {
+    fn other_types_use_the_traits() {
         for other in [
             "Box<[u8]>",
             "Arc<Kind>",
@@ -397,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_are_known_by_the_collection() {
+    fn elements_of_common_collections_are_recognized() {
         let collections = [
             "Vec<String>",
             "std::collections::VecDeque<String>",

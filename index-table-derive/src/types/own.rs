@@ -4,8 +4,8 @@ use syn::Type;
 
 use super::spelling::{Standard, is_str, peel, standard};
 
-/// The types in a type that are not of the standard library: `Address` in `Vec<Address>`. Types of the
-/// standard library have `Clone`, `Debug` and `PartialEq` if these types have.
+/// Collects the types in a type that are not of the standard library, such as `Address` in `Vec<Address>`. A
+/// type of the standard library implements `Clone`, `Debug` and `PartialEq` if these types do.
 pub(super) fn own_types<'a>(ty: &'a Type, found: &mut Vec<&'a Type>) {
     match peel(ty) {
         Type::Array(array) => own_types(&array.elem, found),
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn own_types_are_found_inside_of_others() {
+    fn own_types_are_found_inside_other_types() {
         let found = |ty: &str| {
             let ty = parse(ty);
             let mut found = Vec::new();

@@ -4,10 +4,10 @@ use proc_macro2::{Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens as _;
 use syn::Type;
 
-/// The type with the struct's name instead of `Self`, so that it has the same meaning in entries and
+/// Replaces `Self` in a type by the struct's name, so that the type has the same meaning in entries and
 /// implementations.
 pub(crate) fn named(ty: &Type, row: &Ident) -> Type {
-    // A type stays a type.
+    // The result is always a type.
     syn::parse2(renamed(ty.to_token_stream(), row)).unwrap_or_else(|_| ty.clone())
 }
 
@@ -36,9 +36,9 @@ mod tests {
     use crate::types::text;
 
     #[test]
-    fn the_struct_is_called_by_its_name_everywhere() {
+    fn self_is_replaced_by_the_name_of_the_struct() {
         let row = Ident::new("Node", Span::call_site());
-        for (written, meant) in [
+        for (written, expected) in [
             ("Vec<Self>", "Vec<Node>"),
             ("[u8; Self::LEN]", "[u8;Node::LEN]"),
             (
@@ -49,7 +49,7 @@ mod tests {
             ("Selfish", "Selfish"),
         ] {
             let ty = syn::parse_str(written).expect("it is a type");
-            assert_eq!(text(named(&ty, &row)), meant);
+            assert_eq!(text(named(&ty, &row)), expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Expr, ExprLit, GenericArgument, Lit, PathArguments, PathSegment, Type};
 
-/// The standard types with a meaning here, and their modules.
+/// The recognized types of the standard library, and their modules.
 const STANDARD: &[(&str, &str)] = &[
     ("String", "string"),
     ("Vec", "vec"),
@@ -37,7 +37,7 @@ const STANDARD: &[(&str, &str)] = &[
 
 const PRIMITIVE: &str = "primitive";
 
-/// A standard type as it is spelled.
+/// A type of the standard library, by its spelling.
 pub(super) struct Standard<'a> {
     pub(super) name: &'static str,
     pub(super) arguments: Vec<&'a Type>,
@@ -62,10 +62,10 @@ pub(super) fn standard(ty: &Type) -> Option<Standard<'_>> {
     Some(Standard { name, arguments: arguments(last) })
 }
 
-/// The types between the angle brackets.
+/// Returns the types between the angle brackets.
 pub(super) fn arguments(segment: &PathSegment) -> Vec<&Type> {
     match &segment.arguments {
-        PathArguments::AngleBracketed(given) => given.args.iter().filter_map(as_type).collect(),
+        PathArguments::AngleBracketed(list) => list.args.iter().filter_map(as_type).collect(),
         PathArguments::None | PathArguments::Parenthesized(_) => Vec::new(),
     }
 }
@@ -77,12 +77,12 @@ fn as_type(argument: &GenericArgument) -> Option<&Type> {
     }
 }
 
-/// Whether a type is one of these.
+/// Whether a type is a recognized type of the standard library.
 pub(crate) fn is_standard(ty: &Type) -> bool {
     standard(ty).is_some()
 }
 
-/// The only argument.
+/// Returns the argument, if there is exactly one.
 pub(super) fn only<'a>(arguments: &[&'a Type]) -> Option<&'a Type> {
     match arguments {
         [one] => Some(one),
@@ -90,7 +90,7 @@ pub(super) fn only<'a>(arguments: &[&'a Type]) -> Option<&'a Type> {
     }
 }
 
-/// The type inside parentheses and the invisible groups of `macro_rules!`.
+/// Returns the type inside parentheses and the invisible groups of `macro_rules!`.
 pub(super) fn peel(ty: &Type) -> &Type {
     match ty {
         Type::Paren(inner) => peel(&inner.elem),
@@ -109,9 +109,9 @@ pub(crate) fn is_str(ty: &Type) -> bool {
 
 /// Whether the values of a type can be numbered.
 pub(crate) enum Numbers {
-    /// It is an integer.
+    /// The type is an integer.
     Yes,
-    /// If it has the trait `Sequence`.
+    /// Only if the type implements the trait `Sequence`.
     ByTrait,
     No,
 }
@@ -132,20 +132,20 @@ pub(super) fn is_scalar(name: &str) -> bool {
     STANDARD.iter().any(|(scalar, home)| *scalar == name && *home == PRIMITIVE)
 }
 
-/// Whether no value of this type has a longer encoding than 16 bytes, by its spelling.
+/// Whether the spelling shows that no value has an encoding of more than 16 bytes.
 pub(crate) fn is_short(ty: &Type) -> bool {
     standard(ty).is_some_and(|Standard { name, arguments }| {
         is_scalar(name) || (name == "Option" && only(&arguments).is_some_and(is_shorter))
     })
 }
 
-/// The same for a value with one byte more.
+/// Whether the spelling shows that no value has an encoding of more than 15 bytes.
 fn is_shorter(ty: &Type) -> bool {
     standard(ty)
         .is_some_and(|Standard { name, .. }| is_scalar(name) && !matches!(name, "u128" | "i128"))
 }
 
-/// Whether a type is an `Option`, unless only its name is known.
+/// Whether a type is an `Option`. Returns `None` for an unknown name.
 pub(super) fn is_option(ty: &Type) -> Option<bool> {
     match (peel(ty), standard(ty)) {
         (_, Some(standard)) => Some(standard.name == "Option"),
@@ -159,7 +159,7 @@ pub(super) fn is_bool(ty: &Type) -> bool {
     standard(ty).is_some_and(|standard| standard.name == "bool")
 }
 
-/// The type that is spelled `String`, without a path, in it or in an `Option` of it.
+/// Returns the type that is spelled `String`, without a path, in this type or in its `Option`.
 pub(super) fn string(ty: &Type) -> Option<&Type> {
     let Standard { name, arguments } = standard(ty)?;
     match (name, peel(ty)) {
@@ -180,7 +180,7 @@ pub(crate) fn is_desc(ty: &Type) -> bool {
     called && ours && segments.next().is_none() && path.qself.is_none()
 }
 
-/// The type of a collection's elements, by its spelling.
+/// Returns the type of a collection's elements, by its spelling.
 pub(super) fn element(collection: &Type) -> Option<&Type> {
     match peel(collection) {
         Type::Array(array) => return Some(&array.elem),
@@ -218,10 +218,10 @@ pub(crate) fn is_no_collection(ty: &Type) -> bool {
     }
 }
 
-/// The maximum length of an array in a key: serde supports no longer ones.
+/// The maximum length of an array in a key, which is the maximum in serde.
 pub(crate) const LONGEST_ARRAY: usize = 32;
 
-/// Whether this is certainly a longer array.
+/// Whether this is certainly an array of bytes that is too long.
 pub(crate) fn is_long_array(ty: &Type) -> bool {
     match peel(ty) {
         Type::Array(array) if is_u8(&array.elem) => match &array.len {
@@ -234,8 +234,8 @@ pub(crate) fn is_long_array(ty: &Type) -> bool {
     }
 }
 
-/// Whether a field of this type certainly has no key encoding. Where this is in doubt, the bound on
-/// the trait reports it.
+/// Whether a field of this type certainly has no key encoding. If this is not certain, the bound on the trait
+/// reports a missing encoding.
 pub(crate) fn has_no_encoding(ty: &Type) -> bool {
     match peel(ty) {
         Type::Reference(_)
@@ -260,14 +260,14 @@ pub(crate) fn has_no_encoding(ty: &Type) -> bool {
     }
 }
 
-/// The tokens of a type or a path as text, with spaces only between words.
+/// Formats the tokens of a type or a path, with spaces only between words.
 pub(crate) fn text(tokens: impl ToTokens) -> String {
     let mut text = String::new();
     write(tokens.to_token_stream(), &mut text);
     text
 }
 
-/// A type's text for messages.
+/// Formats a type's text for messages.
 pub(crate) fn shown(text: &str) -> String {
     text.replace(',', ", ").replace(';', "; ")
 }
@@ -276,18 +276,18 @@ fn write(tokens: TokenStream, text: &mut String) {
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
-                let (open, close) = match group.delimiter() {
+                let (opening, closing) = match group.delimiter() {
                     Delimiter::Parenthesis => ("(", ")"),
                     Delimiter::Brace => ("{", "}"),
                     Delimiter::Bracket => ("[", "]"),
                     Delimiter::None => ("", ""),
                 };
-                text.push_str(open);
+                text.push_str(opening);
                 write(group.stream(), text);
-                text.push_str(close);
+                text.push_str(closing);
             }
             TokenTree::Punct(punct) => {
-                // A lifetime is a word too.
+                // A lifetime is also a word.
                 if punct.as_char() == '\'' && text.ends_with(is_word) {
                     text.push(' ');
                 }
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_certain_is_refused() {
+    fn only_certain_mistakes_are_reported() {
         for refused in
             ["&'static str", "fn()", "HashMap<u8, u8>", "Vec<String>", "dyn Any", "[u8; 33]"]
         {
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn desc_is_known_by_its_path() {
+    fn desc_is_recognized_by_its_path() {
         for desc in ["Desc<u64>", "index_table::Desc<u64>", "::index_table::Desc<u64>"] {
             assert!(is_desc(&parse(desc)), "{desc}");
         }

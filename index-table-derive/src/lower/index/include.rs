@@ -10,7 +10,7 @@ use crate::lower::Declared;
 use crate::model::{Field, KeyPart};
 use crate::names;
 
-/// The fields of an include list that can be included.
+/// Returns the fields of an include list that can be included.
 pub(super) fn included(scope: &Scope<'_>, words: &[Ident], parts: &[KeyPart]) -> Vec<Rc<Field>> {
     let errors = scope.errors;
     let mut included: Vec<Rc<Field>> = Vec::new();

@@ -1,5 +1,5 @@
-//! The rules of `#[index(…)]`: of its fields ([`parts`]), of `include` ([`include`]), of the other options
-//! ([`options`]), and of the whole index, in this module.
+//! The rules of `#[index(…)]`: for its fields ([`parts`]), for `include` ([`include`]), for the other options
+//! ([`options`]), and for the whole index, in this module.
 
 mod include;
 mod options;
@@ -18,7 +18,7 @@ use crate::diagnostics::Diagnostics;
 use crate::model::{Conditions, Field, Finding, KeyPart, Strategy};
 use crate::names::{self, Types};
 
-/// The input of the rules of an index, besides its attribute.
+/// The input of the rules of an index, in addition to its attribute.
 pub(super) struct Scope<'a> {
     pub(super) row: &'a Ident,
     pub(super) fields: &'a [Declared<'a>],
@@ -28,7 +28,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// The field of this name.
+    /// Returns the field with this name.
     fn field(&self, name: &str) -> Option<&'a Declared<'a>> {
         self.fields.iter().find(|declared| declared.field.name == name)
     }
@@ -37,35 +37,35 @@ impl<'a> Scope<'a> {
         self.fields.iter().map(|declared| declared.field.name.as_str())
     }
 
-    /// The message about a word that is not a field.
+    /// Returns the message about a word that is not a field.
     fn unknown_field(&self, name: &str, meant: Option<&str>) -> String {
         unknown_field(self.row, name, meant)
     }
 }
 
-/// An index, checked except for its entries.
+/// An index that is checked, except for its entries.
 #[expect(clippy::struct_excessive_bools, reason = "each of these is a separate word")]
 pub(super) struct Draft {
-    /// The place of its errors: its first field.
+    /// The span of errors: the first field.
     pub(super) span: Span,
-    /// The place of the generated items: the attribute. Fields have their own places.
+    /// The span of the generated items: the attribute. Fields have spans of their own.
     pub(super) place: Span,
     pub(super) name: String,
     pub(super) named: bool,
     pub(super) parts: Vec<KeyPart>,
     pub(super) strategy: Strategy,
     pub(super) unique: bool,
-    /// It is eventual.
+    /// Whether the index is eventual.
     pub(super) eventual: bool,
     pub(super) conditions: Conditions,
     pub(super) allowed: Vec<Lint>,
     pub(super) findings: Vec<Finding>,
     pub(super) mentions: Vec<Ident>,
-    /// A mistake was repaired by a guess, so further messages would not help.
+    /// Whether a mistake was repaired by a guess, so that further messages could be wrong.
     guessed: bool,
 }
 
-/// Checks each index. An invalid one is left out.
+/// Checks each index. An invalid index is left out.
 pub(super) fn lower_all(scope: &mut Scope<'_>, attributes: &[IndexAttr]) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::new();
     for attribute in attributes {
@@ -82,7 +82,7 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     let errors = scope.errors;
     let KeyParts { parts, sound, guessed, unique, meant, .. } = KeyParts::of(scope, attribute);
     let sound = sound && !attribute.incomplete;
-    if attribute.parts.is_empty() && sound && !attribute.said {
+    if attribute.parts.is_empty() && sound && !attribute.reported {
         no_fields(scope, attribute);
     }
     let conditions = Conditions {
@@ -123,8 +123,8 @@ fn lower(scope: &Scope<'_>, attribute: &IndexAttr) -> Option<Draft> {
     })
 }
 
-/// The fields that the attribute names. An identifier has the place of the word, so that editors lead from
-/// the word to the field.
+/// Returns the fields that the attribute names. Each identifier has the span of the word, so that editors can
+/// go from the word to the field.
 fn mentions(scope: &Scope<'_>, attribute: &IndexAttr) -> Vec<Ident> {
     let parts = attribute.parts.iter().filter_map(|part| part.kind.field());
     let included = attribute.include.iter().flat_map(|include| &include.value);
@@ -136,7 +136,7 @@ fn mentions(scope: &Scope<'_>, attribute: &IndexAttr) -> Vec<Ident> {
     parts.chain(included).filter_map(mention).collect()
 }
 
-/// Reports an index without fields, at an option with the name of a field if there is one.
+/// Reports an index without fields. The error is at an option with the name of a field, if there is one.
 fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
     match parts::field_like_a_flag(scope, attribute) {
         Some((span, advice)) => scope.errors.error(span, advice),
@@ -144,7 +144,7 @@ fn no_fields(scope: &Scope<'_>, attribute: &IndexAttr) {
     }
 }
 
-/// Whether no earlier index is the same. The first one stays.
+/// Whether no earlier index has the same name. Reports a duplicate; the first index stays.
 fn is_new(draft: &Draft, drafts: &[Draft], errors: &Diagnostics) -> bool {
     let Some(other) = drafts.iter().find(|other| other.name == draft.name) else { return true };
     // The guess may be wrong.

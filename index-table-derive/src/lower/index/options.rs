@@ -14,7 +14,7 @@ use crate::lower::{LONGEST_NAME, too_long};
 use crate::model::{KeyPart, NEVER_ABSENT, Strategy};
 use crate::names;
 
-/// The strategy that follows from the options. If they are wrong, the fields that can be included are kept.
+/// Returns the strategy of the options. If they are invalid, the index still includes the fields that it can.
 pub(super) fn strategy(
     scope: &Scope<'_>,
     attribute: &IndexAttr,
@@ -34,7 +34,7 @@ pub(super) fn strategy(
         _ => Strategy::Normalized,
     };
     let Some(given) = &attribute.strategy else {
-        // The bare word has been reported.
+        // The single word has been reported.
         return if meant == Some(FULL) { Strategy::Full } else { carrying };
     };
 
@@ -67,7 +67,8 @@ pub(super) fn strategy(
     }
 }
 
-/// Whether the index is eventual. A `unique` index can't be: it would be too late to refuse a row.
+/// Whether the index is eventual. A `unique` index can't be eventual, because it has to reject a row during
+/// the write.
 pub(super) fn is_eventual(
     attribute: &IndexAttr,
     meant_unique: bool,
@@ -94,8 +95,8 @@ pub(super) fn is_eventual(
     eventual && !unique && !meant_unique
 }
 
-/// The place of `sparse`, if it has an effect. If the spelling of the types doesn't show it, the compiler
-/// checks it.
+/// Returns the span of `sparse`, if it has an effect. If the spelling of the types doesn't show this, the
+/// compiler checks it.
 pub(super) fn sparse(
     attribute: &IndexAttr,
     parts: &[KeyPart],
@@ -116,8 +117,8 @@ pub(super) fn sparse(
     None
 }
 
-/// Requires a name for a filtered index. Without one, its queries would have the name of a query on the whole
-/// table, and would become one when another index over the same fields is declared.
+/// Requires a name for a filtered index. Without it, a query on the index would have the name of a query on
+/// the whole table. If another index over the same fields were declared, the query would return other rows.
 pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
     let Some(filter) = &attribute.filter else { return };
     if attribute.name.is_some() {
@@ -134,7 +135,7 @@ pub(super) fn filter(attribute: &IndexAttr, errors: &Diagnostics) {
     );
 }
 
-/// The name in `name = "…"`, if it is one.
+/// Returns the name in `name = "…"`, if it is valid.
 pub(super) fn name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
     let name = given.value();
     // The name becomes the end of an identifier, so a keyword is allowed.
@@ -156,7 +157,7 @@ pub(super) fn name(given: &LitStr, errors: &Diagnostics) -> Option<String> {
     None
 }
 
-/// Reports an unknown word, with the most similar known one.
+/// Reports an unknown word. Returns the most similar known word, if there is one.
 fn unknown<const N: usize>(
     what: &str,
     given: &LitStr,

@@ -1,4 +1,4 @@
-//! The fields of `#[index(…)]`: the parts of its key.
+//! The fields of `#[index(…)]`, which are the parts of its key.
 
 use std::rc::Rc;
 
@@ -18,13 +18,13 @@ use crate::types::{self, DataType};
 pub(super) struct KeyParts<'s, 'a> {
     scope: &'s Scope<'a>,
     pub(super) parts: Vec<KeyPart>,
-    /// No part is missing.
+    /// Whether no part is missing.
     pub(super) sound: bool,
-    /// A misspelt field was replaced.
+    /// Whether a misspelt field was replaced.
     pub(super) guessed: bool,
-    /// A bare word turned out to be a misspelt `unique`.
+    /// Whether a single word is a misspelt `unique`.
     pub(super) unique: bool,
-    /// A bare word turned out to be the value of an option, `full`.
+    /// A single word that is the value of an option, such as `full`.
     pub(super) meant: Option<String>,
     /// The syntax for a field with the name of an option of this index.
     like_a_flag: Option<String>,
@@ -96,7 +96,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         let errors = self.scope.errors;
         let name = names::plain(method);
         if late {
-            errors.error(method.span(), self.behind_options(&name));
+            errors.error(method.span(), self.after_options(&name));
         }
         if outer == Some(Outer::Each) {
             return self.each_computed(method, ty);
@@ -171,7 +171,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         self.push(method, part);
     }
 
-    /// Whether there is another `each`, which is reported.
+    /// Whether the key already has an `each`, which is reported.
     fn has_each(&mut self, word: &Ident) -> bool {
         let has = self.parts.iter().any(KeyPart::is_each);
         if has {
@@ -239,7 +239,7 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         self.parts.push(part);
     }
 
-    fn behind_options(&mut self, name: &str) -> String {
+    fn after_options(&mut self, name: &str) -> String {
         let message = format!("fields come before options; move `{name}` forward");
         let Some(advice) = &self.like_a_flag else { return message };
         // The word may not be an option.
@@ -247,13 +247,13 @@ impl<'s, 'a> KeyParts<'s, 'a> {
         format!("{message}; {advice}")
     }
 
-    /// The field that a word names, or the field with the most similar name.
+    /// Returns the field that a word names, or the field with the most similar name.
     fn resolve(&mut self, word: &Ident, late: bool) -> Option<&'a Declared<'a>> {
         let errors = self.scope.errors;
         let name = names::plain(word);
         if let Some(declared) = self.scope.field(&name) {
             if late {
-                errors.error(word.span(), self.behind_options(&name));
+                errors.error(word.span(), self.after_options(&name));
             }
             return Some(declared);
         }
@@ -272,8 +272,9 @@ impl<'s, 'a> KeyParts<'s, 'a> {
             self.meant = Some(name);
             return None;
         }
-        let of_the_table = keys::find(TABLE_KEYS, &name).is_some_and(|key| key.form == Form::Flag);
-        if late || of_the_table || name == "primary_key" {
+        let is_table_option =
+            keys::find(TABLE_KEYS, &name).is_some_and(|key| key.form == Form::Flag);
+        if late || is_table_option || name == "primary_key" {
             errors.error(word.span(), keys::unknown_in_index(&name, Form::Flag));
             self.unique |= meant_unique(&name);
             return None;
@@ -295,13 +296,13 @@ impl<'s, 'a> KeyParts<'s, 'a> {
     }
 }
 
-/// Whether a bare word is a misspelt `unique`.
+/// Whether a single word is a misspelt `unique`.
 fn meant_unique(name: &str) -> bool {
     let unique = INDEX_KEYS.iter().filter(|key| key.id == IndexKey::Unique);
     suggestion(name, unique.map(|key| key.name)).is_some()
 }
 
-/// The place of an option of the index with the name of a field, and the syntax of the field.
+/// Returns the span of an option with the name of a field, and the syntax of the field.
 pub(super) fn field_like_a_flag(
     scope: &Scope<'_>,
     attribute: &IndexAttr,
