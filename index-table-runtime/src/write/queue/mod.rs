@@ -59,5 +59,5 @@ pub(crate) const QUEUE_STATE: u64 = 0;
 /// Added to the numbers of dead letters.
 pub(crate) const DEAD_LETTERS: u64 = 1 << 63;
 
-/// The maximum number of a message. A queue with a greater number is damaged.
+/// The exclusive upper bound of the numbers of messages. A queue with this number or a greater one is damaged.
 pub(crate) const BOUND: u64 = DEAD_LETTERS >> 1;
