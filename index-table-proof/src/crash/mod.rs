@@ -8,6 +8,7 @@ mod evolution;
 mod groups;
 mod replaced;
 mod scenarios;
+pub(crate) mod shards;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

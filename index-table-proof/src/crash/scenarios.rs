@@ -19,14 +19,14 @@ use super::{
     groups::{prove_queued, prove_submitted, queue, submit},
     open,
     replaced::leave_behind,
-    say,
+    say, shards,
 };
 use crate::{
     random::Random,
     shop::{INDEXES, Model, Shop},
 };
 
-pub(crate) const SCENARIOS: [Scenario; 12] = [
+pub(crate) const SCENARIOS: [Scenario; 13] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -158,6 +158,17 @@ pub(crate) const SCENARIOS: [Scenario; 12] = [
         child: write,
         before: leave_behind,
         after: prove,
+    },
+    Scenario {
+        name: "shards",
+        rounds: 50,
+        awaited: 6,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: false,
+        child: shards::write,
+        before: nothing,
+        after: shards::prove,
     },
 ];
 

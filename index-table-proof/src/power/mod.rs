@@ -326,6 +326,9 @@ fn known_from(numbers: &[u64]) -> Option<Known> {
 
 /// Commits once more, and looks at everything again.
 fn go_on(path: &Path) -> Result<(), Failure> {
+    if crate::crash::shards::is_there(path) {
+        return crate::crash::shards::go_on(path);
+    }
     let shop = crate::crash::open(path)?;
     let mut model = Model::default();
     model.advance(shop.steps().map_err(|error| error.to_string())?);
