@@ -1,6 +1,7 @@
 //! `index-table-instructions generated|by-hand OPERATION`: runs one operation many times on a
 //! small table, all of it inside [`measured`], which callgrind counts. `scripts/instructions` runs both sides
-//! and compares them.
+//! and compares them. `index-table-instructions shard|plain shard-OPERATION` does the same for a transaction of one
+//! shard and for a plain store.
 
 use std::error::Error;
 
@@ -9,6 +10,7 @@ use data::Customer;
 mod by_hand;
 mod data;
 mod generated;
+mod shards;
 
 /// Rows in the table before.
 const ROWS: u64 = 4_000;
@@ -116,7 +118,9 @@ fn main() -> Result<()> {
     let answer = match side.as_deref() {
         Some("generated") => run::<generated::Generated>(&operation)?,
         Some("by-hand") => run::<by_hand::ByHand>(&operation)?,
-        _ => return Err("index-table-instructions generated|by-hand OPERATION".into()),
+        Some("shard") => shards::run(&operation, true)?,
+        Some("plain") => shards::run(&operation, false)?,
+        _ => return Err("index-table-instructions generated|by-hand|shard|plain OPERATION".into()),
     };
     println!("{answer}");
     Ok(())
