@@ -37,10 +37,10 @@ struct Customer {
 
 const TENANTS: u32 = 256;
 const TOWNS: u32 = 500;
-const ROWS: u64 = 100_000;
+const ROWS: u32 = 100_000;
 const THREADS: u32 = 8;
 /// Commits of each thread in a round.
-const COMMITS: u64 = 50;
+const COMMITS: u32 = 50;
 /// The numbers of shards of durable inserts.
 const SHARDS: [u32; 5] = [1, 2, 4, 8, 16];
 
@@ -113,14 +113,14 @@ fn main() -> Outcome<()> {
 }
 
 /// One insert in each transaction, by eight threads with a tenant each.
-fn inserts(dir: &Path, rounds: usize) -> Outcome<()> {
+fn inserts(dir: &Path, rounds: u32) -> Outcome<()> {
     let mut sides = Vec::new();
     for shards in [0].into_iter().chain(SHARDS) {
         let side = open(&dir.join(format!("inserts {shards}")), shards, Durability::Journal)?;
         let customers = side.customers()?;
         sides.push((shards, side, customers, Vec::new()));
     }
-    for round in 0..rounds as u64 + 1 {
+    for round in 0..=u64::from(rounds) {
         for (_, side, customers, times) in &mut sides {
             let began = Instant::now();
             let store = side.store();
@@ -129,7 +129,8 @@ fn inserts(dir: &Path, rounds: usize) -> Outcome<()> {
                     .map(|tenant| {
                         let customers = &*customers;
                         scope.spawn(move || {
-                            let numbers = round * COMMITS..(round + 1) * COMMITS;
+                            let commits = u64::from(COMMITS);
+                            let numbers = round * commits..(round + 1) * commits;
                             numbers.into_iter().try_for_each(|number| {
                                 let row = customer(number, tenant);
                                 store.transaction(|txn| customers.insert(txn, &row))
@@ -139,8 +140,7 @@ fn inserts(dir: &Path, rounds: usize) -> Outcome<()> {
                     .collect();
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
             })?;
-            let commits = COMMITS * u64::from(THREADS);
-            times.push(began.elapsed().as_secs_f64() * 1e6 / commits as f64);
+            times.push(began.elapsed().as_secs_f64() * 1e6 / f64::from(COMMITS * THREADS));
         }
     }
     println!("| shards | a durable insert, 8 threads, µs | inserts beside one store |");
@@ -161,7 +161,7 @@ fn fill(side: &Side) -> Result<CustomerRepository> {
     let customers = side.customers()?;
     for tenant in 0..TENANTS {
         side.store().transaction(|txn| {
-            let numbers = (u64::from(tenant)..ROWS).step_by(TENANTS as usize);
+            let numbers = (u64::from(tenant)..ROWS.into()).step_by(TENANTS as usize);
             numbers
                 .into_iter()
                 .try_for_each(|number| customers.insert(txn, &customer(number, tenant)))
@@ -180,12 +180,12 @@ const QUERIES: [Query; 4] = [
             rows.try_fold(sum, |sum, row| Ok(sum + row?.name.len() as u64))
         })
     }),
-    ("all entries of an index, merged, an entry", ROWS as f64, |store, customers| {
+    ("all entries of an index, merged, an entry", 100_000.0, |store, customers| {
         let txn = store.read()?;
         let mut entries = customers.by_town(&txn).entries();
         entries.try_fold(0, |sum, entry| Ok(sum + entry?.name.len() as u64))
     }),
-    ("all rows by an index, merged, a row", ROWS as f64, |store, customers| {
+    ("all rows by an index, merged, a row", 100_000.0, |store, customers| {
         let txn = store.read()?;
         let mut rows = customers.by_town(&txn).rows();
         rows.try_fold(0, |sum, row| Ok(sum + row?.name.len() as u64))
@@ -200,7 +200,7 @@ const QUERIES: [Query; 4] = [
 ];
 
 /// Queries of one store and of four shards.
-fn queries(dir: &Path, rounds: usize) -> Outcome<()> {
+fn queries(dir: &Path, rounds: u32) -> Outcome<()> {
     let plain = open(&dir.join("queries"), 0, Durability::None)?;
     let sharded = open(&dir.join("queries 4"), 4, Durability::None)?;
     let sides = [(&plain, fill(&plain)?), (&sharded, fill(&sharded)?)];
@@ -230,7 +230,7 @@ fn queries(dir: &Path, rounds: usize) -> Outcome<()> {
 }
 
 /// Opening and closing a store whose journal is not needed.
-fn openings(dir: &Path, rounds: usize) -> Outcome<()> {
+fn openings(dir: &Path, rounds: u32) -> Outcome<()> {
     println!("| opened and closed | ms |");
     println!("|---|--:|");
     for (name, shards) in [("one store with a journal", 0), ("4 shards", 4), ("16 shards", 16)] {
@@ -250,7 +250,7 @@ fn openings(dir: &Path, rounds: usize) -> Outcome<()> {
 }
 
 /// Queries of all shards, by their number.
-fn curve(dir: &Path, rounds: usize) -> Outcome<()> {
+fn curve(dir: &Path, rounds: u32) -> Outcome<()> {
     println!("| shards | `read()`, µs | rows of a town, µs | a page of 20, µs |");
     println!("|--:|--:|--:|--:|");
     for shards in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
@@ -259,7 +259,7 @@ fn curve(dir: &Path, rounds: usize) -> Outcome<()> {
             let side = open(&path, shards, Durability::None)?;
             let customers = fill(&side)?;
             let mut times = [Vec::new(), Vec::new(), Vec::new()];
-            for round in 0..rounds as u32 * 5 {
+            for round in 0..rounds * 5 {
                 let began = Instant::now();
                 let txn = side.store().read()?;
                 times[0].push(began.elapsed().as_secs_f64() * 1e6);
