@@ -159,6 +159,7 @@ pub mod versions {}
 /// [row versions]: versions
 /// [eventual indexes]: eventual
 /// [strategies and their costs]: strategies
+/// [when indexes change]: changing_indexes
 ///
 /// Damaged files, and indexes that differ from the rows: `check`, `verify` and `repair`.
 #[doc = include_str!("guide/damage.md")]
