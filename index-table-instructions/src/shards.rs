@@ -1,4 +1,4 @@
-//! The same in an open transaction of one shard, beside that of a plain store.
+//! The same operations in an open transaction of one shard, compared with a plain store.
 
 use index_table::{
     Durability, IndexTable, Options, ReadTxn, ShardMap, ShardedStore, Store, WriteTxn,
@@ -10,9 +10,11 @@ use crate::{COVERED, NAME, ROWS, Result, SOME, data, measured};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers", shard_by = tenant)]
-#[index(tenant, town)]
-#[index(tenant, town, last_name, include = [phone])]
-#[index(tenant, email, unique)]
+#[indexes(
+    (tenant, town),
+    (tenant, town, last_name, include = [phone]),
+    (tenant, email, unique)
+)]
 struct Customer {
     #[primary_key]
     tenant: u32,
