@@ -35,15 +35,15 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Backup, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
+    Available, Backup, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
     CatalogTable, Change, ChangeKind, ChangedRow, Combined, CombinedKeys, CombinedRows,
     CombinedViews, CommitNumber, Cursor, DeadLetter, DeadLetters, Desc, DetachedQuery, Distinct,
     DistinctCounts, DistinctValues, Drained, Duplicate, Duplicates, Durability, Entries, Error,
     Event, Events, EventualScan, Finding, FindingKind, FoundRows, GetMany, GetManyViews,
     GroupOptions, GroupWriter, IndexEntry, IndexSize, IndexState, IndexToken, IndexUsage,
-    IndexWorker, Keys, Lag, Lagged, ListMap, LoadReport, MAX_KEY_LEN, OnDuplicate, Options, Page,
-    Progress, QueueFull, RangeMap, ReadTxn, Readers, Repair, Result, Rows, Scan, ShardId,
-    ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreReport, Submission,
-    Submitted, Table, TableSize, Upgrade, Upgraded, Usage, Verify, VerifyReport, Views, Watch,
-    Watcher, WhenFull, WriteTxn,
+    IndexWorker, Keys, Lag, Lagged, ListMap, LoadReport, MAX_KEY_LEN, MissingShard, OnDuplicate,
+    Options, Page, Progress, QueueFull, RangeMap, ReadTxn, Readers, Repair, Result, Rows, Scan,
+    ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreReport,
+    Submission, Submitted, Table, TableSize, Upgrade, Upgraded, Usage, Verify, VerifyReport, Views,
+    Watch, Watcher, WhenFull, WriteTxn,
 };

@@ -34,9 +34,9 @@ pub use model::{
     shard::{ListMap, RangeMap, ShardKeyValue, ShardMap},
 };
 pub use query::{
-    Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, DetachedQuery, Distinct,
-    DistinctCounts, DistinctValues, Entries, EventualScan, GetMany, GetManyViews, Keys, Page, Rows,
-    Scan, Views,
+    Available, Combined, CombinedKeys, CombinedRows, CombinedViews, Cursor, DetachedQuery,
+    Distinct, DistinctCounts, DistinctValues, Entries, EventualScan, GetMany, GetManyViews, Keys,
+    MissingShard, Page, Rows, Scan, Views,
 };
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{

@@ -1,6 +1,8 @@
 //! Sharded stores: the same answers as one store, routing, transactions of one shard, lost and foreign shards.
 
 mod answers;
+mod groups;
+mod missing;
 mod opening;
 mod random;
 mod routing;

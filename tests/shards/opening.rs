@@ -212,18 +212,21 @@ fn a_table_without_a_shard_key_is_whole_in_one_shard() -> Result<()> {
     Ok(())
 }
 
+/// A store without shards, with rows of one tenant and of a table without a shard key.
+fn fill_plain(path: &Path) -> Result<()> {
+    let store = Store::open(path)?;
+    let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
+    store.transaction(|txn| {
+        (0..20).try_for_each(|number| orders.insert(txn, &order(3, number)))?;
+        invoices.insert(txn, &Invoice { number: 1, amount: 1 })
+    })
+}
+
 #[test]
 fn an_existing_store_becomes_the_first_shard() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
-    {
-        let store = Store::open(&old)?;
-        let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
-        store.transaction(|txn| {
-            (0..20).try_for_each(|number| orders.insert(txn, &order(3, number)))?;
-            invoices.insert(txn, &Invoice { number: 1, amount: 1 })
-        })?;
-    }
+    fill_plain(&old)?;
     let adopting = |north| {
         ShardedStore::options()
             .adopt("north", &old)
@@ -251,14 +254,7 @@ fn an_existing_store_becomes_the_first_shard() -> Result<()> {
 fn an_adopted_store_keeps_its_rows() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let (old, shop) = (dir.path().join("old"), dir.path().join("shop"));
-    {
-        let store = Store::open(&old)?;
-        let (orders, invoices) = (OrderRepository::open(&store)?, InvoiceRepository::open(&store)?);
-        store.transaction(|txn| {
-            (0..20).try_for_each(|number| orders.insert(txn, &order(3, number)))?;
-            invoices.insert(txn, &Invoice { number: 1, amount: 1 })
-        })?;
-    }
+    fill_plain(&old)?;
     let map = ShardMap::ranges().to("north", ..10_u8).to("south", 10_u8..);
     let adopting =
         ShardedStore::options().adopt("north", &old).shard("south", "south").map("tenants", map);
@@ -335,7 +331,6 @@ fn what_is_not_offered_yet_is_an_error() -> Result<()> {
     let orders = OrderRepository::open(&store)?;
     assert!(matches!(OrderRepository::open_online(&store), Err(Error::NotOffered { .. })));
     assert!(matches!(orders.watch(&store).start(), Err(Error::NotOffered { .. })));
-    assert!(matches!(store.writer(), Err(Error::NotOffered { .. })));
     assert!(matches!(store.catalog(), Err(Error::NotOffered { .. })));
     assert!(matches!(store.backup_to("nowhere"), Err(Error::NotOffered { .. })));
     Ok(())

@@ -57,6 +57,48 @@ fn a_query_with_the_shard_key_reads_one_shard() -> Result<()> {
 }
 
 #[test]
+fn each_query_counts_the_different_shards_that_it_reads() -> Result<()> {
+    let (store, orders) = filled()?;
+    let txn = store.read()?;
+    /// Reads everything, and returns the shards.
+    macro_rules! shards {
+        ($iterator:expr) => {{
+            let mut iterator = $iterator;
+            while let Some(item) = iterator.next() {
+                item?;
+            }
+            iterator.stats().shards
+        }};
+    }
+    assert_eq!(shards!(orders.find_by_tenant(&txn, 9).rows()), 1);
+    assert_eq!(shards!(orders.find_by_tenant(&txn, 31).rows()), 1);
+    assert_eq!(shards!(orders.find_by_town(&txn, "town 0").rows()), 4);
+    assert_eq!(shards!(orders.find_by_town(&txn, "town 0").keys()), 4);
+    assert_eq!(shards!(orders.find_by_town(&txn, "town 0").entries()), 4);
+    assert_eq!(shards!(orders.find_by_town(&txn, "town 0").views()), 4);
+    assert_eq!(shards!(orders.find_by_tenant_range(&txn, 6..10).rows()), 2);
+    assert_eq!(shards!(orders.find_by_tenant_in(&txn, [1, 2, 31]).rows()), 2);
+    assert_eq!(shards!(orders.find_by_tenant_in(&txn, [1, 2, 31]).limit(15).rows()), 1);
+    assert_eq!(shards!(orders.find_by_tenant_in(&txn, [1, 2, 31]).entries()), 2);
+    assert_eq!(shards!(orders.find_by_note(&txn, "").rows()), 4);
+    assert_eq!(shards!(orders.distinct_town(&txn).values()), 4);
+    assert_eq!(shards!(orders.distinct_town_by_tenant(&txn, 3).counts()), 1);
+    let keys = [(1, 1), (2, 1), (31, 1)];
+    assert_eq!(shards!(orders.get_many(&txn, &keys)), 2);
+    let tenant = |tenant| orders.find_by_tenant(&txn, tenant);
+    assert_eq!(shards!(tenant(1).or(tenant(2)).rows()), 1);
+    assert_eq!(shards!(tenant(1).or(tenant(31)).rows()), 2);
+    assert_eq!(shards!(orders.find_by_town(&txn, "town 0").and(tenant(31)).rows()), 4);
+    assert_eq!(txn.stats().shards, 4);
+
+    let plain = index_table::Store::in_memory();
+    let orders = OrderRepository::open(&plain)?;
+    let txn = plain.read()?;
+    assert_eq!(shards!(orders.find_by_town(&txn, "town 0").rows()), 0);
+    Ok(())
+}
+
+#[test]
 fn a_shard_is_found_by_the_shard_key() -> Result<()> {
     let (store, orders) = filled()?;
     assert_eq!(orders.shard_of(&store, 7)?.name(), "s0");

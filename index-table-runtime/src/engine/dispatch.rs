@@ -1,7 +1,10 @@
 //! Dispatch to engines: each type here has a variant for each engine, and each method is a `match`, generated
 //! by the macros in `forward`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 #[cfg(feature = "memory")]
 use super::memory;
@@ -16,7 +19,7 @@ use crate::model::{
     error::{Boxed, Error, Result},
     maintain::{Change, Sink},
     schema::{IndexSchema, Source, TableSchema},
-    shard::{Routing, ShardNumber},
+    shard::{Routing, ShardNumber, ShardSet},
 };
 
 of_each_engine! {
@@ -350,6 +353,29 @@ of_each_engine! {
 }
 
 impl<'t> Reader<'t> {
+    /// Adds the shards that a query reads; none in a store without shards.
+    #[inline]
+    pub(crate) fn note_shards(self, query: &Query, shards: &mut ShardSet) {
+        if let Self::Sharded(reader) = self {
+            reader.note(query, shards);
+        }
+    }
+
+    /// Adds the shard of a row.
+    #[inline]
+    pub(crate) fn note_shard_of(self, primary_key: &[u8], shards: &mut ShardSet) {
+        if let Self::Sharded(reader) = self {
+            reader.note_row(primary_key, shards);
+        }
+    }
+
+    /// Adds the shards that a query needs and that are not available, with the reasons.
+    pub(crate) fn missing_shards(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
+        if let Self::Sharded(reader) = self {
+            reader.missing(query, missing);
+        }
+    }
+
     /// The physical entries of LMDB, which other engines don't have.
     pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
         match self {

@@ -5,6 +5,7 @@ use crate::model::{KeyRange, schema::Source};
 
 /// A query of one table or index, as a plain value.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Query {
     /// The database.
     pub(crate) source: Source,
@@ -24,6 +25,8 @@ pub(crate) struct Query {
     /// Whether the caller reads the row of each entry of an index. Then, an engine that can join fetches the rows as
     /// well. See [the laws](super#borrowing-and-rows).
     pub(crate) rows: bool,
+    /// Without the shards that are not available, instead of an error.
+    pub(crate) available: bool,
 }
 
 impl Query {
@@ -38,6 +41,7 @@ impl Query {
             position: None,
             inclusive: false,
             rows: false,
+            available: false,
         }
     }
 }

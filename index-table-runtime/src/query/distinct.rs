@@ -173,6 +173,7 @@ impl<'txn> DistinctCursor<'txn> {
                     self.schema,
                     self.query.clone(),
                     self.conditions.as_ref(),
+                    &mut self.meter,
                 )?)
             }
         };

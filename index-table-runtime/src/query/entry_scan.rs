@@ -53,8 +53,8 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         query: Query,
         conditions: Option<&Rc<Conditions<'txn>>>,
     ) -> Self {
-        Self::new(reader, schema, ledger, query, |reader, query| {
-            Matches::scan(reader, schema, query, conditions)
+        Self::new(reader, schema, ledger, query, |reader, query, meter| {
+            Matches::scan(reader, schema, query, conditions, meter)
         })
     }
 }
@@ -68,8 +68,8 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         query: Query,
         conditions: Option<&Rc<Conditions<'txn>>>,
     ) -> Self {
-        Self::new(reader, schema, ledger, query, |reader, query| {
-            Matches::cursor(reader, schema, query, conditions)
+        Self::new(reader, schema, ledger, query, |reader, query, meter| {
+            Matches::cursor(reader, schema, query, conditions, meter)
         })
     }
 }
@@ -80,12 +80,12 @@ impl<'txn, C> EntryScan<'txn, C> {
         schema: &'static TableSchema,
         ledger: Ledger<'txn>,
         query: Query,
-        run: impl FnOnce(Reader<'txn>, Query) -> Result<Matches<'txn, C>>,
+        run: impl FnOnce(Reader<'txn>, Query, &mut Meter<'txn>) -> Result<Matches<'txn, C>>,
     ) -> Self {
         let source = query.source;
         let mut meter = ledger.meter(source, query.limit);
         meter.seek();
-        let matches = reader.and_then(|reader| Ok((reader, run(reader, query)?)));
+        let matches = reader.and_then(|reader| Ok((reader, run(reader, query, &mut meter)?)));
         let (reader, running, failure) = match matches {
             Ok((reader, matches)) => (Some(reader), Some(matches), None),
             Err(error) => (None, None, Some(error.into())),
@@ -96,7 +96,7 @@ impl<'txn, C> EntryScan<'txn, C> {
         Self { reader, running, failure, schema, source, form, has_looked_up, carries_row, meter }
     }
 
-    pub(super) const fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> Stats {
         self.meter.stats()
     }
 

@@ -83,6 +83,7 @@ impl<'txn> Batch<'txn> {
             if let Some(buffer) = self.primary_keys.get_mut(count) {
                 buffer.clear();
                 buffer.push::<K>(key.borrow());
+                meter.reads_row(reader, buffer.as_bytes());
             }
             count += 1;
         }

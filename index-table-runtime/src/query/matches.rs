@@ -45,9 +45,11 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
         schema: &'static TableSchema,
         mut query: Query,
         conditions: Option<&Rc<Conditions<'txn>>>,
+        meter: &mut Meter<'txn>,
     ) -> Result<Self> {
         let check = Check::of(reader, schema, &mut query, conditions);
         let ranges = Ranges::behind_first(&mut query);
+        meter.reads(reader, &query);
         Ok(Self { entries: reader.scan(query)?, check, ranges })
     }
 
@@ -61,6 +63,7 @@ impl<'txn> Matches<'txn, Entries<'txn>> {
             && let Some(query) = self.ranges.as_mut()?.next()
         {
             meter.seek();
+            meter.reads(reader, &query);
             match reader.scan(query) {
                 Ok(entries) => self.entries = entries,
                 Err(error) => return Some(Err(error.into())),
@@ -95,9 +98,11 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
         schema: &'static TableSchema,
         mut query: Query,
         conditions: Option<&Rc<Conditions<'txn>>>,
+        meter: &mut Meter<'txn>,
     ) -> Result<Self> {
         let check = Check::of(reader, schema, &mut query, conditions);
         let ranges = Ranges::behind_first(&mut query);
+        meter.reads(reader, &query);
         Ok(Self { entries: reader.cursor(query)?, check, ranges })
     }
 
@@ -112,6 +117,7 @@ impl<'txn> Matches<'txn, LentEntries<'txn>> {
             && let Some(query) = self.ranges.as_mut().and_then(Iterator::next)
         {
             meter.seek();
+            meter.reads(reader, &query);
             self.entries = reader.cursor(query)?;
             if self.advance(meter)? {
                 return Ok(true);
@@ -153,13 +159,14 @@ pub(super) fn count<'txn>(
     conditions: Option<&Rc<Conditions<'txn>>>,
 ) -> Result<u64> {
     if conditions.is_none() {
+        meter.reads(reader, &query);
         let count = reader.count(&query)?;
         meter.count(count);
         return Ok(count.found);
     }
     let limit = query.limit.unwrap_or(u64::MAX);
     meter.seek();
-    let mut matches = Matches::cursor(reader, schema, query, conditions)?;
+    let mut matches = Matches::cursor(reader, schema, query, conditions, meter)?;
     let mut count = 0;
     while count < limit && matches.advance(meter)? {
         meter.step();

@@ -1,5 +1,6 @@
 //! Queries as values ([`Bounds`], [`Query`]), and the value that runs them ([`Scan`]).
 
+mod available;
 mod before;
 mod bounds;
 mod check;
@@ -20,6 +21,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub use available::{Available, MissingShard};
 pub use bounds::Bounds;
 pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub use cursor::Cursor;

@@ -3,8 +3,8 @@
 use std::{cell::Cell, ops::AddAssign, sync::Arc};
 
 use crate::{
-    engine::{Count, Read, Reader},
-    model::{error::Result, schema::Source},
+    engine::{Count, Query, Read, Reader},
+    model::{error::Result, schema::Source, shard::ShardSet},
     usage::{ReadCounters, Session, TableCounters, trace::Trace},
 };
 
@@ -29,8 +29,8 @@ pub struct Stats {
     /// the bytes of a key; the index key of a value of a [`Distinct`](crate::Distinct). Skipped and counted
     /// entries, and references to rows, are not included.
     pub bytes: u64,
-    /// The number of shards that a transaction on a [`ShardedStore`](crate::ShardedStore) has read; 0 in a
-    /// store without shards.
+    /// The number of different shards that a query or a transaction on a
+    /// [`ShardedStore`](crate::ShardedStore) has read; 0 in a store without shards.
     pub shards: u64,
 }
 
@@ -114,6 +114,7 @@ pub(crate) struct Meter<'txn> {
     left: u64,
     /// The number of entries that were read and skipped, because they don't meet the conditions.
     skipped: u64,
+    shards: ShardSet,
     trace: Trace,
 }
 
@@ -131,6 +132,7 @@ impl<'txn> Meter<'txn> {
             limit,
             left: limit,
             skipped: 0,
+            shards: ShardSet::None,
             trace,
         }
     }
@@ -141,9 +143,26 @@ impl<'txn> Meter<'txn> {
     }
 
     #[inline]
-    pub(crate) const fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let Self { seeks, facts, bytes, limit, left, skipped, .. } = *self;
-        Stats { seeks, entries: limit - left + skipped, facts, bytes, shards: 0 }
+        Stats { seeks, entries: limit - left + skipped, facts, bytes, shards: self.shards.len() }
+    }
+
+    /// The different shards that were read.
+    pub(crate) const fn shards(&self) -> &ShardSet {
+        &self.shards
+    }
+
+    /// Records the shards that a query reads.
+    #[inline]
+    pub(crate) fn reads(&mut self, reader: Reader<'_>, query: &Query) {
+        reader.note_shards(query, &mut self.shards);
+    }
+
+    /// Records the shard of a row.
+    #[inline]
+    pub(crate) fn reads_row(&mut self, reader: Reader<'_>, primary_key: &[u8]) {
+        reader.note_shard_of(primary_key, &mut self.shards);
     }
 
     #[inline]

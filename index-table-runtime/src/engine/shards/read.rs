@@ -1,14 +1,16 @@
 //! Reading a table in its shards.
 
+use std::collections::BTreeMap;
+
 use super::{Entries, HasTables, LentEntries, Tables, txn::Reads};
 use crate::{
     engine::{self, Count, Query, Read, Space},
     model::{
         KeyRange,
         entry::RawEntry,
-        error::Result,
+        error::{Error, Result},
         schema::{Source, TableSchema},
-        shard::ShardNumber,
+        shard::{ShardNumber, ShardSet, Shards},
     },
 };
 
@@ -35,10 +37,51 @@ impl<'t> Reader<'t> {
         self.txn.reader(self.tables, shard, None)
     }
 
-    /// The shards that can have entries of a query.
-    fn shards_of(self, source: Source, bounds: &KeyRange) -> Result<Vec<ShardNumber>> {
+    /// The shards that can have entries within bounds.
+    fn shards_within(self, source: Source, bounds: &KeyRange) -> Result<Shards<'t>> {
         let shards = self.tables.routing.shards_of(source, bounds);
         shards.map_err(|shard_key| self.tables.no_shard(&shard_key))
+    }
+
+    /// The shards that a query reads.
+    fn shards_of(self, query: &Query) -> Result<Shards<'t>> {
+        let shards = self.shards_within(query.source, &query.bounds)?;
+        if query.available {
+            return Ok(self.only_available(&shards));
+        }
+        Ok(shards)
+    }
+
+    #[cold]
+    fn only_available(self, shards: &[ShardNumber]) -> Shards<'t> {
+        let is_available = |shard: &ShardNumber| self.txn.available(self.tables, *shard).is_ok();
+        Shards::Some(shards.iter().copied().filter(is_available).collect())
+    }
+
+    /// Adds the shards that a query reads.
+    #[cold]
+    pub(crate) fn note(self, query: &Query, shards: &mut ShardSet) {
+        if let Ok(read) = self.shards_of(query) {
+            read.iter().for_each(|shard| shards.insert(*shard));
+        }
+    }
+
+    /// Adds the shard of a row.
+    #[cold]
+    pub(crate) fn note_row(self, primary_key: &[u8], shards: &mut ShardSet) {
+        if let Some(shard) = self.tables.routing.shard_of(primary_key) {
+            shards.insert(shard);
+        }
+    }
+
+    /// Adds the shards that a query needs and that are not available, with the reasons.
+    pub(crate) fn missing(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
+        let Ok(shards) = self.shards_within(query.source, &query.bounds) else { return };
+        for shard in shards.iter() {
+            if let Err(error) = self.txn.available(self.tables, *shard) {
+                missing.insert(*shard, error);
+            }
+        }
     }
 
     /// All shards of the table.
@@ -47,24 +90,24 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn scan(self, query: Query) -> Result<engine::Entries<'t>> {
-        let shards = self.shards_of(query.source, &query.bounds)?;
-        if let [shard] = *shards.as_slice() {
+        let shards = self.shards_of(&query)?;
+        if let [shard] = *shards {
             return self.of_shard(shard)?.scan(query);
         }
         let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
-        for shard in shards {
+        for shard in shards.iter().copied() {
             streams.push(self.of_shard(shard)?.scan(query.clone())?);
         }
         Ok(engine::Entries::Sharded(Entries::new(streams, reverse)))
     }
 
     pub(crate) fn cursor(self, query: Query) -> Result<engine::LentEntries<'t>> {
-        let shards = self.shards_of(query.source, &query.bounds)?;
-        if let [shard] = *shards.as_slice() {
+        let shards = self.shards_of(&query)?;
+        if let [shard] = *shards {
             return self.of_shard(shard)?.cursor(query);
         }
         let (mut streams, reverse) = (Vec::with_capacity(shards.len()), query.reverse);
-        for shard in shards {
+        for shard in shards.iter().copied() {
             streams.push(self.of_shard(shard)?.cursor(query.clone())?);
         }
         Ok(engine::LentEntries::Sharded(LentEntries::new(streams, reverse)))
@@ -105,9 +148,9 @@ impl<'t> Reader<'t> {
 
     pub(crate) fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         // A unique index has the shard key, so that this is one shard.
-        let shards = self.shards_of(Source::Index(index), &KeyRange::beginning_with(key))?;
+        let shards = self.shards_within(Source::Index(index), &KeyRange::beginning_with(key))?;
         let mut first: Option<RawEntry<'t>> = None;
-        for shard in shards {
+        for shard in shards.iter().copied() {
             let found = self.of_shard(shard)?.unique(index, key)?;
             let is_before = |found: &RawEntry<'_>| {
                 first.is_none_or(|first| found.primary_key < first.primary_key)
@@ -118,12 +161,12 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn count(self, query: &Query) -> Result<Count> {
-        let shards = self.shards_of(query.source, &query.bounds)?;
-        if let [shard] = *shards.as_slice() {
+        let shards = self.shards_of(query)?;
+        if let [shard] = *shards {
             return self.of_shard(shard)?.count(query);
         }
         let mut total = Count::default();
-        for shard in shards {
+        for shard in shards.iter().copied() {
             let limit = query.limit.map(|limit| limit.saturating_sub(total.found));
             if limit == Some(0) {
                 break;

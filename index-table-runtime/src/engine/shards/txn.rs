@@ -42,6 +42,16 @@ pub(super) trait Reads {
         shard: ShardNumber,
         primary_key: Option<&[u8]>,
     ) -> Result<engine::Reader<'t>>;
+
+    /// Whether this shard can be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`]
+    fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {
+        self.engine().shard(shard)?.opened()?;
+        tables.opened(self.engine(), shard).map(drop)
+    }
 }
 
 /// A write transaction. The lifetime of its engine is hidden, because it is invariant.
@@ -340,6 +350,18 @@ impl<'s> Txn<'s> {
     }
 }
 
+impl Txn<'_> {
+    /// Why it has no snapshot of a shard.
+    #[cold]
+    fn without(&self, shard: ShardNumber) -> Error {
+        let unavailable = self.engine.shard(shard).and_then(|shard| shard.opened().map(drop));
+        unavailable.err().unwrap_or_else(|| Error::ShardUnavailable {
+            shard: self.engine.name(shard),
+            reason: "it was not available when the transaction began".to_owned(),
+        })
+    }
+}
+
 impl Reads for Txn<'_> {
     fn engine(&self) -> &Engine {
         self.engine
@@ -369,10 +391,17 @@ impl Reads for Txn<'_> {
                 own: self.engine.name(*own),
             });
         }
-        self.engine.shard(shard)?.opened()?;
-        Err(Error::ShardUnavailable {
-            shard: self.engine.name(shard),
-            reason: "it was not available when the transaction began".to_owned(),
-        })
+        Err(self.without(shard))
+    }
+
+    fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {
+        match &self.state {
+            State::Read(snapshots, None)
+                if snapshots.get(shard as usize).is_none_or(|snapshot| snapshot.txn.is_none()) =>
+            {
+                Err(self.without(shard))
+            }
+            _ => tables.opened(self.engine, shard).map(drop),
+        }
     }
 }

@@ -143,6 +143,7 @@ proptest! {
                             continue;
                         }
                         let query = Query {
+                            available: false,
                             reverse, inclusive, position: position.cloned(),
                             ..Query::new(source, bounds.clone())
                         };

@@ -19,6 +19,7 @@ mod boundaries;
 mod key;
 mod map;
 mod routing;
+mod set;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,8 @@ pub(crate) use boundaries::Boundaries;
 pub use key::{Distribution, ShardKey};
 pub(crate) use map::{Declared, MapKind};
 pub use map::{ListMap, RangeMap, ShardKeyValue, ShardMap};
-pub(crate) use routing::Routing;
+pub(crate) use routing::{Routing, Shards};
+pub(crate) use set::ShardSet;
 
 /// The number of a shard in its manager. It never changes while the shard exists.
 pub(crate) type ShardNumber = u32;

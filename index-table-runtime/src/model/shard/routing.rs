@@ -1,6 +1,6 @@
 //! The shard of a row, and the shards of a query.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use super::{
     Boundaries, ShardKey, ShardNumber,
@@ -59,6 +59,28 @@ fn common_prefix(start: &[u8], end: &[u8]) -> usize {
     match (start.get(common), end.get(common..)) {
         (Some(first), Some([last])) if first.checked_add(1) == Some(*last) => common + 1,
         _ => common,
+    }
+}
+
+/// The shards of a query, each once and in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Shards<'r> {
+    One([ShardNumber; 1]),
+    /// All shards of the table.
+    All(&'r [ShardNumber]),
+    Some(Vec<ShardNumber>),
+}
+
+impl Deref for Shards<'_> {
+    type Target = [ShardNumber];
+
+    #[inline]
+    fn deref(&self) -> &[ShardNumber] {
+        match self {
+            Self::One(one) => one,
+            Self::All(all) => all,
+            Self::Some(some) => some,
+        }
     }
 }
 
@@ -138,27 +160,29 @@ impl Routing {
         &self,
         source: Source,
         bounds: &KeyRange,
-    ) -> Result<Vec<ShardNumber>, Vec<u8>> {
+    ) -> Result<Shards<'_>, Vec<u8>> {
         let Target::ByKey { key, boundaries, .. } = &self.target else {
-            return Ok(self.shards.clone());
+            return Ok(Shards::All(&self.shards));
         };
         if self.shards.len() <= 1 && boundaries.is_one_segment() {
-            return Ok(self.shards.clone());
+            return Ok(Shards::All(&self.shards));
         }
         let fields = self.schema.index(source).map_or(self.schema.primary_key, |index| index.key);
         let shard_fields = key.of(self.schema.primary_key);
         let span = Span::of(bounds);
         if let Some(shard_key) = leading(fields, shard_fields, &span) {
             let shard = self.shard_of_shard_key(shard_key);
-            return shard.map(|shard| vec![shard]).ok_or_else(|| shard_key.to_vec());
+            return shard.map(|shard| Shards::One([shard])).ok_or_else(|| shard_key.to_vec());
         }
         if let Some(shard_key) = common_shard_key(fields, shard_fields, &span) {
             let shard = self.shard_of_shard_key(&shard_key);
-            return shard.map(|shard| vec![shard]).ok_or(shard_key);
+            return shard.map(|shard| Shards::One([shard])).ok_or(shard_key);
         }
         Ok(match range(fields, shard_fields, &span) {
-            Some((start, end)) if !key.hashed => boundaries.shards_within(start, end.as_deref()),
-            _ => self.shards.clone(),
+            Some((start, end)) if !key.hashed => {
+                Shards::Some(boundaries.shards_within(start, end.as_deref()))
+            }
+            _ => Shards::All(&self.shards),
         })
     }
 }

@@ -73,7 +73,9 @@ impl<'txn> Leaf<'txn> {
                 self.meter.seek();
                 let query = self.query_from(from);
                 let conditions = self.part.conditions.as_ref();
-                self.entries = Some(Matches::scan(reader, self.schema, query, conditions)?);
+                let entries =
+                    Matches::scan(reader, self.schema, query, conditions, &mut self.meter)?;
+                self.entries = Some(entries);
                 steps = 0;
             }
             let Some(entries) = &mut self.entries else { return Ok(None) };
@@ -95,7 +97,7 @@ impl<'txn> Leaf<'txn> {
     ) -> Result<()> {
         self.meter.seek();
         let (query, conditions) = (self.part.query.clone(), self.part.conditions.as_ref());
-        let mut entries = Matches::cursor(reader, self.schema, query, conditions)?;
+        let mut entries = Matches::cursor(reader, self.schema, query, conditions, &mut self.meter)?;
         while entries.advance(&mut self.meter)? || entries.advance_range(reader, &mut self.meter)? {
             self.meter.step();
             let primary_key = entries.entry().primary_key;

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     engine::Reader,
-    model::{error::Result, schema::TableSchema},
+    model::{error::Result, schema::TableSchema, shard::ShardSet},
     usage::{Ledger, Stats},
 };
 
@@ -216,12 +216,14 @@ impl<'txn> Tree<'txn> {
 
     /// Returns the reads of the scans.
     pub(super) fn stats(&self) -> Stats {
-        let mut stats = Stats::default();
+        let (mut stats, mut shards) = (Stats::default(), ShardSet::default());
         for node in &self.nodes {
             if let Kind::Scan(leaf) = &node.kind {
                 stats += leaf.meter.stats();
+                shards.extend(leaf.meter.shards());
             }
         }
+        stats.shards = shards.len();
         stats
     }
 }

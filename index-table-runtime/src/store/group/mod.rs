@@ -6,6 +6,7 @@
 mod job;
 mod queue;
 mod reply;
+mod shards;
 mod submission;
 mod thread;
 
@@ -22,7 +23,7 @@ use self::{
 pub use self::{reply::Submitted, submission::Submission};
 use crate::{
     model::error::{Error, Result},
-    store::{Inner, Store, WriteTxn},
+    store::{Inner, ShardId, Store, WriteTxn},
 };
 
 /// The options of a [`GroupWriter`]; for [`Store::writer_with`].
@@ -72,7 +73,8 @@ impl Store {
     /// Starts a thread that commits the writes of many threads and tasks, many closures at a time, with the default
     /// [`GroupOptions`].
     ///
-    /// Clone the writer to share it; each call of this method starts another thread.
+    /// Clone the writer to share it; each call of this method starts another thread. The writer of a sharded store has a
+    /// group and a thread for each shard that is written with [`submit_on`](GroupWriter::submit_on).
     ///
     /// # Errors
     ///
@@ -122,10 +124,10 @@ impl Store {
     pub fn writer_with(&self, options: &GroupOptions) -> Result<GroupWriter> {
         self.inner.engine.refuse_forked()?;
         self.inner.engine.refuse_read_only()?;
-        self.inner.refuse_sharded("a group writer for all shards")?;
-        let queue = Arc::new(Queue::new(options.queue));
-        thread::start(&queue, options.most, self.inner.id)?;
-        Ok(GroupWriter { handle: Arc::new(Handle { queue, store: Arc::clone(&self.inner) }) })
+        if self.inner.engine.sharded().is_some() {
+            return Ok(GroupWriter::new(self, options, Turn::Any(shards::Writers::new(options))));
+        }
+        GroupWriter::started(self, options, None)
     }
 }
 
@@ -163,6 +165,15 @@ pub struct GroupWriter {
 struct Handle {
     queue: Arc<Queue>,
     store: Arc<Inner>,
+    turn: Turn,
+}
+
+/// What a writer writes.
+enum Turn {
+    /// A store without shards, or one shard.
+    One(Option<ShardId>),
+    /// Each shard of a sharded store, by a writer of its own. Its own queue is empty and has no thread.
+    Any(shards::Writers),
 }
 
 impl Drop for Handle {
@@ -182,6 +193,30 @@ fn contained(run: impl FnOnce()) {
 }
 
 impl GroupWriter {
+    fn new(store: &Store, options: &GroupOptions, turn: Turn) -> Self {
+        let (queue, store) = (Arc::new(Queue::new(options.queue)), Arc::clone(&store.inner));
+        Self { handle: Arc::new(Handle { queue, store, turn }) }
+    }
+
+    /// A writer with a thread.
+    fn started(store: &Store, options: &GroupOptions, shard: Option<ShardId>) -> Result<Self> {
+        let writer = Self::new(store, options, Turn::One(shard.clone()));
+        thread::start(&writer.handle.queue, options.most, store.inner.id, shard)?;
+        Ok(writer)
+    }
+
+    /// Why it takes no closures without a shard.
+    fn refuse(&self) -> Result<()> {
+        self.handle.store.engine.refuse_forked()?;
+        match self.handle.turn {
+            Turn::One(_) => Ok(()),
+            Turn::Any(_) => Err(Error::NotOffered {
+                what: "submitting to the group writer of a sharded store without a shard; use `submit_on`, or \
+                       the writer of one shard, `on`",
+            }),
+        }
+    }
+
     /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
     /// has a [`wait`](Submitted::wait) for threads. Dropping it does not cancel the closure.
     ///
@@ -228,9 +263,9 @@ impl GroupWriter {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        let Handle { queue, store } = &*self.handle;
+        let Handle { queue, store, .. } = &*self.handle;
         let (entry, submitted) = Entry::new(store, body);
-        match store.engine.refuse_forked() {
+        match self.refuse() {
             // If this thread has a write transaction, it must not wait, since the queued closures wait for it.
             Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
@@ -278,8 +313,8 @@ impl GroupWriter {
         E: From<Error> + Send + 'static,
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
-        let Handle { queue, store } = &*self.handle;
-        if let Err(error) = store.engine.refuse_forked() {
+        let Handle { queue, store, .. } = &*self.handle;
+        if let Err(error) = self.refuse() {
             return Ok(Submitted::refused(store, error));
         }
         let mut body = Some(body);
@@ -331,11 +366,14 @@ impl GroupWriter {
     /// thread with a write transaction, for which the queued closures would wait; [`Error::Forked`]. After an
     /// error, the writer is not closed.
     pub fn close(&self) -> Result<()> {
-        let Handle { queue, store } = &*self.handle;
+        let Handle { queue, store, turn } = &*self.handle;
         store.engine.refuse_forked()?;
         thread::refuse_to_wait(store)?;
         queue.close();
-        queue.wait_for_the_end();
+        match turn {
+            Turn::One(_) => queue.wait_for_the_end(),
+            Turn::Any(writers) => writers.close(),
+        }
         Ok(())
     }
 

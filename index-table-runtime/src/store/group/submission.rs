@@ -49,8 +49,8 @@ where
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { writer, state } = self.get_mut();
-        let Handle { queue, store } = &*writer.handle;
-        if let Err(error) = store.engine.refuse_forked() {
+        let Handle { queue, store, .. } = &*writer.handle;
+        if let Err(error) = writer.refuse() {
             return Poll::Ready(Err(error.into()));
         }
         if matches!(state, Submitting::New(_)) {
@@ -76,7 +76,7 @@ where
 
 impl<T, E, F> Drop for Submission<T, E, F> {
     fn drop(&mut self) {
-        let Handle { queue, store } = &*self.writer.handle;
+        let Handle { queue, store, .. } = &*self.writer.handle;
         if let Submitting::Submitted(number, _) = self.state
             && store.engine.refuse_forked().is_ok()
         {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     engine::{CommitFailure, Retry},
     model::error::{Error, Result},
-    store::{Inner, Store, WriteTxn, rerun::Rerun},
+    store::{Inner, ShardId, Store, WriteTxn, rerun::Rerun},
 };
 
 /// The name of the thread.
@@ -30,14 +30,19 @@ pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
     store.refuse_nested_write()
 }
 
-/// Starts the thread of a writer of the store with this [`Inner::id`].
-pub(super) fn start(queue: &Arc<Queue>, most: usize, store: u64) -> Result<()> {
+/// Starts the thread of a writer of the store with this [`Inner::id`], or of one shard of it.
+pub(super) fn start(
+    queue: &Arc<Queue>,
+    most: usize,
+    store: u64,
+    shard: Option<ShardId>,
+) -> Result<()> {
     let ended = Ended(Arc::clone(queue));
     thread::Builder::new()
         .name(NAME.to_owned())
         .spawn(move || {
             WRITES_TO.set(Some(store));
-            Groups::new(&ended.0, most).run();
+            Groups::new(&ended.0, most, shard).run();
         })
         .map(drop)
         .map_err(|source| Error::Thread { name: NAME, source })
@@ -55,6 +60,8 @@ impl Drop for Ended {
 struct Groups<'q> {
     queue: &'q Queue,
     most: usize,
+    /// The shard that it writes, in a sharded store.
+    shard: Option<ShardId>,
     /// The closures that were taken from the queue, in order.
     entries: VecDeque<Entry>,
     /// The first closures that have to run again.
@@ -85,8 +92,8 @@ struct Group {
 }
 
 impl<'q> Groups<'q> {
-    const fn new(queue: &'q Queue, most: usize) -> Self {
-        Self { queue, most, entries: VecDeque::new(), again: None, alone: 0 }
+    const fn new(queue: &'q Queue, most: usize, shard: Option<ShardId>) -> Self {
+        Self { queue, most, shard, entries: VecDeque::new(), again: None, alone: 0 }
     }
 
     fn run(mut self) {
@@ -112,7 +119,11 @@ impl<'q> Groups<'q> {
     /// Runs the taken closures, and closures that arrive meanwhile, in one transaction.
     fn write(&mut self) -> Replies {
         let Some(store) = self.store() else { return Replies::new() };
-        let mut txn = match store.write() {
+        let begun = match &self.shard {
+            None => store.write(),
+            Some(shard) => store.write_on(shard),
+        };
+        let mut txn = match begun {
             Ok(txn) => txn,
             Err(error) => return self.fail(self.entries.len(), &error),
         };
@@ -215,9 +226,9 @@ impl<'q> Groups<'q> {
             Ok(false) => {
                 let reply = |entry: Entry| {
                     let error = match rerun {
-                        Rerun::Engine(Retry::Map { map_size }) if !entry.has_failed() => {
-                            Some(Error::MapFull { map_size })
-                        }
+                        Rerun::Engine(
+                            Retry::Map { map_size } | Retry::ShardMap { map_size, .. },
+                        ) if !entry.has_failed() => Some(Error::MapFull { map_size }),
                         _ => None,
                     };
                     (entry.done(), error)

@@ -182,16 +182,6 @@ impl ShardedStore {
         missing.collect()
     }
 
-    fn number(&self, shard: &ShardId) -> Result<ShardNumber> {
-        if shard.store != self.store.inner.id {
-            return Err(Error::ShardRefused {
-                what: format!("shard `{shard}`"),
-                reason: "it is a shard of another store".to_owned(),
-            });
-        }
-        Ok(shard.number)
-    }
-
     /// Begins a read transaction of one shard.
     ///
     /// A query that needs another shard fails with [`Error::OtherShard`].
@@ -204,7 +194,7 @@ impl ShardedStore {
     pub fn read_on(&self, shard: &ShardId) -> Result<ReadTxn<'_>> {
         let inner = &self.store.inner;
         let opened = inner.opened();
-        let txn = self.engine()?.read_on(self.number(shard)?)?;
+        let txn = self.engine()?.read_on(self.store.number_of(shard)?)?;
         Ok(ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, opened))
     }
 
@@ -214,11 +204,7 @@ impl ShardedStore {
     ///
     /// [`Error::ShardUnavailable`], and those of [`Store::write`].
     pub fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
-        let inner = &self.store.inner;
-        inner.refuse_nested_write()?;
-        let txn = self.engine()?.write_on(self.number(shard)?)?;
-        let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
-        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
+        self.store.write_on(shard)
     }
 
     /// Runs `body` in a write transaction of one shard, as [`Store::transaction`] does. Others write at the same
@@ -251,6 +237,26 @@ impl ShardedStore {
 }
 
 impl Store {
+    /// The number of a shard of this store.
+    pub(super) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
+        if shard.store != self.inner.id {
+            return Err(Error::ShardRefused {
+                what: format!("shard `{shard}`"),
+                reason: "it is a shard of another store".to_owned(),
+            });
+        }
+        Ok(shard.number)
+    }
+
+    /// Begins the write transaction of one shard.
+    pub(super) fn write_on(&self, shard: &ShardId) -> Result<WriteTxn<'_>> {
+        let inner = &self.inner;
+        inner.refuse_nested_write()?;
+        let txn = engine_of(self)?.write_on(self.number_of(shard)?)?;
+        let txn = ReadTxn::new(crate::engine::Txn::Sharded(txn), inner.id, ALL_OPENED);
+        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
+    }
+
     /// Runs `body` in transactions that `begin` begins, until one is committed or there is no reason for
     /// another attempt.
     pub(super) fn run_transaction<'s, T, E: From<Error>>(

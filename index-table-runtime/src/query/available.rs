@@ -1,0 +1,110 @@
+//! Scans without the shards that are not available.
+
+use std::{collections::BTreeMap, fmt};
+
+use super::{Scan, list::Ranges, request::ScanRequest};
+use crate::model::{entity::IndexEntry, error::Error};
+
+/// A scan without the shards that are not available; from [`Scan::available`].
+#[must_use = "a scan does nothing until its rows, views, entries, keys or count are read"]
+pub struct Available<'txn, E> {
+    /// The same scan, which leaves these shards out.
+    pub scan: Scan<'txn, E>,
+    /// The shards that it would need and that are not available. Empty: the results are complete.
+    pub missing: Vec<MissingShard>,
+}
+
+/// A shard that a scan has left out, in [`Available::missing`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MissingShard {
+    /// The name of the shard.
+    pub name: String,
+    /// Why it is not available.
+    pub reason: String,
+}
+
+impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
+    /// The scan without the shards of a [`ShardedStore`](crate::ShardedStore) that are not available, because they
+    /// could not be opened or were left out by [`only`](crate::ShardedOptions::only). It finds the rows of the other
+    /// shards, where the scan itself fails with [`Error::ShardUnavailable`]. In every other store, it is the same scan.
+    ///
+    /// The shards are those that the query needs: a query of one shard is complete if that shard is available. A
+    /// cursor of a page stays valid when a missing shard is back; the rows before the cursor are not read again then.
+    ///
+    /// Cost: a look at the list of shards, in memory.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// #[index(town)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     id: u64,
+    ///     town: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("shop");
+    /// # let store = ShardedStore::options()
+    /// #     .shard("north", "north")
+    /// #     .shard("south", "south")
+    /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    /// #     .open(&path)?;
+    /// # let customers = CustomerRepository::open(&store)?;
+    /// # for tenant in [7, 107] {
+    /// #     let row = Customer { tenant, id: 1, town: "Redmond".into() };
+    /// #     store.transaction(|txn| customers.insert(txn, &row))?;
+    /// # }
+    /// # drop((store, customers));
+    /// let store = ShardedStore::options().only(["north"]).open(&path)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// let txn = store.read()?;
+    /// assert!(customers.find_by_town(&txn, "Redmond").count().is_err());
+    /// let found = customers.find_by_town(&txn, "Redmond").available();
+    /// assert_eq!(found.missing[0].name, "south");
+    /// assert_eq!(found.scan.count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn available(mut self) -> Available<'txn, E> {
+        let missing = self.request.leave_out_missing();
+        let missing = missing.into_values().filter_map(|error| match error {
+            Error::ShardUnavailable { shard, reason } => Some(MissingShard { name: shard, reason }),
+            _ => None,
+        });
+        Available { missing: missing.collect(), scan: self }
+    }
+}
+
+impl ScanRequest<'_> {
+    /// Leaves out the shards that are not available; returns them.
+    fn leave_out_missing(&mut self) -> BTreeMap<u32, Error> {
+        self.query.available = true;
+        let mut missing = BTreeMap::new();
+        let Ok(reader) = self.reader else { return missing };
+        if self.query.list.is_none() {
+            reader.missing_shards(&self.query, &mut missing);
+        } else {
+            for query in Ranges::of(self.query.clone()) {
+                reader.missing_shards(&query, &mut missing);
+            }
+        }
+        missing
+    }
+}
+
+impl<'txn, E: IndexEntry<'txn>> fmt::Debug for Available<'txn, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scan, missing } = self;
+        f.debug_struct("Available").field("scan", scan).field("missing", missing).finish()
+    }
+}

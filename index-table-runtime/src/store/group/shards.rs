@@ -1,0 +1,130 @@
+//! Group writers of a sharded store: one for each shard.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use super::{GroupOptions, GroupWriter, Submitted, Turn};
+use crate::{
+    model::error::{Error, Result},
+    store::{ShardId, Store, WriteTxn},
+};
+
+/// The writers of shards that have been written, by the names of the shards.
+pub(super) struct Writers {
+    options: GroupOptions,
+    started: Mutex<BTreeMap<String, GroupWriter>>,
+}
+
+impl Writers {
+    pub(super) fn new(options: &GroupOptions) -> Self {
+        Self { options: options.clone(), started: Mutex::default() }
+    }
+
+    /// Finishes the closures of all shards.
+    pub(super) fn close(&self) {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for writer in started.values() {
+            writer.handle.queue.close();
+        }
+        for writer in started.values() {
+            writer.handle.queue.wait_for_the_end();
+        }
+    }
+}
+
+impl GroupWriter {
+    /// Submits a closure for one shard of a [`ShardedStore`](crate::ShardedStore), as
+    /// [`submit`](GroupWriter::submit) does. The closures of each shard are groups of their own: a thread for each
+    /// shard runs and commits them, beside those of other shards.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the result: those of [`submit`](GroupWriter::submit) and of
+    /// [`ShardedStore::transaction_on`](crate::ShardedStore::transaction_on), such as [`Error::OtherShard`] and
+    /// [`Error::ShardUnavailable`]; those of [`on`](GroupWriter::on).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// let writer = store.writer()?;
+    /// let mut submitted = Vec::new();
+    /// for (tenant, number) in [(7, 1), (107, 1), (107, 2)] {
+    ///     let (shard, orders) = (orders.shard_of(&store, tenant)?, orders.clone());
+    ///     let insert = move |txn: &mut _| orders.insert(txn, &Order { tenant, number });
+    ///     submitted.push(writer.submit_on(&shard, insert));
+    /// }
+    /// submitted.into_iter().try_for_each(|submitted| submitted.wait())?;
+    /// assert_eq!(orders.all(&store.read()?).count()?, 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn submit_on<T, E, F>(&self, shard: &ShardId, body: F) -> Submitted<T, E>
+    where
+        T: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
+    {
+        match self.on(shard) {
+            Ok(writer) => writer.submit(body),
+            Err(error) => Submitted::refused(&self.handle.store, error),
+        }
+    }
+
+    /// The group writer of one shard of a [`ShardedStore`](crate::ShardedStore), with all methods of a group writer.
+    /// Its closures are in the same groups as those of [`submit_on`](GroupWriter::submit_on).
+    ///
+    /// Cost: it starts the thread of the shard the first time.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: a shard of another store, or another shard than that of this writer.
+    /// [`Error::WriterClosed`], [`Error::Forked`] and [`Error::Thread`].
+    pub fn on(&self, shard: &ShardId) -> Result<Self> {
+        let store = Store { inner: self.handle.store.clone() };
+        store.inner.engine.refuse_forked()?;
+        store.number_of(shard)?;
+        let writers = match &self.handle.turn {
+            Turn::Any(writers) => writers,
+            Turn::One(Some(own)) if own == shard => return Ok(self.clone()),
+            Turn::One(own) => {
+                let own = own.as_ref().map_or_else(String::new, ToString::to_string);
+                return Err(Error::ShardRefused {
+                    what: format!("shard `{shard}`"),
+                    reason: format!("the group writer is that of shard `{own}`"),
+                });
+            }
+        };
+        let mut started = writers.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.handle.queue.is_closed() {
+            return Err(Error::WriterClosed);
+        }
+        if let Some(writer) = started.get(shard.name()) {
+            return Ok(writer.clone());
+        }
+        let writer = Self::started(&store, &writers.options, Some(shard.clone()))?;
+        started.insert(shard.name().to_owned(), writer.clone());
+        Ok(writer)
+    }
+}
