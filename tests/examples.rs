@@ -63,6 +63,35 @@ fn assert_prints(output: &str, block: &str) {
 const NONE: [&str; 0] = [];
 
 #[test]
+fn tenants_prints_the_shards_that_queries_read() -> TestResult {
+    let output = printed("tenants", &NONE)?;
+    assert_prints(
+        &output,
+        "\
+  north | tenants  0 to  9 | 30 customers | 30 orders
+  east  | tenants 10 to 19 | 30 customers | 30 orders
+",
+    );
+    assert_prints(
+        &output,
+        "\
+  orders of tenants 7 to 12         |  18 rows | shards: 2
+  customers of tenants 1, 2 and 39  |   9 rows | shards: 2
+  customers in Redmond              |  24 rows | shards: 4
+",
+    );
+    assert_prints(
+        &output,
+        "\
+  1 | Chicago | customer 7/3
+  2 | Chicago | customer 8/2
+",
+    );
+    assert_prints(&output, "  missing: south\n  found:   18\n");
+    Ok(())
+}
+
+#[test]
 fn customers_prints_the_tables() -> TestResult {
     let output = printed("customers", &NONE)?;
     assert_prints(

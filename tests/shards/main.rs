@@ -5,6 +5,7 @@ mod groups;
 mod missing;
 mod opening;
 mod random;
+mod restored;
 mod routing;
 mod tables;
 mod transactions;

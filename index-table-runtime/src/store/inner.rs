@@ -127,6 +127,11 @@ impl Inner {
         Ok(table)
     }
 
+    /// Keeps tables from being opened.
+    pub(crate) fn lock_opening(&self) -> MutexGuard<'_, ()> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns the table if a repository of it is in use.
     fn used(&self, rows: &RowVtable) -> Result<Option<Arc<OpenTable>>> {
         let table = rows.schema.name;

@@ -1,12 +1,12 @@
 //! Opening a table of a sharded store: in each shard that can have rows of it, as in a plain store.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use super::opening;
 use crate::{
     engine::{
         Cursor as _, Query, Read as _, Tables,
-        shards::{Engine, HasTables, Identity, Shard},
+        shards::{Engine, HasEngine, HasTables, Identity, ManagerRecords, Shard, place_of},
     },
     model::{
         KeyRange,
@@ -15,7 +15,7 @@ use crate::{
         schema::{Source, TableSchema},
         shard::{Routing, ShardNumber},
     },
-    store::{Declared, OpenTable, Store, store_of},
+    store::{Declared, OpenTable, ShardId, ShardedStore, Store, open_restored, store_of},
 };
 
 /// Opens a table in all available shards that can have rows of it, with all indexes built.
@@ -126,4 +126,107 @@ fn mismatch(schema: &TableSchema, difference: String) -> Error {
         difference,
         way_out: "declare a shard map, or a place, that gives all rows of an adopted store to it",
     }
+}
+
+impl ShardedStore {
+    /// Restores a shard that is not available from its backup, while the store is open. Transactions that begin
+    /// later have the shard, and so have all repositories.
+    ///
+    /// `backup` is a copy of the shard, as [`Store::backup_to`] makes it. The rows are those of the backup: later
+    /// commits to this shard are lost. The directory of the shard must not exist; move a damaged one away before. Until
+    /// the store is opened again, the commits to this shard are durable by a journal of its own.
+    ///
+    /// Cost: that of [`Store::restore`], and of opening each table that is in use.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`]: the shard is available, or `backup` is not a backup of this shard.
+    /// [`Error::InMemory`], and those of [`Store::restore`], [`Store::open`] and of opening the repositories.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// # let store = ShardedStore::options()
+    /// #     .shard("north", "north")
+    /// #     .shard("south", "south")
+    /// #     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    /// #     .open(&path)?;
+    /// # let customers = CustomerRepository::open(&store)?;
+    /// # store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
+    /// # drop((store, customers));
+    /// # Store::open(path.join("south"))?.backup_to(&backup)?;
+    /// # std::fs::remove_dir_all(path.join("south")).unwrap();
+    /// let store = ShardedStore::open(&path)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// let (lost, _) = store.unavailable_shards().remove(0);
+    /// store.restore_shard(&lost, &backup)?;
+    /// assert!(store.unavailable_shards().is_empty());
+    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore_shard(&self, shard: &ShardId, backup: impl AsRef<Path>) -> Result<()> {
+        let (inner, number, backup) = (&self.inner, self.number_of(shard)?, backup.as_ref());
+        let not_sharded = || Error::NotOffered { what: "restoring a shard of another store" };
+        let shards = inner.engine.sharded().ok_or_else(not_sharded)?;
+        shards.refuse_forked()?;
+        shards.refuse_read_only()?;
+        inner.refuse_nested_write()?;
+        let _opening = inner.lock_opening();
+        let lost = shards.shard(number)?;
+        let refused = |reason: &str| Error::ShardRefused {
+            what: format!("shard `{shard}`"),
+            reason: reason.to_owned(),
+        };
+        if lost.opened().is_ok() {
+            return Err(refused("it is available"));
+        }
+        let records = shards.manager().ok_or(Error::InMemory)?.read()?;
+        let missing = || Error::internal("a shard without a record");
+        let records = records.ok_or_else(missing)?;
+        let record = records.shards.get(number as usize).ok_or_else(missing)?;
+        if !is_backup(backup, &records, number)? {
+            return Err(refused("the backup is not one of this shard"));
+        }
+        let manager = shards.directory();
+        Store::restore(backup, place_of(&manager, &record.place))?;
+        let restored: Arc<dyn HasEngine> = open_restored(&records, number, record, &manager)?;
+        let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
+        // The tables first: a transaction that has the shard has its tables.
+        for table in inner.tables_in_use() {
+            let Tables::Sharded(tables) = &table.tables else { continue };
+            if let Some(own) = open_in(shards, number, &shard, tables.routing(), table.rows)? {
+                tables.add(number, own);
+            }
+        }
+        lost.restored(restored);
+        Ok(())
+    }
+}
+
+/// Whether a directory has a copy of the shard with this number.
+fn is_backup(path: &Path, records: &ManagerRecords, number: ShardNumber) -> Result<bool> {
+    let options = Store::options().create(false);
+    let store = match options.clone().open(path) {
+        // A backup on a read-only file system.
+        Err(Error::ReadOnly { .. }) => options.read_only(true).open(path)?,
+        opened => opened?,
+    };
+    let identity = Identity::read(&store.inner.engine)?;
+    Ok(identity.is_some_and(|own| own.manager == records.own.id && own.number == number))
 }

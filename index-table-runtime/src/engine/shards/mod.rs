@@ -97,6 +97,11 @@ impl Shard {
         Self { name, open: OnceLock::new(), reason, commits: AtomicU64::new(0) }
     }
 
+    /// It has become available.
+    pub(crate) fn restored(&self, engine: Arc<dyn HasEngine>) {
+        let _ = self.open.set(engine);
+    }
+
     /// Its name.
     pub(crate) const fn name(&self) -> &Arc<str> {
         &self.name
@@ -226,6 +231,11 @@ impl Engine {
         }
         known.insert(table.to_owned(), record);
         Ok(())
+    }
+
+    /// The shard map manager; `None`: the store is in memory.
+    pub(crate) const fn manager(&self) -> Option<&Manager> {
+        self.manager.as_ref()
     }
 
     /// All shards, by their numbers.
@@ -428,13 +438,21 @@ impl Engine {
 pub(crate) struct Tables {
     routing: Routing,
     /// By the numbers of shards.
-    shards: Box<[Option<Arc<dyn HasTables>>]>,
+    shards: Box<[OnceLock<Arc<dyn HasTables>>]>,
 }
 
 impl Tables {
     /// The databases in each shard, of which `None` has none that could be opened.
     pub(crate) fn new(routing: Routing, shards: Vec<Option<Arc<dyn HasTables>>>) -> Self {
-        Self { routing, shards: shards.into() }
+        let once = |tables: Option<_>| tables.map_or_else(OnceLock::new, OnceLock::from);
+        Self { routing, shards: shards.into_iter().map(once).collect() }
+    }
+
+    /// Adds the databases in a shard that has become available.
+    pub(crate) fn add(&self, shard: ShardNumber, tables: Arc<dyn HasTables>) {
+        if let Some(own) = self.shards.get(shard as usize) {
+            let _ = own.set(tables);
+        }
     }
 
     pub(crate) const fn routing(&self) -> &Routing {
@@ -442,12 +460,12 @@ impl Tables {
     }
 
     pub(crate) fn were_known(&self) -> bool {
-        self.shards.iter().flatten().all(|tables| tables.tables().were_known())
+        self.shards.iter().filter_map(OnceLock::get).all(|tables| tables.tables().were_known())
     }
 
     fn opened(&self, engine: &Engine, shard: ShardNumber) -> Result<&dyn HasTables> {
-        let found = self.shards.get(shard as usize).and_then(Option::as_deref);
-        found.ok_or_else(|| Error::ShardUnavailable {
+        let found = self.shards.get(shard as usize).and_then(OnceLock::get);
+        found.map(|tables| &**tables).ok_or_else(|| Error::ShardUnavailable {
             shard: engine.name(shard),
             reason: format!(
                 "table `{}` was opened without it; open the repository again",

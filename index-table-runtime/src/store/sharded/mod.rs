@@ -5,6 +5,7 @@ mod options;
 
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
+pub(crate) use open::open_restored;
 pub use options::ShardedOptions;
 
 use super::{
@@ -238,7 +239,7 @@ impl ShardedStore {
 
 impl Store {
     /// The number of a shard of this store.
-    pub(super) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
+    pub(crate) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
         if shard.store != self.inner.id {
             return Err(Error::ShardRefused {
                 what: format!("shard `{shard}`"),

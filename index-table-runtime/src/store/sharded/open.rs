@@ -328,6 +328,22 @@ fn open_shard(
     Ok((inner, changed))
 }
 
+/// Opens a shard of an open store, whose files were restored. It has a journal of its own until the store is opened
+/// again, because the journal of all shards was started without it.
+pub(crate) fn open_restored(
+    records: &ManagerRecords,
+    number: ShardNumber,
+    record: &ShardRecord,
+    manager: &Path,
+) -> Result<Arc<Inner>> {
+    let options = ShardedOptions::default();
+    let (inner, identity) = open_shard(&options, records, number, record, manager, None)?;
+    if let Some(identity) = identity {
+        identity.write(&inner.engine)?;
+    }
+    Ok(inner)
+}
+
 /// The options of a shard as it is opened. `Full` is what options have that don't say anything about durability; the
 /// journal of all shards is as durable.
 fn durable(options: Options) -> Options {
