@@ -362,6 +362,16 @@ impl Source {
         }
     }
 
+    /// Whether the value in the entry is `Copy`, as the spelling of its type shows.
+    pub(crate) fn is_copied(&self) -> bool {
+        match self {
+            // A descending text is owned.
+            Self::Key(part) => !part.is_desc() && part.key_type().key_is_copied(),
+            Self::PrimaryKey(field) => field.ty.key_is_copied(),
+            Self::Included(field) | Self::Row(field) => field.ty.is_carried_as_argument(),
+        }
+    }
+
     pub(crate) fn ty(&self) -> &DataType {
         match self {
             Self::Key(part) => part.key_type(),

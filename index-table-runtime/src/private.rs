@@ -6,6 +6,7 @@ pub use serde;
 pub use crate::{
     model::{
         carried::{Carried, CarriedBy, InView, assert_carried, assert_viewed},
+        debug::debug,
         entity::{
             Entity, EntryReader, IndexEntry, IsRead, IsStored, NoRowFormat, NoVersion, Precedes,
             Read, RowFormat, RowReader, RowVersion, Stored, VersionOf, Viewed, Within,

@@ -17,7 +17,7 @@ mod pairs;
 mod questions;
 mod turning;
 
-use index_table::{__private::Entity, Result, Store, Verify};
+use index_table::{Result, Store, Verify};
 use proptest::prelude::*;
 
 /// Strings that are easily confused with one another, or with an encoding's own bytes.
@@ -58,7 +58,7 @@ fn on_both_engines(
     check(&|| Ok(memory.clone()))
 }
 
-fn assert_clean<R: Entity>(verify: Verify<'_, R>) -> Result<(), TestCaseError> {
+fn assert_clean(verify: Verify<'_>) -> Result<(), TestCaseError> {
     let report = verify.run().map_err(fail)?;
     prop_assert!(report.is_clean(), "{}", report);
     Ok(())

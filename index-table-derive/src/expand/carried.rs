@@ -1,8 +1,8 @@
-//! The traits of entries and views that contain the user's types.
+//! `Clone`, `Debug` and `PartialEq` of entries and views.
 //!
-//! A derive of `Clone` would cause an error for each missing trait of such a type, in each entry, without the
-//! name of the index. Instead, each type is asserted once, and the traits are implemented under the condition
-//! that the type has them.
+//! A derive of `Clone` would give an error for each missing trait of a user's type, in each entry, and none
+//! would name the index. So each type is asserted once, and the traits are implemented under the condition
+//! that it has them.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -43,39 +43,37 @@ fn is_in(types: &[&Type], ty: &Type) -> bool {
     types.iter().any(|other| types::text(other) == text)
 }
 
-/// Expands to the derives of the traits, if no type can lack a trait.
-pub(super) fn derives(carried: &[&Type]) -> Option<TokenStream> {
-    carried.is_empty().then(|| {
-        mixed! {
-            #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::cmp::PartialEq)]
-        }
-    })
-}
-
-/// Expands to the traits, if a type can lack a trait:
+/// Expands to the traits of an entry or a view. They are written here and not derived: the compiler copies the
+/// attributes of a struct to each derived implementation, and clones field by field.
 ///
 /// ```text
-/// impl<'txn> ::core::clone::Clone for CustomerByTown<'txn>
-/// where
-///     for<'any> Address: _index_table::Carried,
-/// {
+/// impl<'txn> ::core::clone::Clone for CustomerByTown<'txn> {
 ///     fn clone(&self) -> Self {
-///         Self { town: ::core::clone::Clone::clone(&self.town), … }
+///         Self { ..*self }
 ///     }
 /// }
-/// impl<'txn> ::core::fmt::Debug for CustomerByTown<'txn> where … { … }
-/// impl<'txn> ::core::cmp::PartialEq for CustomerByTown<'txn> where … { … }
+/// impl<'txn> ::core::fmt::Debug for CustomerByTown<'txn> {
+///     fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+///         _index_table::debug(__f, "CustomerByTown", &[("town", &self.town), ("id", &self.id)])
+///     }
+/// }
+/// impl<'txn> ::core::cmp::PartialEq for CustomerByTown<'txn> {
+///     fn eq(&self, __other: &Self) -> bool {
+///         self.town == __other.town && self.id == __other.id
+///     }
+/// }
 /// ```
+///
+/// If a type can lack one, with the condition `where for<'any> Address: _index_table::Carried`. If a field may
+/// not be `Copy`, `clone` is `Self { town: ::core::clone::Clone::clone(&self.town), … }`.
 pub(super) fn traits(
     cx: &Context<'_>,
     ident: &Ident,
     lifetime: Option<&TokenStream>,
     fields: &[&Ident],
     carried: &[&Type],
-) -> Option<TokenStream> {
-    if carried.is_empty() {
-        return None;
-    }
+    copied: bool,
+) -> TokenStream {
     let conditions = carried
         .iter()
         .map(|ty| quote_spanned!(at(ty.span())=> for<'any> #ty: _index_table::Carried));
@@ -90,30 +88,33 @@ pub(super) fn traits(
         })
         .collect();
     let names = fields.iter().map(names::plain);
-    Some(mixed! {
+    let clone = if copied {
+        mixed!(Self { ..*self })
+    } else {
+        mixed!(Self { #(#fields: ::core::clone::Clone::clone(&self.#fields)),* })
+    };
+    mixed! {
         #[automatically_derived]
         impl #lifetime ::core::clone::Clone for #ident #lifetime #conditions {
             fn clone(&self) -> Self {
-                Self { #(#fields: ::core::clone::Clone::clone(&self.#fields)),* }
+                #clone
             }
         }
 
         #[automatically_derived]
         impl #lifetime ::core::fmt::Debug for #ident #lifetime #conditions {
             fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                ::core::fmt::Formatter::debug_struct(__f, #name)
-                    #(.field(#names, &self.#fields))*
-                    .finish()
+                _index_table::debug(__f, #name, &[#((#names, &self.#fields)),*])
             }
         }
 
         #[automatically_derived]
         impl #lifetime ::core::cmp::PartialEq for #ident #lifetime #conditions {
             fn eq(&self, __other: &Self) -> bool {
-                #(::core::cmp::PartialEq::eq(&self.#fields, &__other.#fields))&&*
+                #(self.#fields == __other.#fields)&&*
             }
         }
-    })
+    }
 }
 
 /// Expands to one assertion for each type that may lack a trait, with the type's span, for the first index

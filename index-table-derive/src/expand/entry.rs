@@ -10,7 +10,6 @@ use crate::names;
 /// Expands to:
 ///
 /// ```text
-/// #[derive(…)]
 /// struct CustomerByTown<'txn> {
 ///     town: &'txn str,
 ///     id: u64,
@@ -39,11 +38,9 @@ pub(super) fn declaration(cx: &Context<'_>, index: &Index) -> TokenStream {
         }
     });
     let conditions = requirements::conditions(cx, private);
-    let derives = carried::derives(&carried::of_entry(index));
     mixed! {
         #doc
         #allow
-        #derives
         #visibility struct #ident #lifetime #conditions {
             #(#fields,)*
         }
@@ -69,7 +66,8 @@ pub(super) fn implementation(cx: &Context<'_>, index: &Index) -> TokenStream {
     let serialize = serialize(index);
     let fields: Vec<_> = index.entry.fields().map(|(ident, _)| ident).collect();
     let carried = carried::of_entry(index);
-    let traits = carried::traits(cx, ident, lifetime.as_ref(), &fields, &carried);
+    let copied = index.entry.fields().all(|(_, source)| source.is_copied());
+    let traits = carried::traits(cx, ident, lifetime.as_ref(), &fields, &carried, copied);
     let conditions = requirements::conditions(cx, &cx.short);
     mixed! {
         #[automatically_derived]

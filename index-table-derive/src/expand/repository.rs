@@ -6,7 +6,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote_spanned};
 use syn::Ident;
 
-use crate::model::Sharding;
+use crate::{model::Sharding, names};
 
 use super::{Context, allow_on_struct, at, docs, primary_key, queries, requirements, view};
 
@@ -23,7 +23,6 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
     mixed! {
         #doc
         #allow
-        #[derive(::core::fmt::Debug, ::core::clone::Clone)]
         #visibility struct #repository {
             table: #private::KeyedTable<#row>,
         }
@@ -41,7 +40,7 @@ pub(super) fn declaration(cx: &Context<'_>) -> TokenStream {
 /// ```
 pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     let repository = &cx.table.repository;
-    let (dereferenced, opening, fixed) = (dereferenced(cx), opening(cx), fixed(cx));
+    let (traits, opening, fixed) = (traits(cx), opening(cx), fixed(cx));
     let shard_of = shard_of(cx);
     let get_view = cx.table.view.as_ref().map(|view| view::method(cx, view));
     let queries = cx.table.queries.iter().map(|query| queries::method(cx, query));
@@ -50,7 +49,7 @@ pub(super) fn implementation(cx: &Context<'_>) -> TokenStream {
     mixed! {
         #name_assertion
 
-        #dereferenced
+        #traits
 
         #[automatically_derived]
         impl #repository #conditions {
@@ -87,15 +86,32 @@ fn name_assertion(cx: &Context<'_>) -> TokenStream {
 ///     type Target = _index_table::Table<Customer>;
 ///     fn deref(&self) -> &Self::Target { &self.table }
 /// }
+/// impl ::core::clone::Clone for CustomerRepository { … }
+/// impl ::core::fmt::Debug for CustomerRepository { … }
 /// ```
-fn dereferenced(cx: &Context<'_>) -> TokenStream {
+fn traits(cx: &Context<'_>) -> TokenStream {
     let (repository, row) = (&cx.table.repository, &cx.table.row);
+    let name = names::plain(repository);
     mixed! {
         #[automatically_derived]
         impl ::core::ops::Deref for #repository {
             type Target = _index_table::Table<#row>;
             fn deref(&self) -> &Self::Target {
                 &self.table
+            }
+        }
+
+        #[automatically_derived]
+        impl ::core::clone::Clone for #repository {
+            fn clone(&self) -> Self {
+                Self { table: ::core::clone::Clone::clone(&self.table) }
+            }
+        }
+
+        #[automatically_derived]
+        impl ::core::fmt::Debug for #repository {
+            fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                _index_table::debug(__f, #name, &[("table", &self.table)])
             }
         }
     }

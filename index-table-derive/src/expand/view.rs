@@ -11,7 +11,7 @@ use crate::types;
 /// Expands to:
 ///
 /// ```text
-/// #[derive(…)]
+/// #[derive(_index_table::serde::Serialize)]
 /// struct CustomerView<'txn> {
 ///     id: u64,
 ///     town: &'txn str,
@@ -43,12 +43,10 @@ pub(super) fn declaration(cx: &Context<'_>, view: &View) -> TokenStream {
         }
     });
     let serde = &view.serde;
-    let derives = carried::derives(&carried::of_view(view));
     let krate = LitStr::new(&types::text(quote!(#private::serde)), cx.table.row.span());
     mixed! {
         #doc
         #allow
-        #derives
         #[derive(#private::serde::Serialize)]
         #[serde(crate = #krate #(, #serde)*)]
         #v struct #ident<#txn> {
@@ -82,7 +80,8 @@ pub(super) fn implementation(cx: &Context<'_>, view: &View) -> TokenStream {
     let conditions = requirements::conditions(cx, &cx.short);
     let lifetime = mixed!(<#txn>);
     let names: Vec<_> = view.fields.iter().map(|field| &field.field.ident).collect();
-    let traits = carried::traits(cx, ident, Some(&lifetime), &names, &carried::of_view(view));
+    let carried = carried::of_view(view);
+    let traits = carried::traits(cx, ident, Some(&lifetime), &names, &carried, false);
     mixed! {
         #traits
 

@@ -250,6 +250,15 @@ impl DataType {
         self.shape.borrows().unwrap_or(true)
     }
 
+    /// Whether that type is `Copy`, as the spelling shows.
+    pub(crate) fn key_is_copied(&self) -> bool {
+        match &self.shape {
+            Shape::Text | Shape::Scalar(_) => true,
+            Shape::Optional(inner) => matches!(**inner, Shape::Text | Shape::Scalar(_)),
+            Shape::Bytes | Shape::Other => false,
+        }
+    }
+
     /// Returns the type of the value when it is read from an entry's data or from a row.
     pub(crate) fn carried(&self, krate: &TokenStream, lifetime: &Lifetime) -> TokenStream {
         self.shape.carried(lifetime).unwrap_or_else(|| self.tokens(krate))

@@ -1,6 +1,7 @@
 //! Rows, keys, schemas and index maintenance. This code is pure: it neither reads nor writes a store.
 
 pub(crate) mod carried;
+pub(crate) mod debug;
 pub(crate) mod entity;
 pub(crate) mod entry;
 pub(crate) mod error;

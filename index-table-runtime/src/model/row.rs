@@ -41,6 +41,7 @@ pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
 pub(crate) fn decode_unchecked<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
         Ok(body) => <R as Entity>::decode(body),
+        Err(error) if const { R::TABLE.previous.is_none() } => Err(error),
         Err(error) => convert(bytes, error).map(|(row, ..)| row),
     }
 }
@@ -105,6 +106,10 @@ fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
 #[cold]
 #[inline(never)]
 fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {
+    // A constant, so that the conversion is not compiled for a table without older versions.
+    if const { R::TABLE.previous.is_none() } {
+        return Err(error);
+    }
     let (row, version, body) = convert(bytes, error)?;
     if cfg!(debug_assertions) {
         fields::check_converted(&row, version, body)?;

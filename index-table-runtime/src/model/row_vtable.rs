@@ -22,7 +22,14 @@ pub(crate) struct RowVtable {
     pub(crate) distribution: Distribution,
     /// Loads the row with these bytes into an image. The outer error means that they are not such a row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
-    /// Appends the encodings of the fields that an index hashes, for the row with these bytes.
+    /// The same of a row that is not checked against its former version, with its entries in one index or in all.
+    pub(crate) load_unchecked:
+        fn(&mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>,
+    /// [`row::check_conversion`]
+    pub(crate) check_conversion: fn(&[u8]) -> Result<(), DecodeError>,
+    /// [`row::renew`]
+    pub(crate) renew: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
+    /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
     /// [`row::is_reordered`], if the rows have sorted collections.
     is_reordered: Option<Comparison>,
@@ -39,6 +46,15 @@ impl RowVtable {
                 let row: R = row::decode(bytes)?;
                 Ok(image.load_stored(&row, bytes))
             },
+            load_unchecked: |image, bytes, index| {
+                let row: R = row::decode_unchecked(bytes)?;
+                Ok(match index {
+                    Some(index) => image.load_stored_of(&row, bytes, index),
+                    None => image.load_stored(&row, bytes),
+                })
+            },
+            check_conversion: row::check_conversion::<R>,
+            renew: row::renew::<R>,
             hashed: |bytes, index, values| {
                 row::decode(bytes).map(|row: R| row.hashed(index, values))
             },

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
     thread::{self, ThreadId},
@@ -120,7 +120,6 @@ impl Inner {
             store: self.id,
             opened,
             since,
-            operations: OnceLock::new(),
         });
         let opened = Opened { table: Arc::downgrade(&table), since };
         self.tables().insert(schema.name, opened);

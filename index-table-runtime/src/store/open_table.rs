@@ -1,8 +1,7 @@
 //! Tables in use.
 
-use std::any::Any;
 use std::sync::{
-    Arc, OnceLock,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -41,8 +40,6 @@ pub(crate) struct OpenTable {
     /// The number of rows that were read back as a test.
     pub(crate) tried: AtomicU64,
     pub(crate) shared: Arc<SharedTable>,
-    /// The operations of the layers above that don't name the type of the rows.
-    pub(crate) operations: OnceLock<&'static (dyn Any + Send + Sync)>,
 }
 
 /// The readable indexes, each with the transactions for which it is readable.

@@ -1,50 +1,19 @@
 //! The methods of a store that concern all tables with a repository in use.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::Table;
 use crate::{
     engine::{Query, Read as _},
-    model::{KeyRange, entity::Entity, error::Result, row_vtable::RowVtable, schema::Source},
-    store::{OpenTable, ReadTxn, Store},
+    model::{KeyRange, error::Result, schema::Source},
+    store::{OpenTable, Store},
     upkeep::{
         upgrade::{Upgrade, Upgraded},
         verify::{Verify, VerifyReport},
     },
     usage::Usage,
 };
-
-/// The operations on a table that don't name the type of its rows.
-pub(super) struct Operations {
-    verify: fn(&OpenTable, &ReadTxn<'_>) -> Result<VerifyReport>,
-    upgrade: fn(&OpenTable, &Store) -> Result<Upgraded>,
-}
-
-impl Operations {
-    pub(super) const fn of<R: Entity>() -> Self {
-        Self {
-            verify: |table, txn| {
-                let reader = txn.reader(table);
-                Verify::<R>::new(reader.and_then(|reader| Ok((reader, txn.unreadable(table)?))))
-                    .run()
-            },
-            upgrade: |table, store| {
-                Upgrade::<R>::new(store, table, &const { RowVtable::of::<R>() }).run()
-            },
-        }
-    }
-}
-
-impl<R: Entity> Table<R> {
-    /// An open table, with the operations of a store on it.
-    pub(super) fn of(open: Arc<OpenTable>) -> Self {
-        let operations: &'static Operations = &const { Operations::of::<R>() };
-        open.operations.get_or_init(|| operations);
-        Self { open, row: PhantomData }
-    }
-}
 
 /// How large a table is. From [`Store::sizes`].
 ///
@@ -135,9 +104,7 @@ impl Store {
         let (tables, txn) = (self.inner.tables_in_use(), self.read()?);
         let mut reports = Vec::with_capacity(tables.len());
         for table in &tables {
-            if let Some(operations) = operations(table) {
-                reports.push((operations.verify)(table, &txn)?);
-            }
+            reports.push(Verify::of(table, &txn).run()?);
         }
         Ok(StoreReport { tables: reports })
     }
@@ -162,11 +129,9 @@ impl Store {
     pub fn upgrade(&self) -> Result<Upgraded> {
         let mut sum = Upgraded::default();
         for table in self.inner.tables_in_use() {
-            if let Some(operations) = operations(&table) {
-                let Upgraded { rows, upgraded } = (operations.upgrade)(&table, self)?;
-                sum.rows += rows;
-                sum.upgraded += upgraded;
-            }
+            let Upgraded { rows, upgraded } = Upgrade::new(self, &table).run()?;
+            sum.rows += rows;
+            sum.upgraded += upgraded;
         }
         Ok(sum)
     }
@@ -203,10 +168,6 @@ impl Store {
         };
         tables.iter().map(size).collect()
     }
-}
-
-fn operations(table: &OpenTable) -> Option<&'static Operations> {
-    table.operations.get()?.downcast_ref()
 }
 
 impl fmt::Display for TableSize {

@@ -1,6 +1,6 @@
 //! The methods with a key or an index as a parameter, for generated methods.
 
-use std::{fmt, ops::Deref};
+use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
 
 use super::Table;
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         schema::Source,
     },
     query::{self, Bounds, Distinct, EventualScan, Scan},
-    store::{ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
+    store::{OpenTable, ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
     upkeep::opening,
     usage::{RowWrite, trace::span},
     write::{Scratch, rows},
@@ -53,7 +53,7 @@ impl<R: Entity> KeyedTable<R> {
     /// [`Error::SchemaMismatch`], and the errors of building an index. After an error, nothing has changed, except
     /// that indexes of a large table may be declared and not readable.
     pub fn open(store: &Store) -> Result<Self> {
-        Ok(Self { table: Table::of(opening::open(store, Table::<R>::ROWS)?) })
+        Ok(Self::of(opening::open(store, Table::<R>::ROWS)?))
     }
 
     /// Creates the table if it does not exist, and compares it with its declaration. [`build`](Table::build)
@@ -63,7 +63,11 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// [`Error::SchemaMismatch`] and errors of the engine. After an error, nothing has changed.
     pub fn open_online(store: &Store) -> Result<Self> {
-        Ok(Self { table: Table::of(opening::open_online(store, Table::<R>::ROWS)?) })
+        Ok(Self::of(opening::open_online(store, Table::<R>::ROWS)?))
+    }
+
+    const fn of(open: Arc<OpenTable>) -> Self {
+        Self { table: Table { open, row: PhantomData } }
     }
 
     /// Returns the shard of the rows with the shard key at the start of these bounds.

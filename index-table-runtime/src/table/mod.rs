@@ -310,16 +310,15 @@ impl<R: Entity> Table<R> {
     /// Compares the table's indexes with its rows.
     ///
     /// Cost: each row is read twice, and each entry once; see [`Verify`].
-    pub fn verify<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Verify<'txn, R> {
-        let reader = txn.reader(&self.open);
-        Verify::new(reader.and_then(|reader| Ok((reader, txn.unreadable(&self.open)?))))
+    pub fn verify<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Verify<'txn> {
+        Verify::of(&self.open, txn)
     }
 
     /// Corrects the entries of the indexes from the rows.
     ///
     /// Cost: as [`verify`](Table::verify), and one write for each difference.
-    pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's, R> {
-        Repair::new(txn, &self.open, Self::ROWS)
+    pub fn repair<'txn, 's>(&'txn self, txn: &'txn mut WriteTxn<'s>) -> Repair<'txn, 's> {
+        Repair::new(txn, &self.open)
     }
 
     /// Applies up to this number of messages to the eventual indexes, in batches. Each batch is a transaction. A
@@ -377,8 +376,8 @@ impl<R: Entity> Table<R> {
     /// `previous` version has no such rows.
     ///
     /// Cost: each row is read, and those of older versions are written.
-    pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a, R> {
-        Upgrade::new(store, &self.open, Self::ROWS)
+    pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a> {
+        Upgrade::new(store, &self.open)
     }
 
     fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {

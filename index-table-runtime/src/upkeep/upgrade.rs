@@ -1,19 +1,14 @@
 //! Rewrites all rows of older versions in the current version.
 
 use std::{
-    fmt,
-    marker::PhantomData,
-    thread,
+    fmt, thread,
     time::{Duration, Instant},
 };
 
 use crate::model::KeyRange;
 use crate::{
     engine::{Cursor as _, Query, Read, Reader},
-    model::{
-        entity::Entity, entry::Position, error::Result, key::DecodeError, row,
-        row_vtable::RowVtable, schema::Source,
-    },
+    model::{entry::Position, error::Result, row, row_vtable::RowVtable, schema::Source},
     store::{OpenTable, Store},
     upkeep::versions,
     usage::{Progress, trace::span},
@@ -85,13 +80,11 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// # }
 /// ```
 #[must_use = "an upgrade does nothing until `run`"]
-pub struct Upgrade<'a, R> {
+pub struct Upgrade<'a> {
     store: &'a Store,
     table: &'a OpenTable,
-    rows: &'static RowVtable,
     batch_bytes: usize,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
-    row: PhantomData<fn() -> R>,
 }
 
 /// The result of an [`Upgrade`].
@@ -104,14 +97,9 @@ pub struct Upgraded {
     pub upgraded: u64,
 }
 
-impl<'a, R: Entity> Upgrade<'a, R> {
-    pub(crate) const fn new(
-        store: &'a Store,
-        table: &'a OpenTable,
-        rows: &'static RowVtable,
-    ) -> Self {
-        let (batch_bytes, row) = (BATCH_BYTES, PhantomData);
-        Self { store, table, rows, batch_bytes, progress: None, row }
+impl<'a> Upgrade<'a> {
+    pub(crate) const fn new(store: &'a Store, table: &'a OpenTable) -> Self {
+        Self { store, table, batch_bytes: BATCH_BYTES, progress: None }
     }
 
     /// Sets the number of bytes of rows that a transaction writes. It writes at least one row. Default: 1 MiB.
@@ -144,26 +132,24 @@ impl<'a, R: Entity> Upgrade<'a, R> {
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has changed the declaration
     /// meanwhile; the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
-        span!(DEBUG, "upgrade", table = R::TABLE.name);
-        let Self { store, table, rows, batch_bytes, progress, .. } = self;
-        let work = Work { store, table, rows, renew: row::renew::<R>, batch_bytes };
+        span!(DEBUG, "upgrade", table = self.table.schema.name);
+        let Self { store, table, batch_bytes, progress } = self;
+        let work = Work { store, table, rows: table.rows, batch_bytes };
         work.run(progress)
     }
 }
 
-impl<R> fmt::Debug for Upgrade<'_, R> {
+impl fmt::Debug for Upgrade<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Upgrade").field("table", &self.table.schema.name).finish_non_exhaustive()
     }
 }
 
-/// The part of [`Upgrade`] that is compiled once.
+/// An [`Upgrade`] without its callback.
 struct Work<'a> {
     store: &'a Store,
     table: &'a OpenTable,
     rows: &'static RowVtable,
-    /// [`row::renew`] for the type of row.
-    renew: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
     batch_bytes: usize,
 }
 
@@ -205,7 +191,7 @@ impl Work<'_> {
             let (mut writer, scratch, written) = txn.writer(self.table)?;
             let batch = self.read(writer.reader(), last)?;
             for (primary_key, bytes) in &batch.older {
-                let renewed = (self.renew)(bytes);
+                let renewed = (self.rows.renew)(bytes);
                 let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
                 let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
                 rows::upgrade(self.rows, &mut writer, scratch, written, row)?;

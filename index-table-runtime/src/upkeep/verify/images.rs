@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::row::load;
-use crate::model::{entity::Entity, maintain::Image};
+use crate::model::{maintain::Image, row_vtable::RowVtable};
 
 /// The maximum number of bytes of more than [`LEAST`] images.
 const MOST: usize = 64 << 20;
@@ -23,8 +23,9 @@ pub(super) struct Images {
 
 impl Images {
     /// Returns the image of the row with these bytes; `None` if the row is unreadable.
-    pub(super) fn get<R: Entity>(
+    pub(super) fn get(
         &mut self,
+        rows: &RowVtable,
         index: usize,
         primary_key: &[u8],
         bytes: &[u8],
@@ -36,7 +37,7 @@ impl Images {
         }
         if is_new {
             let mut image = Image::default();
-            let loaded = load::<R>(&mut image, primary_key, bytes, Some(index));
+            let loaded = load(rows, &mut image, primary_key, bytes, Some(index));
             let image = loaded.is_ok().then_some(image);
             self.bytes += size_of::<Image>() + primary_key.len();
             self.bytes += image.as_ref().map_or(0, Image::capacity);

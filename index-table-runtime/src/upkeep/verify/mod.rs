@@ -19,13 +19,12 @@ pub use finding::{Finding, FindingKind, VerifyReport};
 pub use repair::Repair;
 
 use crate::{
-    engine::Reader,
     model::{
-        entity::Entity,
         error::{Error, Result},
+        row_vtable::RowVtable,
     },
     query::Cursor,
-    store::Unreadable,
+    store::{OpenTable, ReadTxn},
     usage::{Progress, ProgressReporter, trace::span},
 };
 use resume_point::ResumePoint;
@@ -77,9 +76,10 @@ use walk::TableCheck;
 /// # }
 /// ```
 #[must_use = "a verification does nothing until it is run"]
-pub struct Verify<'txn, R> {
+pub struct Verify<'txn> {
+    rows: &'static RowVtable,
     /// The walk; `None` after an error.
-    walk: Option<TableCheck<'txn, R>>,
+    walk: Option<TableCheck<'txn>>,
     /// An error of an earlier method, which the iterator returns as its only item.
     failure: Option<Error>,
     /// The remaining steps.
@@ -87,16 +87,18 @@ pub struct Verify<'txn, R> {
     reporter: Option<ProgressReporter<'txn>>,
 }
 
-impl<'txn, R: Entity> Verify<'txn, R> {
-    /// Creates a verification from a reader and the indexes that are not readable.
-    pub(crate) fn new(reader: Result<(Reader<'txn>, Unreadable)>) -> Self {
+impl<'txn> Verify<'txn> {
+    pub(crate) fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>) -> Self {
+        let rows = table.rows;
+        let reader = txn.reader(table).and_then(|reader| Ok((reader, txn.unreadable(table)?)));
         let (walk, failure) = match reader {
             Ok((reader, unreadable)) => {
-                (Some(TableCheck::new(reader, unreadable, ResumePoint::first::<R>())), None)
+                let first = ResumePoint::first(rows.schema);
+                (Some(TableCheck::new(rows, reader, unreadable, first)), None)
             }
             Err(error) => (None, Some(error)),
         };
-        Self { walk, failure, left: None, reporter: None }
+        Self { rows, walk, failure, left: None, reporter: None }
     }
 
     /// Continues at the position at which another verification of the table stopped. Any other cursor is
@@ -107,7 +109,7 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
         if let Some(walk) = self.walk.take() {
-            match ResumePoint::of::<R>(cursor.clone()) {
+            match ResumePoint::of(self.rows.schema, cursor.clone()) {
                 Ok(resume_point) => self.walk = Some(walk.start_at(resume_point)),
                 Err(error) => self.failure = Some(error),
             }
@@ -147,8 +149,8 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] if another process has changed the declaration of
     /// an index, and errors of the engine. The findings are in the report.
     pub fn run(mut self) -> Result<VerifyReport> {
-        span!(DEBUG, "verify", table = R::TABLE.name);
-        let mut report = VerifyReport::new(R::TABLE);
+        span!(DEBUG, "verify", table = self.rows.schema.name);
+        let mut report = VerifyReport::new(self.rows.schema);
         for finding in &mut self {
             report.add(finding?);
         }
@@ -173,18 +175,18 @@ impl<'txn, R: Entity> Verify<'txn, R> {
     /// Like every [`Cursor`], it contains keys of the table and is not signed.
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
-        self.walk.as_ref()?.resume_point().map(ResumePoint::cursor::<R>)
+        self.walk.as_ref()?.resume_point().map(|it| it.cursor(self.rows.schema))
     }
 }
 
-impl<R: Entity> Iterator for Verify<'_, R> {
+impl Iterator for Verify<'_> {
     type Item = Result<Finding>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let Some(walk) = &mut self.walk else { return self.failure.take().map(Err) };
             if let Some(found) = walk.next_raw() {
-                return Some(Ok(Finding::new(R::TABLE, &found)));
+                return Some(Ok(Finding::new(self.rows.schema, &found)));
             }
             if self.left == Some(0) {
                 return None;
@@ -211,9 +213,9 @@ impl<R: Entity> Iterator for Verify<'_, R> {
     }
 }
 
-impl<R: Entity> FusedIterator for Verify<'_, R> {}
+impl FusedIterator for Verify<'_> {}
 
-impl<R> fmt::Debug for Verify<'_, R> {
+impl fmt::Debug for Verify<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verify").finish_non_exhaustive()
     }

@@ -1,4 +1,4 @@
-use std::{fmt, marker::PhantomData, mem};
+use std::{fmt, mem};
 
 use super::{
     finding::{FindingKind, VerifyReport},
@@ -11,13 +11,12 @@ use crate::model::KeyRange;
 use crate::{
     engine::{Cursor as _, Query, Read, Reader, Write, Writer},
     model::{
-        entity::Entity,
         entry::Position,
         error::Result,
         key::MAX_KEY_LEN,
         maintain::{Change, Image, Sink},
         row_vtable::RowVtable,
-        schema::{IndexSchema, Source},
+        schema::{IndexSchema, Source, TableSchema},
     },
     store::{OpenTable, Unreadable, WriteTxn},
     upkeep::build,
@@ -92,21 +91,15 @@ const BATCH_BYTES: usize = 1 << 20;
 /// # }
 /// ```
 #[must_use = "a repair does nothing until `run`"]
-pub struct Repair<'t, 's, R> {
+pub struct Repair<'t, 's> {
     txn: &'t mut WriteTxn<'s>,
     table: &'t OpenTable,
-    rows: &'static RowVtable,
     delete_unreadable: bool,
-    row: PhantomData<fn() -> R>,
 }
 
-impl<'t, 's, R: Entity> Repair<'t, 's, R> {
-    pub(crate) const fn new(
-        txn: &'t mut WriteTxn<'s>,
-        table: &'t OpenTable,
-        rows: &'static RowVtable,
-    ) -> Self {
-        Self { txn, table, rows, delete_unreadable: false, row: PhantomData }
+impl<'t, 's> Repair<'t, 's> {
+    pub(crate) const fn new(txn: &'t mut WriteTxn<'s>, table: &'t OpenTable) -> Self {
+        Self { txn, table, delete_unreadable: false }
     }
 
     /// Deletes the rows that can't be decoded, and the rows that are stored under a wrong primary key, with all
@@ -128,14 +121,15 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if a row has a key that no entry can have;
     /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Drop the transaction after an error.
     pub fn run(self) -> Result<VerifyReport> {
-        span!(DEBUG, "repair", table = R::TABLE.name);
-        let Self { txn, table, rows, .. } = self;
+        span!(DEBUG, "repair", table = self.table.schema.name);
+        let Self { txn, table, delete_unreadable } = self;
+        let rows = table.rows;
         let unreadable = txn.unreadable(table)?;
         let damage = txn.repair_queue(table)?;
         let (mut writer, _, written) = txn.writer(table)?;
-        let mut report = VerifyReport::new(R::TABLE);
-        if self.delete_unreadable {
-            delete_unreadable::<R>(&mut writer, &mut report)?;
+        let mut report = VerifyReport::new(rows.schema);
+        if delete_unreadable {
+            self::delete_unreadable(rows, &mut writer, &mut report)?;
             if !report.is_clean() {
                 // The contents of the deleted rows are unknown, so it is unknown which subscribers they concern.
                 written.watched.note_untold();
@@ -144,19 +138,19 @@ impl<'t, 's, R: Entity> Repair<'t, 's, R> {
         }
         if let Some(damage) = damage {
             build::restart(rows, &mut writer, &unreadable.incomplete)?;
-            report.add_repaired(R::TABLE, &RawFinding::queue(&damage));
+            report.add_repaired(rows.schema, &RawFinding::queue(&damage));
         }
-        let mut next = Some(ResumePoint::after_queue::<R>());
+        let mut next = Some(ResumePoint::after_queue(rows.schema));
         let mut known = Known::default();
         while let Some(resume_point) = next {
             let reader = writer.reader();
             let batch =
-                Batch::gather::<R>(reader, &unreadable, resume_point, &mut known, &mut report)?;
+                Batch::gather(rows, reader, &unreadable, resume_point, &mut known, &mut report)?;
             let mut removed = false;
             for found in &batch.found {
                 written.watched.note_untold();
-                removed |= apply_fix::<R>(&mut writer, &unreadable.violated, found)?;
-                report.add_repaired(R::TABLE, found);
+                removed |= apply_fix(rows.schema, &mut writer, &unreadable.violated, found)?;
+                report.add_repaired(rows.schema, found);
             }
             // A piece after a removed one may be wrong without it, so the stage starts again.
             next = if removed {
@@ -181,7 +175,8 @@ struct Batch {
 impl Batch {
     /// Collects findings until there are enough or the stage ends. The findings of a stage must be repaired
     /// before the next stage begins.
-    fn gather<R: Entity>(
+    fn gather(
+        rows: &'static RowVtable,
         reader: Reader<'_>,
         unreadable: &Unreadable,
         resume_point: ResumePoint,
@@ -190,7 +185,7 @@ impl Batch {
     ) -> Result<Self> {
         let mut stage = resume_point.stage;
         let mut walk =
-            TableCheck::<R>::new(reader, unreadable.clone(), resume_point).include_queued();
+            TableCheck::new(rows, reader, unreadable.clone(), resume_point).include_queued();
         walk.known = mem::take(known);
         let (mut found, mut bytes) = (Vec::new(), 0);
         loop {
@@ -218,14 +213,15 @@ impl Batch {
 
 /// Applies the fix of one finding. Returns true if the fix removed pieces of an index. In the `violated`
 /// indexes, a key can have several entries.
-fn apply_fix<R: Entity>(
+fn apply_fix(
+    schema: &TableSchema,
     writer: &mut Writer<'_, '_>,
     violated: &[usize],
     found: &RawFinding,
 ) -> Result<bool> {
     let RawFinding { source, key, primary_key, fix, .. } = found;
     let Source::Index(index) = *source else { return Ok(false) };
-    let has_one = R::TABLE.index(*source).is_some_and(IndexSchema::has_one_entry_per_key);
+    let has_one = schema.index(*source).is_some_and(IndexSchema::has_one_entry_per_key);
     match fix {
         Fix::None | Fix::EmptyQueue => {}
         Fix::RemovePieces { all } => {
@@ -235,16 +231,16 @@ fn apply_fix<R: Entity>(
             };
         }
         // The key may have another entry, unless its bytes can't be decoded.
-        Fix::Delete if has_one && R::TABLE.can_read(*source, key, primary_key) => {
+        Fix::Delete if has_one && schema.can_read(*source, key, primary_key) => {
             writer.remove_shared(index, key, primary_key)?;
         }
         Fix::Delete => writer.change(Change::DeleteEntry { index, key, primary_key })?,
         Fix::Put(data) if has_one && violated.contains(&index) => {
-            check_length::<R>(*source, key, primary_key)?;
+            check_length(schema, *source, key, primary_key)?;
             writer.put_shared(index, key, primary_key, data)?;
         }
         Fix::Put(data) => {
-            check_length::<R>(*source, key, primary_key)?;
+            check_length(schema, *source, key, primary_key)?;
             writer.change(Change::PutEntry { index, key, primary_key, data })?;
         }
         Fix::Clear => writer.clear(index)?,
@@ -254,17 +250,23 @@ fn apply_fix<R: Entity>(
 
 /// Checks that an entry can have these keys. A method that computes a key may have changed since the row was
 /// written.
-fn check_length<R: Entity>(source: Source, key: &[u8], primary_key: &[u8]) -> Result<()> {
-    let has_one = R::TABLE.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
+fn check_length(
+    schema: &TableSchema,
+    source: Source,
+    key: &[u8],
+    primary_key: &[u8],
+) -> Result<()> {
+    let has_one = schema.index(source).is_some_and(IndexSchema::has_one_entry_per_key);
     let len = if has_one { key.len() } else { key.len() + primary_key.len() };
     if len <= MAX_KEY_LEN {
         return Ok(());
     }
-    Err(R::TABLE.too_long(source, key, len))
+    Err(schema.too_long(source, key, len))
 }
 
 /// Deletes the unreadable rows. The walk then finds their entries, which are dangling.
-fn delete_unreadable<R: Entity>(
+fn delete_unreadable(
+    rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
     report: &mut VerifyReport,
 ) -> Result<()> {
@@ -277,7 +279,7 @@ fn delete_unreadable<R: Entity>(
         while facts.advance()? {
             let fact = facts.entry();
             if let Err((kind, reason)) =
-                load::<R>(&mut image, fact.primary_key, fact.data, None)
+                load(rows, &mut image, fact.primary_key, fact.data, None)
                 // A wrong conversion is not a fault of the row.
                 && kind != FindingKind::WrongConversion
             {
@@ -290,7 +292,7 @@ fn delete_unreadable<R: Entity>(
         drop(facts);
         for found in &batch {
             writer.change(Change::DeleteFact { primary_key: &found.primary_key })?;
-            report.add_repaired(R::TABLE, found);
+            report.add_repaired(rows.schema, found);
         }
         match batch.pop() {
             Some(RawFinding { primary_key, .. }) if batch.len() + 1 >= BATCH => {
@@ -301,7 +303,7 @@ fn delete_unreadable<R: Entity>(
     }
 }
 
-impl<R> fmt::Debug for Repair<'_, '_, R> {
+impl fmt::Debug for Repair<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Repair").finish_non_exhaustive()
     }

@@ -2,10 +2,9 @@
 
 use crate::{
     model::{
-        entity::Entity,
         entry::{Position, RawEntry},
         error::{Error, Result},
-        schema::Source,
+        schema::{Source, TableSchema},
     },
     query::{Cursor, hash_of},
 };
@@ -31,43 +30,43 @@ pub(super) struct ResumePoint {
 }
 
 impl ResumePoint {
-    pub(super) fn first<R: Entity>() -> Self {
+    pub(super) fn first(schema: &TableSchema) -> Self {
         let stage = Stage::Queue;
-        if R::TABLE.has_eventual() { Self { stage, after: None } } else { Self::after_queue::<R>() }
+        if schema.has_eventual() { Self { stage, after: None } } else { Self::after_queue(schema) }
     }
 
-    pub(super) fn after_queue<R: Entity>() -> Self {
-        let stage = if R::TABLE.indexes.is_empty() { Stage::Facts } else { Stage::Pieces(0) };
+    pub(super) fn after_queue(schema: &TableSchema) -> Self {
+        let stage = if schema.indexes.is_empty() { Stage::Facts } else { Stage::Pieces(0) };
         Self { stage, after: None }
     }
 
     /// Returns the hash that binds a cursor to a table and a stage.
-    fn owner<R: Entity>(stage: Stage) -> u64 {
+    fn owner(schema: &TableSchema, stage: Stage) -> u64 {
         let (kind, source) = match stage {
             Stage::Queue => ("queue", Source::Facts),
             Stage::Pieces(index) => ("pieces", Source::Index(index)),
             Stage::Entries(index) => ("entries", Source::Index(index)),
             Stage::Facts => ("facts", Source::Facts),
         };
-        let index = R::TABLE.index_name(source).unwrap_or_default();
-        let parts = ["verify", R::TABLE.name, index, kind];
+        let index = schema.index_name(source).unwrap_or_default();
+        let parts = ["verify", schema.name, index, kind];
         hash_of(&parts.map(str::as_bytes))
     }
 
-    pub(super) fn cursor<R: Entity>(self) -> Cursor {
+    pub(super) fn cursor(self, schema: &TableSchema) -> Cursor {
         let Self { stage, after } = self;
         let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
         let Position { key, primary_key } = after.unwrap_or_else(nowhere);
         let entry = RawEntry { key: &key, primary_key: &primary_key, data: &[] };
-        Cursor::new(Self::owner::<R>(stage), entry)
+        Cursor::new(Self::owner(schema, stage), entry)
     }
 
-    pub(super) fn of<R: Entity>(cursor: Cursor) -> Result<Self> {
+    pub(super) fn of(schema: &TableSchema, cursor: Cursor) -> Result<Self> {
         let (owner, position) = cursor.into_parts();
-        let mut stages = (0..R::TABLE.indexes.len())
+        let mut stages = (0..schema.indexes.len())
             .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
             .chain([Stage::Queue, Stage::Facts]);
-        let stage = stages.find(|stage| Self::owner::<R>(*stage) == owner);
+        let stage = stages.find(|stage| Self::owner(schema, *stage) == owner);
         let stage = stage.ok_or(Error::InvalidCursor {
             reason: "it was not made by a verification of this table; start without a cursor",
         })?;

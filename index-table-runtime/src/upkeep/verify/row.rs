@@ -5,10 +5,10 @@ use crate::{
     engine::{Cursor as _, Query, Read, Reader},
     model::{
         KeyRange,
-        entity::Entity,
         error::{Error, Result},
         maintain::Image,
         row,
+        row_vtable::RowVtable,
         schema::{IndexSchema, Source},
     },
 };
@@ -18,25 +18,24 @@ use crate::{
 /// # Errors
 ///
 /// The reason why the row is unreadable.
-pub(super) fn load<R: Entity>(
+pub(super) fn load(
+    rows: &RowVtable,
     image: &mut Image,
     primary_key: &[u8],
     bytes: &[u8],
     index: Option<usize>,
 ) -> Result<(), (FindingKind, String)> {
     let undecodable = |reason| (FindingKind::UndecodableRow, reason);
-    let row: R = row::decode_unchecked(bytes).map_err(|error| undecodable(error.to_string()))?;
-    let loaded = match index {
-        Some(index) => image.load_stored_of(&row, bytes, index),
-        None => image.load_stored(&row, bytes),
-    };
-    loaded.map_err(|error| undecodable(error.to_string()))?;
+    let loaded = (rows.load_unchecked)(image, bytes, index);
+    loaded
+        .map_err(|error| undecodable(error.to_string()))?
+        .map_err(|error| undecodable(error.to_string()))?;
     if image.primary_key() == primary_key {
         return Ok(());
     }
-    let key = R::TABLE.show_primary_key(image.primary_key());
+    let key = rows.schema.show_primary_key(image.primary_key());
     match row::version(bytes) {
-        Ok(version) if version != R::TABLE.version => Err((
+        Ok(version) if version != rows.schema.version => Err((
             FindingKind::WrongConversion,
             format!("its conversion from version {version} changes the primary key to {key}"),
         )),
@@ -48,15 +47,16 @@ pub(super) fn load<R: Entity>(
 
 /// Returns the primary key of another row that has this key in a unique index. The rows with the key are found
 /// by their entries.
-pub(super) fn holder<R: Entity>(
+pub(super) fn holder(
+    rows: &RowVtable,
     reader: Reader<'_>,
     image: &Image,
     others: &mut Images,
     index: usize,
-    declared: &IndexSchema,
     key: &[u8],
 ) -> Result<Option<Vec<u8>>> {
-    let query = Query::new(Source::Index(index), KeyRange::beginning_with(key));
+    let source = Source::Index(index);
+    let query = Query::new(source, KeyRange::beginning_with(key));
     let mut entries = reader.cursor(query)?;
     loop {
         match entries.advance().map_err(Error::from) {
@@ -71,12 +71,12 @@ pub(super) fn holder<R: Entity>(
             continue;
         }
         if let Some(fact) = reader.fact(holder)?
-            && let Some(other) = others.get::<R>(index, holder, fact)
+            && let Some(other) = others.get(rows, index, holder, fact)
             && compare::is_double(image, other, index, key)
         {
             return Ok(Some(holder.to_vec()));
         }
-        if declared.has_one_entry_per_key() {
+        if rows.schema.index(source).is_some_and(IndexSchema::has_one_entry_per_key) {
             return Ok(None);
         }
     }

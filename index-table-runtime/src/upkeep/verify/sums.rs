@@ -9,10 +9,10 @@ use crate::{
     engine::{Cursor as _, Query, Read as _, Reader},
     model::{
         KeyRange,
-        entity::Entity,
         entry::RawEntry,
         error::{Error, Result},
         maintain::Image,
+        row_vtable::RowVtable,
         schema::Source,
     },
 };
@@ -27,7 +27,8 @@ pub(super) struct Sums(Vec<u64>);
 
 impl Sums {
     /// Reads all rows and all entries of an index.
-    pub(super) fn of<R: Entity>(
+    pub(super) fn of(
+        rows: &RowVtable,
         reader: Reader<'_>,
         index: usize,
         image: &mut Image,
@@ -35,10 +36,10 @@ impl Sums {
         let source = Source::Index(index);
         let buckets = reader.stored(source)?.unwrap_or(MOST).clamp(1, MOST).next_power_of_two();
         let mut sums = Self(vec![0; usize::try_from(buckets).unwrap_or(1)]);
-        let Some(declared) = R::TABLE.index(source) else { return Ok(sums) };
+        let Some(declared) = rows.schema.index(source) else { return Ok(sums) };
         each(reader, Source::Facts, |RawEntry { primary_key, data, .. }| {
             // The entries of a row that can't be read are compared one by one.
-            if load::<R>(image, primary_key, data, Some(index)).is_ok() {
+            if load(rows, image, primary_key, data, Some(index)).is_ok() {
                 let data = hash(image.data(index, declared));
                 for key in image.keys(index) {
                     sums.change(key, primary_key, data, u64::wrapping_add);

@@ -5,9 +5,7 @@ use std::{borrow::Cow, rc::Rc};
 use super::TableCheck;
 use crate::{
     engine::{Read, lmdb::Piece},
-    model::{
-        entity::Entity, entry::RawEntry, error::Result, key::DecodeError, row, schema::Source,
-    },
+    model::{entry::RawEntry, error::Result, key::DecodeError, schema::Source},
     upkeep::verify::{
         compare::{self, Difference},
         finding::FindingKind,
@@ -18,7 +16,7 @@ use crate::{
     },
 };
 
-impl<'t, R: Entity> TableCheck<'t, R> {
+impl<'t> TableCheck<'t> {
     pub(super) fn piece(&mut self, Piece { at, fault }: Piece<'t>) {
         self.stepped(RawEntry { key: at, ..RawEntry::NOWHERE });
         let Stage::Pieces(index) = self.stage else { return };
@@ -36,7 +34,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         let Stage::Entries(index) = self.stage else { return self.fact(entry) };
         self.entries += 1;
         let source = Source::Index(index);
-        let Some(declared) = R::TABLE.index(source) else { return Ok(()) };
+        let Some(declared) = self.vtable.schema.index(source) else { return Ok(()) };
         if self.has_one_entry_per_key(index, declared) && self.is_second(&entry) {
             let reason = "it is a second entry of its key";
             self.report(FindingKind::Malformed, source, entry, reason, Fix::Delete);
@@ -54,9 +52,9 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         };
         // The required entries of an unreadable row are unknown.
         let image = if declared.has_each() {
-            self.known.images.get::<R>(index, entry.primary_key, fact)
+            self.known.images.get(self.vtable, index, entry.primary_key, fact)
         } else {
-            let loaded = load::<R>(&mut self.image, entry.primary_key, fact, Some(index));
+            let loaded = load(self.vtable, &mut self.image, entry.primary_key, fact, Some(index));
             loaded.ok().map(|()| &self.image)
         };
         let Some(image) = image else { return Ok(()) };
@@ -88,7 +86,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         entry: RawEntry<'_>,
         reason: &'static str,
     ) {
-        if R::TABLE.can_read(source, entry.key, entry.primary_key) {
+        if self.vtable.schema.can_read(source, entry.key, entry.primary_key) {
             self.report(kind, source, entry, reason, Fix::Delete);
         } else {
             self.report(
@@ -103,15 +101,18 @@ impl<'t, R: Entity> TableCheck<'t, R> {
 
     fn fact(&mut self, fact: RawEntry<'_>) -> Result<()> {
         self.rows += 1;
-        if let Err((kind, reason)) = load::<R>(&mut self.image, fact.primary_key, fact.data, None) {
+        if let Err((kind, reason)) =
+            load(self.vtable, &mut self.image, fact.primary_key, fact.data, None)
+        {
             self.report(kind, Source::Facts, fact, reason, Fix::None);
             return Ok(());
         }
-        if let Err(error @ DecodeError::Altered { .. }) = row::check_conversion::<R>(fact.data) {
+        if let Err(error @ DecodeError::Altered { .. }) = (self.vtable.check_conversion)(fact.data)
+        {
             let (kind, reason) = (FindingKind::WrongConversion, error.to_string());
             self.report(kind, Source::Facts, fact, reason, Fix::None);
         }
-        for (index, declared) in R::TABLE.indexes.iter().enumerate() {
+        for (index, declared) in self.vtable.schema.indexes.iter().enumerate() {
             if self.is_skipped(index) {
                 continue;
             }
@@ -127,7 +128,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                 let has_one = declared.has_one_entry_per_key() && !violated;
                 let holder = if declared.unique && !violated && !(has_one && is_there) {
                     let images = &mut self.known.images;
-                    holder::<R>(self.reader, &self.image, images, index, declared, key)?
+                    holder(self.vtable, self.reader, &self.image, images, index, key)?
                 } else {
                     None
                 };
@@ -146,7 +147,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
                 if let Some(holder) = holder
                     && (has_one || *holder < *fact.primary_key)
                 {
-                    let holder = R::TABLE.show_primary_key(&holder);
+                    let holder = self.vtable.schema.show_primary_key(&holder);
                     let reason = format!("the row {holder} has the same key");
                     report(FindingKind::Duplicate, reason.into(), Fix::None);
                 }

@@ -6,10 +6,7 @@
 
 mod look;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    marker::PhantomData,
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{
     finding::FindingKind,
@@ -22,10 +19,10 @@ use crate::{
     engine::{Cursor as _, LentEntries, Query, Read, Reader, lmdb::Pieces},
     model::{
         KeyRange,
-        entity::Entity,
         entry::{Position, RawEntry},
         error::{Error, Result},
         maintain::Image,
+        row_vtable::RowVtable,
         schema::{IndexSchema, Source},
     },
     store::Unreadable,
@@ -52,7 +49,8 @@ pub(super) struct Known {
 }
 
 /// A walk through a table, step by step.
-pub(super) struct TableCheck<'t, R> {
+pub(super) struct TableCheck<'t> {
+    vtable: &'static RowVtable,
     reader: Reader<'t>,
     pub(super) stage: Stage,
     /// The cursor of the current stage; `None` until the stage starts.
@@ -79,16 +77,17 @@ pub(super) struct TableCheck<'t, R> {
     include_queued: bool,
     /// The indexes that are not readable. Incomplete indexes are skipped.
     unreadable: Unreadable,
-    row: PhantomData<fn() -> R>,
 }
 
-impl<'t, R: Entity> TableCheck<'t, R> {
+impl<'t> TableCheck<'t> {
     pub(super) fn new(
+        vtable: &'static RowVtable,
         reader: Reader<'t>,
         unreadable: Unreadable,
         ResumePoint { stage, after }: ResumePoint,
     ) -> Self {
         Self {
+            vtable,
             reader,
             unreadable,
             stage,
@@ -106,14 +105,17 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             entries: 0,
             queued: None,
             include_queued: false,
-            row: PhantomData,
         }
     }
 
     /// Returns a walk with the same options that starts at `resume_point`.
     pub(super) fn start_at(self, resume_point: ResumePoint) -> Self {
         let Self { include_queued, in_parts, .. } = self;
-        Self { in_parts, include_queued, ..Self::new(self.reader, self.unreadable, resume_point) }
+        Self {
+            in_parts,
+            include_queued,
+            ..Self::new(self.vtable, self.reader, self.unreadable, resume_point)
+        }
     }
 
     /// Also reports differences that a queued message will correct.
@@ -139,10 +141,12 @@ impl<'t, R: Entity> TableCheck<'t, R> {
     /// Returns the number of steps of a whole walk.
     pub(super) fn total(&self) -> Result<u64> {
         // The check of the queue is a step, and so is the end of each stage.
-        let mut total =
-            self.reader.stored(Source::Facts)?.unwrap_or(0) + 1 + 2 * R::TABLE.indexes.len() as u64;
-        total += u64::from(R::TABLE.has_eventual());
-        for index in (0..R::TABLE.indexes.len()).filter(|index| !self.is_skipped(*index)) {
+        let mut total = self.reader.stored(Source::Facts)?.unwrap_or(0)
+            + 1
+            + 2 * self.vtable.schema.indexes.len() as u64;
+        total += u64::from(self.vtable.schema.has_eventual());
+        for index in (0..self.vtable.schema.indexes.len()).filter(|index| !self.is_skipped(*index))
+        {
             let source = Source::Index(index);
             let pieces =
                 self.reader.lmdb().map_or(Ok(None), |lmdb| lmdb.stored(source))?.unwrap_or(0);
@@ -188,7 +192,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
         };
         match running {
             Running::Queue => {
-                let damage = queue::damage(R::TABLE, self.reader)?;
+                let damage = queue::damage(self.vtable.schema, self.reader)?;
                 self.findings.extend(damage.as_deref().map(RawFinding::queue));
                 self.next_stage();
             }
@@ -226,14 +230,14 @@ impl<'t, R: Entity> TableCheck<'t, R> {
     fn leave_out_queued(&mut self) -> Result<()> {
         let is_late = |found: &RawFinding| {
             matches!(found.kind, FindingKind::Stale | FindingKind::Dangling | FindingKind::Missing)
-                && matches!(found.source, Source::Index(index) if R::TABLE.is_eventual(index))
+                && matches!(found.source, Source::Index(index) if self.vtable.schema.is_eventual(index))
         };
         if self.include_queued || !self.findings.iter().any(is_late) {
             return Ok(());
         }
         let queued = match self.queued.take() {
             Some(queued) => queued,
-            None => Queued::read(R::TABLE, self.reader)?,
+            None => Queued::read(self.vtable.schema, self.reader)?,
         };
         self.findings.retain(|found| match found.source {
             Source::Index(index) => !(is_late(found) && queued.has(index, &found.primary_key)),
@@ -269,7 +273,7 @@ impl<'t, R: Entity> TableCheck<'t, R> {
             }
             Stage::Entries(index) => {
                 if after.is_none() && !self.in_parts {
-                    let sums = Sums::of::<R>(self.reader, index, &mut self.image)?;
+                    let sums = Sums::of(self.vtable, self.reader, index, &mut self.image)?;
                     self.known.sums.insert(index, sums);
                 }
                 scan(Source::Index(index))
@@ -299,9 +303,9 @@ impl<'t, R: Entity> TableCheck<'t, R> {
 
     fn next_stage(&mut self) {
         let next = match self.stage {
-            Stage::Queue => Some(ResumePoint::after_queue::<R>().stage),
+            Stage::Queue => Some(ResumePoint::after_queue(self.vtable.schema).stage),
             Stage::Pieces(index) => Some(Stage::Entries(index)),
-            Stage::Entries(index) if index + 1 < R::TABLE.indexes.len() => {
+            Stage::Entries(index) if index + 1 < self.vtable.schema.indexes.len() => {
                 Some(Stage::Pieces(index + 1))
             }
             Stage::Entries(_) => Some(Stage::Facts),
