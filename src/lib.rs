@@ -35,15 +35,28 @@ pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
 pub use index_table_runtime::{
-    Available, Backup, Build, BuildReport, BuiltIndex, BulkLoad, Catalog, CatalogIndex, CatalogKey,
-    CatalogTable, Change, ChangeKind, ChangedRow, Combined, CombinedKeys, CombinedRows,
-    CombinedViews, CommitNumber, Cursor, DeadLetter, DeadLetters, Desc, DetachedQuery, Distinct,
-    DistinctCounts, DistinctValues, Drained, Duplicate, Duplicates, Durability, Entries, Error,
-    Event, Events, EventualScan, Finding, FindingKind, FoundRows, GetMany, GetManyViews,
-    GroupOptions, GroupWriter, IndexEntry, IndexSize, IndexState, IndexToken, IndexUsage,
-    IndexWorker, Keys, Lag, Lagged, ListMap, LoadReport, MAX_KEY_LEN, MissingShard, OnDuplicate,
+    Available, Backup, Build, BulkLoad, Change, ChangeKind, ChangedRow, Combined, CommitNumber,
+    Cursor, DeadLetter, Desc, DetachedQuery, Distinct, Drained, Durability, Entries, Error, Event,
+    EventualScan, Finding, FindingKind, FoundRows, GroupWriter, IndexEntry, IndexState, IndexToken,
+    IndexUsage, IndexWorker, Keys, Lag, Lagged, ListMap, MAX_KEY_LEN, MissingShard, OnDuplicate,
     Options, Page, Progress, QueueFull, RangeMap, ReadTxn, Readers, Repair, Result, Rows, Scan,
-    ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, StoreReport,
-    Submission, Submitted, Table, TableSize, Upgrade, Upgraded, Usage, Verify, VerifyReport, Views,
-    Watch, Watcher, WhenFull, WriteTxn,
+    ShardId, ShardKeyValue, ShardMap, ShardedOptions, ShardedStore, Stats, Store, Submission,
+    Submitted, Table, Upgrade, Usage, Verify, VerifyReport, Views, Watch, Watcher, WhenFull,
+    WriteTxn,
 };
+
+/// The iterators that methods return. Programs seldom name them.
+pub mod iter {
+    pub use index_table_runtime::{
+        CombinedKeys, CombinedRows, CombinedViews, DeadLetters, DistinctCounts, DistinctValues,
+        Duplicates, Events, GetMany, GetManyViews,
+    };
+}
+
+/// The results of work on whole tables and stores. Programs seldom name their types.
+pub mod report {
+    pub use index_table_runtime::{
+        BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
+        IndexSize, LoadReport, StoreReport, TableSize, Upgraded,
+    };
+}

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, GroupOptions, IndexTable, Store};
+use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
 
 #[path = "support/privileges.rs"]
@@ -78,7 +78,7 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
 
 /// All closures of the failed commit get its error, and the writer continues.
 fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
-    let writer = store.writer_with(&GroupOptions::default().queue(5000).most(5000))?;
+    let writer = store.writer()?.queue(5000).most(5000);
     let txn = store.write()?;
     let submitted: Vec<_> = (rows..rows + 5000)
         .map(|id| {

@@ -40,8 +40,8 @@ pub use query::{
 };
 pub use store::watch::{Change, ChangeKind, ChangedRow, Event, Events, FoundRows, Watch, Watcher};
 pub use store::{
-    Backup, GroupOptions, GroupWriter, QueueFull, ReadTxn, Readers, ShardId, ShardedOptions,
-    ShardedStore, Store, Submission, Submitted, WriteTxn,
+    Backup, GroupWriter, QueueFull, ReadTxn, Readers, ShardId, ShardedOptions, ShardedStore, Store,
+    Submission, Submitted, WriteTxn,
 };
 pub use table::{IndexSize, StoreReport, Table, TableSize};
 pub use upkeep::{

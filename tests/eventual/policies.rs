@@ -9,9 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{
-    Durability, Error, GroupOptions, IndexState, Store, Submitted, WhenFull, WriteTxn,
-};
+use index_table::{Durability, Error, IndexState, Store, Submitted, WhenFull, WriteTxn};
 
 use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
 
@@ -153,7 +151,7 @@ fn a_writer_waits_when_a_nested_transaction_was_refused() -> TestResult {
 fn a_group_writer_waits_for_the_worker() -> TestResult {
     let (_dir, store) = store(3, WhenFull::Wait(Duration::from_mins(1)))?;
     let items = ItemRepository::open(&store)?;
-    let writer = store.writer_with(&GroupOptions::default().most(1))?;
+    let writer = store.writer()?.most(1);
     let (runs, order) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(Vec::new())));
     let submitted: Vec<_> = (0..200)
         .map(|id| {

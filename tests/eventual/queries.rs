@@ -59,6 +59,8 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         assert_eq!(town().filter(|row| row.town == "Rome").count()?, 4);
         assert_eq!((town().count()?, ids(town().page(2)?.items)), (6, vec![1, 2]));
         let verified = || items.find_by_town(&txn, "Rome").verified();
+        assert_eq!(verified().filter(|row| row.code == 77).count()?, 1);
+        assert_eq!(ids(verified().filter(|row| row.id > 2).page(2)?.items), [3, 4]);
         let both: Vec<_> = verified().and(items.by_now(&txn)).rows().collect::<Result<_, _>>()?;
         assert_eq!(ids(both), [2, 3, 4, 5]);
         let either: Vec<_> = town().or(verified()).rows().collect::<Result<_, _>>()?;

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use index_table::{Durability, Error, GroupOptions, Store};
+use index_table::{Durability, Error, Store};
 
 use crate::{
     ItemRepository, TestResult, block_on, check, hold, insert, item, stores,
@@ -47,7 +47,7 @@ fn close_finishes_accepted_closures() -> TestResult {
 fn closures_that_wait_for_room_are_refused_by_close() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&GroupOptions::default().queue(1).most(1))?;
+        let writer = store.writer()?.queue(1).most(1);
         let (txn, waiting) = (hold(&store)?, Threads::default());
         let (threads, task, closing) = thread::scope(|scope| {
             let (writer, items, waiting) = (&writer, &items, &waiting);
@@ -141,7 +141,7 @@ fn every_closure_gets_a_result_when_the_writer_closes() -> TestResult {
         let items = ItemRepository::open(&store)?;
         let mut refused = 0;
         for round in 0..30 {
-            let writer = store.writer_with(&GroupOptions::default().queue(3).most(2))?;
+            let writer = store.writer()?.queue(3).most(2);
             let (go, submitted) = (AtomicBool::new(false), AtomicU64::new(0));
             let outcomes = thread::scope(|scope| {
                 let threads: Vec<_> = (0..4)

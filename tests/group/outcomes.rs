@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use index_table::{Error, GroupOptions, GroupWriter, IndexTable, Store, Submitted};
+use index_table::{Error, GroupWriter, IndexTable, Store, Submitted};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -61,7 +61,7 @@ fn closures_submitted_during_a_commit_share_the_next_one_in_order() -> TestResul
 fn a_commit_has_no_more_closures_than_the_limit() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&GroupOptions::default().most(10))?;
+        let writer = store.writer()?.most(10);
         let txn = hold(&store)?;
         let submitted: Vec<Submitted<_, Error>> = (0..100)
             .map(|id| {
@@ -220,7 +220,7 @@ struct Other {
 fn a_closure_can_not_wait_for_itself() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&GroupOptions::default().queue(1))?;
+        let writer = store.writer()?.queue(1);
         let own = (store.clone(), writer.clone(), items.clone());
         let inside = writer.submit(move |_| {
             let (store, writer, items) = &own;
@@ -275,7 +275,7 @@ impl Drop for Waits {
 fn the_drop_of_a_captured_value_can_not_wait_for_the_writer() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&GroupOptions::default().queue(1))?;
+        let writer = store.writer()?.queue(1);
         let (results, refused) = channel();
         let waits = Waits { writer: writer.clone(), items: items.clone(), results };
         // Its captured values, and its result without a receiver.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Durability, Error, GroupOptions, GroupWriter, IndexTable, Store, Submitted};
+use index_table::{Durability, Error, GroupWriter, IndexTable, Store, Submitted};
 use serde::{Deserialize, Serialize};
 
 use crate::{Item, ItemRepository, TestResult, check, hold, insert, item};
@@ -46,7 +46,7 @@ fn closures_succeed_when_the_map_has_to_grow() -> TestResult {
         let dir = tempfile::tempdir()?;
         let store = Store::options().map_size(SMALL).open(dir.path())?;
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&GroupOptions::default().most(most))?;
+        let writer = store.writer()?.most(most);
         let txn = hold(&store)?;
         let submitted = submit_large(&writer, &items, 0..1000, 150);
         drop(txn);
@@ -174,8 +174,7 @@ fn a_group_with_too_many_pages_is_split() -> TestResult {
     let options = Store::options().map_size(1 << 31).durability(Durability::None);
     let store = options.open(dir.path())?;
     let wide = WideRepository::open(&store)?;
-    let options = GroupOptions::default().most(1000);
-    let writer = store.writer_with(&options)?;
+    let writer = store.writer()?.most(1000);
     let txn = hold(&store)?;
     let submitted: Vec<_> = (0..CLOSURES)
         .map(|part| {

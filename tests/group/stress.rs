@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use index_table::{Durability, Error, GroupOptions, Store};
+use index_table::{Durability, Error, Store};
 
 use crate::{Item, ItemRepository, TestResult, block_on, check, insert, item, stores};
 
@@ -20,7 +20,7 @@ fn many_threads_lose_no_closure() -> TestResult {
         let rounds: u64 = if dir.is_some() { 60 } else { 6 };
         let items = ItemRepository::open(&store)?;
         store.transaction(|txn| items.insert(txn, &item(0)))?;
-        let writer = store.writer_with(&GroupOptions::default().queue(16).most(40))?;
+        let writer = store.writer()?.queue(16).most(40);
         let counted = AtomicU64::new(0);
         let kept = thread::scope(|scope| {
             let threads: Vec<_> = (1..=THREADS)

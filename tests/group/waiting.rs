@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use index_table::{Error, GroupOptions, QueueFull, Submitted, WriteTxn};
+use index_table::{Error, GroupWriter, QueueFull, Result, Store, Submitted, WriteTxn};
 
 use crate::{
     ItemRepository, TestResult, block_on, check, hold, insert, item, stores,
@@ -21,15 +21,15 @@ use crate::{
 
 const QUEUE: u64 = 4;
 
-fn options() -> GroupOptions {
-    GroupOptions::default().queue(QUEUE as usize).most(2)
+fn limited(store: &Store) -> Result<GroupWriter> {
+    Ok(store.writer()?.queue(QUEUE as usize).most(2))
 }
 
 #[test]
 fn a_full_queue_gives_the_closure_back() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&options())?;
+        let writer = limited(&store)?;
         let txn = hold(&store)?;
         let (mut accepted, mut refused) = (Vec::new(), Vec::new());
         for id in 0..20 {
@@ -61,7 +61,7 @@ fn a_full_queue_gives_the_closure_back() -> TestResult {
 fn threads_wait_for_room() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&options())?;
+        let writer = limited(&store)?;
         let (submitted, waiting) = (AtomicU64::new(0), Threads::default());
         let txn = hold(&store)?;
         thread::scope(|scope| {
@@ -106,7 +106,7 @@ impl Wake for Count {
 fn tasks_wait_for_room_and_can_be_dropped() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&options())?;
+        let writer = limited(&store)?;
         let submit = |id| {
             let items = items.clone();
             writer.submit_async(move |txn| items.insert(txn, &item(id)))
@@ -151,7 +151,7 @@ fn tasks_wait_for_room_and_can_be_dropped() -> TestResult {
 #[test]
 fn closures_that_wait_for_room_are_not_overtaken() -> TestResult {
     for (store, _dir) in stores()? {
-        let writer = store.writer_with(&options())?;
+        let writer = limited(&store)?;
         let order = Arc::new(Mutex::new(Vec::new()));
         let note = |number: u32| {
             let order = Arc::clone(&order);
@@ -196,7 +196,7 @@ fn closures_that_wait_for_room_are_not_overtaken() -> TestResult {
 fn tasks_make_progress_together() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let writer = store.writer_with(&options())?;
+        let writer = limited(&store)?;
         let task = async |task: u64| {
             for id in 0..5 {
                 let items = items.clone();

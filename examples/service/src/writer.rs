@@ -8,7 +8,7 @@
 //! The queue is bounded: if the disk can't keep up, clients get an error at once, and neither memory nor
 //! waiting times grow.
 
-use index_table::{GroupOptions, GroupWriter, Store, Submitted, WriteTxn};
+use index_table::{GroupWriter, Store, Submitted, WriteTxn};
 
 use crate::{
     failure::Failure,
@@ -63,7 +63,7 @@ impl Writer {
         customers: CustomerRepository,
         capacity: usize,
     ) -> index_table::Result<Self> {
-        let group = store.writer_with(&GroupOptions::default().queue(capacity))?;
+        let group = store.writer()?.queue(capacity);
         Ok(Self { customers, group })
     }
 

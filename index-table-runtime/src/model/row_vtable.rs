@@ -14,6 +14,9 @@ use crate::model::{
 
 type Comparison = fn(&[u8], &[u8]) -> bool;
 
+/// Takes the image of the row with these bytes, with its entries in one index or in all.
+type Load = fn(&mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
+
 /// The schema of a row type, and function pointers for the methods of [`Entity`].
 pub(crate) struct RowVtable {
     id: TypeId,
@@ -23,8 +26,7 @@ pub(crate) struct RowVtable {
     /// Loads the row with these bytes into an image. The outer error means that they are not such a row.
     pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
     /// The same of a row that is not checked against its former version, with its entries in one index or in all.
-    pub(crate) load_unchecked:
-        fn(&mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>,
+    pub(crate) load_unchecked: Load,
     /// [`row::check_conversion`]
     pub(crate) check_conversion: fn(&[u8]) -> Result<(), DecodeError>,
     /// [`row::renew`]

@@ -14,7 +14,7 @@ mod waiting;
 pub(crate) mod watch;
 
 pub use copy::Backup;
-pub use group::{GroupOptions, GroupWriter, QueueFull, Submission, Submitted};
+pub use group::{GroupWriter, QueueFull, Submission, Submitted};
 pub(crate) use inner::{Declared, Inner, WriterGuard};
 pub(crate) use open_table::OpenTable;
 pub use readers::Readers;

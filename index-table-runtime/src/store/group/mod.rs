@@ -26,52 +26,13 @@ use crate::{
     store::{Inner, ShardId, Store, WriteTxn},
 };
 
-/// The options of a [`GroupWriter`]; for [`Store::writer_with`].
-///
-/// # Examples
-///
-/// ```
-/// use index_table::{GroupOptions, Store};
-///
-/// # fn main() -> index_table::Result<()> {
-/// # let dir = tempfile::tempdir().unwrap();
-/// let store = Store::open(dir.path())?;
-/// let writer = store.writer_with(&GroupOptions::default().queue(10_000).most(500))?;
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "options do nothing until `Store::writer_with`"]
-pub struct GroupOptions {
-    queue: usize,
-    most: usize,
-}
-
-impl Default for GroupOptions {
-    fn default() -> Self {
-        Self { queue: 1024, most: 256 }
-    }
-}
-
-impl GroupOptions {
-    /// The maximum number of closures in the queue, at least one. Default: 1024. If the queue is full, a submission
-    /// waits or is refused. So memory and waiting times are bounded if the disk can't keep up.
-    pub fn queue(mut self, closures: usize) -> Self {
-        self.queue = closures.max(1);
-        self
-    }
-
-    /// The maximum number of closures in one commit, at least one. Default: 256. It limits the time that the first
-    /// closure of a commit waits for the last one, and the amount of work that a failed commit undoes.
-    pub fn most(mut self, closures: usize) -> Self {
-        self.most = closures.max(1);
-        self
-    }
-}
+/// The default limits: closures in the queue, and in a commit.
+const QUEUE: usize = 1024;
+const MOST: usize = 256;
 
 impl Store {
-    /// Starts a thread that commits the writes of many threads and tasks, many closures at a time, with the default
-    /// [`GroupOptions`].
+    /// Starts a thread that commits the writes of many threads and tasks, many closures at a time.
+    /// [`queue`](GroupWriter::queue) and [`most`](GroupWriter::most) change its limits.
     ///
     /// Clone the writer to share it; each call of this method starts another thread. The writer of a sharded store has a
     /// group and a thread for each shard that is written with [`submit_on`](GroupWriter::submit_on).
@@ -113,21 +74,13 @@ impl Store {
     /// # }
     /// ```
     pub fn writer(&self) -> Result<GroupWriter> {
-        self.writer_with(&GroupOptions::default())
-    }
-
-    /// As [`writer`](Store::writer), with options.
-    ///
-    /// # Errors
-    ///
-    /// As [`writer`](Store::writer).
-    pub fn writer_with(&self, options: &GroupOptions) -> Result<GroupWriter> {
         self.inner.engine.refuse_forked()?;
         self.inner.engine.refuse_read_only()?;
+        let queue = Queue::new(QUEUE, MOST);
         if self.inner.engine.sharded().is_some() {
-            return Ok(GroupWriter::new(self, options, Turn::Any(shards::Writers::new(options))));
+            return Ok(GroupWriter::new(self, queue, Turn::Any(shards::Writers::default())));
         }
-        GroupWriter::started(self, options, None)
+        GroupWriter::started(self, queue, None)
     }
 }
 
@@ -193,15 +146,15 @@ fn contained(run: impl FnOnce()) {
 }
 
 impl GroupWriter {
-    fn new(store: &Store, options: &GroupOptions, turn: Turn) -> Self {
-        let (queue, store) = (Arc::new(Queue::new(options.queue)), Arc::clone(&store.inner));
+    fn new(store: &Store, queue: Queue, turn: Turn) -> Self {
+        let (queue, store) = (Arc::new(queue), Arc::clone(&store.inner));
         Self { handle: Arc::new(Handle { queue, store, turn }) }
     }
 
-    /// A writer with a thread.
-    fn started(store: &Store, options: &GroupOptions, shard: Option<ShardId>) -> Result<Self> {
-        let writer = Self::new(store, options, Turn::One(shard.clone()));
-        thread::start(&writer.handle.queue, options.most, store.inner.id, shard)?;
+    /// Starts a writer with a thread.
+    fn started(store: &Store, queue: Queue, shard: Option<ShardId>) -> Result<Self> {
+        let writer = Self::new(store, queue, Turn::One(shard.clone()));
+        thread::start(&writer.handle.queue, store.inner.id, shard)?;
         Ok(writer)
     }
 
@@ -215,6 +168,36 @@ impl GroupWriter {
                        the writer of one shard, `on`",
             }),
         }
+    }
+
+    /// The maximum number of closures in the queue, at least one. Default: 1024. A further submission waits
+    /// or is refused, so that neither memory nor waiting times grow without bound if the disk can't keep up.
+    ///
+    /// The limits belong to the writer and all its clones; set them before the first submission. In a sharded store,
+    /// the queue of each shard has them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = index_table::Store::open(dir.path())?;
+    /// let writer = store.writer()?.queue(10_000).most(500);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn queue(self, closures: usize) -> Self {
+        self.handle.queue.set_capacity(closures.max(1));
+        self
+    }
+
+    /// The maximum number of closures in one commit, at least one. Default: 256. It limits how long the first
+    /// of them waits for the last, and how much is undone if the commit fails.
+    #[must_use]
+    pub fn most(self, closures: usize) -> Self {
+        self.handle.queue.set_most(closures.max(1));
+        self
     }
 
     /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
@@ -283,7 +266,7 @@ impl GroupWriter {
     /// # Examples
     ///
     /// ```
-    /// # use index_table::{Error, GroupOptions, IndexTable, Result, Store};
+    /// # use index_table::{Error, IndexTable, Result, Store};
     /// # use serde::{Deserialize, Serialize};
     /// # #[derive(Serialize, Deserialize, IndexTable)]
     /// # struct Note { #[primary_key] id: u32, text: String }
@@ -291,7 +274,7 @@ impl GroupWriter {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let store = Store::open(dir.path())?;
     /// # let notes = NoteRepository::open(&store)?;
-    /// let writer = store.writer_with(&GroupOptions::default().queue(10))?;
+    /// let writer = store.writer()?.queue(10);
     /// let txn = store.write()?; // the writer has to wait
     /// let mut accepted = Vec::new();
     /// for id in 0..100 {

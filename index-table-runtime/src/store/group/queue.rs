@@ -3,14 +3,20 @@
 use std::{
     collections::VecDeque,
     mem,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use super::{contained, job::Entry, reply::Submitted};
 use crate::model::error::{Error, Result};
 
 pub(super) struct Queue {
-    capacity: usize,
+    /// The number of entries with room.
+    capacity: AtomicUsize,
+    /// The maximum number of entries in a commit.
+    most: AtomicUsize,
     state: Mutex<State>,
     /// Notified when the queue is not empty, or is closed.
     work: Condvar,
@@ -47,9 +53,10 @@ pub(super) enum WithoutRoom {
 }
 
 impl Queue {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, most: usize) -> Self {
         Self {
-            capacity,
+            capacity: AtomicUsize::new(capacity),
+            most: AtomicUsize::new(most),
             state: Mutex::default(),
             work: Condvar::new(),
             room: Condvar::new(),
@@ -57,13 +64,33 @@ impl Queue {
         }
     }
 
-    /// Appends an entry, and waits until it has room. If the entry can't be accepted, or `may_wait` fails, the error
-    /// is the result of the entry.
+    /// Changes the number of entries with room. Threads that wait for room look again.
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        let state = self.state();
+        self.capacity.store(capacity, Ordering::Relaxed);
+        drop(state);
+        self.room.notify_all();
+    }
+
+    pub(super) fn set_most(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+    }
+
+    pub(super) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Appends an entry, and waits until it has room unless waiting is refused. An entry that can't be
+    /// accepted gets the error as its result.
     pub(super) fn push(&self, entry: Entry, may_wait: impl FnOnce() -> Result<()>) {
         let mut state = self.state();
         let accepted = if state.closed {
             Err(Error::WriterClosed)
-        } else if state.entries.len() < self.capacity {
+        } else if state.entries.len() < self.capacity() {
             Ok(())
         } else {
             may_wait()
@@ -89,7 +116,7 @@ impl Queue {
         if state.closed {
             return Err(Refused::Closed);
         }
-        if (state.entries.len() < self.capacity || without_room == WithoutRoom::Wait)
+        if (state.entries.len() < self.capacity() || without_room == WithoutRoom::Wait)
             && let Some((entry, submitted)) = make()
         {
             return Ok((self.append(&mut state, entry), submitted));
@@ -119,11 +146,11 @@ impl Queue {
     /// Returns the position of the entry with this number if it waits for room.
     fn waiting(&self, state: &State, number: u64) -> Option<usize> {
         let at = state.entries.binary_search_by_key(&number, |(number, _)| *number).ok();
-        at.filter(|at| *at >= self.capacity)
+        at.filter(|at| *at >= self.capacity())
     }
 
-    /// Waits for entries, and takes up to `most`. Returns false if no more entries will come.
-    pub(super) fn take(&self, most: usize, to: &mut VecDeque<Entry>) -> bool {
+    /// Waits for entries, and takes those of a commit; `false` if there will be none.
+    pub(super) fn take(&self, to: &mut VecDeque<Entry>) -> bool {
         let mut state = self.state();
         while state.entries.is_empty() {
             if state.closed {
@@ -131,7 +158,7 @@ impl Queue {
             }
             state = wait(&self.work, state);
         }
-        self.move_out(state, most, to);
+        self.move_out(state, self.most(), to);
         true
     }
 
@@ -155,7 +182,7 @@ impl Queue {
         let refused = {
             let mut state = self.state();
             state.closed = true;
-            let accepted = self.capacity.min(state.entries.len());
+            let accepted = self.capacity().min(state.entries.len());
             state.entries.split_off(accepted)
         };
         self.work.notify_all();

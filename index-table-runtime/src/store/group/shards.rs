@@ -5,23 +5,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::{GroupOptions, GroupWriter, Submitted, Turn};
+use super::{GroupWriter, Submitted, Turn, queue::Queue};
 use crate::{
     model::error::{Error, Result},
     store::{ShardId, Store, WriteTxn},
 };
 
 /// The writers of shards that have been written, by the names of the shards.
+#[derive(Default)]
 pub(super) struct Writers {
-    options: GroupOptions,
     started: Mutex<BTreeMap<String, GroupWriter>>,
 }
 
 impl Writers {
-    pub(super) fn new(options: &GroupOptions) -> Self {
-        Self { options: options.clone(), started: Mutex::default() }
-    }
-
     /// Finishes the closures of all shards.
     pub(super) fn close(&self) {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -123,7 +119,9 @@ impl GroupWriter {
         if let Some(writer) = started.get(shard.name()) {
             return Ok(writer.clone());
         }
-        let writer = Self::started(&store, &writers.options, Some(shard.clone()))?;
+        let limits = &self.handle.queue;
+        let queue = Queue::new(limits.capacity(), limits.most());
+        let writer = Self::started(&store, queue, Some(shard.clone()))?;
         started.insert(shard.name().to_owned(), writer.clone());
         Ok(writer)
     }

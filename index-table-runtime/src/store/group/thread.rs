@@ -31,18 +31,13 @@ pub(super) fn refuse_to_wait(store: &Inner) -> Result<()> {
 }
 
 /// Starts the thread of a writer of the store with this [`Inner::id`], or of one shard of it.
-pub(super) fn start(
-    queue: &Arc<Queue>,
-    most: usize,
-    store: u64,
-    shard: Option<ShardId>,
-) -> Result<()> {
+pub(super) fn start(queue: &Arc<Queue>, store: u64, shard: Option<ShardId>) -> Result<()> {
     let ended = Ended(Arc::clone(queue));
     thread::Builder::new()
         .name(NAME.to_owned())
         .spawn(move || {
             WRITES_TO.set(Some(store));
-            Groups::new(&ended.0, most, shard).run();
+            Groups::new(&ended.0, shard).run();
         })
         .map(drop)
         .map_err(|source| Error::Thread { name: NAME, source })
@@ -59,10 +54,9 @@ impl Drop for Ended {
 
 struct Groups<'q> {
     queue: &'q Queue,
-    most: usize,
-    /// The shard that it writes, in a sharded store.
+    /// The shard of the writer, in a sharded store.
     shard: Option<ShardId>,
-    /// The closures that were taken from the queue, in order.
+    /// The closures from the queue, in order.
     entries: VecDeque<Entry>,
     /// The first closures that have to run again.
     again: Option<Again>,
@@ -92,12 +86,12 @@ struct Group {
 }
 
 impl<'q> Groups<'q> {
-    const fn new(queue: &'q Queue, most: usize, shard: Option<ShardId>) -> Self {
-        Self { queue, most, shard, entries: VecDeque::new(), again: None, alone: 0 }
+    const fn new(queue: &'q Queue, shard: Option<ShardId>) -> Self {
+        Self { queue, shard, entries: VecDeque::new(), again: None, alone: 0 }
     }
 
     fn run(mut self) {
-        while !self.entries.is_empty() || self.queue.take(self.most, &mut self.entries) {
+        while !self.entries.is_empty() || self.queue.take(&mut self.entries) {
             let replies = self.write();
             self.reply(replies);
             // The replies come first, since a thread that waits for a reply may have a read transaction that blocks
@@ -161,7 +155,7 @@ impl<'q> Groups<'q> {
 
     /// Runs closures until there are no more, or the group is full.
     fn fill(&mut self, txn: &mut WriteTxn<'_>) -> Group {
-        let most = if self.alone > 0 { 1 } else { self.most };
+        let most = if self.alone > 0 { 1 } else { self.queue.most() };
         let mut group = Group::default();
         while group.entries.len() < most {
             if self.entries.is_empty() {
