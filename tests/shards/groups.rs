@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use index_table::{Error, GroupOptions, Result, ShardedStore};
+use index_table::{Error, Result, ShardedStore};
 
 use crate::tables::{
     Kind,
@@ -83,7 +83,7 @@ fn a_closure_that_takes_long_delays_its_own_shard_only() -> Result<()> {
 fn a_closure_writes_its_own_shard_only() -> Result<()> {
     for (_dir, store) in on_disk_and_in_memory()? {
         let orders = OrderRepository::open(&store)?;
-        let writer = store.writer_with(&GroupOptions::default().most(8))?;
+        let writer = store.writer()?.most(8);
         let shard = store.shard("s0")?;
         let insert = |tenant| {
             let orders = orders.clone();
