@@ -68,8 +68,8 @@ impl GroupWriter {
     /// let mut submitted = Vec::new();
     /// for (tenant, number) in [(7, 1), (107, 1), (107, 2)] {
     ///     let (shard, orders) = (orders.shard_of(&store, tenant)?, orders.clone());
-    ///     let insert = move |txn: &mut _| orders.insert(txn, &Order { tenant, number });
-    ///     submitted.push(writer.submit_on(&shard, insert));
+    ///     let order = Order { tenant, number };
+    ///     submitted.push(writer.submit_on(&shard, move |txn| orders.insert(txn, &order)));
     /// }
     /// submitted.into_iter().try_for_each(|submitted| submitted.wait())?;
     /// assert_eq!(orders.all(&store.read()?).count()?, 3);
