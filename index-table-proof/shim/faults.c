@@ -22,11 +22,12 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum call { PWRITE, WRITEV, WRITE, FDATASYNC, FSYNC, FTRUNCATE, MMAP, PREAD, READ, OPEN, RENAME, MKDIR, CHMOD, FALLOCATE, CALLS };
+enum call { PWRITE, WRITEV, WRITE, FDATASYNC, FSYNC, FTRUNCATE, MMAP, PREAD, READ, OPEN, RENAME, MKDIR, CHMOD, FALLOCATE, WRITE_BACK, CALLS };
 
 static const char *const names[CALLS] = {
 	"pwrite", "writev", "write", "fdatasync", "fsync", "ftruncate",
 	"mmap", "pread", "read", "open", "rename", "mkdir", "chmod", "fallocate",
+	"sync_file_range",
 };
 
 enum outcome { REAL, FAIL, SHORT, AFTER };
@@ -206,6 +207,12 @@ int name(int fd, int mode, off_t at, off_t len) \
 }
 FALLOCATE_AS(fallocate)
 FALLOCATE_AS(fallocate64)
+
+int sync_file_range(int fd, off64_t at, off64_t len, unsigned flags)
+{
+	int (*call)(int, off64_t, off64_t, unsigned) = real("sync_file_range");
+	WITH(WRITE_BACK, is_counted(fd), -1, call(fd, at, len, flags), -1);
+}
 
 __attribute__((destructor)) static void report(void)
 {

@@ -76,7 +76,9 @@ struct Setup<'s> {
 
 fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
     let counts = counts(setup)?;
-    for call in ["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"] {
+    let required = ["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"];
+    let of_journal = setup.journal.then_some("sync_file_range");
+    for call in required.into_iter().chain(of_journal) {
         if !counts.contains_key(call) {
             return Err(format!("the library sees no `{call}`"));
         }

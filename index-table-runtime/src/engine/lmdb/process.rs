@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) use os::{
     file_limit, forks, has_address_space, is_eio, is_read_only, limit, page_size, watch_forks,
+    write_back,
 };
 
 /// A limit of the process that a call has reached.
@@ -133,6 +134,34 @@ mod os {
         Ok(found.f_flag & libc::ST_RDONLY != 0)
     }
 
+    /// Writes the changed pages of a part of a file to the disk and waits for them. This is no sync: the disk may keep
+    /// the data in its own memory. Returns false if the system does not offer it.
+    #[cfg(target_os = "linux")]
+    pub(in crate::engine::lmdb) fn write_back(
+        file: &File,
+        offset: u64,
+        bytes: u64,
+    ) -> io::Result<bool> {
+        let (Ok(offset), Ok(bytes)) = (offset.try_into(), bytes.try_into()) else {
+            return Ok(false);
+        };
+        let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+        // SAFETY: the file is open for the length of the call, which changes no memory.
+        if unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, flags) } == 0 {
+            return Ok(true);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ENOSYS | libc::EPERM | libc::EINVAL | libc::EOPNOTSUPP) => Ok(false),
+            _ => Err(error),
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(in crate::engine::lmdb) fn write_back(_: &File, _: u64, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Returns the limit of this process that caused this error of a call.
     pub(in crate::engine::lmdb) fn limit(error: &io::Error) -> Option<Limit> {
         match error.raw_os_error()? {
@@ -192,5 +221,13 @@ mod os {
 
     pub(in crate::engine::lmdb) const fn file_limit() -> u64 {
         u64::MAX
+    }
+
+    pub(in crate::engine::lmdb) fn write_back(
+        _: &std::fs::File,
+        _: u64,
+        _: u64,
+    ) -> std::io::Result<bool> {
+        Ok(false)
     }
 }

@@ -24,6 +24,7 @@ use super::{
     recorder::{Recorded, Recorder, lock},
     snapshot::Snapshot,
     weaken,
+    write_back::write_back,
 };
 use crate::engine::lmdb::names::Env;
 
@@ -33,7 +34,7 @@ const NAME: &str = "index-table-journal";
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 pub(super) const LONG: Duration = Duration::from_hours(1);
 
-/// After so many times a limit, writers wait for the checkpoint that is being made.
+/// After this multiple of a limit, writers wait for the checkpoint.
 pub(super) const PATIENCE: u64 = 4;
 
 /// When a checkpoint is made.
@@ -124,6 +125,7 @@ impl Shared {
     fn finish(&self, pending: &mut Pending) -> Result<(), &'static str> {
         let Pending { snapshot, switched } = pending;
         weaken::pause();
+        write_back(&self.data).map_err(|_| DATA_SYNC)?;
         // LMDB's descriptor, which knows of failed writes. Its own function reads the map, which a thread that
         // begins to write may be replacing with a larger one.
         let data = self.env.try_clone_inner_file().map_err(|_| DATA_SYNC)?;

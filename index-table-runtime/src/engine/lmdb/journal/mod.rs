@@ -37,5 +37,6 @@ mod tests_lmdb;
 #[cfg(test)]
 mod tests_tail;
 pub(in crate::engine::lmdb) mod weaken;
+mod write_back;
 #[cfg(any(test, feature = "fuzzing"))]
 mod written;

@@ -28,6 +28,7 @@ use super::{
         pinned::Slots,
         recorder::{Recorded, Recorder},
         snapshot::{Refused, Snapshot},
+        write_back::write_back,
     },
     group::Group,
 };
@@ -241,10 +242,9 @@ impl Common {
         }
         let mut all_made = Vec::with_capacity(pinned.len());
         for (shard, snapshot) in pinned {
-            let file = shard.lock().as_ref().map(|open| open.env.try_clone_inner_file());
-            let Some(file) = file else { continue };
-            // LMDB's descriptor, which knows of failed writes. Its own function reads the map, which may be replaced.
-            let file = file.map_err(|_| Missed::Ever(DATA_SYNC))?;
+            let Some((data, file)) = shard.lock().as_ref().map(Open::files) else { continue };
+            let (Ok(data), Ok(file)) = (data, file) else { return Err(Missed::Ever(DATA_SYNC)) };
+            write_back(&data).map_err(|_| Missed::Ever(DATA_SYNC))?;
             file.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
             let saved = snapshot.saved(shard.number, &file).map_err(|_| Missed::Ever(DATA_SYNC))?;
             all_made.push(Made { shard, snapshot, saved });
@@ -280,6 +280,12 @@ impl Common {
 }
 
 impl Open {
+    /// Returns two descriptors of the data file: one of the journal, and that of LMDB, whose next sync returns the error
+    /// of any failed write. LMDB's own function to sync reads the map, which a writer may be replacing.
+    fn files(&self) -> (std::io::Result<File>, heed::Result<File>) {
+        (self.data.try_clone(), self.env.try_clone_inner_file())
+    }
+
     /// Pins the state of a shard that has changed since its last checkpoint.
     fn snapshot(&mut self) -> Result<Option<Snapshot>, Missed> {
         if self.number == self.saved.number {
