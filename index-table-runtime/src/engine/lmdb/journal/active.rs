@@ -1,4 +1,4 @@
-//! The journal of an open data file: its own, or that of all shards.
+//! The journal of an open data file. The journal belongs to this file alone, or to all shards of a store.
 
 use super::{
     checkpoint::Journal,
@@ -6,14 +6,16 @@ use super::{
     shared::checkpoint::{Held, Member},
 };
 
-/// A journal that this process writes.
+/// A journal whose writer is this process.
 pub(in crate::engine::lmdb) enum Active {
+    /// The journal of this data file alone.
     Own(Journal),
+    /// The journal of all shards of a store.
     Shared(Member),
 }
 
 impl Active {
-    /// Why the data file is not written any more.
+    /// Returns the reason why the data file is no longer written.
     pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
         match self {
             Self::Own(journal) => journal.refused(),
@@ -21,7 +23,8 @@ impl Active {
         }
     }
 
-    /// Waits, without the turn to write, while a checkpoint is being made that is far behind.
+    /// Waits if too much has changed since the checkpoint that is being made began. The caller must not have the turn to
+    /// write.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
         match self {
             Self::Own(journal) => journal.wait_for_room(),
@@ -29,7 +32,7 @@ impl Active {
         }
     }
 
-    /// For a write transaction that begins.
+    /// Prepares for a write transaction.
     pub(in crate::engine::lmdb) fn begin(&self) {
         match self {
             Self::Own(journal) => journal.begin(),
@@ -37,8 +40,8 @@ impl Active {
         }
     }
 
-    /// Keeps checkpoints of the journal of all shards away, from before a record is appended until LMDB has
-    /// committed it, and while LMDB has no map.
+    /// Excludes checkpoints of a shared journal. The caller holds the result from before the append of a record until
+    /// LMDB has committed it, and while LMDB has no map.
     pub(in crate::engine::lmdb) fn hold(&self) -> Option<Held<'_>> {
         match self {
             Self::Own(_) => None,
@@ -46,7 +49,7 @@ impl Active {
         }
     }
 
-    /// A commit is visible. For the thread with the turn to write.
+    /// Records that a commit is visible. The calling thread must have the turn to write.
     pub(in crate::engine::lmdb) fn committed(
         &self,
         held: Option<Held<'_>>,
@@ -60,7 +63,7 @@ impl Active {
         }
     }
 
-    /// A sync has failed, or LMDB and the journal differ: nothing is written any more.
+    /// Stops all writes, because a sync has failed, or because LMDB and the journal differ.
     pub(in crate::engine::lmdb) fn fail(&self) {
         match self {
             Self::Own(journal) => journal.fail(),
@@ -68,7 +71,8 @@ impl Active {
         }
     }
 
-    /// Ends the journal of the data file, which is complete then if all is well and the environment still has its map.
+    /// Ends the journal of the data file. If there was no failure and the environment still has its map, the data file is
+    /// then complete without the journal.
     pub(in crate::engine::lmdb) fn close(self, is_mapped: bool) {
         match self {
             Self::Own(journal) => journal.close(is_mapped),
@@ -76,7 +80,7 @@ impl Active {
         }
     }
 
-    /// Leaves everything as it is: this process was forked from the one that has the journal.
+    /// Drops nothing. For a process that was forked from the writer of the journal.
     pub(in crate::engine::lmdb) fn forget(self) {
         match self {
             Self::Own(journal) => journal.forget(),

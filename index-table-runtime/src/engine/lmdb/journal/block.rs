@@ -1,6 +1,6 @@
-//! The block at the beginning of a segment: the checkpoint from which its records go on.
+//! The block at the start of a segment. It contains the checkpoint that the records of the segment follow.
 //!
-//! Pure. `docs/FORMAT.md` fixes the bytes ("Checkpoints").
+//! This module does no input or output. `docs/FORMAT.md` fixes the bytes ("Checkpoints").
 
 use super::{
     frame::Salt,
@@ -9,62 +9,64 @@ use super::{
 
 const MAGIC: [u8; 8] = *b"itJC\0\0\0\x01";
 
-/// The bytes of a segment before its first frame are a multiple of it, and at least so many.
+/// The number of bytes before the first frame of a segment is a multiple of this number.
 pub(crate) const HEAD: u64 = 4096;
 
-/// The bytes of a checkpoint without its shards, and those of each shard.
+/// The length of a checkpoint without its shards.
 const FIXED: usize = 88;
+/// The length of the state of a shard.
 const SHARD: usize = 360;
 
-/// The most shards of a journal.
+/// The maximum number of shards of a journal.
 const SHARDS: usize = 1 << 12;
 
-/// The bytes before the first frame of a segment, in a journal of so many shards.
+/// Returns the number of bytes before the first frame of a segment, in a journal with this number of shards.
 pub(crate) const fn head_of(shards: usize) -> u64 {
     ((FIXED + shards * SHARD) as u64).next_multiple_of(HEAD)
 }
 
-/// The bytes of a meta page that LMDB writes.
+/// The number of bytes of a meta page that LMDB writes.
 pub(crate) const META: usize = 152;
 
-/// The state of one shard's data file at a checkpoint, which is whole on the disk.
+/// The state of a shard's data file at a checkpoint. All pages of the state are on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Saved {
-    /// Which shard; 0 in a store that has none.
+    /// The number of the shard; 0 in a store without shards.
     pub(crate) shard: u32,
-    /// The bytes of a page of the data file.
+    /// The page size of the data file, in bytes.
     pub(crate) page_size: u32,
-    /// The number of LMDB's transaction that has left the state.
+    /// The number of the LMDB transaction that created the state.
     pub(crate) number: u64,
-    /// The bytes of the map.
+    /// The size of the map, in bytes.
     pub(crate) map_size: u64,
     /// The first bytes of both meta pages.
     pub(crate) metas: [[u8; META]; 2],
-    /// See [`root_sum`]: of the list of free pages, and of the names of databases.
+    /// The checksums of two root pages by [`root_sum`]: that of the free list, and that of the names of databases.
     pub(crate) roots: [[u8; 16]; 2],
 }
 
 /// A checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// Of the segment whose first frame is the first one behind the checkpoint.
+    /// The salt of the segment that starts after the checkpoint.
     pub(crate) salt: Salt,
     /// The number of the next record.
     pub(crate) record: u64,
     /// The link of the last frame before the checkpoint.
     pub(crate) link: u64,
-    /// When it was made, in milliseconds since 1970.
+    /// The time of the checkpoint, in milliseconds since 1970.
     pub(crate) time: u64,
+    /// The states of all shards.
     pub(crate) shards: Vec<Saved>,
 }
 
-/// The checksum of a root page; `None`: there is no page.
+/// Returns the checksum of a root page. An empty database has no root page.
 pub(crate) fn root_sum(page: Option<&[u8]>) -> [u8; 16] {
     page.map_or([0; 16], |page| first_half(blake3::hash(page)))
 }
 
 impl Saved {
-    /// The place of a shard whose state is not in the journal any more.
+    /// Returns the placeholder of a shard whose state is no longer in the journal.
     pub(crate) const fn gone(shard: u32) -> Self {
         let (metas, roots) = ([[0; META]; 2], [[0; 16]; 2]);
         Self { shard, page_size: 0, number: 0, map_size: 0, metas, roots }
@@ -76,7 +78,7 @@ impl Saved {
 }
 
 impl Block {
-    /// The bytes. `None`: there are too many shards.
+    /// Encodes the block; `None` if there are too many shards.
     pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
         let Self { salt, record, link, time, shards } = self;
         if shards.len() > SHARDS {
@@ -103,7 +105,7 @@ impl Block {
         Some(bytes)
     }
 
-    /// The checkpoint with these bytes. `None`: they are none, or damaged.
+    /// Decodes a block; `None` if the bytes are not a block, or damaged.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..Self::length(bytes)?)?;
         let mut rest = Rest(bytes);
@@ -118,24 +120,24 @@ impl Block {
         Some(Self { salt: Salt { identity, epoch, sequence }, record, link, time, shards })
     }
 
-    /// How many bytes a checkpoint has that begins with these. `None`: none begins so.
+    /// Returns the length of the block that starts with these bytes; `None` if no block starts with them.
     pub(crate) fn length(first: &[u8]) -> Option<usize> {
         let mut rest = Rest(first.get(FIXED - 8..FIXED)?);
         let shards = usize::try_from(rest.word()?).ok().filter(|shards| *shards <= SHARDS)?;
         Some(head_of(shards) as usize)
     }
 
-    /// Where the first frame is in each segment of the journal.
+    /// Returns the offset of the first frame in each segment of the journal.
     pub(crate) const fn head(&self) -> u64 {
         head_of(self.shards.len())
     }
 
-    /// The state of a shard. `None`: the journal does not have it.
+    /// Returns the state of a shard; `None` if the journal does not have it.
     pub(crate) fn saved(&self, shard: u32) -> Option<&Saved> {
         self.shards.iter().find(|saved| saved.shard == shard && !saved.is_gone())
     }
 
-    /// The shards of which the journal has the state.
+    /// Returns the shards whose states are in the journal.
     pub(crate) fn present(&self) -> impl Iterator<Item = u32> {
         self.shards.iter().filter(|saved| !saved.is_gone()).map(|saved| saved.shard)
     }
@@ -157,7 +159,7 @@ mod tests {
     use super::{super::written::block, *};
 
     #[test]
-    fn a_block_is_read_as_it_was_written() {
+    fn blocks_round_trip_and_damage_is_detected() {
         let bytes = block().bytes().expect("few shards");
         assert_eq!(bytes.len() as u64, HEAD);
         assert_eq!(Block::read(&bytes), Some(block()));
@@ -172,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_shards_and_not_for_any_number() {
+    fn the_number_of_shards_is_limited() {
         let with = |count: usize| {
             let saved = block().shards.first().expect("one").clone();
             Block { shards: vec![saved; count], ..block() }

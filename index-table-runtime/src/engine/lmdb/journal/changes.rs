@@ -1,6 +1,6 @@
-//! The changes of a transaction as bytes: what it puts into databases and deletes from them.
+//! The changes of a transaction as bytes: its puts and deletes.
 //!
-//! Pure. `docs/FORMAT.md` fixes the bytes ("Changes").
+//! This module does no input or output. `docs/FORMAT.md` fixes the bytes ("Changes").
 
 use super::read::Rest;
 
@@ -11,12 +11,12 @@ const CLEAR: u8 = 4;
 const CREATE: u8 = 5;
 const DROP: u8 = 6;
 
-/// One change of a database.
+/// A change of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation<'b> {
-    /// Writes a value, over the one that is there.
+    /// Writes a value, and replaces the value of an existing key.
     Put { key: &'b [u8], value: &'b [u8] },
-    /// Removes a key; it may be missing.
+    /// Removes a key, which may be missing.
     Delete { key: &'b [u8] },
     /// Removes all keys.
     Clear,
@@ -26,7 +26,7 @@ pub(crate) enum Operation<'b> {
     Drop,
 }
 
-/// Changes that have not been appended to the journal yet.
+/// Changes that are not yet in the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     bytes: Vec<u8>,
@@ -35,7 +35,7 @@ pub(crate) struct Changes {
     operations: u64,
 }
 
-/// A place in [`Changes`], to which a nested transaction goes back.
+/// A position in [`Changes`], to which the rollback of a nested transaction returns.
 #[derive(Debug, Default)]
 pub(crate) struct Mark {
     bytes: usize,
@@ -48,18 +48,18 @@ impl Changes {
         &self.bytes
     }
 
-    /// How many operations there are, those of removed bytes included.
+    /// Returns the number of operations of the transaction. It includes operations whose bytes were removed.
     pub(crate) const fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Empties it. Large memory is given back.
+    /// Removes all changes, and frees memory beyond a few MiB.
     pub(crate) fn clear(&mut self) {
         self.forget_bytes();
         self.operations = 0;
     }
 
-    /// Removes the bytes, which are elsewhere now, and goes on with the same transaction.
+    /// Removes the bytes, which were appended to the journal. The transaction continues.
     pub(crate) fn forget_bytes(&mut self) {
         const LARGE: usize = 4 << 20;
         self.bytes.clear();
@@ -72,7 +72,7 @@ impl Changes {
         Mark { bytes, database, operations: self.operations }
     }
 
-    /// Removes what was added since the mark.
+    /// Removes the operations that were added after the mark.
     pub(crate) fn back_to(&mut self, mark: Mark) {
         self.bytes.truncate(mark.bytes);
         self.database = mark.database;
@@ -92,7 +92,7 @@ impl Changes {
             Operation::Put { key, value } => {
                 self.bytes.push(PUT);
                 self.short(key.len());
-                // LMDB has no longer values.
+                // Values of LMDB are not longer.
                 let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
                 self.bytes.extend_from_slice(&length.to_le_bytes());
                 self.bytes.extend_from_slice(key);
@@ -109,14 +109,14 @@ impl Changes {
         }
     }
 
-    /// Names and keys that LMDB accepts have at most 511 bytes; longer ones fail before they come here.
+    /// Writes a length. Names and keys have at most 511 bytes, since LMDB has refused longer ones before.
     fn short(&mut self, length: usize) {
         let length = u16::try_from(length).unwrap_or(u16::MAX);
         self.bytes.extend_from_slice(&length.to_le_bytes());
     }
 }
 
-/// The operations in some bytes, each with the name of its database. After an error there are no more.
+/// An iterator over encoded operations, each with the name of its database. It ends after an error.
 pub(crate) struct Operations<'b> {
     rest: Rest<'b>,
     database: &'b str,
@@ -155,7 +155,7 @@ impl<'b> Operations<'b> {
     }
 }
 
-/// Bytes that are no changes.
+/// The error for bytes that are not encoded changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_read_as_they_were_added() {
+    fn changes_round_trip_and_truncated_ones_end_with_an_error() {
         let put = Operation::Put { key: b"k", value: &[7; 300] };
         let delete = Operation::Delete { key: b"" };
         let added = [
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_gone_back_to() {
+    fn back_to_removes_later_operations() {
         let mut changes = Changes::default();
         changes.add("a", Operation::Clear);
         let before = changes.bytes().to_vec();

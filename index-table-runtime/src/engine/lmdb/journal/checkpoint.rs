@@ -1,10 +1,12 @@
-//! Checkpoints, made beside the writers.
+//! Checkpoints, concurrent with writers.
 //!
-//! The thread that commits begins one ([`Journal::committed`]): it pins the state that it has left, copies
-//! the meta pages and goes on in the next segment. A thread of the journal does the rest ([`Shared::finish`]):
-//! it syncs the data file, writes the block into the segment and syncs that. The pin of the checkpoint before is
-//! released by the next write transaction ([`Journal::begin`]), after the log has noted the new checkpoint: each
-//! commit that may use pages of the old state has a frame that says so.
+//! 1. A committing thread begins a checkpoint ([`Journal::committed`]). It pins the committed state, copies the meta pages
+//!    and switches to the next segment.
+//! 2. The thread of the journal makes it durable ([`Shared::finish`]). It syncs the data file, writes the block into the
+//!    segment and syncs the segment.
+//! 3. The next write transaction ([`Journal::begin`]) records the new checkpoint in the log, and then releases the pin of
+//!    the previous checkpoint. So each commit that may reuse pages of the old state has a frame that names the new
+//!    checkpoint.
 
 use std::{
     fs::File,
@@ -30,25 +32,25 @@ use crate::engine::lmdb::names::Env;
 
 const NAME: &str = "index-table-journal";
 
-/// Bounds of the time between two looks at the clock.
+/// Bounds of the time that the thread waits before it compares the age of the last checkpoint with its limit.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 pub(super) const LONG: Duration = Duration::from_hours(1);
 
 /// After this multiple of a limit, writers wait for the checkpoint.
 pub(super) const PATIENCE: u64 = 4;
 
-/// When a checkpoint is made.
+/// The limits after which a checkpoint is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) struct Limits {
-    /// Bytes of changed pages, estimated.
+    /// The estimated size of the changed pages, in bytes.
     pub(in crate::engine::lmdb) changed: u64,
-    /// Bytes of journal.
+    /// The length of the segment, in bytes.
     pub(in crate::engine::lmdb) journal: u64,
-    /// Time since the last one, if something has changed.
+    /// The time since the last checkpoint. Without changes, no checkpoint is made.
     pub(in crate::engine::lmdb) time: Duration,
 }
 
-/// The journal of a store that this process writes.
+/// The journal of a store whose writer is this process.
 pub(in crate::engine::lmdb) struct Journal {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -65,29 +67,30 @@ pub(super) struct Shared {
     pub(super) slots: Arc<Slots>,
     state: Mutex<State>,
     changed: Condvar,
-    /// A checkpoint is durable, and the log has not noted it.
+    /// A checkpoint is durable, but not yet recorded in the log.
     is_done: AtomicBool,
-    /// The store is not written any more.
+    /// The store is no longer written.
     is_refused: AtomicBool,
 }
 
 struct State {
-    /// Of the last durable checkpoint. Dropped before the environment is closed.
+    /// The pin of the last durable checkpoint. It is dropped before the environment is closed.
     pin: Option<Snapshot>,
-    /// A checkpoint was begun, and the log has not noted it.
+    /// A checkpoint was begun, and is not yet recorded in the log.
     making: bool,
-    /// What the thread has not taken yet of it.
+    /// The begun checkpoint, until the thread takes it.
     pending: Option<Pending>,
-    /// Its segment, once it is durable, and the pin of the one before.
+    /// The segment of a checkpoint that has become durable, and the pin of the previous one.
     done: Option<(u64, Option<Snapshot>)>,
     /// The number of the last commit.
     number: u64,
-    /// Bytes of pages changed since the last checkpoint was begun.
+    /// The estimated size of the pages that were changed since the last checkpoint began.
     pages: u64,
+    /// The start of the last checkpoint.
     since: Instant,
-    /// A checkpoint is due, whatever the limits say.
+    /// A checkpoint is due, regardless of the limits.
     is_due: bool,
-    /// Why the store is not written any more.
+    /// The reason why the store is no longer written.
     refused: Option<&'static str>,
     is_closed: bool,
 }
@@ -103,8 +106,8 @@ pub(super) const JOURNAL_SYNC: &str = "the journal could not be written to the d
 pub(super) const PIN_LOST: &str = "the reader slot that protects the last checkpoint is gone";
 pub(super) const OTHER_WRITER: &str = "a program without the journal has written to the store";
 
-/// How many pages of the data file the operations of a commit have changed, at the most in practice: a leaf
-/// for each, and for some a path of branches. Many operations share branches.
+/// Estimates the number of pages that a commit with this number of operations has changed. Each operation changes a leaf.
+/// The first 16 operations change two branch pages each, and later ones share them.
 pub(super) const fn pages(operations: u64) -> u64 {
     let paths = if operations < 16 { operations } else { 16 };
     operations.saturating_add(2 * paths)
@@ -121,13 +124,13 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Makes the pending checkpoint durable.
+    /// Makes a pending checkpoint durable.
     fn finish(&self, pending: &mut Pending) -> Result<(), &'static str> {
         let Pending { snapshot, switched } = pending;
         weaken::pause();
         write_back(&self.data).map_err(|_| DATA_SYNC)?;
-        // LMDB's descriptor, which knows of failed writes. Its own function reads the map, which a thread that
-        // begins to write may be replacing with a larger one.
+        // The sync needs LMDB's descriptor, which returns the errors of earlier writes. LMDB's own function to sync reads
+        // the map, which a writer may be replacing.
         let data = self.env.try_clone_inner_file().map_err(|_| DATA_SYNC)?;
         data.sync_data().map_err(|_| DATA_SYNC)?;
         weaken::pause();
@@ -156,7 +159,7 @@ impl Shared {
                     let age = state.since.elapsed();
                     let mut left = self.limits.time.saturating_sub(age).min(LONG);
                     if left.is_zero() {
-                        // The next commit begins it. Without one, there is nothing to keep.
+                        // The next commit begins it.
                         state.is_due = state.pages > 0;
                         left = self.limits.time.clamp(SHORT, LONG);
                     }
@@ -174,7 +177,7 @@ impl Shared {
                     self.changed.notify_all();
                 }
                 Err(reason) => {
-                    // The pin of the last checkpoint stays, and so may this one.
+                    // The pin of the last checkpoint stays, and that of this one may.
                     self.refuse(&mut state, reason);
                     return;
                 }
@@ -183,8 +186,8 @@ impl Shared {
     }
 }
 
-/// What a journal begins with.
-pub(super) struct Begun {
+/// The state of a journal that starts.
+pub(super) struct Start {
     pub(super) env: Env,
     pub(super) data: File,
     pub(super) files: Arc<Vec<File>>,
@@ -198,8 +201,8 @@ pub(super) struct Begun {
 }
 
 impl Journal {
-    pub(super) fn begin_with(begun: Begun, limits: Limits) -> std::io::Result<Self> {
-        let Begun { env, data, files, log, journalled, pin, number, page_size, slots } = begun;
+    pub(super) fn begin_with(start: Start, limits: Limits) -> std::io::Result<Self> {
+        let Start { env, data, files, log, journalled, pin, number, page_size, slots } = start;
         let state = State {
             pin: Some(pin),
             making: false,
@@ -235,12 +238,12 @@ impl Journal {
         Recorder::new(Arc::clone(&self.shared.log))
     }
 
-    /// What has to stay open for as long as the environment.
+    /// Returns the file that must stay open as long as the environment does.
     pub(in crate::engine::lmdb) fn slots(&self) -> Arc<Slots> {
         Arc::clone(&self.shared.slots)
     }
 
-    /// Why the store is not written any more.
+    /// Returns the reason why the store is no longer written.
     pub(in crate::engine::lmdb) fn refused(&self) -> Option<&'static str> {
         if !self.shared.is_refused.load(SeqCst) {
             return None;
@@ -248,7 +251,8 @@ impl Journal {
         self.shared.lock().refused
     }
 
-    /// Waits, without the turn to write, while a checkpoint is being made that is far behind.
+    /// Waits if too much has changed since the checkpoint that is being made began. The caller must not have the turn to
+    /// write.
     pub(in crate::engine::lmdb) fn wait_for_room(&self) {
         let shared = &*self.shared;
         let mut state = shared.lock();
@@ -264,8 +268,7 @@ impl Journal {
         }
     }
 
-    /// For a write transaction that begins: notes the checkpoint that has become durable, and releases the one
-    /// before.
+    /// Prepares for a write transaction: records a checkpoint that has become durable, and releases the previous one.
     pub(in crate::engine::lmdb) fn begin(&self) {
         let shared = &*self.shared;
         if !shared.is_done.load(SeqCst) {
@@ -280,7 +283,8 @@ impl Journal {
         shared.is_done.store(false, SeqCst);
     }
 
-    /// A commit is visible. Begins a checkpoint if one is due. For the thread with the turn to write.
+    /// Records that a commit is visible, and begins a checkpoint if one is due. The calling thread must have the turn to
+    /// write.
     pub(in crate::engine::lmdb) fn committed(&self, recorded: Recorded, number: u64) {
         let shared = &*self.shared;
         let mut state = shared.lock();
@@ -298,7 +302,7 @@ impl Journal {
     #[cold]
     fn begin_checkpoint(&self, state: &mut State) {
         let shared = &*self.shared;
-        // Without a slot for the reader it is tried again at the next commit.
+        // Without a free reader slot, the next commit tries again.
         let Ok(snapshot) = Snapshot::take(&shared.env, &shared.data) else {
             state.is_due = true;
             return;
@@ -319,14 +323,14 @@ impl Journal {
         shared.changed.notify_all();
     }
 
-    /// A sync has failed, or LMDB and the journal differ: nothing is written any more.
+    /// Stops all writes, because a sync has failed, or because LMDB and the journal differ.
     pub(in crate::engine::lmdb) fn fail(&self) {
         let mut state = self.shared.lock();
         self.shared.refuse(&mut state, JOURNAL_SYNC);
     }
 
-    /// Ends the journal. If all is well and the environment still has its map, the data file is complete then without
-    /// the journal; otherwise the next opening applies it.
+    /// Ends the journal. If there was no failure and the environment still has its map, the data file is then complete
+    /// without the journal. Otherwise the next opening applies the journal.
     pub(in crate::engine::lmdb) fn close(mut self, is_mapped: bool) {
         let shared = Arc::clone(&self.shared);
         shared.lock().is_closed = true;
@@ -337,16 +341,16 @@ impl Journal {
         let is_sound = is_mapped && shared.lock().refused.is_none();
         if is_sound && shared.env.write_txn().is_ok() && shared.env.force_sync().is_ok() {
             let clean = Marker::Clean(shared.journalled);
-            // If it is not written, the journal is applied when the store is opened, which changes nothing.
+            // Without the marker, the next opening applies the journal, which changes nothing.
             let _ = marker::put(&shared.data, clean).and_then(|()| shared.data.sync_data());
         }
         if let Some(first) = shared.files.first() {
-            // A child that was forked has the same lock.
+            // A forked process has the same lock, so closing the file would not release it.
             let _ = first.unlock();
         }
     }
 
-    /// Leaves everything as it is: this process was forked from the one that has the journal.
+    /// Drops nothing. For a process that was forked from the writer of the journal.
     pub(in crate::engine::lmdb) fn forget(self) {
         std::mem::forget(self);
     }

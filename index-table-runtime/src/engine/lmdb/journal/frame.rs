@@ -1,24 +1,24 @@
-//! Frames of the journal: a record, a part of a large one, or the notice that a record is taken back.
+//! Frames of the journal. A frame is a record, a part of a large record, or a notice that takes a record back.
 //!
-//! Pure. `docs/FORMAT.md` fixes the bytes ("Frames").
+//! This module does no input or output. `docs/FORMAT.md` fixes the bytes ("Frames").
 
 use super::read::{Rest, first_half};
 
 const MAGIC: [u8; 4] = *b"itJF";
 
-/// The bytes before the body.
+/// The length of a frame without its body.
 pub(crate) const HEADER: usize = 80;
 
-/// Frames begin at multiples of it.
+/// The offset of each frame is a multiple of this number.
 pub(crate) const ALIGNMENT: u64 = 8;
 
-/// What the checksums of a segment are keyed with, so that frames of an earlier use of its file, of an
-/// earlier start or of another store are not taken for its own.
+/// The key of the checksums of a segment. With it, frames of an earlier segment in the same file, of an earlier start, or
+/// of another store are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt {
-    /// Of the journal.
+    /// The identity of the journal.
     pub(crate) identity: [u8; 16],
-    /// How often the journal was started.
+    /// The number of times that the journal was started.
     pub(crate) epoch: u64,
     /// The number of the segment.
     pub(crate) sequence: u64,
@@ -34,62 +34,63 @@ impl Salt {
     }
 }
 
-/// A place in the journal: a segment, and a byte in it.
+/// A position in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Place {
+    /// The number of the segment.
     pub(crate) sequence: u64,
+    /// The offset in the segment, in bytes.
     pub(crate) offset: u64,
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A whole record, or the last part of one, which commits it.
+    /// A whole record, or the last part of a record. It commits the record.
     Commit,
-    /// A part of a record that goes on in the next frame.
+    /// A part of a record that continues in the next frame.
     Part,
-    /// The record before it is taken back.
+    /// A notice that takes the previous record back.
     TakeBack,
 }
 
-/// What a frame says beside its body.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// The number of the record. Each record has one more than the one before it, and so has a notice.
+    /// The number of the record or notice, which is one more than the previous number.
     pub(crate) record: u64,
-    /// When it was appended, in milliseconds since 1970.
+    /// The time of the append, in milliseconds since 1970.
     pub(crate) time: u64,
-    /// Everything before this place was durable when the frame was appended.
+    /// Everything before this position was durable when the frame was appended.
     pub(crate) durable: Place,
-    /// The segment of the last checkpoint that was durable then.
+    /// The segment of the last checkpoint that was durable when the frame was appended.
     pub(crate) checkpoint: u64,
-    /// The [`link`](Frame::link) of the frame before it, so that frames of a transaction that was rolled back
-    /// don't follow.
+    /// The [`link`](Frame::link) of the previous frame. It excludes frames of a transaction that was rolled back.
     pub(crate) link: u64,
 }
 
 /// The changes of one shard in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Section<'b> {
-    /// Which shard; 0 in a store that has none.
+    /// The number of the shard; 0 in a store without shards.
     pub(crate) shard: u32,
-    /// The number that LMDB gives the transaction.
+    /// The number of LMDB's transaction.
     pub(crate) number: u64,
-    /// See [`Operations`](super::changes::Operations).
+    /// The encoded [`Operations`](super::changes::Operations).
     pub(crate) changes: &'b [u8],
 }
 
-/// What a frame has.
+/// The contents of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body<'b> {
-    /// Of [`Kind::Commit`] and [`Kind::Part`].
+    /// The contents of [`Kind::Commit`] and [`Kind::Part`].
     Sections(&'b [Section<'b>]),
-    /// Of [`Kind::TakeBack`]: the number of the record.
+    /// The contents of [`Kind::TakeBack`]: the number of the record.
     Record(u64),
 }
 
-/// A frame that has been read.
+/// A decoded frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame<'b> {
     pub(crate) header: Header,
@@ -98,9 +99,8 @@ pub(crate) struct Frame<'b> {
     length: usize,
 }
 
-/// Writes a frame for this place of a segment into the buffer, which it empties first; its link.
-///
-/// `None`: it is too long.
+/// Replaces the contents of the buffer with a frame for this offset of a segment. Returns the link of the frame; `None` if
+/// the frame is too long.
 pub(crate) fn write(
     into: &mut Vec<u8>,
     salt: &Salt,
@@ -138,8 +138,7 @@ pub(crate) fn write(
     Some(link_of(sum))
 }
 
-/// The length of the frame that begins with these bytes, without what it is padded with. `None`: none begins
-/// so.
+/// Returns the length, without padding, of the frame that starts with these bytes; `None` if no frame starts with them.
 pub(crate) fn length(first: &[u8]) -> Option<usize> {
     let mut rest = Rest(first);
     if rest.array()? != MAGIC {
@@ -149,7 +148,7 @@ pub(crate) fn length(first: &[u8]) -> Option<usize> {
 }
 
 impl<'b> Frame<'b> {
-    /// The frame that these bytes are, at this place of a segment. `None`: they are none.
+    /// Decodes a frame at this offset of a segment; `None` if there is no valid frame.
     pub(crate) fn read(bytes: &'b [u8], salt: &Salt, offset: u64) -> Option<Self> {
         let length = length(bytes)?;
         let bytes = bytes.get(..length)?;
@@ -171,24 +170,24 @@ impl<'b> Frame<'b> {
         Some(Self { header, body: rest.0, sum, length })
     }
 
-    /// What the next frame names it by.
+    /// Returns the number by which the next frame refers to this one.
     pub(crate) fn link(&self) -> u64 {
         link_of(self.sum)
     }
 
-    /// Where the next frame begins.
+    /// Returns the offset of the next frame.
     pub(crate) const fn end(&self, offset: u64) -> u64 {
         offset + (self.length as u64).next_multiple_of(ALIGNMENT)
     }
 
-    /// The number of the record that a notice takes back.
+    /// Returns the number of the record that a notice takes back.
     pub(crate) fn taken_back(&self) -> Option<u64> {
         let mut rest = Rest(self.body);
         let number = rest.word()?;
         (self.header.kind == Kind::TakeBack && rest.0.is_empty()).then_some(number)
     }
 
-    /// The sections, of which each is whole or an error, after which there are no more.
+    /// Returns the sections. A malformed section is `None` and the last item.
     pub(crate) fn sections(&self) -> impl Iterator<Item = Option<Section<'b>>> + use<'b> {
         let has_sections = self.header.kind != Kind::TakeBack;
         let mut rest = Rest(if has_sections { self.body } else { &[] });
@@ -210,7 +209,7 @@ fn section<'b>(rest: &mut Rest<'b>) -> Option<Section<'b>> {
     Some(Section { shard, number, changes: rest.take(usize::try_from(length).ok()?)? })
 }
 
-/// Everything but the checksum itself, and the place, so that a frame counts where it was written only.
+/// Returns the checksum of a frame. It covers the offset too, so that a copy of the frame elsewhere is invalid.
 fn checksum(frame: &[u8], salt: &Salt, offset: u64) -> Option<[u8; 16]> {
     let mut hasher = blake3::Hasher::new_keyed(&salt.key());
     hasher.update(frame.get(..8)?);
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_read_where_it_was_written_and_nowhere_else() {
+    fn a_frame_is_valid_only_at_its_own_position() {
         let sections = [
             Section { shard: 0, number: 3, changes: &[1, 2, 3] },
             Section { shard: 1, number: 8, changes: &[] },
@@ -267,7 +266,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
             assert_eq!(Frame::read(&damaged, &SALT, 4096), None, "byte {at}");
-            assert_eq!(Frame::read(&bytes[..at], &SALT, 4096), None, "cut at {at}");
+            assert_eq!(Frame::read(&bytes[..at], &SALT, 4096), None, "truncated at {at}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Appending to the journal. One thread at a time does so: the one with the turn to write.
+//! Appends to the journal. Only the thread with the turn to write does.
 
 use std::{fs::File, io, sync::Arc, time::SystemTime};
 
@@ -8,21 +8,23 @@ use super::{
     tail::file_of,
 };
 
-/// How much is written ahead when a segment gets longer.
+/// The number of bytes that are written ahead when a segment is extended.
 const STEP: u64 = 1 << 20;
 
-/// The journal as it is written.
+/// The journal, for appends.
 pub(crate) struct Log {
     files: Arc<Vec<File>>,
-    /// How many bytes of each file are written.
+    /// The written length of each file.
     written: Vec<u64>,
-    /// Of the current segment.
+    /// The salt of the current segment.
     salt: Salt,
-    /// Where its frames begin.
+    /// The offset of the first frame in each segment.
     head: u64,
+    /// The offset of the next frame.
     offset: u64,
+    /// The link of the last frame.
     link: u64,
-    /// The end of the last record, and its link.
+    /// The end of the last complete record, and its link.
     whole: (u64, u64),
     /// The number of the next record.
     record: u64,
@@ -31,15 +33,15 @@ pub(crate) struct Log {
     buffer: Vec<u8>,
 }
 
-/// How a commit fails before LMDB knows of it.
+/// A failure of a commit before LMDB commits.
 pub(in crate::engine::lmdb) enum AppendFailure {
-    /// Nothing has changed.
+    /// The record is not in the journal.
     Refused(io::Error),
-    /// The record may be on the disk or not.
+    /// The record may be on the disk.
     Unknown(io::Error),
 }
 
-/// Where the log was when it went on to another segment.
+/// The state of the log when it switched to another segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Switched {
     pub(crate) salt: Salt,
@@ -47,14 +49,14 @@ pub(crate) struct Switched {
     pub(crate) link: u64,
 }
 
-/// In milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now() -> u64 {
     let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Log {
-    /// A log that goes on in an empty segment, whose frames begin at `head`.
+    /// Creates a log that starts in an empty segment. The first frame of each segment is at offset `head`.
     pub(crate) fn new(
         files: Arc<Vec<File>>,
         salt: Salt,
@@ -77,22 +79,22 @@ impl Log {
         })
     }
 
-    /// How many bytes the current segment has.
+    /// Returns the number of bytes of complete records in the current segment.
     pub(crate) const fn length(&self) -> u64 {
         self.whole.0 - self.head
     }
 
-    /// The number of the next record.
+    /// Returns the number of the next record.
     pub(crate) const fn next(&self) -> u64 {
         self.record
     }
 
-    /// The next segment that was begun has a durable checkpoint.
+    /// Records that the checkpoint of this segment is durable.
     pub(crate) const fn set_checkpoint(&mut self, sequence: u64) {
         self.checkpoint = sequence;
     }
 
-    /// Appends a part of a record, or the end of one.
+    /// Appends a record, or a part of one.
     pub(crate) fn append(
         &mut self,
         kind: Kind,
@@ -102,7 +104,7 @@ impl Log {
         self.append_frame(kind, Body::Sections(sections), time)
     }
 
-    /// Appends the notice that a record is taken back. No later record has changes of its shards.
+    /// Appends a notice that takes a record back. No later record may have changes of the same shards.
     pub(crate) fn take_back(&mut self, record: u64) -> io::Result<()> {
         self.append_frame(Kind::TakeBack, Body::Record(record), now())
     }
@@ -140,7 +142,7 @@ impl Log {
         let end = self.offset + bytes.len() as u64;
         let written = self.written.get(at).copied().unwrap_or_default();
         let mut longer = written;
-        // What is long itself makes the file longer itself.
+        // A long write extends the file by itself.
         if end > written && bytes.len() < STEP as usize / 4 {
             longer = end + STEP;
             zero(file, written, longer).or_else(|_| {
@@ -155,39 +157,39 @@ impl Log {
         Ok(())
     }
 
-    /// Makes everything that was appended durable.
+    /// Makes all appended frames durable.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.file()?.1.sync_data()?;
         self.synced(self.end());
         Ok(())
     }
 
-    /// The end of the last record.
+    /// Returns the end of the last complete record.
     pub(crate) const fn end(&self) -> Place {
         Place { sequence: self.salt.sequence, offset: self.whole.0 }
     }
 
-    /// Everything before this place is durable.
+    /// Returns the position before which everything is durable.
     pub(crate) const fn durable(&self) -> Place {
         self.durable
     }
 
-    /// The file that has to be synced for everything to be durable that was appended. What is in earlier segments is.
+    /// Returns the file whose sync makes all appended frames durable. Frames in earlier segments are durable already.
     pub(crate) fn unsynced(&self) -> (Arc<Vec<File>>, usize) {
         (Arc::clone(&self.files), file_of(self.salt.sequence, self.files.len()))
     }
 
-    /// What is before this place has been synced.
+    /// Records that everything before this position was synced.
     pub(crate) fn synced(&mut self, end: Place) {
         self.durable = self.durable.max(end);
     }
 
-    /// Goes back to the end of the last record, and overwrites the next frame that is appended.
+    /// Returns to the end of the last complete record. The next frame overwrites the frames after it.
     pub(crate) const fn roll_back(&mut self) {
         (self.offset, self.link) = self.whole;
     }
 
-    /// Removes what may be there of a record whose append has failed, so that it is never read.
+    /// Erases the start of a record whose append has failed, so that the record is never read.
     pub(crate) fn erase(&mut self) -> io::Result<()> {
         self.roll_back();
         let (_, file) = self.file()?;
@@ -198,7 +200,7 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on in the next segment, whose file has to be free, and which is no longer than `longest` then.
+    /// Switches to the next segment, whose file must be free. A file longer than `longest` is truncated.
     pub(crate) fn switch(&mut self, longest: u64) -> Switched {
         self.roll_back();
         let Self { record, link, .. } = *self;
@@ -217,7 +219,7 @@ impl Log {
     }
 }
 
-/// Writes the block of a checkpoint into its segment, and makes it durable.
+/// Writes a checkpoint block into its segment, and makes it durable.
 pub(crate) fn put_block(files: &[File], block: &super::block::Block) -> io::Result<()> {
     let file = files.get(file_of(block.salt.sequence, files.len()));
     let file = file.ok_or(io::ErrorKind::NotFound)?;

@@ -1,10 +1,10 @@
-//! The marker in the data file, behind what LMDB has in its first page: whether the state of the file is
-//! complete without the journal.
+//! The marker in the data file. It says whether the state of the file is complete without the journal.
 //!
-//! It is not in a file of its own, so that a journal that was deleted is missed, and a data file that was
-//! copied without its journal is recognized. LMDB writes the first 152 bytes of the page only.
+//! The marker is in the first page, after the bytes of LMDB, which writes only the first 152 bytes of the page. A file of
+//! its own would not do: with the marker in the data file, a deleted journal is noticed, and so is a data file that was
+//! copied without its journal.
 //!
-//! Pure but for [`find`] and [`put`]. `docs/FORMAT.md` fixes the bytes ("The marker").
+//! Only [`find`] and [`put`] do input and output. `docs/FORMAT.md` fixes the bytes ("The marker").
 
 use std::{
     fs::File,
@@ -13,35 +13,36 @@ use std::{
 
 use super::read::{Rest, first_half};
 
-/// Where it is in the data file: in the first page, and in another sector than the bytes of LMDB.
+/// The offset in the data file: in the first page, but not in the sector that LMDB writes.
 pub(crate) const AT: u64 = 2048;
 
-/// Its bytes.
+/// The length in bytes.
 pub(crate) const LENGTH: usize = 64;
 
 const MAGIC: [u8; 8] = *b"itJM\0\0\0\x01";
 
-/// What a data file says about its journal.
+/// The relation of a data file to its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
-    /// It has none.
+    /// There is no journal.
     None,
-    /// It has one, which is not needed: the file is complete.
+    /// There is a journal, but the file is complete without it.
     Clean(Journalled),
-    /// Commits are in the journal that may not be in the file.
+    /// The journal may have commits that the file lacks.
     Needed(Journalled),
 }
 
-/// Which journal it is.
+/// Identifies a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Journalled {
+    /// The random identity of the journal.
     pub(crate) identity: [u8; 16],
-    /// How often it was started.
+    /// The number of times that the journal was started.
     pub(crate) epoch: u64,
 }
 
 impl Marker {
-    /// `None`: the bytes are damaged.
+    /// Decodes a marker; `None` if the bytes are damaged.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..LENGTH)?;
         if bytes.iter().all(|byte| *byte == 0) {
@@ -64,6 +65,7 @@ impl Marker {
         }
     }
 
+    /// Encodes the marker.
     pub(crate) fn bytes(self) -> Vec<u8> {
         let (state, Journalled { identity, epoch }) = match self {
             Self::None => return vec![0; LENGTH],
@@ -81,7 +83,7 @@ impl Marker {
     }
 }
 
-/// The marker of a data file; `None`: it is damaged. A file that is too short has none.
+/// Reads the marker of a data file; `None` if it is damaged. A file that is too short has [`Marker::None`].
 pub(crate) fn find(mut file: &File) -> io::Result<Option<Marker>> {
     let mut bytes = [0; LENGTH];
     if file.metadata()?.len() < AT + LENGTH as u64 {
@@ -103,7 +105,7 @@ mod tests {
     use super::{super::written::hex, *};
 
     #[test]
-    fn a_marker_is_read_as_it_was_written() {
+    fn markers_round_trip_and_damage_is_detected() {
         let journalled = Journalled { identity: [7; 16], epoch: 3 };
         for marker in [Marker::None, Marker::Clean(journalled), Marker::Needed(journalled)] {
             let bytes = marker.bytes();

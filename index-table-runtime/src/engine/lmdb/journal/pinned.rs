@@ -1,7 +1,7 @@
-//! Whether LMDB's table of readers still has the pin of a checkpoint.
+//! Checks that LMDB's table of readers still has the pin of a checkpoint.
 //!
-//! The lock file stays open here for as long as the environment: closing it would drop the locks that LMDB has on
-//! it in this process.
+//! The lock file stays open as long as the environment does. Closing this descriptor would drop the locks that LMDB
+//! holds on the file in this process.
 
 use std::{fs::File, path::Path, process};
 
@@ -14,14 +14,14 @@ pub(in crate::engine::lmdb) struct Slots {
 }
 
 impl Slots {
-    /// Where the layout of the file is not known, nothing is found out.
+    /// Opens the lock file. If the layout of the file is unknown on this system, [`has`](Slots::has) is always true.
     pub(super) fn open(directory: &Path) -> Self {
         let is_known = lock::header() > 0;
         let file = is_known.then(|| File::open(directory.join(LOCK_FILE)).ok()).flatten();
         Self { file }
     }
 
-    /// Whether this process has a reader of this number.
+    /// Returns true if this process has a reader of this transaction number, or if the table cannot be read.
     pub(super) fn has(&self, number: u64) -> bool {
         let Some(file) = &self.file else { return true };
         let Ok(length) = file.metadata().map(|file| file.len()) else { return true };

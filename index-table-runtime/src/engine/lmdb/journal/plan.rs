@@ -1,44 +1,44 @@
-//! What opening a store does with its journal: a function of what is found.
+//! Decides how a store with or without a journal is opened.
 
 use super::marker::Marker;
 
-/// How a store is opened.
+/// The request of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) enum Wanted {
-    /// For reading alone.
+    /// Read-only.
     Read,
-    /// With a durability of LMDB's own.
+    /// For writing, without a journal.
     Plain,
-    /// With a journal.
+    /// For writing, with a journal.
     Journal,
 }
 
-/// What is done.
+/// The next step of opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine::lmdb) enum Plan {
-    /// Nothing: the store is opened as if there was no journal.
+    /// Open the store without regard to a journal.
     Open,
-    /// The records of the journal are applied, nobody else has the store open; then another plan is made.
+    /// Apply the records of the journal, and plan again. No other process has the store open.
     Recover,
-    /// The journal is not needed and is given up.
+    /// Remove the journal, which is not needed.
     GiveUp,
-    /// The journal is started, if no other process writes it. Records that LMDB lacks are applied.
+    /// Start the journal, unless another process is its writer. Records that LMDB lacks are applied.
     Start,
-    /// The store is opened, and this process can't write.
+    /// Open the store, but refuse writes in this process.
     ReadOnly,
-    /// It can't be read before it is recovered.
+    /// Refuse to open the store, which needs recovery.
     Refuse,
 }
 
-/// `alone`: no other process has the store open.
+/// Returns the next step. `alone` is true if no other process has the store open.
 pub(in crate::engine::lmdb) const fn plan(wanted: Wanted, marker: &Marker, alone: bool) -> Plan {
     match (wanted, marker, alone) {
-        // Those who have it open read the same state, and no power has failed.
+        // If other processes have the store open, no power has failed, and its state is readable.
         (Wanted::Read, Marker::Needed(_), true) => Plan::Refuse,
         (Wanted::Plain | Wanted::Journal, Marker::Needed(_), true) => Plan::Recover,
         (Wanted::Read, ..) | (Wanted::Plain, Marker::None, _) => Plan::Open,
         (Wanted::Plain, Marker::Clean(_), true) => Plan::GiveUp,
-        // Others write with a journal, or may begin to; or they may write without one.
+        // Another process writes with a journal, or may start one, or may write without one.
         (Wanted::Plain, _, false) | (Wanted::Journal, Marker::None, false) => Plan::ReadOnly,
         (Wanted::Journal, ..) => Plan::Start,
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::{super::marker::Journalled, *};
 
     #[test]
-    fn a_plan_for_whatever_is_found() {
+    fn each_combination_has_its_plan() {
         let journalled = Journalled { identity: [1; 16], epoch: 1 };
         let (none, clean, needed) =
             (Marker::None, Marker::Clean(journalled), Marker::Needed(journalled));

@@ -1,8 +1,8 @@
-//! Who has the store open, and who may write its journal.
+//! Locks that say which processes have the store open, and which one writes its journal.
 //!
-//! Every process that has the store open holds a shared lock on its directory, readers too, and a process that
-//! holds it exclusively is alone. LMDB's own locks don't serve: a process loses them when it closes another
-//! descriptor of the file. The writer of the journal holds an exclusive lock on its first file.
+//! Each process that has the store open, readers included, holds a shared lock on the directory. A process with an
+//! exclusive lock is alone. LMDB's own locks are not enough: a process loses them when it closes another descriptor of the
+//! file. The writer of the journal holds an exclusive lock on the first file of the journal.
 
 use std::{
     fs::{File, TryLockError},
@@ -21,14 +21,15 @@ pub(in crate::engine::lmdb) struct Presence {
 }
 
 impl Presence {
-    /// Of nobody.
+    /// Returns a presence without a lock.
     pub(in crate::engine::lmdb) fn none() -> Self {
         Self { directory: None, alone: false, forks: process::forks() }
     }
 
-    /// For who has the turn to open the store, so that nobody else comes meanwhile.
+    /// Takes the lock, exclusively if possible. The caller has the turn to open the store, so no other process opens it
+    /// meanwhile.
     ///
-    /// Where directories can't be locked, nobody is alone, and there is no journal.
+    /// If the file system cannot lock directories, no process is alone, and there is no journal.
     pub(in crate::engine::lmdb) fn take(directory: &Path) -> io::Result<Self> {
         let forks = process::forks();
         if !cfg!(unix) {
@@ -49,17 +50,17 @@ impl Presence {
         }
     }
 
-    /// Whether no other process has the store open.
+    /// Returns true if no other process has the store open.
     pub(in crate::engine::lmdb) const fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// Whether there is a lock at all.
+    /// Returns true if there is a lock.
     pub(in crate::engine::lmdb) const fn is_known(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// Lets others open the store, once the turn to open it is over.
+    /// Shares the lock, so that other processes can open the store.
     pub(in crate::engine::lmdb) fn share(&mut self) -> io::Result<()> {
         self.alone = false;
         let Some(directory) = &self.directory else { return Ok(()) };
@@ -74,8 +75,8 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        // A child that was forked has the same lock, so that closing the file is not enough, and a child must
-        // not end it.
+        // A forked process has the same lock: closing the file does not release it, and the forked process must
+        // not release it.
         if let Some(directory) = self.directory.as_ref().filter(|_| process::forks() == self.forks)
         {
             let _ = directory.unlock();
@@ -87,7 +88,7 @@ fn is_interrupted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
 
-/// Takes the lock of the writer; `false`: another process has it.
+/// Takes the lock of the writer. Returns false if another process has it.
 pub(super) fn lock_writer(first: &File) -> io::Result<bool> {
     loop {
         return match first.try_lock() {

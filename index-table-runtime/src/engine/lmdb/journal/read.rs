@@ -1,6 +1,6 @@
-//! Reading numbers and byte strings from bytes that may be damaged.
+//! Decoding of numbers and byte strings. The bytes may be damaged.
 
-/// What is left to read of some bytes.
+/// The bytes that are not read yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest<'b>(pub(super) &'b [u8]);
 
@@ -34,7 +34,7 @@ impl<'b> Rest<'b> {
     }
 }
 
-/// The first 16 bytes of a hash.
+/// Returns the first 16 bytes of a hash.
 pub(super) fn first_half(hash: blake3::Hash) -> [u8; 16] {
     let mut half = [0; 16];
     half.iter_mut().zip(hash.as_bytes()).for_each(|(to, from)| *to = *from);

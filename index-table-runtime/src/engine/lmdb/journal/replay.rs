@@ -14,7 +14,7 @@ use super::{
 };
 use crate::engine::lmdb::names::{Database, Env};
 
-/// Why a record can't be applied.
+/// The reason why a record could not be applied.
 pub(super) enum Failure {
     Lmdb(heed::Error),
     Fault(Fault),
@@ -32,7 +32,7 @@ impl From<Fault> for Failure {
     }
 }
 
-/// The records of a journal, where they are.
+/// The files and the checkpoint of a journal whose records are applied.
 pub(super) struct Source<'j> {
     pub(super) files: &'j [Segment],
     pub(super) checkpoint: &'j Block,
@@ -53,7 +53,7 @@ impl Source<'_> {
         tail::frame(self.files, self.checkpoint, place, read)?
     }
 
-    /// Calls `each` with the sections of a frame, one after another.
+    /// Calls `each` with each section of a frame.
     pub(super) fn sections(
         &self,
         place: Place,
@@ -68,7 +68,7 @@ impl Source<'_> {
         tail::frame(self.files, self.checkpoint, place, read)?
     }
 
-    /// The number of LMDB's transaction that a record was in this shard.
+    /// Returns the number of LMDB's transaction in this shard that a record belongs to.
     pub(super) fn number(&self, record: &Record, shard: u32) -> Result<u64, Failure> {
         let mut number = None;
         for place in &record.frames {
@@ -83,7 +83,7 @@ impl Source<'_> {
         number.ok_or_else(|| malformed(record.frames.first().copied().unwrap_or_default()))
     }
 
-    /// How many databases the records create in this shard, at the most.
+    /// Returns the maximum number of databases that the records create in this shard.
     pub(super) fn creates(&self, records: &[Record], shard: u32) -> Result<u64, Failure> {
         let mut created = 0;
         let records = records.iter().filter(|record| record.changes(shard));
@@ -100,7 +100,7 @@ impl Source<'_> {
         Ok(created)
     }
 
-    /// Applies what a record has of a shard in a transaction of its own; `larger` maps more when the map is full.
+    /// Applies the sections of a shard in a record, in one transaction. If the map is full, `larger` enlarges it.
     pub(super) fn apply(
         &self,
         env: &Env,
@@ -118,8 +118,8 @@ impl Source<'_> {
 
     fn try_apply(&self, env: &Env, record: &Record, shard: u32) -> Result<(), Failure> {
         let txn = env.write_txn()?;
-        let begun = txn.id() as u64;
-        let expected = Cell::new(begun);
+        let actual = txn.id() as u64;
+        let expected = Cell::new(actual);
         env.create_databases_and_commit(txn, |opener, txn| {
             let mut open: Option<(String, Database<'_>)> = None;
             for place in &record.frames {
@@ -150,7 +150,7 @@ impl Source<'_> {
                             Operation::Drop => {
                                 if let Some((_, database)) = open.take() {
                                     #[expect(unsafe_code, reason = "other handles become invalid")]
-                                    // SAFETY: this handle is the only one: nobody has the store yet.
+                                    // SAFETY: this is the only handle, since the store is not open yet.
                                     unsafe {
                                         database.remove(txn)?;
                                     }
@@ -161,9 +161,9 @@ impl Source<'_> {
                     Ok(())
                 })?;
             }
-            if expected.get() != begun && !weaken::any() {
+            if expected.get() != actual && !weaken::any() {
                 let reason = format!(
-                    "record {} is of LMDB's transaction {}, and the next one is {begun}",
+                    "record {} is of LMDB's transaction {}, and the next one is {actual}",
                     record.number,
                     expected.get()
                 );

@@ -1,4 +1,4 @@
-//! The state of LMDB that a checkpoint keeps: a reader that pins it, and copies of the meta pages.
+//! The state of LMDB at a checkpoint: a reader that pins the state, and copies of the meta pages.
 
 use std::{fs::File, io};
 
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::engine::lmdb::{names::Env, pages::Meta};
 
-/// A state of LMDB whose pages are not used again while this is there.
+/// A pinned state of LMDB. LMDB does not reuse the pages of the state until this value is dropped.
 pub(crate) struct Snapshot {
-    /// Never read by: the map may have been replaced since.
+    /// The reader. Nothing is read through it, since the map may have been replaced.
     pin: Option<heed::RoTxn<'static, heed::WithoutTls>>,
     pub(crate) number: u64,
     metas: [[u8; META]; 2],
@@ -20,12 +20,13 @@ pub(crate) struct Snapshot {
     map_size: u64,
 }
 
-/// Why there is no snapshot.
+/// The reason why a state was not pinned.
 pub(crate) enum Refused {
-    /// LMDB.
+    /// LMDB failed.
     Lmdb(heed::Error),
+    /// The data file could not be read.
     Io(io::Error),
-    /// The file is not as LMDB has left it.
+    /// The file was changed by something other than LMDB.
     Changed(&'static str),
 }
 
@@ -49,9 +50,9 @@ fn meta(data: &File, at: u64) -> Result<([u8; META], Meta), Refused> {
 }
 
 impl Snapshot {
-    /// Pins the last state. For the thread with the turn to write, without a transaction of its own.
+    /// Pins the last state. The calling thread must have the turn to write, and no transaction.
     pub(crate) fn take(env: &Env, data: &File) -> Result<Self, Refused> {
-        // LMDB's own lock: a process that died in a commit is noticed then, and no other one commits.
+        // LMDB's own lock prevents commits, and reports a process that died in a commit.
         let lock = env.write_txn()?;
         let number = (lock.id() as u64).saturating_sub(1);
         let snapshot = Self::of_last(env, data)?;
@@ -62,7 +63,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Pins the last state. For a thread that keeps commits away; a transaction may have begun.
+    /// Pins the last state. The calling thread must prevent commits. There may be an open transaction.
     pub(crate) fn of_last(env: &Env, data: &File) -> Result<Self, Refused> {
         let pin = env.clone().static_read_txn()?;
         let number = pin.id() as u64;
@@ -84,14 +85,14 @@ impl Snapshot {
         })
     }
 
-    /// Pins a state that may be a later one.
+    /// Pins the state too late, in a weakened build.
     pub(crate) fn pin_late(&mut self, env: &Env) {
         if weaken::is("late-pin") {
             self.pin = env.clone().static_read_txn().ok();
         }
     }
 
-    /// Copies meta pages that may be later ones.
+    /// Copies the meta pages too late, in a weakened build.
     pub(crate) fn copy_late(&mut self, data: &File) {
         if weaken::is("late-metas") {
             for (at, copied) in [0, self.page_size].into_iter().zip(&mut self.metas) {
@@ -100,7 +101,7 @@ impl Snapshot {
         }
     }
 
-    /// What a checkpoint keeps. The pages of the state have to be on the disk.
+    /// Returns the contents of a checkpoint block. The pages of the state must be on the disk.
     pub(crate) fn saved(&self, shard: u32, data: &File) -> io::Result<Saved> {
         let [free, names] = self.roots.map(|root| sum(data, root, self.page_size));
         Ok(Saved {
@@ -123,7 +124,7 @@ fn sum(data: &File, root: Option<u64>, page_size: u64) -> io::Result<[u8; 16]> {
 }
 
 impl Saved {
-    /// Whether the data file has the state that was saved: its root pages are the same.
+    /// Returns true if the data file has the saved state, by the checksums of its root pages.
     pub(crate) fn is_of(&self, data: &File) -> io::Result<bool> {
         if weaken::is("foreign-data") || weaken::is("late-metas") {
             return Ok(true);
@@ -143,13 +144,13 @@ impl Saved {
         Ok(true)
     }
 
-    /// How many databases there are.
+    /// Returns the number of databases.
     pub(crate) fn databases(&self) -> u64 {
         let metas = self.metas.iter().filter_map(|meta| Meta::read(meta).ok());
         metas.map(|meta| meta.names.entries).max().unwrap_or_default()
     }
 
-    /// Makes it the state of the data file, which nobody has open.
+    /// Makes the saved state the current state of the data file. No process may have the file open.
     pub(crate) fn restore(&self, data: &File) -> io::Result<()> {
         if weaken::is("without-metas") {
             return Ok(());

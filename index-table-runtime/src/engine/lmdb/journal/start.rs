@@ -12,7 +12,7 @@ use heed::{EnvFlags, EnvOpenOptions};
 
 use super::{
     block::{Block, HEAD, Saved},
-    checkpoint::{Begun, Journal, Limits},
+    checkpoint::{Journal, Limits, Start},
     files::{self, OWN, Segment},
     frame::{Kind, Salt, Section},
     log::{self, Log},
@@ -315,8 +315,8 @@ pub(in crate::engine::lmdb) fn start(
     }
     let env = env.clone();
     let slots = Arc::new(Slots::open(directory));
-    let begun = Begun { env, data, files, log, journalled, pin, number, page_size, slots };
-    Ok(Journal::begin_with(begun, limits)?)
+    let start = Start { env, data, files, log, journalled, pin, number, page_size, slots };
+    Ok(Journal::begin_with(start, limits)?)
 }
 
 /// Whether there is a journal with this identity in a directory.

@@ -1,5 +1,5 @@
-//! The behaviour of LMDB that checkpoints rest on, each part by itself. A later LMDB in which one of them fails
-//! can't be used with a journal.
+//! Tests of the behaviour of LMDB on which checkpoints depend. A version of LMDB that fails one of these tests cannot be
+//! used with a journal.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ fn open(directory: &Path, flags: EnvFlags) -> Env {
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     options.map_size(1 << 26).max_dbs(4);
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: a directory of this test, whose file nobody else has open.
+    // SAFETY: the directory belongs to this test, and nothing else has the file open.
     unsafe { options.flags(flags).open(directory) }.expect("an environment")
 }
 
@@ -40,7 +40,7 @@ impl Random {
         (self.0 >> 33) % below
     }
 
-    /// Values in nodes, and values that need pages of their own.
+    /// Returns a value. Some values fit into a node, and others need overflow pages.
     fn value(&mut self) -> Vec<u8> {
         let length = [20, 300, 3000, 20_000][self.below(4) as usize];
         vec![self.below(256) as u8; length]
@@ -62,7 +62,7 @@ fn with(
     .expect("a commit");
 }
 
-/// One commit: puts, deletions, now and then all keys of a database.
+/// Makes a commit with puts and deletes. One commit in twenty clears a database instead.
 fn commit(env: &Env, random: &mut Random, models: &mut [Rows; 2]) {
     let at = random.below(2) as usize;
     let model = &mut models[at];
@@ -106,7 +106,7 @@ fn numbers(directory: &Path) -> [u64; 2] {
     [0, size].map(|at| Meta::read(&bytes[at..]).expect("a meta page").txn)
 }
 
-/// A copy of the data file, as a power failure may leave it.
+/// Copies the data file, with another length if one is given.
 fn image(from: &Path, length: Option<u64>) -> tempfile::TempDir {
     let to = tempfile::tempdir().expect("a directory");
     fs::copy(from.join(FILE), to.path().join(FILE)).expect("a copy");
@@ -117,7 +117,7 @@ fn image(from: &Path, length: Option<u64>) -> tempfile::TempDir {
 }
 
 #[test]
-fn lmdb_uses_no_page_of_a_pinned_state_again() {
+fn lmdb_does_not_reuse_pages_of_a_pinned_state() {
     for seed in 1..4 {
         let dir = tempfile::tempdir().expect("a directory");
         let env = open(dir.path(), EnvFlags::NO_SYNC);
@@ -127,7 +127,7 @@ fn lmdb_uses_no_page_of_a_pinned_state_again() {
         }
         let data = file(dir.path());
         let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
-        let saved = pin.saved(0, &data).expect("what a checkpoint keeps");
+        let saved = pin.saved(0, &data).expect("the contents of a checkpoint");
         let expected = models.clone();
         for _ in 0..200 {
             commit(&env, &mut random, &mut models);
@@ -139,12 +139,12 @@ fn lmdb_uses_no_page_of_a_pinned_state_again() {
         assert_eq!(other.read_txn().expect("a reader").id() as u64, pin.number);
         assert!(rows(&other) == expected, "a page of the pinned state has changed");
 
-        // Without the pin, pages of that state are used again.
+        // Without the pin, pages of the state are reused.
         drop(pin);
         for _ in 0..20 {
             commit(&env, &mut random, &mut models);
         }
-        assert!(!saved.is_of(&data).expect("the roots"), "no page is used again");
+        assert!(!saved.is_of(&data).expect("the roots"), "no page was reused");
     }
 }
 
@@ -154,7 +154,7 @@ fn lmdb_takes_the_meta_page_with_the_greater_number() {
     let env = open(dir.path(), EnvFlags::NO_SYNC);
     let (mut random, mut models) = (Random(5), [Rows::new(), Rows::new()]);
     let data = file(dir.path());
-    // Not LMDB's bytes: it writes the first 152 of a meta page alone.
+    // The marker is not in the first 152 bytes of the meta page, which are all that LMDB writes.
     marker::put(&data, marker::Marker::Clean(marker::Journalled { identity: [9; 16], epoch: 1 }))
         .expect("a marker");
     for _ in 0..9 {
@@ -166,7 +166,7 @@ fn lmdb_takes_the_meta_page_with_the_greater_number() {
     }
     assert!(matches!(marker::find(&data), Ok(Some(marker::Marker::Clean(_)))));
     let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
-    let saved = pin.saved(0, &data).expect("what a checkpoint keeps");
+    let saved = pin.saved(0, &data).expect("the contents of a checkpoint");
     let expected = models.clone();
     for _ in 0..3 {
         commit(&env, &mut random, &mut models);
@@ -175,7 +175,7 @@ fn lmdb_takes_the_meta_page_with_the_greater_number() {
     for restored in [0, 1, 2] {
         let image = image(dir.path(), None);
         let data = file(image.path());
-        // One of them by itself is not enough: the other may have a greater number.
+        // One meta page alone is not enough: the other one may have a greater number.
         for slot in (0..2).filter(|slot| restored == 2 || restored == *slot) {
             super::files::write_at(&data, slot as u64 * page, &saved.metas[slot]).expect("a page");
         }
@@ -193,7 +193,7 @@ fn lmdb_takes_the_meta_page_with_the_greater_number() {
 }
 
 #[test]
-fn a_file_may_be_shorter_or_longer_than_its_state() {
+fn lmdb_opens_a_file_that_is_shorter_or_longer_than_its_state() {
     let dir = tempfile::tempdir().expect("a directory");
     let env = open(dir.path(), EnvFlags::NO_SYNC);
     let (mut random, mut models) = (Random(8), [Rows::new(), Rows::new()]);
@@ -202,7 +202,7 @@ fn a_file_may_be_shorter_or_longer_than_its_state() {
     }
     let data = file(dir.path());
     let pin = Snapshot::take(&env, &data).ok().expect("a pinned state");
-    let saved = pin.saved(0, &data).expect("what a checkpoint keeps");
+    let saved = pin.saved(0, &data).expect("the contents of a checkpoint");
     let synced = data.metadata().expect("the file").len();
     let expected = models.clone();
     for _ in 0..80 {

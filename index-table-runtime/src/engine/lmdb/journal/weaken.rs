@@ -1,22 +1,21 @@
-//! Steps of the journal that `index-table-proof` leaves out or makes in another order, to show that power failures
-//! then lose commits.
+//! Weakened variants of the journal, which leave a step out or change the order of steps. `index-table-proof` shows that
+//! power failures then lose commits.
 //!
-//! Only builds with `--cfg index_table_weaken` have these variants. In all others, the functions are constant, and
-//! nothing of them remains.
+//! Only builds with `--cfg index_table_weaken` have the variants. In other builds, the functions are constants.
 
-/// Whether this variant was chosen by `INDEX_TABLE_WEAKEN`.
+/// Returns true if `INDEX_TABLE_WEAKEN` names this variant.
 #[cfg(index_table_weaken)]
 pub(in crate::engine::lmdb) fn is(variant: &str) -> bool {
     chosen() == variant
 }
 
-/// Whether any variant was chosen. The checks that would refuse its effects are left out then.
+/// Returns true if any variant is active. Checks that would detect its effects are then left out.
 #[cfg(index_table_weaken)]
 pub(in crate::engine::lmdb) fn any() -> bool {
     !chosen().is_empty()
 }
 
-/// Gives writers the time to commit while a checkpoint is made.
+/// Delays a checkpoint, so that writers commit meanwhile.
 #[cfg(index_table_weaken)]
 pub(in crate::engine::lmdb) fn pause() {
     if any() {

@@ -1,5 +1,5 @@
 //! A journal in memory, for tests and the fuzz target.
-#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "what it does is asserted")]
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a panic is a failed test")]
 
 use super::{
     block::{Block, HEAD, META, Saved},
@@ -9,13 +9,13 @@ use super::{
 
 pub(super) const FILES: usize = 3;
 
-/// Bytes as the documentation writes them.
+/// Returns bytes in hex, as in the documentation.
 #[cfg(test)]
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// A checkpoint.
+/// Returns a checkpoint block.
 pub(super) fn block() -> Block {
     let saved = Saved {
         shard: 0,
@@ -34,7 +34,7 @@ pub(super) fn block() -> Block {
     }
 }
 
-/// A journal in memory, written as the runtime writes one.
+/// A journal in memory, in the format of the runtime.
 pub(super) struct Written {
     pub(super) files: Vec<Vec<u8>>,
     pub(super) at: Place,
@@ -42,7 +42,7 @@ pub(super) struct Written {
     pub(super) checkpoint: u64,
     pub(super) record: u64,
     pub(super) link: u64,
-    /// Where each frame is.
+    /// The position and the length of each frame.
     pub(super) frames: Vec<(Place, usize)>,
 }
 
@@ -100,7 +100,7 @@ impl Written {
         self.append(Kind::Commit, Body::Sections(&[section]));
     }
 
-    /// A record of several shards.
+    /// Appends a record of several shards.
     pub(super) fn commit_of(&mut self, shards: &[u32], changes: &[u8]) {
         let number = self.record + 24;
         let sections = shards.iter().map(|shard| Section { shard: *shard, number, changes });
