@@ -1,6 +1,8 @@
 //! Sharded stores: the same answers as one store, routing, transactions of one shard, lost and foreign shards.
 
 mod answers;
+mod catalog;
+mod copies;
 mod groups;
 mod missing;
 mod opening;

@@ -15,13 +15,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Store;
+use super::{Store, sharded::copy_shards};
 use crate::engine::{CopyKind, files};
 use crate::model::error::{Error, Result};
 use crate::usage::Progress;
 
 /// The name of the thread that writes a copy.
 const NAME: &str = "store-copy";
+
+/// The name of a data file.
+pub(super) const FILE: &str = "data.mdb";
 
 /// How often progress is reported.
 const TICK: Duration = Duration::from_millis(50);
@@ -79,6 +82,10 @@ impl Store {
     /// Its directory and its `data.mdb` have the same modes as those of the store. While it is incomplete,
     /// only the owner has access, and missing parent directories are created with mode `0700`.
     ///
+    /// A copy of a [`ShardedStore`](crate::ShardedStore) has all shards at one instant, each in a directory
+    /// `shard.{number}` in `path`, wherever the shards of the original are. It is a sharded store. All shards must be
+    /// available.
+    ///
     /// The copy waits for the current writer, and is then a read transaction: until it ends, pages that writers
     /// free are not reused, and the map can't grow. The directory is written under another name in the parent of
     /// `path`, synced, and renamed. A copy that fails leaves no files. A copy whose process is killed leaves a
@@ -88,7 +95,7 @@ impl Store {
     ///
     /// [`Error::Io`] with the kind `AlreadyExists` if `path` exists, and for every error of the file system;
     /// [`Error::DiskFull`]; [`Error::WriteInProgress`] if this thread has a write transaction;
-    /// [`Error::InMemory`]; the errors of [`read`](Store::read).
+    /// [`Error::InMemory`]; [`Error::ShardUnavailable`]; the errors of [`read`](Store::read).
     ///
     /// # Examples
     ///
@@ -189,16 +196,16 @@ impl Store {
     fn copy(&self, path: &Path, copy: CopyKind, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         // The copy would wait for this thread's write transaction.
         self.inner.refuse_nested_write()?;
+        if let Some(shards) = self.inner.engine.sharded() {
+            return copy_shards(shards, path, copy, progress);
+        }
         let size = self.inner.engine.on_disk()?.size()?;
         let io = |source| Error::io(path, source);
         let modes = Modes::of(&self.inner.engine.directory());
         let partial = Partial::create(path).map_err(io)?;
-        let file = files::create_file(&partial.0.join("data.mdb")).map_err(io)?;
-        self.fill(&file, copy, size, progress).map_err(|error| match error {
-            Error::Io { source, .. } | Error::DiskFull { source, .. } => io(source),
-            error => error,
-        })?;
-        modes.apply(&file, &partial).map_err(io)?;
+        let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
+        self.fill(&file, copy, size, progress).map_err(|error| at_path(error, path))?;
+        modes.apply(&file, &partial.0).map_err(io)?;
         file.sync_all().map_err(io)?;
         drop(file);
         partial.finish(path).map_err(io)
@@ -245,11 +252,11 @@ impl Store {
 }
 
 /// A directory that is removed unless it is finished.
-struct Partial(PathBuf);
+pub(super) struct Partial(pub(super) PathBuf);
 
 impl Partial {
     /// Creates a directory in the parent of `path`, so that it can be renamed to `path`.
-    fn create(path: &Path) -> io::Result<Self> {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         if path.symlink_metadata().is_ok() {
             return Err(already_exists());
@@ -265,7 +272,7 @@ impl Partial {
         Ok(Self(partial))
     }
 
-    fn finish(mut self, path: &Path) -> io::Result<()> {
+    pub(super) fn finish(mut self, path: &Path) -> io::Result<()> {
         files::sync_directory(&self.0)?;
         // Fails if `path` now exists and is not an empty directory.
         fs::rename(&self.0, path)?;
@@ -286,19 +293,27 @@ impl Drop for Partial {
 
 /// The modes of a store's directory and data file; `None` if the store is no longer at its path. Then, the copy
 /// stays private to its owner.
-struct Modes(Option<[Permissions; 2]>);
+pub(super) struct Modes(Option<[Permissions; 2]>);
 
 impl Modes {
-    fn of(directory: &Path) -> Self {
+    pub(super) fn of(directory: &Path) -> Self {
         let mode = |path: &Path| fs::metadata(path).map(|entry| entry.permissions()).ok();
-        Self(mode(directory).zip(mode(&directory.join("data.mdb"))).map(Into::into))
+        Self(mode(directory).zip(mode(&directory.join(FILE))).map(Into::into))
     }
 
     /// Sets these modes for a complete copy.
-    fn apply(self, file: &File, partial: &Partial) -> io::Result<()> {
+    pub(super) fn apply(self, file: &File, copy: &Path) -> io::Result<()> {
         let Some([directory, data]) = self.0 else { return Ok(()) };
         file.set_permissions(data)?;
-        fs::set_permissions(&partial.0, directory)
+        fs::set_permissions(copy, directory)
+    }
+}
+
+/// Returns an error of the file system with the path of the copy.
+pub(super) fn at_path(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Io { source, .. } | Error::DiskFull { source, .. } => Error::io(path, source),
+        error => error,
     }
 }
 

@@ -43,6 +43,7 @@ mod txn;
 mod write;
 
 pub(crate) use check::{Piece, Pieces};
+pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use journal::shared::start::SharedJournal;
 pub(crate) use layout::layout;

@@ -24,6 +24,7 @@
 
 mod manager;
 mod merge;
+mod pin;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -414,9 +415,15 @@ impl Engine {
         true
     }
 
-    #[expect(clippy::unused_self, reason = "as with other engines")]
+    /// Returns the records of all available shards. A record that several shards have is that of the first one.
     pub(crate) fn catalog(&self) -> Result<Records> {
-        Err(Error::NotOffered { what: "the catalog of a sharded store" })
+        let mut records = BTreeMap::new();
+        for engine in self.engines() {
+            for (name, record) in engine.catalog()? {
+                records.entry(name).or_insert(record);
+            }
+        }
+        Ok(records.into_iter().collect())
     }
 
     #[expect(clippy::unused_self, reason = "as with other engines")]

@@ -1,10 +1,12 @@
 //! Sharded stores: what applications hold of several engines that are one logical store.
 
+mod copy;
 mod open;
 mod options;
 
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 
+pub(super) use copy::copy_shards;
 pub(crate) use open::open_restored;
 pub use options::ShardedOptions;
 

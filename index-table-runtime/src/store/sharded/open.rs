@@ -163,7 +163,7 @@ fn start_journal(journal: &SharedJournal, shards: &[Shard], options: &Options) -
 }
 
 /// The options of the environment of the manager.
-fn manager_options() -> Options {
+pub(super) fn manager_options() -> Options {
     Options::default().map_size(MANAGER_MAP).max_databases(8)
 }
 

@@ -2,6 +2,8 @@
 
 mod show;
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::model::schema::IndexState;
@@ -14,7 +16,7 @@ use crate::{
             version_of,
         },
     },
-    store::Store,
+    store::{Store, store_of},
 };
 
 /// The tables and indexes of a store, as last declared, and the states of the indexes. From
@@ -88,7 +90,10 @@ impl Store {
     /// Returns the tables and indexes that the file records, and the states of the indexes. Tables that this
     /// program doesn't declare are included.
     ///
-    /// Cost: a read transaction that reads only the catalog.
+    /// With shards, a table has the record of the first available shard that has the table. The state of an index is
+    /// that of the first shard in which the index is not readable. Shards that are not available are left out.
+    ///
+    /// Cost: a read transaction that reads only the catalog, in each shard.
     ///
     /// # Errors
     ///
@@ -141,7 +146,10 @@ impl Store {
     /// index, it is not dropped. In other processes, queries on a dropped index fail. Such a process must close
     /// the store before it can declare the index again, since LMDB regards the database as open.
     ///
-    /// Cost: a write transaction that reads the pages of these indexes.
+    /// With shards, the indexes are dropped in one available shard after another. An error leaves them dropped in the
+    /// shards before it.
+    ///
+    /// Cost: a write transaction that reads the pages of these indexes, in each shard.
     ///
     /// # Errors
     ///
@@ -184,6 +192,13 @@ impl Store {
     /// # }
     /// ```
     pub fn drop_retired(&self) -> Result<Vec<String>> {
+        if let Some(shards) = self.inner.engine.sharded() {
+            let mut dropped = BTreeSet::new();
+            for shard in shards.shards().iter().filter(|shard| shard.opened().is_ok()) {
+                dropped.extend(store_of(shard)?.drop_retired()?);
+            }
+            return Ok(dropped.into_iter().collect());
+        }
         self.inner.drop_indexes(|records, is_in_use| {
             let find = |name: &str| records.iter().find(|(other, _)| other == name);
             let mut retired = Vec::new();

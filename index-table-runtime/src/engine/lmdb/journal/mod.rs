@@ -29,7 +29,7 @@ mod read;
 pub(in crate::engine::lmdb) mod recorder;
 mod replay;
 pub(in crate::engine::lmdb) mod shared;
-mod snapshot;
+pub(in crate::engine::lmdb) mod snapshot;
 pub(in crate::engine::lmdb) mod start;
 pub(crate) mod tail;
 #[cfg(test)]

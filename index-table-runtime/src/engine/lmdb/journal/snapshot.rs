@@ -18,6 +18,7 @@ pub(crate) struct Snapshot {
     page_size: u64,
     roots: [Option<u64>; 2],
     map_size: u64,
+    last_page: u64,
 }
 
 /// The reason why a state was not pinned.
@@ -82,6 +83,7 @@ impl Snapshot {
             page_size,
             roots: [newest.free.root, newest.names.root],
             map_size: newest.map_size,
+            last_page: newest.last_page,
         })
     }
 
@@ -99,6 +101,17 @@ impl Snapshot {
                 let _ = read_at(data, at, copied);
             }
         }
+    }
+
+    /// Returns the length of the data file with all pages of the state.
+    pub(crate) const fn length(&self) -> u64 {
+        self.last_page.saturating_add(1).saturating_mul(self.page_size)
+    }
+
+    /// Returns the offsets of both meta pages with the bytes of the state.
+    pub(crate) fn metas(&self) -> [(u64, &[u8; META]); 2] {
+        let [first, second] = &self.metas;
+        [(0, first), (self.page_size, second)]
     }
 
     /// Returns the contents of a checkpoint block. The pages of the state must be on the disk.

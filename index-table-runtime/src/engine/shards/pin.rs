@@ -1,0 +1,25 @@
+//! Pinning all shards for a copy.
+
+use std::sync::PoisonError;
+
+use super::Engine;
+use crate::{
+    engine::lmdb::{self, Pinned},
+    model::error::Result,
+};
+
+impl Engine {
+    /// Pins a snapshot of each shard, all of one instant. Commits wait meanwhile.
+    ///
+    /// The calling thread must not have a write transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`](crate::Error::ShardUnavailable)
+    pub(crate) fn pin(&self) -> Result<Vec<Pinned<'_>>> {
+        let engines = self.shards.iter().map(|shard| shard.engine()?.on_disk());
+        let engines = engines.collect::<Result<Vec<_>>>()?;
+        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        engines.into_iter().map(lmdb::Engine::pin).collect()
+    }
+}

@@ -1,0 +1,174 @@
+//! Copies of sharded stores.
+//!
+//! A copy is a directory with the shard map manager, and with a directory for each shard. The places of the shards are
+//! changed in the copied manager. Everything else is as in the original, including the identities of the manager and of
+//! the shards, so that a shard can be restored from a copy.
+
+use std::{fs::File, path::Path, time::Instant};
+
+use super::{
+    super::copy::{FILE, Modes, Partial, at_path},
+    ShardedOptions, ShardedStore,
+    open::manager_options,
+};
+use crate::{
+    engine::{
+        CopyKind, Engine as AnyEngine, Options, files,
+        lmdb::Pinned,
+        shards::{Engine, Manager},
+    },
+    model::error::{Error, Result},
+    usage::Progress,
+};
+
+/// The lock file of LMDB, which is not part of a copy.
+const LOCK_FILE: &str = "lock.mdb";
+
+/// Copies all shards at one instant.
+pub(in crate::store) fn copy_shards(
+    shards: &Engine,
+    path: &Path,
+    kind: CopyKind,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    let io = |source| Error::io(path, source);
+    let manager = shards.manager().ok_or(Error::InMemory)?;
+    let mut records = manager.read()?.ok_or_else(|| Error::internal("a manager has no records"))?;
+    let pinned = shards.pin()?;
+    let partial = Partial::create(path).map_err(io)?;
+    let mut copying = Copying::new(&pinned, progress);
+    for ((number, shard), record) in pinned.iter().enumerate().zip(&mut records.shards) {
+        record.place = format!("shard.{number}");
+        let directory = partial.0.join(&record.place);
+        let modes = Modes::of(shard.directory());
+        files::create_directory(&directory).map_err(io)?;
+        let file = match kind {
+            CopyKind::Whole => copying.copy(shard, &directory),
+            CopyKind::Compact => copying.compact(shard, &directory, &partial.0),
+        };
+        let file = file.map_err(|error| at_path(error, path))?;
+        modes.apply(&file, &directory).map_err(io)?;
+        file.sync_all().map_err(io)?;
+        files::sync_directory(&directory).map_err(io)?;
+    }
+    drop(pinned);
+    let modes = Modes::of(&shards.directory());
+    let file = files::create_file(&partial.0.join(FILE)).map_err(io)?;
+    let copied = manager.engine().on_disk()?.copy(&file, CopyKind::Whole);
+    copied.map_err(|error| at_path(error, path))?;
+    records.own.version += 1;
+    let own = Manager::new(AnyEngine::open(&manager_options(), &partial.0)?, None);
+    own.write(&records)?;
+    close(own, &partial.0)?;
+    modes.apply(&file, &partial.0).map_err(io)?;
+    file.sync_all().map_err(io)?;
+    partial.finish(path).map_err(io)
+}
+
+/// Closes an engine in a copy, and removes its lock file.
+fn close<T>(engine: T, directory: &Path) -> Result<()> {
+    drop(engine);
+    crate::engine::lmdb::Engine::wait_until_closed(directory);
+    let file = directory.join(LOCK_FILE);
+    std::fs::remove_file(&file).map_err(|source| Error::io(&file, source))
+}
+
+/// A copy with its progress.
+struct Copying<'p> {
+    progress: &'p mut dyn FnMut(Progress),
+    start: Instant,
+    copied: u64,
+    total: u64,
+}
+
+impl<'p> Copying<'p> {
+    fn new(pinned: &[Pinned<'_>], progress: &'p mut dyn FnMut(Progress)) -> Self {
+        let total = pinned.iter().map(Pinned::length).sum();
+        Self { progress, start: Instant::now(), copied: 0, total }
+    }
+
+    /// Copies a shard to a directory, with its free pages.
+    fn copy(&mut self, shard: &Pinned<'_>, directory: &Path) -> Result<File> {
+        let path = directory.join(FILE);
+        let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
+        shard.copy(&file, &mut |bytes| {
+            self.copied += bytes;
+            (self.progress)(Progress::new("bytes", self.copied, Some(self.total), self.start));
+        })?;
+        Ok(file)
+    }
+
+    /// Copies a shard to a directory, without its free pages. LMDB compacts only the last snapshot of a store, so a copy
+    /// with free pages is made first.
+    fn compact(&mut self, shard: &Pinned<'_>, directory: &Path, partial: &Path) -> Result<File> {
+        let whole = partial.join("whole");
+        files::create_directory(&whole).map_err(|source| Error::io(&whole, source))?;
+        drop(self.copy(shard, &whole)?);
+        let engine = AnyEngine::open(&Options::default().create(false), &whole)?;
+        let path = directory.join(FILE);
+        let file = files::create_file(&path).map_err(|source| Error::io(&path, source))?;
+        engine.on_disk()?.copy(&file, CopyKind::Compact)?;
+        close(engine, &whole)?;
+        std::fs::remove_dir_all(&whole).map_err(|source| Error::io(&whole, source))?;
+        Ok(file)
+    }
+}
+
+impl ShardedStore {
+    /// Copies the sharded store in the directory `backup` to the directory `path`, which must not exist. `backup` is
+    /// usually the result of [`backup_to`](crate::Store::backup_to).
+    ///
+    /// All shards of the restored store are in `path`, in directories `shard.{number}`. To restore a single shard of a
+    /// store, use [`restore_shard`](ShardedStore::restore_shard) with the directory of the shard in the backup.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::StoreNotFound`]: there is no sharded store at `backup`. The errors of [`open`](ShardedStore::open) and
+    /// [`backup_to`](crate::Store::backup_to).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("customers", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(&shop)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
+    /// store.backup_to(&backup)?;
+    /// drop((store, customers));
+    ///
+    /// std::fs::remove_dir_all(&shop).unwrap();
+    /// ShardedStore::restore(&backup, &shop)?;
+    /// let store = ShardedStore::open(&shop)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn restore(backup: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
+        let options = ShardedOptions::default();
+        let store = match options.clone().open(&backup) {
+            // A backup on a read-only file system can be read too.
+            Err(Error::ReadOnly { .. }) => options.read_only(true).open(&backup),
+            opened => opened,
+        };
+        store?.backup_to(path)
+    }
+}
