@@ -1,13 +1,18 @@
 //! `and` and `or` of many scans, and of combinations at any depth.
 
+#[path = "support/stores.rs"]
+mod stores;
+
 use std::time::{Duration, Instant};
 
-use index_table::{Combined, IndexTable, ReadTxn, Result, Store};
+use index_table::{Combined, IndexTable, ReadTxn, Result};
 use serde::{Deserialize, Serialize};
+use stores::Tried;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(shard_by = hash(id))]
 #[index(group)]
 #[index(parity)]
 struct Item {
@@ -18,11 +23,15 @@ struct Item {
 }
 
 /// The groups are as large as one another.
-fn filled(store: Store, rows: u32, groups: u32) -> Result<(Store, ItemRepository)> {
-    let items = ItemRepository::open(&store)?;
+fn fill(store: &Tried, rows: u32, groups: u32) -> Result<ItemRepository> {
+    let items = ItemRepository::open(store)?;
     let rows = (0..rows).map(|id| Item { id, group: id % groups, parity: id % 2 });
-    items.bulk_load(&store, rows).run()?;
-    Ok((store, items))
+    if store.is_sharded {
+        store.fill(rows, |txn, row| items.insert(txn, row))?;
+    } else {
+        items.bulk_load(store, rows).run()?;
+    }
+    Ok(items)
 }
 
 fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
@@ -67,34 +76,38 @@ fn to_the_right<'txn>(
 #[test]
 fn the_cost_of_a_combination_does_not_depend_on_the_order_of_its_parts() -> TestResult {
     const DEPTH: u32 = 60;
-    let (store, items) = filled(Store::in_memory(), 640, 64)?;
-    let txn = store.read()?;
-    let even: Vec<u32> = (0..640).filter(|id| id % 2 == 0 && id % 64 < DEPTH).collect();
-    assert_eq!(keys(to_the_right(&items, &txn, DEPTH))?, even);
-    let before = txn.stats();
-    assert_eq!(keys(to_the_left(&items, &txn, DEPTH))?, even);
-    let read = txn.stats().entries - before.entries;
-    // Half of the parts have half of the rows, and the others ten each.
-    assert!(read <= u64::from(DEPTH) / 2 * (320 + 10) + 10, "{read}");
+    for store in stores::stores("item")? {
+        let items = fill(&store, 640, 64)?;
+        let txn = store.read()?;
+        let even: Vec<u32> = (0..640).filter(|id| id % 2 == 0 && id % 64 < DEPTH).collect();
+        assert_eq!(keys(to_the_right(&items, &txn, DEPTH))?, even);
+        let before = txn.stats();
+        assert_eq!(keys(to_the_left(&items, &txn, DEPTH))?, even);
+        let read = txn.stats().entries - before.entries;
+        // Half of the parts have half of the rows, and the others ten each.
+        assert!(read <= u64::from(DEPTH) / 2 * (320 + 10) + 10, "{read}");
+    }
     Ok(())
 }
 
 #[test]
 fn a_deep_combination_does_not_recurse() -> TestResult {
     const DEPTH: u32 = 100_000;
-    let (store, items) = filled(Store::in_memory(), 6, 64)?;
-    let txn = store.read()?;
-    let even = [0, 2, 4];
-    for build in [to_the_left, to_the_right] {
-        assert_eq!(keys(build(&items, &txn, DEPTH))?, even);
-        assert_eq!(build(&items, &txn, DEPTH).limit(2).rows().count(), 2);
-        // Dropped without having run, and while it runs.
-        drop(build(&items, &txn, DEPTH));
-        let mut rows = build(&items, &txn, DEPTH).rows();
-        assert_eq!(rows.next().transpose()?.map(|item| item.id), Some(0));
-        drop(rows);
-        let debug = format!("{:?}", build(&items, &txn, DEPTH));
-        assert_eq!(debug, "Combined { table: \"item\", limit: None, .. }");
+    for store in stores::stores_in_memory() {
+        let items = fill(&store, 6, 64)?;
+        let txn = store.read()?;
+        let even = [0, 2, 4];
+        for build in [to_the_left, to_the_right] {
+            assert_eq!(keys(build(&items, &txn, DEPTH))?, even);
+            assert_eq!(build(&items, &txn, DEPTH).limit(2).rows().count(), 2);
+            // Dropped without having run, and while it runs.
+            drop(build(&items, &txn, DEPTH));
+            let mut rows = build(&items, &txn, DEPTH).rows();
+            assert_eq!(rows.next().transpose()?.map(|item| item.id), Some(0));
+            drop(rows);
+            let debug = format!("{:?}", build(&items, &txn, DEPTH));
+            assert_eq!(debug, "Combined { table: \"item\", limit: None, .. }");
+        }
     }
     Ok(())
 }
@@ -102,8 +115,10 @@ fn a_deep_combination_does_not_recurse() -> TestResult {
 #[test]
 fn an_or_of_many_scans_takes_little_longer_than_they_take_one_by_one() -> TestResult {
     const PARTS: u32 = 10_000;
-    let directory = tempfile::tempdir()?;
-    let (store, items) = filled(Store::open(directory.path())?, PARTS * 2, PARTS)?;
+    let stores = stores::plain_stores()?;
+    let store = &stores[0];
+    assert!(store.is_on_disk());
+    let items = fill(store, PARTS * 2, PARTS)?;
     let read = store.read()?;
     let write = store.write()?;
     for txn in [&read, &*write] {

@@ -1,14 +1,19 @@
 //! Cursors are untrusted: they never return rows outside their query.
 
+#[path = "support/stores.rs"]
+mod stores;
+
 use index_table::{Cursor, Error, IndexEntry, IndexTable, Page, Result, Scan, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use stores::Tried;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
+#[table(shard_by = hash(id))]
 #[index(tenant, at, include = [secret])]
 #[index(tenant)]
-#[index(secret, unique)]
+#[index(secret, id, unique)]
 struct Event {
     #[primary_key]
     id: u32,
@@ -17,16 +22,19 @@ struct Event {
     secret: String,
 }
 
-fn store() -> Result<(Store, EventRepository)> {
-    let store = Store::in_memory();
-    let events = EventRepository::open(&store)?;
-    store.transaction(|txn| {
-        (0..60_u8).try_for_each(|n| {
-            let tenant = ["a", "b", "c"][usize::from(n) % 3].to_owned();
-            events.insert(txn, &Event { id: n.into(), tenant, at: n, secret: format!("{n:02}") })
-        })
-    })?;
-    Ok((store, events))
+fn event(n: u8) -> Event {
+    let tenant = ["a", "b", "c"][usize::from(n) % 3].to_owned();
+    Event { id: n.into(), tenant, at: n, secret: format!("{n:02}") }
+}
+
+/// A plain and a sharded store in memory.
+fn filled_stores() -> Result<Vec<(Tried, EventRepository)>> {
+    let filled = stores::stores_in_memory().into_iter().map(|store| {
+        let events = EventRepository::open(&store)?;
+        store.fill(0..60, |txn, n| events.insert(txn, &event(*n)))?;
+        Ok((store, events))
+    });
+    filled.collect()
 }
 
 fn is_refusal(error: &Error) -> bool {
@@ -42,27 +50,28 @@ fn page_after<'txn, E: IndexEntry<'txn, Row = Event>>(
 
 #[test]
 fn a_cursor_is_refused_by_another_query() -> Result<()> {
-    let (store, events) = store()?;
-    let txn = store.read()?;
-    let cursor = |page: Result<Page<Event>>| page.map(|page| page.next.expect("there is more"));
-    let cursor = cursor(events.find_by_tenant_at_range(&txn, "b", 10..50).page(2))?;
-    assert_eq!(
-        page_after(events.find_by_tenant_at_range(&txn, "b", 10..50), &cursor)?.items.len(),
-        12
-    );
+    for (store, events) in filled_stores()? {
+        let txn = store.read()?;
+        let cursor = |page: Result<Page<Event>>| page.map(|page| page.next.expect("there is more"));
+        let cursor = cursor(events.find_by_tenant_at_range(&txn, "b", 10..50).page(2))?;
+        assert_eq!(
+            page_after(events.find_by_tenant_at_range(&txn, "b", 10..50), &cursor)?.items.len(),
+            12
+        );
 
-    let refused = [
-        page_after(events.find_by_tenant_at_range(&txn, "b", 10..50).rev(), &cursor),
-        page_after(events.find_by_tenant_at_range(&txn, "b", 10..51), &cursor),
-        page_after(events.find_by_tenant_at_range(&txn, "b", 9..50), &cursor),
-        page_after(events.find_by_tenant_at_range(&txn, "c", 10..50), &cursor),
-        page_after(events.find_by_tenant(&txn, "b"), &cursor),
-        page_after(events.by_tenant_at(&txn), &cursor),
-        page_after(events.by_secret(&txn), &cursor),
-        page_after(events.all(&txn), &cursor),
-    ];
-    for page in refused {
-        assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
+        let refused = [
+            page_after(events.find_by_tenant_at_range(&txn, "b", 10..50).rev(), &cursor),
+            page_after(events.find_by_tenant_at_range(&txn, "b", 10..51), &cursor),
+            page_after(events.find_by_tenant_at_range(&txn, "b", 9..50), &cursor),
+            page_after(events.find_by_tenant_at_range(&txn, "c", 10..50), &cursor),
+            page_after(events.find_by_tenant(&txn, "b"), &cursor),
+            page_after(events.by_tenant_at(&txn), &cursor),
+            page_after(events.by_secret_id(&txn), &cursor),
+            page_after(events.all(&txn), &cursor),
+        ];
+        for page in refused {
+            assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
+        }
     }
     let text = "page 2".parse::<Cursor>().map_err(|error| error.to_string());
     let message = "the cursor can't be used here: the text is not a cursor; start without one";
@@ -76,8 +85,22 @@ fn position(tenant: u8, at: u8, id: u32) -> Vec<u8> {
 }
 
 /// The rows after a cursor of a tenant's events with another position in it; `None` if it is refused.
+///
+/// It is the same in a sharded store.
 fn read_from(position: &[u8], reverse: bool) -> Result<Option<Vec<Event>>> {
-    let (store, events) = store()?;
+    let stores = filled_stores()?;
+    let read = stores.iter().map(|(store, events)| read_from_in(store, events, position, reverse));
+    let [one, sharded] = &read.collect::<Result<Vec<_>>>()?[..] else { panic!("two stores") };
+    assert_eq!(one, sharded, "{position:?} {reverse}");
+    Ok(one.clone())
+}
+
+fn read_from_in(
+    store: &Tried,
+    events: &EventRepository,
+    position: &[u8],
+    reverse: bool,
+) -> Result<Option<Vec<Event>>> {
     let txn = store.read()?;
     let scan = || {
         let scan = events.find_by_tenant_at_range(&txn, "b", 10..50);
@@ -149,13 +172,35 @@ proptest! {
 
 #[test]
 fn serde_stores_a_cursor_as_text() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let (store, events) = store()?;
+    let stores = filled_stores()?;
+    let (store, events) = &stores[0];
     let txn = store.read()?;
     let cursor = events.all(&txn).page(3)?.next.ok_or("there is more")?;
     let json = serde_json::to_string(&cursor)?;
     assert_eq!(json, format!("\"{cursor}\""));
     assert_eq!(serde_json::from_str::<Cursor>(&json)?, cursor);
     assert!(serde_json::from_str::<Cursor>("\"zz\"").is_err());
+    Ok(())
+}
+
+/// A cursor is a position in the order of the index, which is the same in both stores.
+#[test]
+fn a_cursor_of_one_store_is_valid_in_a_sharded_one() -> Result<()> {
+    let stores = filled_stores()?;
+    let next = |(store, events): &(Tried, EventRepository), cursor: Option<&Cursor>| {
+        let txn = store.read()?;
+        let scan = || events.find_by_tenant_at_range(&txn, "b", 10..50);
+        cursor.map_or_else(scan, |cursor| scan().after(cursor)).page(3)
+    };
+    let mut cursor = None;
+    for page in 0..5 {
+        // Each page is from the other store than the page before.
+        let (one, other) = (&stores[page % 2], &stores[(page + 1) % 2]);
+        let found = next(one, cursor.as_ref())?;
+        assert_eq!(found, next(other, cursor.as_ref())?);
+        cursor = found.next;
+    }
+    assert_eq!(cursor, None);
     Ok(())
 }
 

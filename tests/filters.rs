@@ -1,16 +1,20 @@
 //! `filter` on scans: with limits, counts, entries, pages, combinations, watchers and deletions.
 
-use index_table::{Error, IndexEntry, IndexTable, ReadTxn, Result, Scan, Store};
+#[path = "support/stores.rs"]
+mod stores;
+
+use index_table::{Error, IndexEntry, IndexTable, ReadTxn, Result, Scan};
 use serde::{Deserialize, Serialize};
+use stores::Tried;
 
 type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(view)]
+#[table(view, shard_by = hash(id))]
 #[indexes(
     (town, name),
     (name, strategy = "full"),
-    (code, unique, include = [town]),
+    (code, id, unique, include = [town]),
     (hash(url)),
     (hash(name), include = [name], name = "hashed"),
     (each(tags)),
@@ -38,11 +42,11 @@ fn customer(id: u32) -> Customer {
     }
 }
 
-fn on_both_engines(test: impl Fn(&Store, &CustomerRepository) -> TestResult) -> TestResult {
-    let directory = tempfile::tempdir()?;
-    for store in [Store::open(directory.path())?, Store::in_memory()] {
+/// Runs `test` on plain and on sharded stores.
+fn on_all_stores(test: impl Fn(&Tried, &CustomerRepository) -> TestResult) -> TestResult {
+    for store in stores::stores("customer")? {
         let customers = CustomerRepository::open(&store)?;
-        store.transaction(|txn| (0..60).try_for_each(|id| customers.insert(txn, &customer(id))))?;
+        store.fill(0..60, |txn, id| customers.insert(txn, &customer(*id)))?;
         test(&store, &customers)?;
     }
     Ok(())
@@ -104,7 +108,7 @@ fn check<'txn, E: IndexEntry<'txn, Row = Customer> + 'txn>(
 
 #[test]
 fn a_filtered_scan_finds_the_rows_that_pass() -> TestResult {
-    on_both_engines(|store, customers| {
+    on_all_stores(|store, customers| {
         let txn = store.read()?;
         check(|| customers.all(&txn))?;
         check(|| customers.find_by_id_range(&txn, 5..50))?;
@@ -136,7 +140,7 @@ fn a_boxed_scan_of_a_match_is_filtered_and_paged() -> TestResult {
         let page = scan.filter(|row| row.phone.ends_with(&suffix)).page(20)?;
         Ok(page.items.into_iter().map(|row| row.id).collect())
     }
-    on_both_engines(|store, customers| {
+    on_all_stores(|store, customers| {
         let txn = store.read()?;
         assert_eq!(search(customers, &txn, Some("town 1"), '7')?, [7, 17, 27, 37, 47, 57]);
         assert_eq!(search(customers, &txn, None, '6')?, [6, 16, 26, 36, 46, 56]);
@@ -148,7 +152,7 @@ fn a_boxed_scan_of_a_match_is_filtered_and_paged() -> TestResult {
 /// the row.
 #[test]
 fn a_filter_reads_the_row_of_each_entry_once() -> TestResult {
-    on_both_engines(|store, customers| {
+    on_all_stores(|store, customers| {
         let txn = store.read()?;
         let facts = |run: &dyn Fn() -> usize| {
             let before = txn.stats().facts;
@@ -172,7 +176,7 @@ fn a_filter_reads_the_row_of_each_entry_once() -> TestResult {
 
 #[test]
 fn filtered_scans_are_combined() -> TestResult {
-    on_both_engines(|store, customers| {
+    on_all_stores(|store, customers| {
         let txn = store.read()?;
         let named = |name: &str| customers.find_by_name(&txn, name);
         let tagged = || customers.find_by_tags(&txn, "tag 0").filter(|row| row.id > 10);
@@ -188,8 +192,14 @@ fn filtered_scans_are_combined() -> TestResult {
 
 #[test]
 fn watchers_and_deletions_refuse_a_filter() -> TestResult {
-    on_both_engines(|store, customers| {
+    on_all_stores(|store, customers| {
         let mut txn = store.write()?;
+        if store.is_sharded {
+            let query = customers.find_by_id(&txn, 7).filter(|row| row.id > 5).query();
+            let refused = query.delete(&mut txn);
+            assert!(matches!(refused, Err(Error::NotCombinable { .. })), "{refused:?}");
+            return Ok(());
+        }
         let query = customers.find_by_town(&txn, "town 1").filter(|row| row.id > 5).query();
         let refused = query.delete(&mut txn);
         assert!(
@@ -214,7 +224,7 @@ fn watchers_and_deletions_refuse_a_filter() -> TestResult {
 /// What a filter borrows may be younger than the transaction.
 #[test]
 fn a_filter_borrows_what_it_compares_with() -> TestResult {
-    on_both_engines(|store, customers| {
+    on_all_stores(|store, customers| {
         let txn = store.read()?;
         let ids = vec![3_u32, 5, 8];
         let chosen = customers.all(&txn).filter(|row| ids.contains(&row.id));

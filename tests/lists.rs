@@ -1,5 +1,8 @@
 //! IN lists: queries for several values of one field.
 
+#[path = "support/stores.rs"]
+mod stores;
+
 use std::{collections::BTreeSet, fmt::Debug};
 
 use index_table::{
@@ -7,22 +10,22 @@ use index_table::{
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use stores::Tried;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
-#[table(view)]
+#[table(view, shard_by = hash(country))]
 #[index(town)]
 #[index(town, desc(year), include = [photo])]
 #[index(desc(town), name = "backwards")]
 #[index(hash(url), town)]
 #[index(town, hash(url), strategy = "full", name = "towns_urls")]
 #[index(each(tags))]
-#[index(nick, sparse, unique)]
+#[index(nick, country, sparse, unique)]
 #[index(score, strategy = "full", allow(doubled_full))]
 #[index(photo)]
 #[index(computed(decade: Desc<u16>))]
 #[index(town, filter = is_new, name = "new_in")]
-#[index(year, consistency = "eventual", name = "later")]
 struct Trip {
     #[primary_key]
     country: String,
@@ -67,15 +70,41 @@ fn trip(id: u16) -> Trip {
     }
 }
 
-fn open() -> Result<(Store, TripRepository)> {
-    open_in(Store::in_memory())
+fn fill(store: &Tried) -> Result<TripRepository> {
+    let trips = TripRepository::open(store)?;
+    store.fill(0..60, |txn, id| trips.insert(txn, &trip(*id)))?;
+    Ok(trips)
 }
 
-fn open_in(store: Store) -> Result<(Store, TripRepository)> {
+/// Runs `test` on plain and on sharded stores.
+fn on_all_stores(test: impl Fn(&Tried, &TripRepository) -> Result<()>) -> Result<()> {
+    stores::stores("trip")?.iter().try_for_each(|store| test(store, &fill(store)?))
+}
+
+fn open() -> Result<(Store, TripRepository)> {
+    let store = Store::in_memory();
     let trips = TripRepository::open(&store)?;
     store.transaction(|txn| (0..60).try_for_each(|id| trips.insert(txn, &trip(id))))?;
-    trips.drain(&store, u64::MAX)?;
     Ok((store, trips))
+}
+
+/// A table with an eventual index, which a table with a shard key can't have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(year, consistency = "eventual", name = "later")]
+struct Voyage {
+    #[primary_key]
+    id: u16,
+    year: u16,
+}
+
+fn open_voyages() -> Result<(Store, VoyageRepository)> {
+    let store = Store::in_memory();
+    let voyages = VoyageRepository::open(&store)?;
+    store.transaction(|txn| {
+        (0..60).try_for_each(|id| voyages.insert(txn, &Voyage { id, year: 2000 + id % 7 }))
+    })?;
+    voyages.drain(&store, u64::MAX)?;
+    Ok((store, voyages))
 }
 
 fn ids<'txn, E: IndexEntry<'txn, Row = Trip>>(scan: Scan<'txn, E>) -> Result<Vec<u16>> {
@@ -139,15 +168,10 @@ where
 
 #[test]
 fn each_index_is_searched_for_a_list_of_values() -> Result<()> {
-    let dir = tempfile::tempdir().expect("there is room for a directory");
-    for store in [Store::in_memory(), Store::open(dir.path())?] {
-        search_each_index(store)?;
-    }
-    Ok(())
+    on_all_stores(search_each_index)
 }
 
-fn search_each_index(store: Store) -> Result<()> {
-    let (store, trips) = open_in(store)?;
+fn search_each_index(store: &Tried, trips: &TripRepository) -> Result<()> {
     let txn = &store.read()?;
     let towns = ["Rome", "Oslo", "nowhere", "Rome", "Rom"];
     let in_towns = |trip: &Trip| towns.contains(&trip.town.as_str());
@@ -174,7 +198,7 @@ fn search_each_index(store: Store) -> Result<()> {
     )?;
     check(
         || trips.find_by_nick_in(txn, ["n1", "n31", "n2"]),
-        || trips.by_nick(txn),
+        || trips.by_nick_country(txn),
         |trip| matches!(trip.id, 1 | 31),
     )?;
     check(
@@ -209,16 +233,19 @@ fn search_each_index(store: Store) -> Result<()> {
 
 #[test]
 fn an_element_is_found_for_each_value_that_it_has() -> Result<()> {
-    let (store, trips) = open()?;
-    let txn = store.read()?;
-    let entries = trips.find_by_tags_in(&txn, [3, 2, 3]).entries();
-    let found: Vec<(u8, u16)> =
-        entries.map(|entry| entry.map(|entry| (entry.tags, entry.id))).collect::<Result<_>>()?;
-    let expected = trips.by_tags(&txn).entries();
-    let expected: Vec<(u8, u16)> =
-        expected.map(|entry| entry.map(|entry| (entry.tags, entry.id))).collect::<Result<_>>()?;
-    assert!(found.iter().eq(expected.iter().filter(|(tag, _)| [2, 3].contains(tag))));
-    Ok(())
+    on_all_stores(|store, trips| {
+        let txn = store.read()?;
+        let entries = trips.find_by_tags_in(&txn, [3, 2, 3]).entries();
+        let found: Vec<(u8, u16)> = entries
+            .map(|entry| entry.map(|entry| (entry.tags, entry.id)))
+            .collect::<Result<_>>()?;
+        let expected = trips.by_tags(&txn).entries();
+        let expected: Vec<(u8, u16)> = expected
+            .map(|entry| entry.map(|entry| (entry.tags, entry.id)))
+            .collect::<Result<_>>()?;
+        assert!(found.iter().eq(expected.iter().filter(|(tag, _)| [2, 3].contains(tag))));
+        Ok(())
+    })
 }
 
 #[test]
@@ -241,28 +268,32 @@ fn a_long_list_is_searched_without_recursion() -> Result<()> {
     let years = 0..u16::MAX;
     assert_eq!(ids(trips.find_by_country_id_in(&txn, "no", years.clone()))?.len(), 20);
     assert_eq!(trips.find_by_country_id_in(&txn, "no", years.clone()).count()?, 20);
-    let all = trips.find_by_later_in(&txn, years).verified().rows();
+    let (store, voyages) = open_voyages()?;
+    let txn = store.read()?;
+    let all = voyages.find_by_later_in(&txn, years).verified().rows();
     assert_eq!(all.collect::<Result<Vec<_>>>()?.len(), 60);
     Ok(())
 }
 
 #[test]
 fn a_cursor_belongs_to_its_list() -> Result<()> {
-    let (store, trips) = open()?;
-    let txn = store.read()?;
-    let ask = |towns: &[&str]| trips.find_by_town_in(&txn, towns);
-    let next = ask(&["Rome", "Oslo"]).page(1)?.next.expect("there are more");
-    assert_eq!(ask(&["Oslo", "Rome", "Oslo"]).after(&next).count()?, 23);
-    for scan in [ask(&["Oslo"]), ask(&["Oslo", "Rome", "Bonn"]), ask(&[]), trips.by_town(&txn)] {
-        assert!(matches!(scan.after(&next).count(), Err(Error::InvalidCursor { .. })));
-    }
-    // A town that is between those of the list.
-    let text = next.to_string().replace(&hex("Oslo"), &hex("Paul"));
-    let changed = text.parse().expect("it is a cursor");
-    assert_ne!(changed, next);
-    let refused = ask(&["Rome", "Oslo"]).after(&changed).page(1);
-    assert!(matches!(refused, Err(Error::InvalidCursor { .. })), "{refused:?}");
-    Ok(())
+    on_all_stores(|store, trips| {
+        let txn = store.read()?;
+        let ask = |towns: &[&str]| trips.find_by_town_in(&txn, towns);
+        let next = ask(&["Rome", "Oslo"]).page(1)?.next.expect("there are more");
+        assert_eq!(ask(&["Oslo", "Rome", "Oslo"]).after(&next).count()?, 23);
+        for scan in [ask(&["Oslo"]), ask(&["Oslo", "Rome", "Bonn"]), ask(&[]), trips.by_town(&txn)]
+        {
+            assert!(matches!(scan.after(&next).count(), Err(Error::InvalidCursor { .. })));
+        }
+        // A town that is between those of the list.
+        let text = next.to_string().replace(&hex("Oslo"), &hex("Paul"));
+        let changed = text.parse().expect("it is a cursor");
+        assert_ne!(changed, next);
+        let refused = ask(&["Rome", "Oslo"]).after(&changed).page(1);
+        assert!(matches!(refused, Err(Error::InvalidCursor { .. })), "{refused:?}");
+        Ok(())
+    })
 }
 
 fn hex(text: &str) -> String {
@@ -272,29 +303,31 @@ fn hex(text: &str) -> String {
 
 #[test]
 fn lists_are_combined() -> Result<()> {
-    let (store, trips) = open()?;
-    let txn = store.read()?;
-    let towns = || trips.find_by_town_in(&txn, ["Rome", "Oslo"]);
-    let countries = || trips.find_by_country_in(&txn, ["no", "it"]);
-    let rows = towns().and(countries()).rows().collect::<Result<Vec<_>>>()?;
-    let expected = trips.all(&txn).rows().filter(|row| {
-        row.as_ref()
-            .is_ok_and(|row| ["Rome", "Oslo"].contains(&row.town.as_str()) && row.country != "de")
-    });
-    assert_eq!(rows, expected.collect::<Result<Vec<_>>>()?);
-    assert!(!rows.is_empty());
-    assert_eq!(towns().or(towns()).count()?, 24);
-    assert_eq!(towns().or(trips.find_by_town_in(&txn, [""; 0])).count()?, 24);
-    assert_eq!(towns().and(trips.find_by_town_in(&txn, [""; 0])).count()?, 0);
-    // The values are not whole keys, so that their rows are sorted.
-    let urls = trips.find_by_url_in(&txn, ["https://1"]);
-    let expected = urls.keys().collect::<Result<Vec<_>>>()?.into_iter();
-    let both = trips.find_by_url_in(&txn, ["https://1"]).and(towns());
-    let in_towns = towns().keys().collect::<Result<Vec<_>>>()?;
-    let mut expected: Vec<_> = expected.filter(|key| in_towns.contains(key)).collect();
-    expected.sort();
-    assert_eq!(both.keys().collect::<Result<Vec<_>>>()?, expected);
-    Ok(())
+    on_all_stores(|store, trips| {
+        let txn = store.read()?;
+        let towns = || trips.find_by_town_in(&txn, ["Rome", "Oslo"]);
+        let countries = || trips.find_by_country_in(&txn, ["no", "it"]);
+        let rows = towns().and(countries()).rows().collect::<Result<Vec<_>>>()?;
+        let expected = trips.all(&txn).rows().filter(|row| {
+            row.as_ref().is_ok_and(|row| {
+                ["Rome", "Oslo"].contains(&row.town.as_str()) && row.country != "de"
+            })
+        });
+        assert_eq!(rows, expected.collect::<Result<Vec<_>>>()?);
+        assert!(!rows.is_empty());
+        assert_eq!(towns().or(towns()).count()?, 24);
+        assert_eq!(towns().or(trips.find_by_town_in(&txn, [""; 0])).count()?, 24);
+        assert_eq!(towns().and(trips.find_by_town_in(&txn, [""; 0])).count()?, 0);
+        // The values are not whole keys, so that their rows are sorted.
+        let urls = trips.find_by_url_in(&txn, ["https://1"]);
+        let expected = urls.keys().collect::<Result<Vec<_>>>()?.into_iter();
+        let both = trips.find_by_url_in(&txn, ["https://1"]).and(towns());
+        let in_towns = towns().keys().collect::<Result<Vec<_>>>()?;
+        let mut expected: Vec<_> = expected.filter(|key| in_towns.contains(key)).collect();
+        expected.sort();
+        assert_eq!(both.keys().collect::<Result<Vec<_>>>()?, expected);
+        Ok(())
+    })
 }
 
 #[test]
@@ -336,10 +369,10 @@ fn the_rows_of_a_list_are_deleted() -> Result<()> {
 
 #[test]
 fn an_eventual_index_is_searched_for_a_list() -> Result<()> {
-    let (store, trips) = open()?;
-    store.transaction(|txn| trips.update(txn, "no", 0, |trip| trip.year = 1999))?;
+    let (store, voyages) = open_voyages()?;
+    store.transaction(|txn| voyages.update(txn, 0, |voyage| voyage.year = 1999))?;
     let txn: &ReadTxn<'_> = &store.read()?;
-    let years = || trips.find_by_later_in(txn, [2003, 2000]);
+    let years = || voyages.find_by_later_in(txn, [2003, 2000]);
     let expected = (0..60).filter(|id| [0, 3].contains(&(id % 7))).count() as u64;
     assert_eq!(years().stale().count()?, expected);
     assert_eq!(years().verified().count()?, expected - 1);

@@ -2,6 +2,8 @@
 
 #[path = "support/people.rs"]
 mod people;
+#[path = "support/stores.rs"]
+mod stores;
 
 use index_table::{Cursor, IndexEntry, Page, ReadTxn, Result, Scan};
 use people::*;
@@ -55,7 +57,7 @@ fn check_direction<'txn, E: IndexEntry<'txn, Row = Person> + 'txn>(
 
 #[test]
 fn pages_of_entries_and_views_are_those_of_rows() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         check(|| people.all(&txn), |row| row.id)?;
         check(|| people.find_by_region(&txn, "region 1"), |row| row.id)?;
@@ -70,12 +72,13 @@ fn pages_of_entries_and_views_are_those_of_rows() -> TestResult {
 
 #[test]
 fn a_page_of_entries_reads_no_facts() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let page = people.find_by_town(&txn, "town 1").page_entries(5)?;
         assert_eq!((page.items.len(), page.items[0].town), (5, "town 1"));
         let stats = txn.stats();
-        assert_eq!((stats.seeks, stats.entries, stats.facts), (1, 6, 0));
+        let (seeks, shards) = if store.is_sharded { (3, 3) } else { (1, 0) };
+        assert_eq!((stats.seeks, stats.shards, stats.entries, stats.facts), (seeks, shards, 6, 0));
         Ok(())
     })
 }
@@ -91,7 +94,7 @@ fn entries_and_views_outlive_their_page() -> TestResult {
         let views = people.find_by_town(txn, "town 0").page_views(1)?;
         Ok(page.items.iter().map(|it| it.name).chain(views.items.iter().map(|it| it.url)).collect())
     }
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         assert_eq!(names(people, &txn)?, ["name 0", "name 0", "https://example.com/0"]);
         Ok(())
@@ -100,7 +103,7 @@ fn entries_and_views_outlive_their_page() -> TestResult {
 
 #[test]
 fn an_empty_scan_has_one_empty_page() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let none = || people.find_by_town(&txn, "nowhere");
         let (entries, views) = (none().page_entries(5)?, none().page_views(5)?);
@@ -112,7 +115,7 @@ fn an_empty_scan_has_one_empty_page() -> TestResult {
 
 #[test]
 fn pages_of_entries_and_views_refuse_the_cursor_of_another_scan() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let cursor = people.all(&txn).page(5)?.next.ok_or("more")?;
         let entries = people.by_name(&txn).after(&cursor).page_entries(5);

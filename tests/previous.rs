@@ -1,15 +1,19 @@
 //! Pages in both directions, of rows, views and entries, while rows come and go.
 
-use index_table::{Cursor, Error, IndexEntry, IndexTable, Page, Result, Scan, Store};
+#[path = "support/stores.rs"]
+mod stores;
+
+use index_table::{Cursor, Error, IndexEntry, IndexTable, Page, Result, Scan};
 use serde::{Deserialize, Serialize};
+use stores::{Session, Tried};
 
 type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(view)]
+#[table(view, shard_by = hash(id))]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[index(town, name)]
-#[index(code, unique)]
+#[index(code, id, unique)]
 #[index(name, strategy = "full")]
 #[index(hash(town), name = "hashed")]
 struct Person {
@@ -24,12 +28,11 @@ fn person(id: u32) -> Person {
     Person { id, town: format!("town {}", id % 2), name: format!("name {id:03}"), code: id }
 }
 
-/// Even numbers up to 38, with an index of each layout, on both engines.
-fn on_both_engines(test: impl Fn(&Store, &PersonRepository) -> TestResult) -> TestResult {
-    let directory = tempfile::tempdir()?;
-    for store in [Store::open(directory.path())?, Store::in_memory()] {
+/// Even numbers up to 38, with an index of each layout, on plain and on sharded stores.
+fn on_all_stores(test: impl Fn(&Tried, &PersonRepository) -> TestResult) -> TestResult {
+    for store in stores::stores("person")? {
         let people = PersonRepository::open(&store)?;
-        store.transaction(|txn| (0..20).try_for_each(|n| people.insert(txn, &person(n * 2))))?;
+        store.fill(0..20, |txn, n| people.insert(txn, &person(n * 2)))?;
         test(&store, &people)?;
     }
     Ok(())
@@ -74,62 +77,81 @@ fn a_cursor_is_the_gap_behind_its_row() -> TestResult {
         Ok(())
     }
     let behind: Vec<u32> = (5..20).map(|n| n * 2).collect();
-    on_both_engines(|store, people| {
-        let mut txn = store.write()?;
-        let by_id = gap(people.all(&txn))?;
-        let by_town = gap(people.find_by_town(&txn, "town 0"))?;
-        let by_code = gap(people.by_code(&txn))?;
-        let by_name = gap(people.by_name(&txn))?;
-        let everywhere = |txn: &index_table::ReadTxn<'_>, in_front: &[u32], behind: &[u32]| {
-            check(|| people.all(txn), &by_id, in_front, behind)?;
-            check(|| people.find_by_town(txn, "town 0"), &by_town, in_front, behind)?;
-            check(|| people.by_code(txn), &by_code, in_front, behind)?;
-            check(|| people.by_name(txn), &by_name, in_front, behind)
+    on_all_stores(|store, people| {
+        let mut session = store.session()?;
+        let by_id = session.query(|txn| gap(people.all(txn)))?;
+        let by_town = session.query(|txn| gap(people.find_by_town(txn, "town 0")))?;
+        let by_code = session.query(|txn| gap(people.by_code_id(txn)))?;
+        let by_name = session.query(|txn| gap(people.by_name(txn)))?;
+        let everywhere = |session: &Session<'_>, in_front: &[u32], behind: &[u32]| {
+            session.query(|txn| {
+                check(|| people.all(txn), &by_id, in_front, behind)?;
+                check(|| people.find_by_town(txn, "town 0"), &by_town, in_front, behind)?;
+                check(|| people.by_code_id(txn), &by_code, in_front, behind)?;
+                check(|| people.by_name(txn), &by_name, in_front, behind)
+            })
         };
-        everywhere(&txn, &[0, 2, 4, 6, 8], &behind)?;
+        let delete = |session: &mut Session<'_>, mut ids: std::ops::Range<u32>| {
+            ids.try_for_each(|id| session.change(|txn| people.delete(txn, id)).map(drop))
+        };
+        everywhere(&session, &[0, 2, 4, 6, 8], &behind)?;
         // The row that it was made from goes.
-        people.delete(&mut txn, 8)?;
-        everywhere(&txn, &[0, 2, 4, 6], &behind)?;
+        delete(&mut session, 8..9)?;
+        everywhere(&session, &[0, 2, 4, 6], &behind)?;
         // Rows come on both sides.
         let near = |id| Person { town: "town 0".into(), ..person(id) };
-        people.insert(&mut txn, &near(7))?;
-        people.insert(&mut txn, &near(9))?;
-        everywhere(&txn, &[0, 2, 4, 6, 7], &[&[9], behind.as_slice()].concat())?;
+        session.change(|txn| people.insert(txn, &near(7)))?;
+        session.change(|txn| people.insert(txn, &near(9)))?;
+        everywhere(&session, &[0, 2, 4, 6, 7], &[&[9], behind.as_slice()].concat())?;
         // It comes again.
-        people.insert(&mut txn, &person(8))?;
-        everywhere(&txn, &[0, 2, 4, 6, 7, 8], &[&[9], behind.as_slice()].concat())?;
+        session.change(|txn| people.insert(txn, &person(8)))?;
+        everywhere(&session, &[0, 2, 4, 6, 7, 8], &[&[9], behind.as_slice()].concat())?;
         // One side is empty.
-        (0..9).try_for_each(|id| people.delete(&mut txn, id).map(drop))?;
-        everywhere(&txn, &[], &[&[9], behind.as_slice()].concat())?;
-        (9..40).try_for_each(|id| people.delete(&mut txn, id).map(drop))?;
-        everywhere(&txn, &[], &[])?;
-        people.insert(&mut txn, &person(4))?;
-        everywhere(&txn, &[4], &[])
+        delete(&mut session, 0..9)?;
+        everywhere(&session, &[], &[&[9], behind.as_slice()].concat())?;
+        delete(&mut session, 9..40)?;
+        everywhere(&session, &[], &[])?;
+        session.change(|txn| people.insert(txn, &person(4)))?;
+        everywhere(&session, &[4], &[])
     })
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[index(code, unique)]
+struct Coded {
+    #[primary_key]
+    id: u32,
+    code: u32,
 }
 
 /// In a unique index, the gap is behind the key, for any row.
 #[test]
 fn the_gap_behind_a_unique_key_is_behind_its_next_holder() -> TestResult {
-    on_both_engines(|store, people| {
+    for store in stores::plain_stores()? {
+        let coded = CodedRepository::open(&store)?;
+        store.fill((0..20).map(|n| n * 2), |txn, id| {
+            coded.insert(txn, &Coded { id: *id, code: *id })
+        })?;
         let mut txn = store.write()?;
-        let gap = gap(people.by_code(&txn))?;
+        let gap = coded.by_code(&txn).page(5)?.next.ok_or("there is more")?;
+        let ids = |scan: Scan<'_, CodedByCode>| scan.keys().collect::<Result<Vec<_>>>();
         for id in [1, 39] {
-            people.update(&mut txn, if id == 1 { 8 } else { 1 }, |row| row.id = id)?;
-            let holder = people.get_by_code(&txn, 8)?.map(|row| row.id);
+            coded.update(&mut txn, if id == 1 { 8 } else { 1 }, |row| row.id = id)?;
+            let holder = coded.get_by_code(&txn, 8)?.map(|row| row.id);
             assert_eq!(holder, Some(id));
-            assert_eq!(ids(people.by_code(&txn).before(&gap))?, [0, 2, 4, 6, id]);
-            assert_eq!(people.by_code(&txn).before(&gap).count()?, 5);
-            assert_eq!(people.by_code(&txn).after(&gap).count()?, 15);
-            assert_eq!(page_ids(&people.by_code(&txn).before(&gap).page(2)?), [6, id]);
+            assert_eq!(ids(coded.by_code(&txn).before(&gap))?, [0, 2, 4, 6, id]);
+            assert_eq!(coded.by_code(&txn).before(&gap).count()?, 5);
+            assert_eq!(coded.by_code(&txn).after(&gap).count()?, 15);
+            let page = coded.by_code(&txn).before(&gap).page(2)?;
+            assert_eq!(page.items.iter().map(|row| row.id).collect::<Vec<_>>(), [6, id]);
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 #[test]
 fn a_reversed_scan_turns_pages_in_its_own_direction() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let newest = || people.by_name(&txn).rev();
         let first = newest().page(4)?;
@@ -151,7 +173,7 @@ fn a_reversed_scan_turns_pages_in_its_own_direction() -> TestResult {
 
 #[test]
 fn entries_and_views_have_pages() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let in_town = || people.find_by_town(&txn, "town 0");
         let rows = in_town().page(6)?;
@@ -178,7 +200,7 @@ fn entries_and_views_have_pages() -> TestResult {
 
 #[test]
 fn a_page_costs_little_more_than_its_rows() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let read = |scan: Scan<'_, PersonByTownName>| -> Result<(u64, u64)> {
             let before = txn.stats();
@@ -188,20 +210,21 @@ fn a_page_costs_little_more_than_its_rows() -> TestResult {
         };
         let in_town = || people.find_by_town(&txn, "town 0");
         let next = in_town().page(5)?.next.ok_or("more")?;
+        let seeks = if store.is_sharded { 3 } else { 1 };
         // A step to see that there are more.
-        assert_eq!(read(in_town())?, (1, 5 + 1));
-        assert_eq!(read(in_town().after(&next))?, (1, 5 + 1));
+        assert_eq!(read(in_town())?, (seeks, 5 + 1));
+        assert_eq!(read(in_town().after(&next))?, (seeks, 5 + 1));
         // There is nothing in front of these.
-        assert_eq!(read(in_town().before(&next))?, (1, 5));
+        assert_eq!(read(in_town().before(&next))?, (seeks, 5));
         let next = in_town().after(&next).page(5)?.next.ok_or("more")?;
-        assert_eq!(read(in_town().before(&next))?, (1, 5 + 1));
+        assert_eq!(read(in_town().before(&next))?, (seeks, 5 + 1));
         Ok(())
     })
 }
 
 #[test]
 fn a_page_of_nothing_leads_nowhere() -> TestResult {
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let next = people.all(&txn).page(5)?.next.ok_or("more")?;
         for scan in
@@ -252,7 +275,7 @@ fn a_page_before_a_cursor_has_the_conditions_of_its_scan() -> TestResult {
         }
         Ok(())
     }
-    on_both_engines(|store, people| {
+    on_all_stores(|store, people| {
         let txn = store.read()?;
         let names = || (0..9).map(|id| format!("name {:03}", id * 4));
         check(|| people.find_by_name_in(&txn, names()))?;
@@ -266,7 +289,9 @@ fn a_page_before_a_cursor_has_the_conditions_of_its_scan() -> TestResult {
 
 #[test]
 fn what_lies_between_cursors_is_deleted() -> TestResult {
-    on_both_engines(|store, people| {
+    for store in stores::plain_stores()? {
+        let people = &PersonRepository::open(&store)?;
+        store.fill(0..20, |txn, n| people.insert(txn, &person(n * 2)))?;
         let mut txn = store.write()?;
         let first = people.by_name(&txn).page(5)?.next.ok_or("more")?;
         let second = people.by_name(&txn).after(&first).page(5)?.next.ok_or("more")?;
@@ -277,6 +302,6 @@ fn what_lies_between_cursors_is_deleted() -> TestResult {
         let query = people.by_name(&txn).before(&second).limit(2).query();
         assert_eq!(query.delete(&mut txn)?, 2);
         assert_eq!(ids(people.all(&txn).limit(4))?, [0, 2, 4, 20]);
-        Ok(())
-    })
+    }
+    Ok(())
 }

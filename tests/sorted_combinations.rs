@@ -1,13 +1,16 @@
 //! `and` and `or` of scans whose rows are not in the order of the primary key: sorted in memory, and beyond that in
 //! temporary files.
 
-use index_table::{Combined, Error, IndexTable, ReadTxn, Result, Store};
+#[path = "support/stores.rs"]
+mod stores;
+
+use index_table::{Combined, Error, IndexTable, ReadTxn, Result};
 use serde::{Deserialize, Serialize};
 
 type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(view)]
+#[table(view, shard_by = hash(name))]
 #[indexes((town, allow(redundant)), (age), (each(tags)), (town, age, name = "placed"), (hash(town), age, name = "hashed"))]
 struct Person {
     /// Long, so that the primary keys of some thousands take more than the memory for sorting.
@@ -27,16 +30,20 @@ fn person(n: u32) -> Person {
     }
 }
 
-fn on_both_engines(
+/// Runs `test` on plain and on sharded stores.
+fn on_all_stores(
     count: u32,
     test: impl Fn(&PersonRepository, &ReadTxn<'_>, &[Person]) -> TestResult,
 ) -> TestResult {
-    let directory = tempfile::tempdir()?;
     let mut rows: Vec<Person> = (0..count).map(person).collect();
     rows.sort_by(|a, b| a.name.cmp(&b.name));
-    for store in [Store::options().map_size(1 << 28).open(directory.path())?, Store::in_memory()] {
+    for store in stores::stores("person")? {
         let people = PersonRepository::open(&store)?;
-        people.bulk_load(&store, rows.iter().cloned()).run()?;
+        if store.is_sharded {
+            store.fill(rows.iter(), |txn, row| people.insert(txn, row))?;
+        } else {
+            people.bulk_load(&store, rows.iter().cloned()).run()?;
+        }
         test(&people, &store.read()?, &rows)?;
     }
     Ok(())
@@ -68,7 +75,7 @@ fn assert_finds<'txn>(
 
 #[test]
 fn ranges_prefixes_and_whole_indexes_are_combined() -> TestResult {
-    on_both_engines(700, |people, txn, rows| {
+    on_all_stores(700, |people, txn, rows| {
         let young = || people.find_by_age_range(txn, 10..30);
         let is_young = |row: &Person| (10..30).contains(&row.age);
         assert_finds(
@@ -116,7 +123,7 @@ fn ranges_prefixes_and_whole_indexes_are_combined() -> TestResult {
 /// More primary keys than fit into memory: they go to temporary files.
 #[test]
 fn many_primary_keys_are_sorted_on_disk() -> TestResult {
-    on_both_engines(11_000, |people, txn, rows| {
+    on_all_stores(11_000, |people, txn, rows| {
         let ask = || people.by_age(txn).and(people.find_by_town_range(txn, "town 2".."town 6"));
         let keep = |row: &Person| ("town 2".."town 6").contains(&row.town.as_str());
         assert_finds(ask, rows, keep)
@@ -125,7 +132,7 @@ fn many_primary_keys_are_sorted_on_disk() -> TestResult {
 
 #[test]
 fn a_combination_refuses_the_cursors_of_others() -> TestResult {
-    on_both_engines(200, |people, txn, _| {
+    on_all_stores(200, |people, txn, _| {
         let ask = || people.find_by_town(txn, "town 3").and(people.find_by_age_range(txn, ..60));
         let cursor = ask().page(3)?.next.ok_or("there are more")?;
         assert_eq!(ask().after(&cursor).page(3)?.items.len(), 3);
@@ -157,7 +164,7 @@ fn a_combination_refuses_the_cursors_of_others() -> TestResult {
 /// A scan that ends before the place where the other one is, in either direction, has nothing there.
 #[test]
 fn a_scan_is_not_read_behind_its_end() -> TestResult {
-    on_both_engines(100, |people, txn, rows| {
+    on_all_stores(100, |people, txn, rows| {
         let none = || people.find_by_age_in(txn, [0; 0]);
         let some = || people.find_by_age(txn, 7);
         let (first, last) = (rows[0].name.as_str(), rows[99].name.as_str());

@@ -1,5 +1,8 @@
 //! Views: the borrowed twins of rows, by every way that there is to them.
 
+#[path = "support/stores.rs"]
+mod stores;
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, HashSet},
@@ -9,6 +12,7 @@ use std::{
 use index_table::{IndexKey, IndexTable, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use stores::Tried;
 
 type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -30,12 +34,12 @@ type Name = String;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[allow(clippy::option_option, reason = "a type like another")]
-#[table(view)]
+#[table(view, shard_by = hash(group))]
 #[index(kind, score)]
 #[index(kind, desc(score), include = [nick], name = "partial")]
 #[index(score, kind, strategy = "full")]
 #[index(each(tags), strategy = "full", allow(doubled_full))]
-#[index(id, unique)]
+#[index(id, group, unique)]
 struct Wide {
     #[primary_key]
     group: String,
@@ -158,17 +162,17 @@ fn wide() -> impl Strategy<Value = Wide> {
 }
 
 /// Every way to a view gives what the same way to a row gives.
-fn check(store: &Store, rows: &[Wide]) -> Result<()> {
+fn check(store: &Tried, rows: &[Wide]) -> Result<()> {
     let wide = WideRepository::open(store)?;
-    store.transaction(|txn| rows.iter().try_for_each(|row| wide.insert(txn, row)))?;
+    store.fill(rows.iter(), |txn, row| wide.insert(txn, row))?;
     let txn = store.read()?;
     for row in rows {
         let view = wide.get_view(&txn, &row.group, row.id)?;
         same(&view.expect("it is there"), row);
-        same(&wide.get_view_by_id(&txn, row.id)?.expect("it is there"), row);
+        same(&wide.get_view_by_id_group(&txn, row.id, &row.group)?.expect("it is there"), row);
     }
     assert_eq!(wide.get_view(&txn, "c", 0)?, None);
-    assert_eq!(wide.get_view_by_id(&txn, u32::MAX)?, None);
+    assert_eq!(wide.get_view_by_id_group(&txn, u32::MAX, "a")?, None);
 
     let stats = || {
         let stats = txn.stats();
@@ -198,7 +202,7 @@ fn check(store: &Store, rows: &[Wide]) -> Result<()> {
         wide.by_partial(&txn).limit(4),
         wide.find_by_score(&txn, first),
         wide.by_tags(&txn),
-        wide.by_id(&txn).rev(),
+        wide.by_id_group(&txn).rev(),
         wide.find_by_kind_score(&txn, private, first).and(wide.all(&txn)),
         wide.find_by_score_kind(&txn, first, private)
             .or(wide.find_by_partial(&txn, company, first)),
@@ -228,10 +232,8 @@ proptest! {
         for (id, row) in (0..).zip(&mut rows) {
             row.id = id;
         }
-        let dir = tempfile::tempdir()?;
-        let lmdb = Store::options().map_size(1 << 28).open(dir.path());
-        for store in [lmdb, Ok(Store::in_memory())] {
-            let checked = store.and_then(|store| check(&store, &rows));
+        for store in stores::stores("wide").map_err(|error| TestCaseError::fail(error.to_string()))? {
+            let checked = check(&store, &rows);
             prop_assert!(checked.is_ok(), "{checked:?}");
         }
     }

@@ -1,16 +1,18 @@
 //! A table with an index of each kind, and some rows.
 
-use index_table::{IndexTable, Result, Store};
+use index_table::{IndexTable, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::stores::{self, Tried};
 
 pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
-#[table(view)]
+#[table(view, shard_by = hash(region))]
 #[indexes(
     (town, name),
     (name, strategy = "full"),
-    (code, unique, include = [town]),
+    (code, region, unique, include = [town]),
     (hash(url)),
     (hash(name), include = [name], name = "hashed"),
 )]
@@ -36,13 +38,11 @@ pub(crate) fn person(id: u32) -> Person {
     }
 }
 
-pub(crate) fn on_both_engines(
-    test: impl Fn(&Store, &PersonRepository) -> TestResult,
-) -> TestResult {
-    let directory = tempfile::tempdir()?;
-    for store in [Store::open(directory.path())?, Store::in_memory()] {
+/// Runs `test` on plain and on sharded stores.
+pub(crate) fn on_all_stores(test: impl Fn(&Tried, &PersonRepository) -> TestResult) -> TestResult {
+    for store in stores::stores("person")? {
         let people = PersonRepository::open(&store)?;
-        store.transaction(|txn| (0..30).try_for_each(|id| people.insert(txn, &person(id))))?;
+        store.fill(0..30, |txn, id| people.insert(txn, &person(*id)))?;
         test(&store, &people)?;
     }
     Ok(())

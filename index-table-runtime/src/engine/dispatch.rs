@@ -353,11 +353,12 @@ of_each_engine! {
 }
 
 impl<'t> Reader<'t> {
-    /// Adds the shards that a query reads; none in a store without shards.
+    /// Adds the shards that a query reads, and returns their number; 0 in a store without shards.
     #[inline]
-    pub(crate) fn note_shards(self, query: &Query, shards: &mut ShardSet) {
-        if let Self::Sharded(reader) = self {
-            reader.note(query, shards);
+    pub(crate) fn note_shards(self, query: &Query, shards: &mut ShardSet) -> u64 {
+        match self {
+            Self::Sharded(reader) => reader.note(query, shards),
+            _ => 0,
         }
     }
 

@@ -159,7 +159,7 @@ pub(super) fn count<'txn>(
     conditions: Option<&Rc<Conditions<'txn>>>,
 ) -> Result<u64> {
     if conditions.is_none() {
-        meter.reads(reader, &query);
+        meter.counts(reader, &query);
         let count = reader.count(&query)?;
         meter.count(count);
         return Ok(count.found);

@@ -16,7 +16,7 @@ use crate::{
 pub struct Stats {
     /// Seeks in an index, or in a fact table as the index of its primary key: one for each scan or for each
     /// value of its list, for each value of a [`Distinct`](crate::Distinct), and for each seek of a
-    /// [`Combined`](crate::Combined).
+    /// [`Combined`](crate::Combined). A scan of several shards seeks in each of them.
     pub seeks: u64,
     /// Entries of indexes and of fact tables that were read. A scan counts each entry of a packed block.
     /// [`Scan::count`](crate::Scan::count) reads only the length of a block and counts it as one entry. It
@@ -153,9 +153,15 @@ impl<'txn> Meter<'txn> {
         &self.shards
     }
 
-    /// Records the shards that a query reads.
+    /// Records the shards that a scan reads, with a seek for each shard after the first.
     #[inline]
     pub(crate) fn reads(&mut self, reader: Reader<'_>, query: &Query) {
+        self.seeks += reader.note_shards(query, &mut self.shards).saturating_sub(1);
+    }
+
+    /// Records the shards that a count reads, without its seeks.
+    #[inline]
+    pub(crate) fn counts(&mut self, reader: Reader<'_>, query: &Query) {
         reader.note_shards(query, &mut self.shards);
     }
 

@@ -58,12 +58,12 @@ impl<'t> Reader<'t> {
         Shards::Some(shards.iter().copied().filter(is_available).collect())
     }
 
-    /// Adds the shards that a query reads.
+    /// Adds the shards that a query reads, and returns their number.
     #[cold]
-    pub(crate) fn note(self, query: &Query, shards: &mut ShardSet) {
-        if let Ok(read) = self.shards_of(query) {
-            read.iter().for_each(|shard| shards.insert(*shard));
-        }
+    pub(crate) fn note(self, query: &Query, shards: &mut ShardSet) -> u64 {
+        let Ok(read) = self.shards_of(query) else { return 0 };
+        read.iter().for_each(|shard| shards.insert(*shard));
+        read.len() as u64
     }
 
     /// Adds the shard of a row.
