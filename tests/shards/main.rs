@@ -7,6 +7,7 @@ mod groups;
 mod missing;
 mod opening;
 mod random;
+mod rebuilt;
 mod restored;
 mod routing;
 mod tables;

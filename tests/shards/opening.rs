@@ -16,13 +16,13 @@ use crate::tables::{
 #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "invoices")]
 #[index(amount)]
-struct Invoice {
+pub(crate) struct Invoice {
     #[primary_key]
-    number: u32,
-    amount: u32,
+    pub(crate) number: u32,
+    pub(crate) amount: u32,
 }
 
-fn order(tenant: u8, number: u16) -> Order {
+pub(crate) fn order(tenant: u8, number: u16) -> Order {
     let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
     Order { tenant, number, town, size: 0, code: number, note, tags }
 }
@@ -42,19 +42,20 @@ fn count(store: &ShardedStore) -> Result<u64> {
     OrderRepository::open(store)?.all(&store.read()?).count()
 }
 
-fn copy(from: &Path, to: &Path) {
+/// Copies a store but for LMDB's lock files, as it is now: the state that a killed process leaves.
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     for entry in fs::read_dir(from).expect("entries") {
         let entry = entry.expect("an entry");
         if entry.file_type().expect("a type").is_dir() {
             copy(&entry.path(), &to.join(entry.file_name()));
-        } else {
+        } else if entry.file_name() != "lock.mdb" {
             fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
         }
     }
 }
 
-fn reason(outcome: Result<ShardedStore>) -> String {
+pub(crate) fn reason(outcome: Result<ShardedStore>) -> String {
     match outcome {
         Err(Error::ShardRefused { what, reason }) => format!("{what}: {reason}"),
         other => panic!("{other:?}"),
@@ -339,7 +340,7 @@ fn what_is_not_offered_yet_is_an_error() -> Result<()> {
 #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "invoices", shard_by = number, shard_map = "numbers")]
 #[index(amount)]
-struct SpreadInvoice {
+pub(crate) struct SpreadInvoice {
     #[primary_key]
     number: u32,
     amount: u32,

@@ -68,7 +68,10 @@ fn open_in(
     });
     if !routing.shards().contains(&number) {
         if unchecked.is_some() && has_table(opened.engine(), rows.schema)? {
-            let difference = format!("its rows are in shard `{}`, which was adopted", shard.name());
+            let difference = format!(
+                "its rows are in shard `{}`, and it is declared to have none there",
+                shard.name()
+            );
             return Err(mismatch(rows.schema, difference));
         }
         return Ok(None);
@@ -90,7 +93,7 @@ fn has_table(engine: &crate::engine::Engine, schema: &TableSchema) -> Result<boo
     Ok(engine.catalog()?.iter().any(|(name, _)| name == schema.name))
 }
 
-/// Refuses an adopted shard with a row of another one, which queries would not find.
+/// Refuses an adopted or rebuilt shard with a row of another one, which queries would not find.
 fn check_rows(
     shards: &Engine,
     number: ShardNumber,
@@ -124,7 +127,7 @@ fn mismatch(schema: &TableSchema, difference: String) -> Error {
     Error::SchemaMismatch {
         table: schema.name,
         difference,
-        way_out: "declare a shard map, or a place, that gives all rows of an adopted store to it",
+        way_out: "declare a shard map, or a place, that gives all rows of an adopted or rebuilt shard to it",
     }
 }
 

@@ -83,6 +83,28 @@ impl SharedJournal {
     }
 }
 
+/// What a data file says about its journal.
+pub(crate) enum Marked {
+    /// It is complete without a journal.
+    Complete,
+    /// It needs a journal of its own.
+    Own,
+    /// It needs the journal of all shards, in which it has this number.
+    Shard { manager: [u8; 16], number: ShardNumber },
+}
+
+/// Reads the marker of the data file in a directory.
+pub(crate) fn marked(path: &Path) -> Result<Marked> {
+    let marker = start::marker_of(path).map_err(|not_started| unstarted(path, not_started))?;
+    Ok(match marker {
+        Marker::None | Marker::Clean(_) => Marked::Complete,
+        Marker::Needed(Journalled { shard: None, .. }) => Marked::Own,
+        Marker::Needed(Journalled { identity, shard: Some(number), .. }) => {
+            Marked::Shard { manager: identity, number }
+        }
+    })
+}
+
 /// Brings a store into the state in which LMDB can open it; what is to be done with the journal then.
 pub(super) fn prepare(
     options: &Options,

@@ -46,6 +46,7 @@ pub(crate) use check::{Piece, Pieces};
 pub(crate) use copy::Pinned;
 pub(crate) use env::Engine;
 pub(crate) use journal::shared::start::SharedJournal;
+pub(crate) use journalled::{Marked, marked};
 pub(crate) use layout::layout;
 pub(crate) use read::{Entries, LentEntries, Reader};
 pub(crate) use tables::Tables;

@@ -115,6 +115,8 @@ pub(crate) enum ShardState {
     Adopted,
     /// It has a record about itself.
     Open,
+    /// The same, and its manager was made again from it.
+    Rebuilt,
 }
 
 /// A shard map.
@@ -138,8 +140,11 @@ pub(crate) struct Identity {
     pub(crate) maps: Vec<OwnRanges>,
     /// The tables without a shard key that are placed in it.
     pub(crate) places: Vec<String>,
-    /// It was a plain store. Its tables of which all rows were found to belong to it; `None`: it was none.
+    /// It was a plain store, or its manager was rebuilt. Its tables of which all rows were found to belong to it;
+    /// `None`: it was neither.
     pub(crate) adopted: Option<Vec<String>>,
+    /// How many shards the store has.
+    pub(crate) shards: u32,
 }
 
 /// The ranges of a shard in a shard map.
@@ -273,6 +278,7 @@ impl ManagerRecords {
             maps: maps.collect(),
             places: places.map(|(table, _)| table.clone()).collect(),
             adopted,
+            shards: u32::try_from(self.shards.len()).unwrap_or(u32::MAX),
         }
     }
 }

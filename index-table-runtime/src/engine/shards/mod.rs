@@ -32,8 +32,8 @@ mod txn;
 mod write;
 
 pub(crate) use manager::{
-    Identity, Manager, ManagerRecords, ShardRecord, ShardState, TableRecord, options_of, place_of,
-    recorded,
+    Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
+    TableRecord, options_of, place_of, recorded,
 };
 pub(crate) use merge::{Entries, LentEntries};
 pub(crate) use read::Reader;

@@ -3,6 +3,7 @@
 mod copy;
 mod open;
 mod options;
+mod rebuild;
 
 use std::{any::Any, fmt, ops::Deref, path::Path, sync::Arc};
 

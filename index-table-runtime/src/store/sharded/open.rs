@@ -31,7 +31,7 @@ const LOCK: &str = "writer.lock";
 const MANAGER_MAP: usize = 1 << 26;
 
 /// By the directory's path without links.
-static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new());
+pub(super) static OPEN: Mutex<BTreeMap<PathBuf, Weak<Inner>>> = Mutex::new(BTreeMap::new());
 
 pub(super) fn open(options: &ShardedOptions, path: &Path) -> Result<ShardedStore> {
     let io = |source| Error::Io { path: path.to_owned(), source };
@@ -168,7 +168,7 @@ pub(super) fn manager_options() -> Options {
 }
 
 /// Refuses a second process that writes the store.
-fn lock(path: &Path) -> Result<File> {
+pub(super) fn lock(path: &Path) -> Result<File> {
     let file = path.join(LOCK);
     let io = |source| Error::Io { path: file.clone(), source };
     let mut open = File::options();
@@ -294,7 +294,7 @@ fn open_shard(
             ShardState::New if !inner.engine.catalog()?.is_empty() => {
                 return Err(refused(&what, "it is a plain store with tables; `adopt` it"));
             }
-            ShardState::Open => {
+            ShardState::Open | ShardState::Rebuilt => {
                 return Err(unavailable(record, "its directory has another store".to_owned()));
             }
             ShardState::New | ShardState::Adopted if read_only => {
@@ -311,7 +311,10 @@ fn open_shard(
         let reason = format!("it is shard `{}` of this store", identity.name);
         return Err(refused(&what, &reason));
     }
-    let expected = expected(identity.adopted.clone());
+    // The rows of a rebuilt shard are compared with its ranges once.
+    let is_rebuilt = record.state == ShardState::Rebuilt;
+    let unchecked = || if is_rebuilt { Some(Vec::new()) } else { identity.adopted.clone() };
+    let expected = expected(unchecked());
     let is_moved = identity.manager_directory != expected.manager_directory;
     if is_moved && identity.directory == expected.directory {
         // Either the manager was moved, or it is a copy of one that is still there.
@@ -357,7 +360,7 @@ fn unavailable(record: &ShardRecord, reason: String) -> Error {
     Error::ShardUnavailable { shard: record.name.clone(), reason }
 }
 
-fn refused(what: &str, reason: &str) -> Error {
+pub(super) fn refused(what: &str, reason: &str) -> Error {
     Error::ShardRefused { what: what.to_owned(), reason: reason.to_owned() }
 }
 

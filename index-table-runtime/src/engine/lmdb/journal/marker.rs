@@ -39,6 +39,15 @@ pub(crate) struct Journalled {
     pub(crate) identity: [u8; 16],
     /// The number of times that the journal was started.
     pub(crate) epoch: u64,
+    /// The number of the shard, if it is the journal of all shards.
+    pub(crate) shard: Option<u32>,
+}
+
+impl Journalled {
+    /// A journal of one data file.
+    pub(crate) const fn own(identity: [u8; 16], epoch: u64) -> Self {
+        Self { identity, epoch, shard: None }
+    }
 }
 
 impl Marker {
@@ -53,11 +62,11 @@ impl Marker {
             return None;
         }
         let (state, identity, epoch) = (rest.word()?, rest.array()?, rest.word()?);
-        let _unused = rest.word()?;
+        let shard = rest.word()?.checked_sub(1).map(u32::try_from).transpose().ok()?;
         if rest.array()? != first_half(blake3::hash(bytes.get(..48)?)) {
             return None;
         }
-        let journalled = Journalled { identity, epoch };
+        let journalled = Journalled { identity, epoch, shard };
         match state {
             1 => Some(Self::Clean(journalled)),
             2 => Some(Self::Needed(journalled)),
@@ -67,7 +76,7 @@ impl Marker {
 
     /// Encodes the marker.
     pub(crate) fn bytes(self) -> Vec<u8> {
-        let (state, Journalled { identity, epoch }) = match self {
+        let (state, Journalled { identity, epoch, shard }) = match self {
             Self::None => return vec![0; LENGTH],
             Self::Clean(journalled) => (1_u64, journalled),
             Self::Needed(journalled) => (2, journalled),
@@ -76,7 +85,8 @@ impl Marker {
         bytes.extend_from_slice(&state.to_le_bytes());
         bytes.extend_from_slice(&identity);
         bytes.extend_from_slice(&epoch.to_le_bytes());
-        bytes.extend_from_slice(&[0; 8]);
+        let shard = shard.map_or(0, |shard| u64::from(shard) + 1);
+        bytes.extend_from_slice(&shard.to_le_bytes());
         let sum = first_half(blake3::hash(&bytes));
         bytes.extend_from_slice(&sum);
         bytes
@@ -106,8 +116,14 @@ mod tests {
 
     #[test]
     fn markers_round_trip_and_damage_is_detected() {
-        let journalled = Journalled { identity: [7; 16], epoch: 3 };
-        for marker in [Marker::None, Marker::Clean(journalled), Marker::Needed(journalled)] {
+        let journalled = Journalled::own([7; 16], 3);
+        let of_shard = Journalled { shard: Some(u32::MAX), ..journalled };
+        for marker in [
+            Marker::None,
+            Marker::Clean(journalled),
+            Marker::Needed(journalled),
+            Marker::Needed(of_shard),
+        ] {
             let bytes = marker.bytes();
             assert_eq!(bytes.len(), LENGTH);
             assert_eq!(Marker::read(&bytes), Some(marker));
@@ -122,10 +138,12 @@ mod tests {
 
     #[test]
     fn bytes_of_the_format() {
-        let journalled = Journalled { identity: [7; 16], epoch: 3 };
-        let bytes = Marker::Needed(journalled).bytes();
-        let hex = hex(&bytes);
         let documented = include_str!("../../../../../docs/FORMAT.md");
-        assert!(documented.contains(&hex), "{hex}");
+        let own = Journalled::own([7; 16], 3);
+        for journalled in [own, Journalled { shard: Some(2), ..own }] {
+            let bytes = Marker::Needed(journalled).bytes();
+            let hex = hex(&bytes);
+            assert!(documented.contains(&hex), "{hex}");
+        }
     }
 }

@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn each_combination_has_its_plan() {
-        let journalled = Journalled { identity: [1; 16], epoch: 1 };
+        let journalled = Journalled::own([1; 16], 1);
         let (none, clean, needed) =
             (Marker::None, Marker::Clean(journalled), Marker::Needed(journalled));
         let expected = [

@@ -259,10 +259,10 @@ pub(in crate::engine::lmdb) fn start(
     env.force_sync()?;
 
     let (known, left) = match marker {
-        Marker::None => (Journalled { identity: identity(), epoch: 0 }, None),
+        Marker::None => (Journalled::own(identity(), 0), None),
         // Without files, it is that of all shards of a store.
         Marker::Clean(known) if !is_there(directory, &known)? => {
-            (Journalled { identity: identity(), epoch: 0 }, None)
+            (Journalled::own(identity(), 0), None)
         }
         Marker::Clean(known) => (known, None),
         Marker::Needed(known) => (known, Some(Found::read(directory, &known)?)),
@@ -272,7 +272,7 @@ pub(in crate::engine::lmdb) fn start(
     let next = left.as_ref().map_or(1, |found| found.tail.next);
     // Behind all that is needed still.
     sequence = left.as_ref().map_or(sequence, |found| found.tail.last) + 1;
-    let journalled = Journalled { epoch: epoch + 1, ..known };
+    let journalled = Journalled { epoch: epoch + 1, shard: None, ..known };
     let salt = Salt { identity: journalled.identity, epoch: journalled.epoch, sequence };
 
     let files = Arc::new(files);

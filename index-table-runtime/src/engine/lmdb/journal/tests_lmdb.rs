@@ -155,7 +155,7 @@ fn lmdb_takes_the_meta_page_with_the_greater_number() {
     let (mut random, mut models) = (Random(5), [Rows::new(), Rows::new()]);
     let data = file(dir.path());
     // The marker is not in the first 152 bytes of the meta page, which are all that LMDB writes.
-    marker::put(&data, marker::Marker::Clean(marker::Journalled { identity: [9; 16], epoch: 1 }))
+    marker::put(&data, marker::Marker::Clean(marker::Journalled::own([9; 16], 1)))
         .expect("a marker");
     for _ in 0..9 {
         commit(&env, &mut random, &mut models);

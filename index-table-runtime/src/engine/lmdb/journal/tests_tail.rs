@@ -154,7 +154,7 @@ fn a_damaged_checkpoint_is_missed_by_the_frames_behind_it() {
 #[test]
 fn the_newest_checkpoint_of_the_data_file_is_taken() {
     let own = block();
-    let marked = Journalled { identity: own.salt.identity, epoch: own.salt.epoch };
+    let marked = Journalled::own(own.salt.identity, own.salt.epoch);
     let at = |epoch, sequence| Block { salt: Salt { epoch, sequence, ..own.salt }, ..own.clone() };
     let heads = |blocks: &[Block]| {
         let mut heads = vec![vec![0; HEAD as usize]; FILES];

@@ -389,7 +389,8 @@ impl Member {
             let is_whole =
                 is_sound && open.env.write_txn().is_ok() && open.env.force_sync().is_ok();
             if is_whole {
-                let clean = Marker::Clean(common.journalled);
+                let shard = self.shard().map(|shard| shard.number);
+                let clean = Marker::Clean(Journalled { shard, ..common.journalled });
                 // If it is not written, the journal is applied when the store is opened, which changes nothing.
                 let _ = marker::put(&open.data, clean).and_then(|()| open.data.sync_data());
             } else {

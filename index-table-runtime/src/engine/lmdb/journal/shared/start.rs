@@ -72,7 +72,7 @@ impl SharedJournal {
         identity: [u8; 16],
     ) -> Result<Self, NotStarted> {
         let files = files::existing(directory, SHARED)?;
-        let known = Journalled { identity, epoch: 0 };
+        let known = Journalled::own(identity, 0);
         let read = match tail::newest(&files::heads(&files)?, &known) {
             Ok(newest) => Found::of(files, newest).map(Some),
             // The markers of the data files say whether it is missed.
@@ -130,6 +130,10 @@ impl SharedJournal {
         sizes: (usize, u32),
         prepare: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), NotStarted> {
+        if let Some(own) = known.shard.filter(|own| *own != shard) {
+            let reason = format!("it is shard {own} of its store, and not shard {shard}");
+            return Err(NotStarted::Damaged(reason));
+        }
         let source = self.source(shard, &known)?;
         start::recover_from(&source, shard, directory, known, sizes, prepare)
     }
@@ -196,7 +200,7 @@ impl SharedJournal {
             }
         }
         let (log, files, block) = self.first_block(&joined, found).map_err(own)?;
-        let journalled = Journalled { identity: self.identity, epoch: block.salt.epoch };
+        let journalled = Journalled::own(self.identity, block.salt.epoch);
         let mut shards = Vec::with_capacity(joined.len());
         for (joined, saved) in joined.into_iter().zip(block.shards) {
             let directory = joined.directory.clone();
@@ -218,7 +222,7 @@ impl SharedJournal {
     ) -> Result<(Log, Arc<Vec<File>>, Block), NotStarted> {
         let files = files::create(&self.directory, SHARED)?;
         let heads = files::heads(&files::existing(&self.directory, SHARED)?)?;
-        let known = Journalled { identity: self.identity, epoch: 0 };
+        let known = Journalled::own(self.identity, 0);
         let (epoch, sequence) = last(&heads, &known);
         let epoch = joined.iter().fold(epoch, |epoch, joined| epoch.max(joined.epoch)) + 1;
         // Behind all that is needed still.
@@ -264,6 +268,7 @@ impl Joined<'_> {
         saved: super::super::block::Saved,
         journalled: Journalled,
     ) -> Result<(u32, Open), NotStarted> {
+        let journalled = Journalled { shard: Some(self.shard), ..journalled };
         marker::put(&self.data, Marker::Needed(journalled))?;
         self.data.sync_data()?;
         if let Some(source) = &self.source {

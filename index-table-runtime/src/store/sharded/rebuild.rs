@@ -1,0 +1,249 @@
+//! Making a lost shard map manager again from what its shards keep about themselves.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
+
+use super::{
+    ShardedOptions, ShardedStore,
+    open::{OPEN, lock, manager_options, refused},
+    options::Declared as DeclaredShard,
+};
+use crate::{
+    engine::{
+        self, Durability, Options, files,
+        lmdb::{self, Marked, SharedJournal},
+        shards::{
+            Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
+            place_of, recorded,
+        },
+    },
+    model::{
+        error::{Error, Result},
+        shard::{Boundaries, Declared, MapKind, SLOTS, ShardNumber},
+    },
+    store::shared,
+};
+
+impl ShardedOptions {
+    /// Rebuilds the shard map manager in the directory `path` from the shards, and opens the store. For a store whose
+    /// shard map manager is lost or damaged, while its shards are not.
+    ///
+    /// All shards of the store are given with [`shard`](ShardedOptions::shard), in any order: their names, their
+    /// directories, and their [`options`](ShardedOptions::options), which only the manager had. The shard maps and the
+    /// places of tables are those that the shards keep. The first time that a repository is opened, every row
+    /// is compared with the rebuilt shard map.
+    ///
+    /// Shards that were closed properly need nothing else. After a crash, they need their journal: the files
+    /// `shards.journal.*` in `path`. So leave these where they are, and move away only the `data.mdb` of a
+    /// damaged manager.
+    ///
+    /// Cost: opening each shard, and a scan of each table when its repository is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardRefused`](crate::Error::ShardRefused): there is a shard map manager in `path`, or where the shards
+    /// know it to be; a shard is missing, is given twice or with another name, or is not from the same store; the
+    /// shards contradict each other; or other options than shards are given. Nothing is written then. And the
+    /// errors of [`ShardedStore::open`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "customers", shard_by = tenant)]
+    /// struct Customer {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     id: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let path = dir.path().join("shop");
+    /// let shards = || ShardedStore::options().shard("north", "north").shard("south", "south");
+    /// let map = ShardMap::ranges().to("north", ..100u32).to("south", 100u32..);
+    /// let store = shards().map("customers", map).open(&path)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// store.transaction(|txn| customers.insert(txn, &Customer { tenant: 107, id: 1 }))?;
+    /// drop((store, customers));
+    ///
+    /// std::fs::remove_file(path.join("data.mdb")).unwrap(); // the shard map manager
+    /// let store = shards().rebuild(&path)?;
+    /// let customers = CustomerRepository::open(&store)?;
+    /// assert_eq!(customers.shard_of(&store, 107)?.name(), "south");
+    /// assert_eq!(customers.find_by_tenant(&store.read()?, 107).count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn rebuild(&self, path: impl AsRef<Path>) -> Result<ShardedStore> {
+        let path = path.as_ref();
+        let what = path.display().to_string();
+        if self.shards.is_empty() {
+            return Err(refused(
+                &what,
+                "no shards are given to rebuild the shard map manager from",
+            ));
+        }
+        let has_others = !self.maps.is_empty() || !self.places.is_empty() || self.only.is_some();
+        if has_others || self.options.read_only || self.shards.iter().any(|shard| shard.adopted) {
+            let reason = "a shard map manager is rebuilt from `shard`s and their `options` alone";
+            return Err(refused(&what, reason));
+        }
+        files::create_directories(path).map_err(|source| Error::opening(path, source))?;
+        let path = path.canonicalize().map_err(|source| Error::opening(path, source))?;
+        rebuild(self, &path)?;
+        ShardedStore::open(path)
+    }
+}
+
+fn rebuild(options: &ShardedOptions, path: &Path) -> Result<()> {
+    let _opening = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = lock(path)?;
+    if path.join("data.mdb").exists() {
+        let reason =
+            "there is a `data.mdb`: open the store, or move a damaged shard map manager away";
+        return Err(refused(&path.display().to_string(), reason));
+    }
+    let found = options.shards.iter().map(|shard| find(options, shard, path));
+    let records = records(found.collect::<Result<_>>()?)?;
+    let manager = Options { create: true, ..manager_options() };
+    Manager::new(engine::Engine::open(&manager, path)?, Some(lock)).write(&records)
+}
+
+/// A shard that is given.
+struct Found {
+    identity: Identity,
+    /// Its directory without links.
+    directory: PathBuf,
+    record: ShardRecord,
+}
+
+/// Reads what a shard keeps about itself, after its recovery if it was not closed properly.
+fn find(options: &ShardedOptions, shard: &DeclaredShard, path: &Path) -> Result<Found> {
+    let what = format!("shard `{}`", shard.name);
+    let place = place_of(path, &shard.place.to_string_lossy());
+    let Some(own_place) = shard.place.to_str() else {
+        return Err(refused(&what, "its directory is not UTF-8"));
+    };
+    let existing = Options { create: false, ..Options::default() };
+    let inner = match lmdb::marked(&place)? {
+        Marked::Shard { manager, number } => {
+            let journal = SharedJournal::open(path, manager)?;
+            let own = existing.durability(Durability::Journal);
+            shared::open_shard(&own, &place, (&journal, number))?
+        }
+        Marked::Own => shared::open(&existing.durability(Durability::Journal), &place)?,
+        Marked::Complete => shared::open(&Options { read_only: true, ..existing }, &place)?,
+    };
+    let Some(identity) = Identity::read(&inner.engine)? else {
+        return Err(refused(&what, "it is no shard of a sharded store"));
+    };
+    let directory = inner.engine.directory();
+    if identity.name != shard.name {
+        let reason = format!("the directory has shard `{}`", identity.name);
+        return Err(refused(&what, &reason));
+    }
+    let manager = Path::new(&identity.manager_directory);
+    let is_in_place = Path::new(&identity.directory) == directory;
+    if is_in_place && manager != path && manager.join("data.mdb").exists() {
+        let reason = format!("its shard map manager is in `{}`", manager.display());
+        return Err(refused(&what, &reason));
+    }
+    let options = recorded(shard.options.as_ref().unwrap_or(&options.options));
+    let (name, place) = (shard.name.clone(), own_place.to_owned());
+    let record = ShardRecord { name, place, state: ShardState::Rebuilt, options };
+    Ok(Found { identity, directory, record })
+}
+
+/// What the manager had, as far as the shards know.
+fn records(mut found: Vec<Found>) -> Result<ManagerRecords> {
+    found.sort_by_key(|found| found.identity.number);
+    let Some(first) = found.first() else { return Err(Error::internal("no shards")) };
+    let id = first.identity.manager;
+    if let Some(other) = found.iter().find(|found| found.identity.manager != id) {
+        let reason = format!("it is of another store than shard `{}`", first.record.name);
+        return Err(refused(&format!("shard `{}`", other.record.name), &reason));
+    }
+    for pair in found.windows(2) {
+        let [one, other] = pair else { continue };
+        if one.identity.number == other.identity.number {
+            let reason = format!(
+                "`{}` and `{}` are copies of the same shard",
+                one.directory.display(),
+                other.directory.display()
+            );
+            return Err(refused(&format!("shard `{}`", one.record.name), &reason));
+        }
+    }
+    let shards = found.iter().map(|found| found.identity.shards).max().unwrap_or_default();
+    let last = found.last().map_or(0, |found| found.identity.number);
+    let expected = shards.max(last.saturating_add(1));
+    let given = |number: &ShardNumber| found.iter().all(|found| found.identity.number != *number);
+    if let Some(missing) = (0..expected).find(given) {
+        let reason =
+            format!("the store has {expected} shards, of which number {missing} is not given");
+        return Err(refused("the store", &reason));
+    }
+    let (mut maps, mut places) = (BTreeMap::new(), BTreeMap::new());
+    for Found { identity, record, .. } in &found {
+        for own in &identity.maps {
+            add_ranges(&mut maps, own, identity.number, record)?;
+        }
+        for table in &identity.places {
+            if places.insert(table.clone(), identity.number).is_some() {
+                let reason = format!("table `{table}` is placed in another shard as well");
+                return Err(refused(&format!("shard `{}`", record.name), &reason));
+            }
+        }
+    }
+    for (map, Declared { kind, boundaries, .. }) in &maps {
+        if *kind == MapKind::Hashed
+            && (0..SLOTS).any(|slot| boundaries.shard_of(&slot.to_be_bytes()).is_none())
+        {
+            let what = format!("shard map `{map}`");
+            return Err(refused(&what, "it has slots that belong to none of the shards"));
+        }
+    }
+    let own = ManagerRecord { id, version: 1 };
+    let shards = found.into_iter().map(|found| found.record).collect();
+    Ok(ManagerRecords { own, shards, maps, places, tables: BTreeMap::new() })
+}
+
+/// Adds what a shard has of a shard map.
+fn add_ranges(
+    maps: &mut BTreeMap<String, Declared>,
+    own: &OwnRanges,
+    number: ShardNumber,
+    record: &ShardRecord,
+) -> Result<()> {
+    let OwnRanges { map, kind, key_type, ranges } = own;
+    let refused = |reason: &str| {
+        let what = format!("shard `{}`", record.name);
+        Err(refused(&what, &format!("{reason} shard map `{map}`")))
+    };
+    let declared = maps.entry(map.clone()).or_insert_with(|| Declared {
+        kind: *kind,
+        key_type: key_type.clone(),
+        boundaries: Boundaries::all_in(None),
+    });
+    if (declared.kind, &declared.key_type) != (*kind, key_type) {
+        return refused("another shard has another kind or type of keys of");
+    }
+    for (start, end) in ranges {
+        if end.as_ref().is_some_and(|end| end <= start) {
+            return refused("it has a damaged range of");
+        }
+        if !declared.boundaries.shards_within(start, end.as_deref()).is_empty() {
+            return refused("another shard has keys of a range that it has of");
+        }
+        declared.boundaries.assign(start, end.as_deref(), Some(number));
+    }
+    Ok(())
+}

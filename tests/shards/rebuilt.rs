@@ -1,0 +1,211 @@
+//! A lost shard map manager is rebuilt from its shards.
+
+use std::{fs, path::Path};
+
+use index_table::{Error, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+
+use crate::{
+    opening::{Invoice, InvoiceRepository, SpreadInvoiceRepository, copy, order, reason},
+    tables::{Kind, TENANTS, by_hash, by_value::OrderRepository, names, options},
+};
+
+/// The shards alone.
+fn shards(count: u8) -> ShardedOptions {
+    names(count).iter().fold(ShardedStore::options(), |all, name| all.shard(name, name))
+}
+
+fn lose_manager(path: &Path) {
+    fs::remove_file(path.join("data.mdb")).expect("a shard map manager");
+}
+
+/// A row of each tenant, and an invoice in the last shard.
+fn fill(store: &ShardedStore) -> Result<()> {
+    let (orders, invoices) = (OrderRepository::open(store)?, InvoiceRepository::open(store)?);
+    for tenant in 0..TENANTS {
+        store.transaction(|txn| orders.insert(txn, &order(tenant, 1)))?;
+    }
+    store.transaction(|txn| invoices.insert(txn, &Invoice { number: 7, amount: 1 }))
+}
+
+/// The shard of each tenant.
+fn placement(store: &ShardedStore) -> Result<Vec<String>> {
+    let orders = OrderRepository::open(store)?;
+    (0..=u8::MAX).map(|tenant| Ok(orders.shard_of(store, tenant)?.to_string())).collect()
+}
+
+fn assert_whole(store: &ShardedStore) -> Result<()> {
+    let (orders, invoices) = (OrderRepository::open(store)?, InvoiceRepository::open(store)?);
+    let txn = store.read()?;
+    assert_eq!(orders.all(&txn).count()?, u64::from(TENANTS));
+    assert_eq!(orders.by_town(&txn).rows().count(), usize::from(TENANTS));
+    assert_eq!(invoices.all(&txn).count()?, 1);
+    assert!(store.unavailable_shards().is_empty());
+    drop(txn);
+    store.check()
+}
+
+#[test]
+fn a_lost_manager_is_rebuilt_from_its_shards() -> Result<()> {
+    for kind in [Kind::Ranges, Kind::List] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let placed = || {
+            let store = options(kind, 3).place("invoices", "s2").open(dir.path())?;
+            fill(&store)?;
+            placement(&store)
+        };
+        let placed = placed()?;
+        lose_manager(dir.path());
+        assert!(matches!(ShardedStore::open(dir.path()), Err(Error::StoreNotFound { .. })));
+        // In any order.
+        let rebuild = ShardedStore::options().shard("s1", "s1").shard("s2", "s2").shard("s0", "s0");
+        {
+            let store = rebuild.rebuild(dir.path())?;
+            assert_eq!(placement(&store)?, placed);
+            let in_order: Vec<_> = store.shard_ids().iter().map(ToString::to_string).collect();
+            assert_eq!(in_order, names(3));
+            assert_whole(&store)?;
+            let orders = OrderRepository::open(&store)?;
+            store.transaction(|txn| orders.insert(txn, &order(31, 2)))?;
+            store.transaction(|txn| orders.delete(txn, 31, 2)).map(drop)?;
+        }
+        let store = ShardedStore::open(dir.path())?;
+        assert_eq!(placement(&store)?, placed);
+        assert_whole(&store)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_hash_map_is_rebuilt() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let placement = |store: &ShardedStore| -> Result<Vec<String>> {
+        let orders = by_hash::OrderRepository::open(store)?;
+        (0..=u8::MAX).map(|tenant| Ok(orders.shard_of(store, tenant)?.to_string())).collect()
+    };
+    let placed = placement(&options(Kind::Hashed, 5).open(dir.path())?)?;
+    lose_manager(dir.path());
+    assert_eq!(placement(&shards(5).rebuild(dir.path())?)?, placed);
+    Ok(())
+}
+
+/// The shards were not closed: they need the journal, which is beside the lost manager.
+#[test]
+fn shards_of_a_killed_process_are_recovered_first() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, left) = (dir.path().join("shop"), dir.path().join("left"));
+    let store = options(Kind::Ranges, 3).place("invoices", "s2").open(&shop)?;
+    fill(&store)?;
+    copy(&shop, &left);
+    lose_manager(&left);
+    // The shards have each other's directories: each is found to be another one, and none is changed.
+    let swapped = dir.path().join("swapped");
+    copy(&left, &swapped);
+    fs::rename(swapped.join("s0"), swapped.join("x")).expect("another name");
+    fs::rename(swapped.join("s1"), swapped.join("s0")).expect("another name");
+    fs::rename(swapped.join("x"), swapped.join("s1")).expect("another name");
+    assert_eq!(reason(shards(3).rebuild(&swapped)), "shard `s0`: the directory has shard `s1`");
+    let right = ShardedStore::options().shard("s0", "s1").shard("s1", "s0").shard("s2", "s2");
+    assert_whole(&right.rebuild(&swapped)?)?;
+    // Without the journal.
+    let torn = dir.path().join("torn");
+    copy(&left, &torn);
+    for file in 0..3 {
+        fs::remove_file(torn.join(format!("shards.journal.{file}"))).expect("a file");
+    }
+    let Err(error) = shards(3).rebuild(&torn) else { panic!("commits may be lost") };
+    assert!(error.to_string().contains("journal of the shards is missing"), "{error}");
+    assert!(!torn.join("data.mdb").exists());
+
+    assert_whole(&shards(3).rebuild(&left)?)?;
+    assert_whole(&store)
+}
+
+/// The data file of a shard says which shard it is, so that no journal of another shard is applied to it.
+#[test]
+fn the_journal_is_not_applied_to_another_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, left) = (dir.path().join("shop"), dir.path().join("left"));
+    let store = options(Kind::Ranges, 2).open(&shop)?;
+    copy(&shop, &left);
+    drop(store);
+    // Both data files have the same root pages, but for the marker.
+    for name in names(2) {
+        fs::rename(left.join(&name), left.join(format!("{name}.x"))).expect("another name");
+    }
+    fs::rename(left.join("s0.x"), left.join("s1")).expect("another name");
+    fs::rename(left.join("s1.x"), left.join("s0")).expect("another name");
+    let before = fs::read(left.join("s0/data.mdb")).expect("a data file");
+    let store = ShardedStore::open(&left);
+    let shown = match &store {
+        Ok(store) => format!("{:?}", store.unavailable_shards()),
+        Err(error) => error.to_string(),
+    };
+    assert!(shown.contains("it is shard 1 of its store, and not shard 0"), "{shown}");
+    drop(store);
+    assert!(fs::read(left.join("s0/data.mdb")).expect("a data file") == before);
+    Ok(())
+}
+
+#[test]
+fn what_does_not_fit_is_refused() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    fill(&options(Kind::Ranges, 3).open(path("shop"))?)?;
+    let all = || shards(3);
+    assert!(reason(all().rebuild(path("shop"))).contains("there is a `data.mdb`"));
+    // Another directory, while the manager is where the shards know it to be.
+    let absolute = names(3).iter().fold(ShardedStore::options(), |all, name| {
+        all.shard(name, dir.path().join("shop").join(name))
+    });
+    assert!(reason(absolute.rebuild(path("other"))).contains("its shard map manager is in"));
+    assert!(!path("other").join("data.mdb").exists());
+
+    lose_manager(&path("shop"));
+    let rebuilt = |options: ShardedOptions| reason(options.rebuild(path("shop")));
+    assert!(rebuilt(ShardedStore::options()).contains("no shards are given"));
+    assert!(rebuilt(shards(3).only(["s0"])).contains("alone"));
+    assert!(rebuilt(options(Kind::Ranges, 3)).contains("alone"));
+    assert!(rebuilt(shards(2)).contains("the store has 3 shards, of which number 2 is not given"));
+    let last = ShardedStore::options().shard("s2", "s2");
+    assert!(rebuilt(last).contains("number 0 is not given"));
+    let renamed = shards(2).shard("vault", "s2");
+    assert_eq!(rebuilt(renamed), "shard `vault`: the directory has shard `s2`");
+    assert!(matches!(shards(4).rebuild(path("shop")), Err(Error::StoreNotFound { .. })));
+    // A copy of a shard.
+    copy(&path("shop/s1"), &path("copy"));
+    let twice = shards(3).shard("s1", path("copy"));
+    assert!(rebuilt(twice).contains("are copies of the same shard"));
+    // A shard of another store, and a store that is no shard.
+    drop(options(Kind::Ranges, 3).open(path("second"))?);
+    let foreign = shards(2).shard("s2", path("second/s2"));
+    assert!(rebuilt(foreign).contains("its shard map manager is in"));
+    lose_manager(&path("second"));
+    let foreign = shards(2).shard("s2", path("second/s2"));
+    assert!(rebuilt(foreign).contains("it is of another store than shard `s0`"));
+    drop(Store::open(path("plain"))?);
+    let plain = shards(2).shard("s2", path("plain"));
+    assert!(rebuilt(plain).contains("it is no shard of a sharded store"));
+    assert!(!path("shop").join("data.mdb").exists(), "nothing was written");
+
+    assert_eq!(placement(&all().rebuild(path("shop"))?)?.len(), 256);
+    Ok(())
+}
+
+/// Only the manager had the distribution of tables, so that rows are compared with it once.
+#[test]
+fn rows_are_compared_with_the_declaration() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let numbers = ShardMap::ranges().to("s0", ..5_u32).to("s1", 5_u32..);
+    fill(&options(Kind::Ranges, 2).map("numbers", numbers).open(dir.path())?)?;
+    lose_manager(dir.path());
+    let store = shards(2).rebuild(dir.path())?;
+    let Err(Error::SchemaMismatch { difference, .. }) = SpreadInvoiceRepository::open(&store)
+    else {
+        panic!("a row that would not be found")
+    };
+    assert_eq!(
+        difference,
+        "the row with primary key 7 is in shard `s0`, and belongs to shard `s1`"
+    );
+    InvoiceRepository::open(&store).map(drop)
+}
