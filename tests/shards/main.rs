@@ -3,6 +3,7 @@
 mod answers;
 mod catalog;
 mod copies;
+mod cross;
 mod groups;
 mod missing;
 mod opening;
@@ -12,3 +13,4 @@ mod restored;
 mod routing;
 mod tables;
 mod transactions;
+mod transfers;

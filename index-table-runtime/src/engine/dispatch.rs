@@ -9,8 +9,8 @@ use std::{
 #[cfg(feature = "memory")]
 use super::memory;
 use super::{
-    Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, Options, Query,
-    Read, Records, Retry, Space, Stamp, Write,
+    Ascending, CommitFailure, CommitNumber, Count, Cursor, EntryResult, LongLived, NotVisible,
+    Options, Query, Read, Records, Retry, Space, Stamp, Write,
     forward::{forward, of_each_engine, on_engine, unlikely},
     lmdb, shards,
 };
@@ -343,6 +343,51 @@ impl<'s> Txn<'s> {
     forward! {
         /// Commits, and calls `committed` before another one of this process can begin to write.
         pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure>;
+    }
+
+    /// Makes write transactions of several stores durable, all of them or none, as far as they share a journal. Nothing
+    /// is visible then. All are of the same kind of engine.
+    pub(crate) fn prepare(txns: Vec<Self>) -> Result<Prepared<'s>, CommitFailure> {
+        let mut of_lmdb = Vec::with_capacity(txns.len());
+        #[cfg(feature = "memory")]
+        let mut of_memory = Vec::new();
+        for txn in txns {
+            match txn {
+                Self::Lmdb(txn) => of_lmdb.push(txn),
+                Self::Sharded(_) => {
+                    let error = Error::internal("a shard of a shard");
+                    return Err(CommitFailure::Failed(error));
+                }
+                #[cfg(feature = "memory")]
+                Self::Memory(txn) => of_memory.push(txn),
+            }
+        }
+        let prepared = lmdb::Txn::prepare(of_lmdb)?;
+        Ok(Prepared {
+            lmdb: prepared,
+            #[cfg(feature = "memory")]
+            memory: of_memory,
+        })
+    }
+}
+
+/// The commits of several stores, which are durable.
+pub(crate) struct Prepared<'s> {
+    lmdb: lmdb::Prepared<'s>,
+    #[cfg(feature = "memory")]
+    memory: Vec<memory::Txn<'s>>,
+}
+
+impl Prepared<'_> {
+    /// Makes the commits visible, one after the other, and calls `committed` before another transaction of this process
+    /// can begin to write.
+    pub(crate) fn commit(self, committed: &mut dyn FnMut()) -> Result<(), NotVisible> {
+        #[cfg(feature = "memory")]
+        if !self.memory.is_empty() {
+            memory::Txn::commit_all(self.memory, committed);
+            return Ok(());
+        }
+        self.lmdb.commit(committed)
     }
 }
 

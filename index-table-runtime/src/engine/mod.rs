@@ -89,7 +89,7 @@ pub(crate) use dispatch::{Engine, Entries, LentEntries, Reader, Tables, Txn, Wri
 pub use durability::Durability;
 pub(crate) use options::{CopyKind, DEFAULT_MAP_SIZE, Limit, MOST};
 pub use options::{Options, WhenFull};
-pub(crate) use outcome::{CommitFailure, Retry};
+pub(crate) use outcome::{CommitFailure, NotVisible, Retry};
 pub(crate) use query::{KeyList, Query};
 pub(crate) use read::{Count, EntryResult, Read};
 pub(crate) use records::{ReadRecords, Records, Space, WriteRecords};

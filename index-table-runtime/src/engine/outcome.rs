@@ -18,6 +18,8 @@ pub(crate) enum Retry {
     Pages,
     /// The commit conflicted with an earlier commit of another client.
     Conflict,
+    /// The closure needed a shard that has to be locked before another one that it had used.
+    Shards,
 }
 
 impl Retry {
@@ -51,6 +53,20 @@ impl CommitFailure {
             Self::Failed(error) => Retry::after(error),
             Self::Unknown(_) => None,
         }
+    }
+}
+
+/// The failure of a commit of several shards that was durable.
+pub(crate) struct NotVisible {
+    pub(crate) failure: CommitFailure,
+    /// It is visible in some of the shards, and will be in all when the store is opened again.
+    pub(crate) is_split: bool,
+}
+
+impl NotVisible {
+    /// Nothing has changed.
+    pub(crate) const fn failed(error: Error) -> Self {
+        Self { failure: CommitFailure::Failed(error), is_split: false }
     }
 }
 

@@ -141,14 +141,17 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::TooManyReaders`], [`Error::GrowthBlocked`] and [`Error::MapTooSmall`] if another process has
-    /// made the store larger than the map, [`Error::Forked`], [`Error::Engine`].
+    /// made the store larger than the map, [`Error::Forked`], [`Error::Engine`]; on a [`ShardedStore`],
+    /// [`Error::ReopenNeeded`] after the commit of a transaction has failed in some of its shards.
     pub fn read(&self) -> Result<ReadTxn<'_>> {
         // The counter is read before the transaction begins, so that the snapshot has all tables it counts.
         let opened = self.inner.opened();
         Ok(ReadTxn::new(self.inner.engine.read()?, self.inner.id, opened))
     }
 
-    /// Begins the write transaction. A store has one write transaction at a time, so this waits for others.
+    /// Begins the write transaction. A store has one write transaction at a time, so this waits for others. On a
+    /// [`ShardedStore`], it locks all shards that are available; [`transaction`](Store::transaction) locks those that it
+    /// uses.
     ///
     /// If the transaction is dropped without [`commit`](WriteTxn::commit), nothing changes. If the map is full, its
     /// operations fail with [`Error::MapFull`]; [`transaction`](Store::transaction) enlarges the map.
@@ -170,12 +173,19 @@ impl Store {
     /// transactions of this process. The call waits for it up to two seconds; new transactions wait meanwhile.
     /// `body` also runs again after [waiting](crate::WhenFull::Wait) for a full queue of eventual indexes.
     ///
+    /// On a [`ShardedStore`], the transaction may read and write any shards. All of its writes are committed, or none, with
+    /// one sync of the journal. It locks a shard when `body` first reads or writes it, until the transaction ends, in
+    /// the order of the shards. If `body` needs an earlier shard than one that is locked, the operation fails with
+    /// [`Error::OtherShard`] and `body` runs again: first with the shards locked that it has used, and then with all
+    /// shards. So use shards in their order if you can, and read in a [read transaction](Store::read) what does not have to
+    /// stay as it is until the commit.
+    ///
     /// To roll back with an error of your own, use [`try_transaction`](Store::try_transaction).
     ///
     /// # Errors
     ///
     /// The errors of `body`, of [`write`](Store::write) and of [`WriteTxn::commit`]; [`Error::MapFull`] only
-    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth.
+    /// at the limit, and [`Error::GrowthBlocked`] if read transactions blocked the growth; [`Error::ShardUnavailable`].
     pub fn transaction<T>(&self, body: impl FnMut(&mut WriteTxn<'_>) -> Result<T>) -> Result<T> {
         self.try_transaction(body)
     }
@@ -191,7 +201,7 @@ impl Store {
         &self,
         body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run_transaction(|| self.write(), body)
+        self.run_transaction(|locks| self.write_with(locks), body)
     }
 }
 

@@ -10,7 +10,8 @@ use std::{
 use crate::{
     engine::{
         CommitFailure, CommitNumber, Read as _, ReadRecords as _, Reader, Retry, Stamp, Txn,
-        Writer, shards,
+        Writer,
+        shards::{self, Locks},
     },
     model::{
         error::{Error, Result},
@@ -94,7 +95,7 @@ impl<'s> ReadTxn<'s> {
     }
 
     /// Returns the number of the last commit in this snapshot; in a write transaction, the number that its commit
-    /// will have. Each commit with changes has a greater number than all earlier commits of any process.
+    /// will have (in several shards: those that it has written so far). Each commit with changes has a greater number than all earlier commits of any process.
     ///
     /// The snapshot contains the changes of every [`Event`](crate::Event) up to this number, so events with greater
     /// numbers continue the snapshot without a gap.
@@ -309,7 +310,9 @@ impl<'s> WriteTxn<'s> {
     /// transaction can continue.
     ///
     /// Cost: LMDB copies the list of the pages that this transaction has written so far, and copies each of these
-    /// pages if `body` changes it.
+    /// pages if `body` changes it. On a [`ShardedStore`](crate::ShardedStore), this is done in each shard that `body` uses.
+    /// In a closure of [`Store::transaction`](crate::Store::transaction), a shard that is first used in a nested
+    /// transaction lets the closure run again, unless the closure has used no shard before.
     ///
     /// # Errors
     ///
@@ -407,29 +410,42 @@ impl<'s> WriteTxn<'s> {
         Ok(())
     }
 
-    /// [`nested_if`](WriteTxn::nested_if) in a transaction that belongs to no shard yet. It has read and written
-    /// nothing, so it can be reset if `body` fails.
+    /// [`nested_if`](WriteTxn::nested_if) in a transaction that has locked no shard yet. It has read and written nothing,
+    /// so it can be begun again if `body` fails, with the shards locked that `body` has used.
     fn nested_before_a_shard(
         &mut self,
         body: impl FnOnce(&mut WriteTxn<'_>) -> bool,
     ) -> Result<()> {
-        let before = self.written.len();
         let kept = body(self);
         let unfinished = self.written.iter().try_for_each(Written::refuse_unfinished);
         if kept && unfinished.is_ok() {
             return Ok(());
         }
-        self.written.truncate(before);
-        if let Some(txn) = self.read.engine.sharded_mut() {
-            txn.reset();
+        self.written.clear();
+        if let Some(txn) = self.read.engine.sharded_mut()
+            && !txn.is_unbound()
+        {
+            txn.run_again();
         }
         if kept { unfinished } else { Ok(()) }
+    }
+
+    /// Notes the shards that the next run of the closure locks first, if this run came to them in another order.
+    pub(super) fn note_locks(&self, locks: &mut Locks) {
+        if let Some(used) = self.read.engine.sharded().and_then(shards::Txn::next_locks) {
+            locks.next(used);
+        }
     }
 
     /// Makes all writes of the transaction visible at once, and durable according to the store's
     /// [`Durability`](crate::Durability).
     ///
-    /// Cost, for any number of rows: two syncs with full durability, one sync with a journal.
+    /// In a sharded store, the writes are committed in all shards or in none. With
+    /// [`Durability::Relaxed`](crate::Durability::Relaxed), each shard is committed by itself: a crash of the machine, or an
+    /// error of the disk ([`Error::CommitUnknown`]), can leave the writes in some shards only.
+    ///
+    /// Cost, for any number of rows and shards: two syncs with full durability, one sync with a journal. With `Relaxed`, one
+    /// sync for each shard.
     ///
     /// # Errors
     ///

@@ -16,6 +16,12 @@ use crate::{
 /// A record that is durable, and that LMDB has to commit. Until then, no checkpoint of the shard is begun.
 pub(super) struct Logged<'e>(Option<Recorded>, Option<Held<'e>>);
 
+impl<'e> Logged<'e> {
+    pub(super) const fn new(recorded: Recorded, held: Option<Held<'e>>) -> Self {
+        Self(Some(recorded), held)
+    }
+}
+
 impl Engine {
     /// Makes what the transaction has changed durable. Without a journal, that is LMDB's to do.
     #[inline]
@@ -85,9 +91,16 @@ impl Engine {
         }
     }
 
-    fn fail_journal(&self) {
+    pub(super) fn fail_journal(&self) {
         if let Some(journal) = self.journal.get() {
             journal.fail();
+        }
+    }
+
+    /// Nothing is written any more, for this reason.
+    pub(super) fn refuse_journal(&self, reason: &'static str) {
+        if let Some(Active::Shared(member)) = self.journal.get() {
+            member.refuse(reason);
         }
     }
 }

@@ -70,8 +70,8 @@ impl Engine {
             Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => self.grow(map_size),
             // Another run would fail in the same way.
             Retry::Pages => Ok(false),
-            // The lock of the writers rules conflicts out.
-            Retry::Conflict => Ok(true),
+            // The lock of the writers rules conflicts out, and shards are locked by the next transaction.
+            Retry::Conflict | Retry::Shards => Ok(true),
         }
     }
 

@@ -58,6 +58,14 @@ impl<'s> Txn<'s> {
         self.engine
     }
 
+    /// The transaction of LMDB, with the turn to write; `None`: it is no outermost write transaction.
+    pub(super) fn into_writing(mut self) -> Option<(&'s Engine, RwTxn<'s>, Turn<'s>)> {
+        match mem::replace(&mut self.inner, Inner::Over) {
+            Inner::Write(txn, turn) => Some((self.engine, txn, turn)),
+            Inner::Read(..) | Inner::Nested(..) | Inner::Over => None,
+        }
+    }
+
     /// Begins a nested transaction; `None` for a read transaction.
     pub(crate) fn nested(&mut self) -> Option<Result<Txn<'_>>> {
         let engine = self.engine;

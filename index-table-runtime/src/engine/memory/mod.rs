@@ -226,6 +226,18 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Commits in several stores, and calls `committed` before another transaction can begin to write in any of them.
+    pub(crate) fn commit_all(txns: Vec<Self>, committed: &mut dyn FnMut()) {
+        let mut guards = Vec::with_capacity(txns.len());
+        for Self { databases, number, target } in txns {
+            if let Target::Store(engine, guard) = target {
+                *engine.committed() = Committed { databases, number };
+                guards.push(guard);
+            }
+        }
+        committed();
+    }
+
     fn end(self, committed: impl FnOnce()) {
         let Self { databases, number, target } = self;
         match target {

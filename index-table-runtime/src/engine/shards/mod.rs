@@ -7,21 +7,11 @@
 //! in a plain store. Facts are looked up in the shard of their primary key, which is the shard of the entry that
 //! refers to them. A [`Writer`] sends each change to the shard of its primary key.
 //!
-//! # One instant
-//!
-//! A read transaction has a snapshot of each shard. No commit is missing in one of them that had returned before
-//! a commit that is in another one. Each shard counts the commits that have returned. The counters are read
-//! before the snapshots are taken and once more behind them. Where a counter has changed, the snapshot of that
-//! shard is taken again. If all counters are the same, then no commit has returned between the first snapshot and
-//! the last one. So a commit that is missing returned after every commit that is in a snapshot had become
-//! visible. After [`TRIES`] rounds, commits wait until the snapshots are taken.
-//!
-//! # Writing
-//!
-//! A write transaction belongs to one shard: the one that it was begun on, or the one that it reads or writes
-//! first. It begins in that shard at that moment. Every other shard is refused with
-//! [`Error::OtherShard`]. So any number of threads write at the same time, one in each shard.
+//! [`instant`] has the argument why a read transaction sees one instant of all shards, [`writing`] the order in which
+//! write transactions lock shards, and [`commit`] the steps of a commit of several shards.
 
+mod commit;
+mod instant;
 mod manager;
 mod merge;
 mod pin;
@@ -30,6 +20,7 @@ mod read;
 mod tests;
 mod txn;
 mod write;
+mod writing;
 
 pub(crate) use manager::{
     Identity, Manager, ManagerRecord, ManagerRecords, OwnRanges, ShardRecord, ShardState,
@@ -39,15 +30,13 @@ pub(crate) use merge::{Entries, LentEntries};
 pub(crate) use read::Reader;
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
+pub(crate) use writing::Locks;
 
 use std::{
     any::Any,
     collections::BTreeMap,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering, fence},
-    },
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, atomic::AtomicU64},
 };
 
 use super::{Records, Retry, Stamp};
@@ -56,9 +45,7 @@ use crate::model::{
     schema::{IndexSchema, TableSchema},
     shard::{Boundaries, Declared, Distribution, Routing, ShardKey, ShardMap, ShardNumber},
 };
-
-/// How often snapshots are taken beside commits, before commits have to wait.
-const TRIES: usize = 32;
+use instant::Visibility;
 
 /// What keeps the engine of a shard open.
 pub(crate) trait HasEngine: Any + Send + Sync {
@@ -140,8 +127,9 @@ pub(crate) struct Engine {
     read_only: bool,
     /// A table without a shard map is distributed by a hash of its shard key.
     any_map: bool,
-    /// Commits hold it shared.
+    /// Commits of one shard hold it shared.
     gate: RwLock<()>,
+    visibility: Visibility,
 }
 
 /// A shard map.
@@ -165,7 +153,19 @@ impl Engine {
         };
         let maps = maps.into_iter().map(|(name, declared)| (name, map(declared))).collect();
         let (shards, gate, tables) = (shards.into(), RwLock::default(), Mutex::default());
-        Self { shards, maps, places, tables, directory, manager, read_only, any_map: false, gate }
+        let (visibility, any_map) = (Visibility::default(), false);
+        Self {
+            shards,
+            maps,
+            places,
+            tables,
+            directory,
+            manager,
+            read_only,
+            any_map,
+            gate,
+            visibility,
+        }
     }
 
     /// Distributes tables without a shard map by a hash of their shard keys.
@@ -323,40 +323,6 @@ impl Engine {
         Ok(Routing::by_key(schema, key, Arc::clone(&map.boundaries)))
     }
 
-    /// Begins a read transaction: a snapshot of each shard, all of one instant.
-    pub(crate) fn read(&self) -> Result<Txn<'_>> {
-        let mut snapshots: Vec<Option<(u64, super::Txn<'_>)>> = Vec::new();
-        snapshots.resize_with(self.shards.len(), || None);
-        let mut round = 0;
-        let mut gate = None;
-        loop {
-            if round == TRIES {
-                gate = Some(self.gate.write().unwrap_or_else(PoisonError::into_inner));
-            }
-            round += 1;
-            for (shard, snapshot) in self.shards.iter().zip(&mut snapshots) {
-                let Some(open) = shard.open.get() else { continue };
-                let commits = shard.commits.load(Ordering::SeqCst);
-                if snapshot.as_ref().is_none_or(|(before, _)| *before != commits) {
-                    // The slot of the reader is free before another one is taken.
-                    *snapshot = None;
-                    *snapshot = Some((commits, open.engine().read()?));
-                }
-            }
-            fence(Ordering::SeqCst);
-            let is_same = |(shard, snapshot): (&Shard, &Option<(u64, _)>)| {
-                let commits = || shard.commits.load(Ordering::SeqCst);
-                snapshot.as_ref().is_none_or(|(before, _)| *before == commits())
-            };
-            if self.shards.iter().zip(&snapshots).all(is_same) {
-                break;
-            }
-        }
-        drop(gate);
-        let snapshots = snapshots.into_iter().map(|it| it.map(|(_, txn)| txn));
-        Ok(Txn::reading(self, snapshots))
-    }
-
     /// Begins a read transaction of one shard.
     pub(crate) fn read_on(&self, shard: ShardNumber) -> Result<Txn<'_>> {
         let txn = self.shard(shard)?.engine()?.read()?;
@@ -365,11 +331,16 @@ impl Engine {
         Ok(Txn::reading_one(self, snapshots, shard))
     }
 
-    /// Begins a write transaction, in the shard that it reads or writes first.
+    /// Begins a write transaction of all shards.
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
+        self.write_with(&Locks::All)
+    }
+
+    /// Begins a write transaction that has locked these shards.
+    pub(crate) fn write_with(&self, locks: &Locks) -> Result<Txn<'_>> {
         self.refuse_forked()?;
         self.refuse_read_only()?;
-        Ok(Txn::writing(self))
+        Txn::writing(self, locks)
     }
 
     /// Begins a write transaction of one shard.
@@ -380,8 +351,12 @@ impl Engine {
     }
 
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
-        if let Retry::ShardMap { shard, map_size } = retry {
-            return self.shard(shard)?.engine()?.prepare(Retry::Map { map_size });
+        match retry {
+            Retry::ShardMap { shard, map_size } => {
+                return self.shard(shard)?.engine()?.prepare(Retry::Map { map_size });
+            }
+            Retry::Shards => return Ok(true),
+            Retry::Map { .. } | Retry::Pages | Retry::Conflict => {}
         }
         let mut prepared = false;
         for open in self.shards.iter().filter_map(|shard| shard.open.get()) {

@@ -1,8 +1,11 @@
 //! Transactions of a sharded store.
 
-use std::cell::{Cell, OnceCell};
+use std::{cell::Cell, collections::BTreeSet};
 
-use super::{Engine, Reader, Tables, Writer, sum};
+use super::{
+    Engine, Locks, Reader, Tables, Writer, sum,
+    writing::{Writing, foreign},
+};
 use crate::{
     engine::{self, CommitFailure, Retry, Stamp},
     model::{
@@ -65,150 +68,29 @@ pub(super) trait Writes: Reads {
         write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()>;
 
-    /// The shard that it belongs to, if it belongs to one already.
-    fn bound(&self) -> Option<ShardNumber>;
+    /// Whether it has locked no shard yet.
+    fn is_unbound(&self) -> bool;
 
-    /// Begins a transaction inside of this one, which belongs to a shard.
+    /// The number of shards that it has read and written.
+    fn used(&self) -> u64;
+
+    /// Begins a transaction inside of this one.
     fn nested(&mut self) -> Result<Box<dyn Writes + '_>>;
 
-    /// Drops what was written and read so far.
-    fn reset(&mut self);
+    /// Lets every operation fail from now on, so that the closure runs again with the same shards locked.
+    fn run_again(&mut self);
+
+    /// The shards that the closure has used, if it has to run again with more shards locked.
+    fn next_locks(&self) -> Option<BTreeSet<ShardNumber>>;
 
     fn retry(&self) -> Option<Retry>;
 
     fn stamp(&self) -> Stamp;
 
+    /// The stamps of all shards. Those that it does not write are 0.
+    fn stamps(&self) -> Vec<Stamp>;
+
     fn commit(self: Box<Self>, committed: &mut dyn FnMut()) -> Result<(), CommitFailure>;
-}
-
-/// The write transaction of one shard.
-struct Writing<'s> {
-    engine: &'s Engine,
-    /// The shard, and its transaction, once there is one.
-    txn: OnceCell<(ShardNumber, engine::Txn<'s>)>,
-    is_nested: bool,
-}
-
-impl<'s> Writing<'s> {
-    /// Begins in this shard, or refuses it.
-    fn begin(
-        &self,
-        tables: &Tables,
-        shard: ShardNumber,
-        primary_key: Option<&[u8]>,
-    ) -> Result<&engine::Txn<'s>> {
-        if self.txn.get().is_none() {
-            let txn = self.engine.shard(shard)?.engine()?.write()?;
-            let _ = self.txn.set((shard, txn));
-        }
-        match self.txn.get() {
-            Some((own, txn)) if *own == shard => Ok(txn),
-            own => Err(self.other_shard(tables, own.map(|(own, _)| *own), shard, primary_key)),
-        }
-    }
-
-    #[cold]
-    fn other_shard(
-        &self,
-        tables: &Tables,
-        own: Option<ShardNumber>,
-        shard: ShardNumber,
-        primary_key: Option<&[u8]>,
-    ) -> Error {
-        let schema = tables.routing.schema();
-        Error::OtherShard {
-            table: schema.name,
-            key: primary_key.map(|key| schema.show_primary_key(key)),
-            shard: self.engine.name(shard),
-            own: own.map_or_else(String::new, |own| self.engine.name(own)),
-        }
-    }
-}
-
-impl Reads for Writing<'_> {
-    fn engine(&self) -> &Engine {
-        self.engine
-    }
-
-    fn reader<'t>(
-        &'t self,
-        tables: &'t Tables,
-        shard: ShardNumber,
-        primary_key: Option<&[u8]>,
-    ) -> Result<engine::Reader<'t>> {
-        let txn = self.begin(tables, shard, primary_key)?;
-        txn.reader(tables.of(self.engine, shard)?).ok_or_else(|| foreign(tables))
-    }
-}
-
-impl Writes for Writing<'_> {
-    fn write(
-        &mut self,
-        tables: &Tables,
-        shard: ShardNumber,
-        primary_key: Option<&[u8]>,
-        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
-    ) -> Result<()> {
-        self.begin(tables, shard, primary_key)?;
-        let tables_of_shard = tables.of(self.engine, shard)?;
-        let Some((_, txn)) = self.txn.get_mut() else { return Err(foreign(tables)) };
-        write(&mut txn.writer(tables_of_shard).ok_or_else(|| foreign(tables))?)
-    }
-
-    fn bound(&self) -> Option<ShardNumber> {
-        self.txn.get().map(|(shard, _)| *shard)
-    }
-
-    fn nested(&mut self) -> Result<Box<dyn Writes + '_>> {
-        let engine = self.engine;
-        let not_begun = || Error::internal("a nested transaction before a shard is known");
-        let (shard, txn) = self.txn.get_mut().ok_or_else(not_begun)?;
-        let nested = txn.nested().ok_or_else(not_begun)??;
-        Ok(Box::new(Writing { engine, txn: OnceCell::from((*shard, nested)), is_nested: true }))
-    }
-
-    fn reset(&mut self) {
-        self.txn = OnceCell::new();
-    }
-
-    fn retry(&self) -> Option<Retry> {
-        let (shard, txn) = self.txn.get()?;
-        txn.retry().map(|retry| of_shard(retry, *shard))
-    }
-
-    fn stamp(&self) -> Stamp {
-        self.txn.get().map_or_else(Stamp::default, |(_, txn)| txn.stamp())
-    }
-
-    fn commit(self: Box<Self>, committed: &mut dyn FnMut()) -> Result<(), CommitFailure> {
-        let Self { engine, txn, is_nested } = *self;
-        let Some((shard, txn)) = txn.into_inner() else {
-            committed();
-            return Ok(());
-        };
-        if is_nested {
-            return txn.commit(committed);
-        }
-        let gate = engine.gate.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let outcome = txn.commit(committed);
-        if let Ok(shard) = engine.shard(shard) {
-            shard.commits.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        }
-        drop(gate);
-        outcome
-    }
-}
-
-/// A reason to run a closure again that names the shard.
-const fn of_shard(retry: Retry, shard: ShardNumber) -> Retry {
-    match retry {
-        Retry::Map { map_size } => Retry::ShardMap { shard, map_size },
-        other => other,
-    }
-}
-
-fn foreign(tables: &Tables) -> Error {
-    Error::WrongStore { table: tables.routing.schema().name }
 }
 
 impl<'s> Txn<'s> {
@@ -229,15 +111,12 @@ impl<'s> Txn<'s> {
         Self { engine, state: State::Read(snapshots, Some(shard)) }
     }
 
-    pub(super) fn writing(engine: &'s Engine) -> Self {
-        let writing = Writing { engine, txn: OnceCell::new(), is_nested: false };
-        Self { engine, state: State::Write(Box::new(writing)) }
+    pub(super) fn writing(engine: &'s Engine, locks: &Locks) -> Result<Self> {
+        Ok(Self { engine, state: State::Write(Box::new(Writing::with(engine, locks)?)) })
     }
 
     pub(super) fn writing_on(engine: &'s Engine, shard: ShardNumber) -> Result<Self> {
-        let txn = OnceCell::from((shard, engine.shard(shard)?.engine()?.write()?));
-        let writing = Writing { engine, txn, is_nested: false };
-        Ok(Self { engine, state: State::Write(Box::new(writing)) })
+        Ok(Self { engine, state: State::Write(Box::new(Writing::on(engine, shard)?)) })
     }
 
     pub(crate) fn directory(&self) -> std::path::PathBuf {
@@ -250,19 +129,27 @@ impl<'s> Txn<'s> {
             State::Read(snapshots, _) => {
                 snapshots.iter().filter(|snapshot| snapshot.is_read.get()).count() as u64
             }
-            State::Write(writing) => u64::from(writing.bound().is_some()),
+            State::Write(writing) => writing.used(),
         }
     }
 
-    /// Whether it writes, and belongs to no shard yet.
+    /// Whether it writes, and has locked no shard yet.
     pub(crate) fn is_unbound(&self) -> bool {
-        matches!(&self.state, State::Write(writing) if writing.bound().is_none())
+        matches!(&self.state, State::Write(writing) if writing.is_unbound())
     }
 
-    /// Drops what was written and read so far; it belongs to no shard then.
-    pub(crate) fn reset(&mut self) {
+    /// Lets every operation fail from now on, so that the closure runs again with the same shards locked.
+    pub(crate) fn run_again(&mut self) {
         if let State::Write(writing) = &mut self.state {
-            writing.reset();
+            writing.run_again();
+        }
+    }
+
+    /// The shards that the closure has used, if it has to run again with more shards locked.
+    pub(crate) fn next_locks(&self) -> Option<BTreeSet<ShardNumber>> {
+        match &self.state {
+            State::Read(..) => None,
+            State::Write(writing) => writing.next_locks(),
         }
     }
 
@@ -295,11 +182,7 @@ impl<'s> Txn<'s> {
                 };
                 snapshots.iter().map(stamp).collect()
             }
-            State::Write(writing) => {
-                let own = |at| writing.bound().is_some_and(|own| own as usize == at);
-                let stamp = |at| if own(at) { writing.stamp() } else { Stamp::default() };
-                (0..self.engine.shards.len()).map(stamp).collect()
-            }
+            State::Write(writing) => writing.stamps(),
         }
     }
 
@@ -350,13 +233,13 @@ impl<'s> Txn<'s> {
     }
 }
 
-impl Txn<'_> {
-    /// Why it has no snapshot of a shard.
+impl Engine {
+    /// Why a transaction of all shards does not have this one.
     #[cold]
-    fn without(&self, shard: ShardNumber) -> Error {
-        let unavailable = self.engine.shard(shard).and_then(|shard| shard.opened().map(drop));
+    pub(super) fn without(&self, shard: ShardNumber) -> Error {
+        let unavailable = self.shard(shard).and_then(|shard| shard.opened().map(drop));
         unavailable.err().unwrap_or_else(|| Error::ShardUnavailable {
-            shard: self.engine.name(shard),
+            shard: self.name(shard),
             reason: "it was not available when the transaction began".to_owned(),
         })
     }
@@ -391,7 +274,7 @@ impl Reads for Txn<'_> {
                 own: self.engine.name(*own),
             });
         }
-        Err(self.without(shard))
+        Err(self.engine.without(shard))
     }
 
     fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {
@@ -399,7 +282,7 @@ impl Reads for Txn<'_> {
             State::Read(snapshots, None)
                 if snapshots.get(shard as usize).is_none_or(|snapshot| snapshot.txn.is_none()) =>
             {
-                Err(self.without(shard))
+                Err(self.engine.without(shard))
             }
             _ => tables.opened(self.engine, shard).map(drop),
         }

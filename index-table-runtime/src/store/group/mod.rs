@@ -35,7 +35,8 @@ impl Store {
     /// [`queue`](GroupWriter::queue) and [`most`](GroupWriter::most) change its limits.
     ///
     /// Clone the writer to share it; each call of this method starts another thread. The writer of a sharded store has a
-    /// group and a thread for each shard that is written with [`submit_on`](GroupWriter::submit_on).
+    /// group and a thread for each shard that is written with [`submit_on`](GroupWriter::submit_on), and one for closures of
+    /// any shards ([`submit`](GroupWriter::submit)).
     ///
     /// # Errors
     ///
@@ -125,7 +126,8 @@ struct Handle {
 enum Turn {
     /// A store without shards, or one shard.
     One(Option<ShardId>),
-    /// Each shard of a sharded store, by a writer of its own. Its own queue is empty and has no thread.
+    /// A sharded store: each shard by a writer of its own, and closures of any shards by a thread that is started for the
+    /// first of them.
     Any(shards::Writers),
 }
 
@@ -158,15 +160,13 @@ impl GroupWriter {
         Ok(writer)
     }
 
-    /// Why it takes no closures without a shard.
-    fn refuse(&self) -> Result<()> {
-        self.handle.store.engine.refuse_forked()?;
-        match self.handle.turn {
+    /// Starts the thread for closures of any shards, or returns the reason why it takes no closures.
+    fn ready(&self) -> Result<()> {
+        let Handle { queue, store, turn } = &*self.handle;
+        store.engine.refuse_forked()?;
+        match turn {
             Turn::One(_) => Ok(()),
-            Turn::Any(_) => Err(Error::NotOffered {
-                what: "submitting to the group writer of a sharded store without a shard; use `submit_on`, or \
-                       the writer of one shard, `on`",
-            }),
+            Turn::Any(writers) => writers.start(|| thread::start(queue, store.id, None)),
         }
     }
 
@@ -202,6 +202,9 @@ impl GroupWriter {
 
     /// Submits a closure, and waits for room in the queue if it is full. The returned value is a future, and
     /// has a [`wait`](Submitted::wait) for threads. Dropping it does not cancel the closure.
+    ///
+    /// In a [`ShardedStore`](crate::ShardedStore), the closure may use any shards. Its group locks all of them, so
+    /// [`submit_on`](GroupWriter::submit_on) is better for a closure that uses one shard.
     ///
     /// If the closure can't be accepted, for example after [`close`](GroupWriter::close), its result is the error.
     /// Often, the error's type has to be named: `Ok::<_, Error>(value)`.
@@ -248,7 +251,7 @@ impl GroupWriter {
     {
         let Handle { queue, store, .. } = &*self.handle;
         let (entry, submitted) = Entry::new(store, body);
-        match self.refuse() {
+        match self.ready() {
             // If this thread has a write transaction, it must not wait, since the queued closures wait for it.
             Ok(()) => queue.push(entry, || thread::refuse_to_wait(store)),
             Err(error) => entry.reply(Some(error)),
@@ -297,7 +300,7 @@ impl GroupWriter {
         F: FnMut(&mut WriteTxn<'_>) -> Result<T, E> + Send + 'static,
     {
         let Handle { queue, store, .. } = &*self.handle;
-        if let Err(error) = self.refuse() {
+        if let Err(error) = self.ready() {
             return Ok(Submitted::refused(store, error));
         }
         let mut body = Some(body);
@@ -355,7 +358,12 @@ impl GroupWriter {
         queue.close();
         match turn {
             Turn::One(_) => queue.wait_for_the_end(),
-            Turn::Any(writers) => writers.close(),
+            Turn::Any(writers) => {
+                if writers.is_started() {
+                    queue.wait_for_the_end();
+                }
+                writers.close();
+            }
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Group writers of a sharded store: one for each shard.
+//! Group writers of a sharded store: one for each shard, and one for closures of any shards.
 
 use std::{
     collections::BTreeMap,
@@ -15,9 +15,26 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Writers {
     started: Mutex<BTreeMap<String, GroupWriter>>,
+    /// Whether the thread for closures of any shards is started.
+    is_started: Mutex<bool>,
 }
 
 impl Writers {
+    /// Starts the thread for closures of any shards, unless it is started.
+    pub(super) fn start(&self, start: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut is_started = self.is_started.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_started {
+            start()?;
+            *is_started = true;
+        }
+        Ok(())
+    }
+
+    /// Whether closures of any shards have a thread.
+    pub(super) fn is_started(&self) -> bool {
+        *self.is_started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Finishes the closures of all shards.
     pub(super) fn close(&self) {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -50,7 +50,7 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { writer, state } = self.get_mut();
         let Handle { queue, store, .. } = &*writer.handle;
-        if let Err(error) = writer.refuse() {
+        if let Err(error) = writer.ready() {
             return Poll::Ready(Err(error.into()));
         }
         if matches!(state, Submitting::New(_)) {

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     engine::{
-        Tables,
-        shards::{Engine, HasEngine, HasTables},
+        Retry, Tables,
+        shards::{Engine, HasEngine, HasTables, Locks},
     },
     model::{
         error::{Error, Result},
@@ -34,8 +34,9 @@ use crate::{
 /// [`Store`], to which it dereferences. Queries that give the whole shard key read one shard; others read all
 /// shards and merge the results in the order that one store would give.
 ///
-/// A write transaction belongs to one shard: the shard that it reads or writes first. Others write at the same
-/// time, one in each shard. A row of another shard is refused with [`Error::OtherShard`].
+/// A [transaction](Store::transaction) may read and write any shards, and is committed in all of them or in none. It locks
+/// the shards that it uses; transactions that use other shards run at the same time. [`read`](Store::read) has each
+/// commit in all of its shards or in none, and waits for no transaction.
 ///
 /// One process at a time writes a sharded store. Others may open it with
 /// [`read_only`](ShardedOptions::read_only); they find each shard consistent by itself.
@@ -236,7 +237,7 @@ impl ShardedStore {
         shard: &ShardId,
         body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.store.run_transaction(|| self.write_on(shard), body)
+        self.store.run_transaction(|_| self.write_on(shard), body)
     }
 }
 
@@ -261,17 +262,31 @@ impl Store {
         Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
     }
 
+    /// Begins a write transaction that locks these shards of a sharded store, and others when it uses them.
+    pub(super) fn write_with(&self, locks: &Locks) -> Result<WriteTxn<'_>> {
+        let Some(engine) = self.inner.engine.sharded() else { return self.write() };
+        let inner = &self.inner;
+        inner.refuse_nested_write()?;
+        let txn = crate::engine::Txn::Sharded(engine.write_with(locks)?);
+        let txn = ReadTxn::new(txn, inner.id, ALL_OPENED);
+        Ok(WriteTxn::new(txn, WriterGuard::new(inner)))
+    }
+
     /// Runs `body` in transactions that `begin` begins, until one is committed or there is no reason for
     /// another attempt.
     pub(super) fn run_transaction<'s, T, E: From<Error>>(
         &self,
-        begin: impl Fn() -> Result<WriteTxn<'s>>,
+        begin: impl Fn(&Locks) -> Result<WriteTxn<'s>>,
         mut body: impl FnMut(&mut WriteTxn<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
+        let mut locks = Locks::default();
         let attempt = || {
-            let mut txn = begin().map_err(|error| (error.into(), None))?;
+            let mut txn = begin(&locks).map_err(|error| (error.into(), None))?;
             let outcome = body(&mut txn);
             let rerun = txn.rerun();
+            if rerun == Some(rerun::Rerun::Engine(Retry::Shards)) {
+                txn.note_locks(&mut locks);
+            }
             let value = outcome.map_err(|error| (error, rerun))?;
             txn.try_commit().map_err(|failure| {
                 let rerun = rerun.or_else(|| failure.retry().map(rerun::Rerun::Engine));

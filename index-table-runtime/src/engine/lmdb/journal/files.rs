@@ -107,6 +107,11 @@ impl Segment {
         }
     }
 
+    /// Makes everything durable that can be read.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), File::sync_data)
+    }
+
     pub(super) fn head(&self) -> io::Result<Vec<u8>> {
         let length = self.length()?;
         if length < HEAD {

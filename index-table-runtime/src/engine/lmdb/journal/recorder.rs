@@ -37,6 +37,7 @@ struct Recording {
 }
 
 /// Where changes are appended.
+#[derive(Clone)]
 enum Sink {
     /// The log of this data file alone.
     Own(Arc<Mutex<Log>>),
@@ -50,6 +51,26 @@ pub(in crate::engine::lmdb) struct Recorded {
     pub(in crate::engine::lmdb) operations: u64,
     /// The bytes of the segment.
     pub(in crate::engine::lmdb) length: u64,
+}
+
+/// A record that LMDB may not commit.
+pub(in crate::engine::lmdb) struct Record {
+    sink: Sink,
+    number: u64,
+}
+
+impl Record {
+    /// Appends and syncs the notice that LMDB has not committed the record.
+    pub(in crate::engine::lmdb) fn take_back(&self) -> io::Result<()> {
+        match &self.sink {
+            Sink::Own(log) => {
+                let mut log = lock(log);
+                log.take_back(self.number)?;
+                log.sync()
+            }
+            Sink::Shared(group, _) => group.take_back(self.number),
+        }
+    }
 }
 
 pub(super) fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
@@ -142,9 +163,46 @@ impl Recorder {
         }
     }
 
+    pub(in crate::engine::lmdb) fn has_changes(&self) -> bool {
+        let recording = self.journal.as_ref();
+        recording.is_some_and(|recording| recording.changes.operations() > 0)
+    }
+
+    /// Whether the journal is that of all shards.
+    pub(in crate::engine::lmdb) fn is_shared(&self) -> bool {
+        let recording = self.journal.as_ref();
+        recording.is_some_and(|recording| matches!(recording.sink, Sink::Shared(..)))
+    }
+
+    /// Makes what was recorded of several shards durable, as one record, with what it has of each of them. A single one
+    /// may have a journal of its own.
+    pub(in crate::engine::lmdb) fn append_together(
+        recorders: &mut [&mut Self],
+    ) -> Result<(Option<Record>, Vec<Recorded>), AppendFailure> {
+        let mut all: Vec<_> =
+            recorders.iter_mut().filter_map(|it| it.journal.as_deref_mut()).collect();
+        if let [one] = &mut all[..] {
+            let recorded = one.append()?;
+            return Ok((Some(one.last()), vec![recorded]));
+        }
+        let (mut sections, mut group) = (Vec::new(), None);
+        for recording in &all {
+            if let Sink::Shared(own, shard) = &recording.sink {
+                sections.extend(recording.sections(*shard));
+                group = Some(Arc::clone(own));
+            }
+        }
+        let Some(group) = group else { return Ok((None, Vec::new())) };
+        let (record, length) = group.append(&sections)?;
+        drop(sections);
+        let recorded = all.iter_mut().map(|recording| recording.appended(record, length));
+        let recorded = recorded.collect();
+        Ok((all.first().map(|recording| recording.last()), recorded))
+    }
+
     /// Appends and syncs the notice that LMDB has not committed the last record.
     pub(in crate::engine::lmdb) fn take_back(&mut self) -> io::Result<()> {
-        self.journal.as_ref().map_or(Ok(()), |recording| recording.take_back())
+        self.journal.as_ref().map_or(Ok(()), |recording| recording.last().take_back())
     }
 }
 
@@ -184,21 +242,30 @@ impl Recording {
         Section { shard, number: self.number, changes: self.changes.bytes() }
     }
 
+    /// What the record of all shards has of this one.
+    fn sections(&self, shard: u32) -> impl Iterator<Item = Section<'_>> {
+        let number = self.number;
+        let parts = self.parts.iter().map(move |changes| Section { shard, number, changes });
+        parts.chain([self.section(shard)])
+    }
+
     fn append(&mut self) -> Result<Recorded, AppendFailure> {
         let (record, length) = match &self.sink {
             Sink::Own(log) => self.append_own(&mut lock(log))?,
             Sink::Shared(group, shard) => {
-                let (shard, number) = (*shard, self.number);
-                let parts = self.parts.iter().map(|changes| Section { shard, number, changes });
-                let sections: Vec<_> = parts.chain([self.section(shard)]).collect();
-                group.append(&sections)?
+                group.append(&self.sections(*shard).collect::<Vec<_>>())?
             }
         };
+        Ok(self.appended(record, length))
+    }
+
+    /// All changes are in this record.
+    fn appended(&mut self, record: u64, length: u64) -> Recorded {
         self.record = record;
         let recorded = Recorded { operations: self.changes.operations(), length };
         self.changes.clear();
         self.parts.clear();
-        Ok(recorded)
+        recorded
     }
 
     /// The number of the record, and the bytes of the segment.
@@ -219,14 +286,8 @@ impl Recording {
         Ok((record, log.length()))
     }
 
-    fn take_back(&self) -> io::Result<()> {
-        match &self.sink {
-            Sink::Own(log) => {
-                let mut log = lock(log);
-                log.take_back(self.record)?;
-                log.sync()
-            }
-            Sink::Shared(group, _) => group.take_back(self.record),
-        }
+    /// The last record that was appended.
+    fn last(&self) -> Record {
+        Record { sink: self.sink.clone(), number: self.record }
     }
 }

@@ -136,6 +136,11 @@ impl Found {
         Ok(Self { files, checkpoint, tail, overlaps: true })
     }
 
+    /// Makes all records durable: a process that was killed may have appended some that it has not synced.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.files.iter().try_for_each(Segment::sync)
+    }
+
     pub(super) fn source(&self) -> Source<'_> {
         Source { files: &self.files, checkpoint: &self.checkpoint }
     }

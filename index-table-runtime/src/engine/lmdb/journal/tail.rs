@@ -160,7 +160,9 @@ pub(crate) fn read(files: &[impl Source], checkpoint: &Block) -> Result<Tail, Fa
                 tail.records.push(Record { number, time, shards, frames });
             }
             Kind::TakeBack => {
-                if !take_back(&mut tail.records, taken_back) {
+                // A record before the checkpoint is in no state of it: its shards were pinned after the notice.
+                let is_before = taken_back.is_some_and(|number| number < checkpoint.record);
+                if !is_before && !take_back(&mut tail.records, taken_back) {
                     return Err(damaged(place, "it takes back another record than the last"));
                 }
                 parts.clear();

@@ -183,6 +183,15 @@ fn the_newest_checkpoint_of_the_data_file_is_taken() {
 }
 
 #[test]
+fn a_record_before_the_checkpoint_is_taken_back_behind_it() {
+    let mut written = Written::new();
+    // The checkpoint is behind record 8, whose notice was appended while its shards were not pinned yet.
+    written.append(Kind::TakeBack, Body::Record(8));
+    written.commit(&[6]);
+    assert_eq!(written.numbers(), [10]);
+}
+
+#[test]
 fn a_record_is_taken_back_behind_records_of_other_shards() {
     let mut written = Written::new();
     written.commit_of(&[1], &[6]);

@@ -10,7 +10,7 @@
 use std::{
     fs::File,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -220,9 +220,16 @@ impl Common {
         }
     }
 
+    /// For the thread that has the lock of the state. It must not wait for a commit, which may wait for that lock.
     fn has_changes(&self) -> bool {
-        let mut open = self.shards.iter().map(Shard::lock);
-        open.any(|open| open.as_ref().is_some_and(|open| open.number > open.saved.number))
+        self.shards.iter().any(|shard| {
+            let open = match shard.open.try_lock() {
+                Ok(open) => open,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return true,
+            };
+            open.as_ref().is_some_and(|open| open.number > open.saved.number)
+        })
     }
 
     fn checkpoint(&self, begun: &mut Option<Switched>) -> Result<(), Missed> {
@@ -262,6 +269,11 @@ impl Common {
                 return Err(Missed::Ever(PIN_LOST));
             }
             shards.push(saved.clone());
+        }
+        // A record before the segment whose commit has failed in some shards would be lost in the others. It has refused
+        // further writes before its shards could be pinned.
+        if let Some(reason) = self.refused() {
+            return Err(Missed::Ever(reason));
         }
         let Switched { salt, record, link } = switched;
         let block = Block { salt, record, link, time: log::now(), shards };
@@ -372,7 +384,12 @@ impl Member {
 
     /// A sync has failed, or LMDB and the journal differ: nothing is written any more.
     pub(in crate::engine::lmdb) fn fail(&self) {
-        self.common.refuse(JOURNAL_SYNC);
+        self.refuse(JOURNAL_SYNC);
+    }
+
+    /// Nothing is written any more, for this reason.
+    pub(in crate::engine::lmdb) fn refuse(&self, reason: &'static str) {
+        self.common.refuse(reason);
     }
 
     /// Ends the journal of this shard. If all is well and the environment still has its map, the data file is complete

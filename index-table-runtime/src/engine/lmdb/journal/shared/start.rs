@@ -5,7 +5,7 @@ use std::{
     io,
     ops::Deref,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use super::{
@@ -36,6 +36,8 @@ pub(crate) struct SharedJournal {
     found: Result<Option<Found>, String>,
     /// Why a shard that needs it could not be recovered: no shard can.
     failed: Mutex<Option<String>>,
+    /// Whether its records were synced before the first of them was applied.
+    synced: OnceLock<Result<(), io::ErrorKind>>,
 }
 
 /// What the journal has for a shard.
@@ -85,7 +87,8 @@ impl SharedJournal {
             Err(Fault::Io(error)) => return Err(error.into()),
         };
         let directory = directory.to_owned();
-        Ok(Self { directory, identity, found, failed: Mutex::default() })
+        let (failed, synced) = (Mutex::default(), OnceLock::new());
+        Ok(Self { directory, identity, found, failed, synced })
     }
 
     /// Whether a data file has this journal.
@@ -135,7 +138,17 @@ impl SharedJournal {
             return Err(NotStarted::Damaged(reason));
         }
         let source = self.source(shard, &known)?;
+        self.sync()?;
         start::recover_from(&source, shard, directory, known, sizes, prepare)
+    }
+
+    /// Makes the records durable before the first shard has one of them. A process that was killed may not have synced its
+    /// last record. If the power fails after one shard has been recovered, the others must find the same records.
+    fn sync(&self) -> io::Result<()> {
+        let Ok(Some(found)) = &self.found else { return Ok(()) };
+        // A second sync would not fail again.
+        let synced = self.synced.get_or_init(|| found.sync().map_err(|error| error.kind()));
+        synced.map_err(io::Error::from)
     }
 
     /// Starts the journal: a checkpoint at the last state of each shard, in a new segment of a new epoch, and the

@@ -1,0 +1,158 @@
+//! Committing in several data files: one record in the journal of all shards, and then a commit of LMDB in each file.
+
+use std::sync::atomic::Ordering;
+
+use super::{
+    commit::Logged,
+    env::Engine,
+    journal::{
+        active::Active,
+        log::AppendFailure,
+        recorder::{Record, Recorded, Recorder},
+        shared::checkpoint::Held,
+        weaken,
+    },
+    turn::Turn,
+    txn::Txn,
+};
+use crate::{
+    engine::{CommitFailure, NotVisible},
+    model::error::Error,
+};
+
+/// Why shards are not written any more after a commit that is visible in some of them.
+const SPLIT: &str = "a commit of several shards has failed in some of them; the journal has it, and is applied when the store \
+                     is opened again";
+
+const OF_SEVERAL_JOURNALS: &str = "it was restored while the store was open, and a transaction that changes other shards too \
+                                   can change it when the store has been opened again";
+
+/// The transaction of one data file. Fields are dropped in order: the transaction before its turn.
+struct Part<'s> {
+    engine: &'s Engine,
+    txn: heed::RwTxn<'s>,
+    /// What the record has of this file.
+    logged: Option<(Recorded, Option<Held<'s>>)>,
+    turn: Turn<'s>,
+}
+
+impl Part<'_> {
+    /// A failed transaction would fail when it is committed, which may be too late to take the record back. An empty one
+    /// inside of it fails now.
+    fn probe(&mut self) -> Result<(), CommitFailure> {
+        let Self { engine, txn, turn, .. } = self;
+        let probe = engine.env.nested_write_txn(txn).and_then(heed::RwTxn::commit);
+        let failed = |error| engine.write_error(&mut turn.writing.retry, error);
+        probe.map_err(failed).map_err(CommitFailure::Failed)
+    }
+
+    /// The bytes of the map that no page uses.
+    fn room(&self) -> usize {
+        self.engine.map_size.load(Ordering::Relaxed).saturating_sub(self.engine.used())
+    }
+}
+
+/// A commit in several data files, of which those with a journal have a durable record.
+pub(crate) struct Prepared<'s> {
+    parts: Vec<Part<'s>>,
+    record: Option<Record>,
+}
+
+impl<'s> Txn<'s> {
+    /// Makes the changes of write transactions of several data files durable, all at once. Files without a journal make
+    /// theirs durable when they are committed.
+    pub(crate) fn prepare(txns: Vec<Self>) -> Result<Prepared<'s>, CommitFailure> {
+        let mut parts = Vec::with_capacity(txns.len());
+        for txn in txns {
+            txn.engine().refuse_forked().map_err(CommitFailure::Failed)?;
+            if let Some((engine, txn, turn)) = txn.into_writing() {
+                parts.push(Part { engine, txn, logged: None, turn });
+            }
+        }
+        let is_changed = |part: &&mut Part<'_>| part.turn.writing.scratch.recorder.has_changes();
+        let mut changed: Vec<_> = parts.iter_mut().filter(is_changed).collect();
+        let is_own = |part: &&mut Part<'_>| !part.turn.writing.scratch.recorder.is_shared();
+        if changed.len() > 1
+            && let Some(part) = changed.iter().find(|part| is_own(part))
+        {
+            let error = part.engine.reopen_needed(OF_SEVERAL_JOURNALS);
+            return Err(CommitFailure::Failed(error));
+        }
+        for part in &mut changed {
+            part.probe()?;
+        }
+        // In the order of the shards: no checkpoint is between the record and LMDB's commits.
+        let held: Vec<_> =
+            changed.iter().map(|part| part.engine.journal.get().and_then(Active::hold)).collect();
+        let recorders = changed.iter_mut().map(|part| &mut part.turn.writing.scratch.recorder);
+        let appended = Recorder::append_together(&mut recorders.collect::<Vec<_>>());
+        if weaken::is("tail-first") {
+            weaken::pause();
+        }
+        let error = |source| match changed.first() {
+            Some(part) => Error::io(&part.engine.path, source),
+            None => Error::internal("nothing was appended to the journal"),
+        };
+        let (record, recorded) = appended.map_err(|failure| match failure {
+            AppendFailure::Refused(source) => CommitFailure::Failed(error(source)),
+            AppendFailure::Unknown(source) => {
+                for part in &changed {
+                    part.engine.fail_journal();
+                }
+                CommitFailure::Unknown(error(source))
+            }
+        })?;
+        for (part, logged) in changed.into_iter().zip(recorded.into_iter().zip(held)) {
+            part.logged = Some(logged);
+        }
+        // A commit that fails because the map is full is probably the first one then, and can be taken back.
+        parts.sort_by_key(Part::room);
+        Ok(Prepared { parts, record })
+    }
+}
+
+impl Prepared<'_> {
+    /// Makes the changes visible, in one data file after the other, and calls `committed` before another transaction can
+    /// begin to write in any of them.
+    pub(crate) fn commit(self, committed: &mut dyn FnMut()) -> Result<(), NotVisible> {
+        let Self { parts, record } = self;
+        let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();
+        let mut visible = Vec::with_capacity(parts.len());
+        // The turns and the locks of parts that are not committed are held until it is over.
+        for Part { engine, txn, logged, turn } in parts {
+            let number = txn.id();
+            let error = match txn.commit() {
+                Ok(()) => {
+                    visible.push((engine, logged, number, turn));
+                    continue;
+                }
+                Err(error) => engine.error(error),
+            };
+            return Err(match record {
+                None if visible.is_empty() => NotVisible::failed(error),
+                // Without a journal, nothing can bring it to the other files.
+                None => NotVisible { failure: CommitFailure::Unknown(error), is_split: false },
+                Some(record) if visible.is_empty() && record.take_back().is_ok() => {
+                    NotVisible::failed(error)
+                }
+                Some(_) => {
+                    // While checkpoints are kept away: one of them would have a part of the commit.
+                    for engine in engines {
+                        engine.refuse_journal(SPLIT);
+                    }
+                    let is_split = !visible.is_empty();
+                    NotVisible { failure: CommitFailure::Unknown(error), is_split }
+                }
+            });
+        }
+        committed();
+        let mut turns = Vec::with_capacity(visible.len());
+        for (engine, logged, number, turn) in visible {
+            if let Some((recorded, held)) = logged {
+                engine.logged(Logged::new(recorded, held), number);
+            }
+            turns.push(turn);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,469 @@
+//! Write transactions: which shards they lock, and when.
+//!
+//! | begun by | locks |
+//! |---|---|
+//! | `write_on`, `transaction_on` | the given shard; others are refused with [`Error::OtherShard`] |
+//! | `write` | all shards that are available, in their order, before it returns |
+//! | `transaction` | a shard when the closure first reads or writes it |
+//!
+//! A locked shard has LMDB's write transaction, for as long as the whole transaction. So the transaction reads nothing that
+//! another one changes before it ends: transactions are serializable.
+//!
+//! **Shards are locked in the order of their numbers**, so that two transactions never wait for each other. A closure
+//! that needs a shard before the last one that is locked has to run again: the transaction is [doomed](Doom::Again), every
+//! operation fails from then on, and the next transaction locks the shards that the closure has used before it runs
+//! ([`Locks`]). The third transaction locks all shards, so there is no fourth one.
+//!
+//! A nested transaction has one inside of the write transaction of each shard that it uses. A shard that is not locked
+//! could not be unlocked again when the nested transaction is rolled back, since the closure may have read it. So it is
+//! locked in another run.
+
+use std::{
+    cell::{Cell, OnceCell},
+    collections::BTreeSet,
+    mem,
+};
+
+use super::{
+    Engine, Tables,
+    txn::{Reads, Writes},
+};
+use crate::{
+    engine::{self, CommitFailure, Retry, Stamp},
+    model::{
+        error::{Error, Result},
+        shard::ShardNumber,
+    },
+};
+
+/// The shards that a transaction locks before its closure runs.
+#[derive(Debug, Default)]
+pub(crate) enum Locks {
+    /// None: each shard is locked when it is used.
+    #[default]
+    None,
+    /// Those that an earlier run has used; others when they are used.
+    These(BTreeSet<ShardNumber>),
+    All,
+}
+
+/// No shard has this number.
+const NOWHERE: ShardNumber = ShardNumber::MAX;
+
+/// Why a transaction can't continue.
+enum Doom {
+    /// The closure has to run again, with these shards locked before.
+    Again(BTreeSet<ShardNumber>),
+    /// A nested transaction was committed in some shards only.
+    Failed,
+}
+
+/// Which shards a transaction may use.
+enum Scope<'s> {
+    /// Those that it has.
+    Fixed(OnceCell<Doom>),
+    /// Those that it has, and later ones, which it locks.
+    Growing(OnceCell<Doom>),
+    /// Those that the outer transaction has.
+    Nested {
+        doom: &'s OnceCell<Doom>,
+        /// Whether the closure can run again with other shards.
+        grows: bool,
+    },
+}
+
+impl Scope<'_> {
+    const fn doom(&self) -> &OnceCell<Doom> {
+        match self {
+            Self::Fixed(doom) | Self::Growing(doom) => doom,
+            Self::Nested { doom, .. } => doom,
+        }
+    }
+
+    const fn grows(&self) -> bool {
+        matches!(self, Self::Growing(_) | Self::Nested { grows: true, .. })
+    }
+}
+
+/// A shard with its write transaction.
+struct Locked<'s> {
+    /// [`NOWHERE`] in a transaction that can't continue, so that the comparison with a shard finds that too.
+    shard: Cell<ShardNumber>,
+    is_used: Cell<bool>,
+    /// Whether there may be changes.
+    is_written: bool,
+    txn: engine::Txn<'s>,
+}
+
+impl<'s> Locked<'s> {
+    const fn new(shard: ShardNumber, is_used: bool, txn: engine::Txn<'s>) -> Self {
+        let (shard, is_used) = (Cell::new(shard), Cell::new(is_used));
+        Self { shard, is_used, is_written: false, txn }
+    }
+}
+
+/// Begins a nested transaction in a shard when it is used.
+type Begin<'s> = Box<dyn FnOnce() -> Result<engine::Txn<'s>> + 's>;
+
+/// A shard that is not the first one.
+#[derive(Default)]
+struct Other<'s> {
+    locked: OnceCell<Locked<'s>>,
+    begin: Cell<Option<Begin<'s>>>,
+}
+
+/// A write transaction of one shard or several.
+pub(super) struct Writing<'s> {
+    engine: &'s Engine,
+    scope: Scope<'s>,
+    /// The only shard of most transactions: the first one that was locked when it was used. It precedes the others.
+    first: OnceCell<Locked<'s>>,
+    /// By the numbers of shards.
+    others: OnceCell<Box<[Other<'s>]>>,
+}
+
+impl<'s> Writing<'s> {
+    const fn new(engine: &'s Engine, scope: Scope<'s>) -> Self {
+        Self { engine, scope, first: OnceCell::new(), others: OnceCell::new() }
+    }
+
+    /// A transaction of one shard.
+    pub(super) fn on(engine: &'s Engine, shard: ShardNumber) -> Result<Self> {
+        let writing = Self::new(engine, Scope::Fixed(OnceCell::new()));
+        let txn = engine.shard(shard)?.engine()?.write()?;
+        let _ = writing.first.set(Locked::new(shard, true, txn));
+        Ok(writing)
+    }
+
+    /// A transaction that locks these shards now, as far as they are available.
+    pub(super) fn with(engine: &'s Engine, locks: &Locks) -> Result<Self> {
+        let scope = match locks {
+            Locks::None => return Ok(Self::new(engine, Scope::Growing(OnceCell::new()))),
+            Locks::These(_) => Scope::Growing(OnceCell::new()),
+            Locks::All => Scope::Fixed(OnceCell::new()),
+        };
+        let writing = Self::new(engine, scope);
+        let is_chosen = |shard: &ShardNumber| match locks {
+            Locks::These(these) => these.contains(shard),
+            Locks::None | Locks::All => true,
+        };
+        for ((number, shard), other) in (0..).zip(&engine.shards).zip(writing.others()) {
+            if let Some(open) = shard.open.get().filter(|_| is_chosen(&number)) {
+                let _ = other.locked.set(Locked::new(number, false, open.engine().write()?));
+            }
+        }
+        Ok(writing)
+    }
+
+    fn others(&self) -> &[Other<'s>] {
+        let empty = || self.engine.shards.iter().map(|_| Other::default()).collect();
+        self.others.get_or_init(empty)
+    }
+
+    /// All shards that it has, in their order, but those that a nested transaction has not used.
+    fn all(&self) -> impl Iterator<Item = &Locked<'s>> {
+        let others = self.others.get().map(|others| &**others).unwrap_or_default();
+        self.first.get().into_iter().chain(others.iter().filter_map(|other| other.locked.get()))
+    }
+
+    /// The transaction of a shard, which is begun if need be, or the reason why there is none.
+    #[inline]
+    fn begin(
+        &self,
+        tables: &Tables,
+        shard: ShardNumber,
+        primary_key: Option<&[u8]>,
+    ) -> Result<&Locked<'s>> {
+        match self.first.get() {
+            Some(first) if first.shard.get() == shard => Ok(first),
+            _ => self.begin_other(tables, shard, primary_key),
+        }
+    }
+
+    fn begin_other(
+        &self,
+        tables: &Tables,
+        shard: ShardNumber,
+        primary_key: Option<&[u8]>,
+    ) -> Result<&Locked<'s>> {
+        let refused = || Err(self.other_shard(tables, shard, primary_key));
+        match self.scope.doom().get() {
+            None => {}
+            Some(Doom::Again(_)) => return refused(),
+            Some(Doom::Failed) => return Err(failed()),
+        }
+        let other = self.others.get().and_then(|others| others.get(shard as usize));
+        if let Some(locked) = other.map_or(Ok(None), |other| other.begin(shard))? {
+            locked.is_used.set(true);
+            return Ok(locked);
+        }
+        let engine = self.engine.shard(shard)?.engine()?;
+        if !self.scope.grows() {
+            return match self.first.get() {
+                Some(_) => refused(),
+                // All shards were locked that were available.
+                None => Err(self.engine.without(shard)),
+            };
+        }
+        let is_nested = matches!(self.scope, Scope::Nested { .. });
+        if is_nested || self.last().is_some_and(|last| last > shard) {
+            self.again(Some(shard));
+            return refused();
+        }
+        let locked = Locked::new(shard, true, engine.write()?);
+        if self.last().is_none() {
+            return Ok(self.first.get_or_init(|| locked));
+        }
+        let other = self.others().get(shard as usize);
+        let other = other.ok_or_else(|| Error::internal("a shard has no place"))?;
+        Ok(other.locked.get_or_init(|| locked))
+    }
+
+    /// The last shard that is locked.
+    fn last(&self) -> Option<ShardNumber> {
+        self.all().map(|locked| locked.shard.get()).last()
+    }
+
+    /// The closure has to run again, with the shards locked that it has used, and this one.
+    fn again(&self, shard: Option<ShardNumber>) {
+        let used = self.all().filter(|locked| locked.is_used.get());
+        let used = used.map(|locked| locked.shard.get()).chain(shard).collect();
+        let _ = self.scope.doom().set(Doom::Again(used));
+        self.leave_first();
+    }
+
+    /// Operations find from now on that the transaction can't continue.
+    fn leave_first(&self) {
+        if let Some(first) = self.first.get() {
+            first.shard.set(NOWHERE);
+        }
+    }
+
+    #[cold]
+    fn other_shard(
+        &self,
+        tables: &Tables,
+        shard: ShardNumber,
+        primary_key: Option<&[u8]>,
+    ) -> Error {
+        let schema = tables.routing.schema();
+        let own = self.all().find(|locked| locked.is_used.get());
+        let own = own.map(|locked| locked.shard.get()).filter(|own| *own != NOWHERE);
+        Error::OtherShard {
+            table: schema.name,
+            key: primary_key.map(|key| schema.show_primary_key(key)),
+            shard: self.engine.name(shard),
+            own: own.map_or_else(String::new, |own| self.engine.name(own)),
+        }
+    }
+
+    /// Makes the changes those of the outer transaction.
+    fn commit_nested(
+        doom: &OnceCell<Doom>,
+        all: impl Iterator<Item = Locked<'s>>,
+        committed: &mut dyn FnMut(),
+    ) -> Result<(), CommitFailure> {
+        for (at, Locked { txn, .. }) in all.enumerate() {
+            let outcome = txn.commit(|| ());
+            if outcome.is_err() && at > 0 {
+                let _ = doom.set(Doom::Failed);
+            }
+            outcome?;
+        }
+        committed();
+        Ok(())
+    }
+}
+
+/// Begins a nested transaction in a shard.
+fn nested<'t>(shard: ShardNumber, locked: &'t mut Locked<'_>) -> Result<Locked<'t>> {
+    // The outer transaction gets the changes.
+    locked.is_written = true;
+    locked.is_used.set(true);
+    let nested = locked.txn.nested();
+    let nested = nested.ok_or_else(|| Error::internal("a nested transaction of a reader"))??;
+    Ok(Locked { is_written: true, ..Locked::new(shard, true, nested) })
+}
+
+fn failed() -> Error {
+    let reason = "a nested transaction could not be committed in all of its shards".to_owned();
+    Error::TransactionFailed { reason }
+}
+
+pub(super) fn foreign(tables: &Tables) -> Error {
+    Error::WrongStore { table: tables.routing.schema().name }
+}
+
+impl Reads for Writing<'_> {
+    fn engine(&self) -> &Engine {
+        self.engine
+    }
+
+    fn reader<'t>(
+        &'t self,
+        tables: &'t Tables,
+        shard: ShardNumber,
+        primary_key: Option<&[u8]>,
+    ) -> Result<engine::Reader<'t>> {
+        let locked = self.begin(tables, shard, primary_key)?;
+        locked.txn.reader(tables.of(self.engine, shard)?).ok_or_else(|| foreign(tables))
+    }
+}
+
+impl Writes for Writing<'_> {
+    fn write(
+        &mut self,
+        tables: &Tables,
+        shard: ShardNumber,
+        primary_key: Option<&[u8]>,
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        self.begin(tables, shard, primary_key)?;
+        let tables_of_shard = tables.of(self.engine, shard)?;
+        let locked = match self.first.get_mut() {
+            Some(first) if first.shard.get() == shard => Some(first),
+            _ => {
+                let others = self.others.get_mut();
+                let other = others.and_then(|others| others.get_mut(shard as usize));
+                other.and_then(|other| other.locked.get_mut())
+            }
+        };
+        let Some(locked) = locked else { return Err(foreign(tables)) };
+        locked.is_written = true;
+        write(&mut locked.txn.writer(tables_of_shard).ok_or_else(|| foreign(tables))?)
+    }
+
+    fn is_unbound(&self) -> bool {
+        matches!(self.scope, Scope::Growing(_)) && self.last().is_none()
+    }
+
+    fn used(&self) -> u64 {
+        self.all().filter(|locked| locked.is_used.get()).count() as u64
+    }
+
+    fn nested(&mut self) -> Result<Box<dyn Writes + '_>> {
+        let grows = self.scope.grows();
+        let Self { engine, scope, first, others } = self;
+        let doom = match scope {
+            Scope::Fixed(doom) | Scope::Growing(doom) => &*doom,
+            Scope::Nested { doom, .. } => *doom,
+        };
+        let mut inside = Writing::new(engine, Scope::Nested { doom, grows });
+        // It is in the shard already in most cases, and the same shard is used again.
+        if let Some(locked) = first.get_mut().filter(|_| doom.get().is_none()) {
+            let shard = locked.shard.get();
+            inside.first = OnceCell::from(nested(shard, locked)?);
+        }
+        if let Some(others) = others.get_mut().filter(|_| doom.get().is_none()) {
+            let inner = (0..).zip(others).map(|(shard, other)| {
+                let begin = other.nested(shard);
+                Other { locked: OnceCell::new(), begin: Cell::new(begin) }
+            });
+            inside.others = OnceCell::from(inner.collect::<Box<[_]>>());
+        }
+        Ok(Box::new(inside))
+    }
+
+    fn run_again(&mut self) {
+        self.again(None);
+    }
+
+    fn next_locks(&self) -> Option<BTreeSet<ShardNumber>> {
+        match self.scope.doom().get() {
+            Some(Doom::Again(used)) => Some(used.clone()),
+            _ => None,
+        }
+    }
+
+    fn retry(&self) -> Option<Retry> {
+        if let Some(Doom::Again(_)) = self.scope.doom().get() {
+            return Some(Retry::Shards);
+        }
+        self.all().find_map(|locked| {
+            let retry = locked.txn.retry()?;
+            Some(of_shard(retry, locked.shard.get()))
+        })
+    }
+
+    fn stamp(&self) -> Stamp {
+        self.all().next().map_or_else(Stamp::default, |locked| locked.txn.stamp())
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        let mut stamps = vec![Stamp::default(); self.engine.shards.len()];
+        let is_alone = self.others.get().is_none();
+        for locked in self.all().filter(|locked| locked.is_written || is_alone) {
+            if let Some(stamp) = stamps.get_mut(locked.shard.get() as usize) {
+                *stamp = locked.txn.stamp();
+            }
+        }
+        stamps
+    }
+
+    fn commit(self: Box<Self>, committed: &mut dyn FnMut()) -> Result<(), CommitFailure> {
+        let Self { engine, scope, first, others } = *self;
+        match scope.doom().get() {
+            None => {}
+            // The closure runs again, whatever the error.
+            Some(_) => return Err(CommitFailure::Failed(failed())),
+        }
+        let others = others.into_inner().unwrap_or_default();
+        let others = others.into_iter().filter_map(|other| other.locked.into_inner());
+        let mut all = first.into_inner().into_iter().chain(others);
+        if let Scope::Nested { doom, .. } = scope {
+            return Self::commit_nested(doom, all, committed);
+        }
+        let Some(first) = all.next() else {
+            committed();
+            return Ok(());
+        };
+        let Some(second) = all.next() else {
+            return engine.commit_one(first.shard.get(), first.txn, committed);
+        };
+        let all = [first, second].into_iter().chain(all);
+        let (written, _read): (Vec<_>, Vec<_>) = all.partition(|locked| locked.is_written);
+        let written = written.into_iter().map(|Locked { shard, txn, .. }| (shard.get(), txn));
+        engine.commit_several(written.collect(), committed)
+    }
+}
+
+impl<'s> Other<'s> {
+    /// The transaction of the shard, which is begun if it is a nested one; `None`: the shard is not locked.
+    fn begin(&self, shard: ShardNumber) -> Result<Option<&Locked<'s>>> {
+        if let Some(begin) = self.begin.take() {
+            let _ = self.locked.set(Locked::new(shard, true, begin()?));
+        }
+        Ok(self.locked.get())
+    }
+
+    /// What begins a nested transaction in the shard, if it is locked.
+    fn nested(&mut self, shard: ShardNumber) -> Option<Begin<'_>> {
+        if self.locked.get().is_none() && self.begin.get_mut().is_none() {
+            return None;
+        }
+        Some(Box::new(move || {
+            self.begin(shard)?;
+            let not_locked =
+                || Error::internal("a nested transaction in a shard that is not locked");
+            Ok(nested(shard, self.locked.get_mut().ok_or_else(not_locked)?)?.txn)
+        }))
+    }
+}
+
+/// A reason to run a closure again that names the shard.
+const fn of_shard(retry: Retry, shard: ShardNumber) -> Retry {
+    match retry {
+        Retry::Map { map_size } => Retry::ShardMap { shard, map_size },
+        other => other,
+    }
+}
+
+impl Locks {
+    /// For the next run of a closure that has used these shards.
+    pub(crate) fn next(&mut self, used: BTreeSet<ShardNumber>) {
+        *self = match mem::take(self) {
+            Self::None => Self::These(used),
+            Self::These(_) | Self::All => Self::All,
+        };
+    }
+}
