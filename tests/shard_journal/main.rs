@@ -5,6 +5,7 @@ mod damage;
 mod lost;
 mod openings;
 mod processes;
+mod together;
 
 use std::{
     fs,

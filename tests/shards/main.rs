@@ -1,4 +1,4 @@
-//! Sharded stores: the same answers as one store, routing, transactions of one shard, lost and foreign shards.
+//! Sharded stores: the same answers as one store, routing, transactions, lost and foreign shards.
 
 mod answers;
 mod catalog;
@@ -8,6 +8,7 @@ mod groups;
 mod missing;
 mod opening;
 mod random;
+mod random_together;
 mod rebuilt;
 mod restored;
 mod routing;

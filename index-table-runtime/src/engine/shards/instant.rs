@@ -45,6 +45,12 @@ pub(super) struct BecomesVisible<'e> {
     _turn: RwLockReadGuard<'e, ()>,
 }
 
+/// While it exists, no commit becomes visible.
+pub(super) struct Paused<'e> {
+    _turn: RwLockWriteGuard<'e, ()>,
+    _gate: RwLockWriteGuard<'e, ()>,
+}
+
 impl Visibility {
     /// A commit of several shards is about to become visible in the first of them.
     pub(super) fn begin(&self) -> BecomesVisible<'_> {
@@ -118,6 +124,20 @@ impl Engine {
         drop((gate, turn));
         let snapshots = snapshots.into_iter().map(|it| it.map(|(_, txn)| txn));
         Ok(Txn::reading(self, snapshots))
+    }
+
+    /// Lets no commit become visible in any shard, until the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// A commit is visible in some of its shards.
+    pub(super) fn pause(&self) -> Result<Paused<'_>> {
+        let turn = self.visibility.wait();
+        let gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        if self.visibility.is_split.load(SeqCst) {
+            return Err(self.split());
+        }
+        Ok(Paused { _turn: turn, _gate: gate })
     }
 
     #[cold]

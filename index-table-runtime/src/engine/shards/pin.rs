@@ -1,7 +1,5 @@
 //! Pinning all shards for a copy.
 
-use std::sync::PoisonError;
-
 use super::Engine;
 use crate::{
     engine::lmdb::{self, Pinned},
@@ -19,7 +17,7 @@ impl Engine {
     pub(crate) fn pin(&self) -> Result<Vec<Pinned<'_>>> {
         let engines = self.shards.iter().map(|shard| shard.engine()?.on_disk());
         let engines = engines.collect::<Result<Vec<_>>>()?;
-        let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let _paused = self.pause()?;
         engines.into_iter().map(lmdb::Engine::pin).collect()
     }
 }

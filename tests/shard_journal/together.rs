@@ -1,0 +1,261 @@
+//! Transactions of several shards, which are there in all of them or in none.
+
+use std::{fs, ops::Range, path::Path, thread};
+
+use index_table::{Result, ShardedStore, Store};
+
+use crate::{
+    NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed,
+    many_checkpoints, note, options, segment, write,
+};
+
+/// A step of all tenants, as [`write`] does it for one, in one transaction.
+fn write_all(store: &Store, notes: &NoteRepository, step: u32) -> Result<()> {
+    store.transaction(|txn| {
+        for tenant in [1, 0, 2] {
+            for id in step * 3..step * 3 + 5 {
+                notes.put(txn, &note(tenant, id % 200, step))?;
+            }
+            notes.delete(txn, tenant, step * 5 % 200)?;
+        }
+        Ok(())
+    })
+}
+
+/// A store that was killed after so many steps of all tenants, of which its data files have the steps before `lacking`.
+fn lacking(
+    dir: &Path,
+    steps: u32,
+    lacking: u32,
+) -> Result<std::path::PathBuf, Box<dyn std::error::Error>> {
+    let path = dir.join("store");
+    create(&path)?;
+    let store = options().open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    for step in 0..steps {
+        if step == lacking {
+            killed(&path, &dir.join("before"))?;
+        }
+        write_all(&store, &notes, step)?;
+    }
+    let left = killed(&path, &dir.join("left"))?;
+    for shard in 0..SHARDS {
+        fs::copy(data_of(&dir.join("before"), shard), data_of(&left, shard))?;
+    }
+    Ok(left)
+}
+
+fn journal(store: &Path, file: u8) -> std::path::PathBuf {
+    store.join(format!("shards.journal.{file}"))
+}
+
+/// The bytes in which two files differ.
+fn difference(one: &[u8], other: &[u8]) -> Option<Range<usize>> {
+    let differs = |at: &usize| one.get(*at) != other.get(*at);
+    let length = one.len().max(other.len());
+    Some((0..length).find(differs)?..(0..length).rfind(differs)? + 1)
+}
+
+#[test]
+fn a_torn_record_is_in_no_shard() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let left = lacking(dir.path(), 8, 7)?;
+    let before = dir.path().join("before");
+    let (file, written) = (0..3)
+        .find_map(|file| {
+            let files = [&before, &left].map(|store| fs::read(journal(store, file)));
+            let [Ok(before), Ok(after)] = files else { return None };
+            Some((file, (difference(&before, &after)?, before, after)))
+        })
+        .ok_or("nothing was written")?;
+    let (place, before, after) = written;
+    for cut in (place.start..place.end).step_by(place.len() / 5).chain([place.end - 1, place.end]) {
+        let image = killed(&left, &dir.path().join(format!("{cut}")))?;
+        let mut torn = before.clone();
+        torn.resize(after.len(), 0);
+        torn[place.start..cut].copy_from_slice(&after[place.start..cut]);
+        fs::write(journal(&image, file), torn)?;
+        let steps = if cut == place.end { 8 } else { 7 };
+        expect(&options().open(&image)?, &[steps; 3])?;
+        fs::remove_dir_all(image)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn data_files_lack_any_commits() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    create(&path)?;
+    let store = options().open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    let mut images = Vec::new();
+    // Transactions of one shard are between those of all, so that the numbers of LMDB's transactions differ.
+    let mut steps = [0_u32; 3];
+    for round in 0..12_u8 {
+        if round % 4 == 0 {
+            images.push(killed(&path, &dir.path().join(format!("at {round}")))?);
+        }
+        let own = round % 3;
+        for tenant in (0..SHARDS).filter(|tenant| round % 2 == 0 || *tenant == own) {
+            steps[usize::from(tenant)] += 1;
+        }
+        if round % 2 == 1 {
+            write(&store, &notes, own, steps[usize::from(own)] - 1)?;
+            continue;
+        }
+        let steps = &steps;
+        store.transaction(|txn| {
+            for (tenant, step) in (0..).zip(steps) {
+                let step = step - 1;
+                for id in step * 3..step * 3 + 5 {
+                    notes.put(txn, &note(tenant, id % 200, step))?;
+                }
+                notes.delete(txn, tenant, step * 5 % 200)?;
+            }
+            Ok(())
+        })?;
+    }
+    images.push(killed(&path, &dir.path().join("left"))?);
+    let left = dir.path().join("left");
+    for chosen in [[0, 1, 2], [3, 0, 1], [1, 3, 0], [2, 2, 3], [3, 3, 0], [0, 0, 0]] {
+        let image = killed(&left, &dir.path().join(format!("{chosen:?}")))?;
+        for (shard, from) in (0..).zip(chosen) {
+            fs::copy(data_of(&images[from], shard), data_of(&image, shard))?;
+        }
+        let store = options().open(&image)?;
+        expect(&store, &steps)?;
+        let notes = NoteRepository::open(&store)?;
+        let last = steps.iter().copied().max().unwrap_or_default();
+        store.transaction(|txn| {
+            (0..SHARDS).try_for_each(|tenant| notes.put(txn, &note(tenant, 1000 + last, 0)))
+        })?;
+        drop((store, notes));
+        fs::remove_dir_all(image)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_recovery_is_cut_off_between_shards() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let left = lacking(dir.path(), 8, 3)?;
+    let whole = killed(&left, &dir.path().join("whole"))?;
+    expect(&options().open(&whole)?, &[8; 3])?;
+    for recovered in 1..8_u8 {
+        let image = killed(&left, &dir.path().join(format!("{recovered}")))?;
+        for shard in (0..SHARDS).filter(|shard| recovered & 1 << shard != 0) {
+            fs::copy(data_of(&whole, shard), data_of(&image, shard))?;
+        }
+        let store = options().open(&image)?;
+        expect(&store, &[8; 3])?;
+        write_all(&store, &NoteRepository::open(&store)?, 8)?;
+        expect(&store, &[9; 3])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_shard_that_is_not_there_gets_its_part_later() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = lacking(dir.path(), 8, 3)?;
+    let (place, away) = (path.join("s2"), dir.path().join("away"));
+    fs::rename(&place, &away)?;
+    {
+        let store = many_checkpoints().open(&path)?;
+        let notes = NoteRepository::open(&store)?;
+        for step in 8..100 {
+            store.transaction(|txn| {
+                for tenant in [1, 0] {
+                    for id in step * 3..step * 3 + 5 {
+                        notes.put(txn, &note(tenant, id % 200, step))?;
+                    }
+                    notes.delete(txn, tenant, step * 5 % 200)?;
+                }
+                Ok(())
+            })?;
+        }
+        let outcome = write_all(&store, &notes, 100);
+        assert!(matches!(outcome, Err(index_table::Error::ShardUnavailable { .. })), "{outcome:?}");
+        let txn = store.read()?;
+        for tenant in 0..2 {
+            expect_of(&notes, &txn, tenant, 100)?;
+        }
+        assert!((0..3).all(|file| segment(&path, file).is_ok_and(|segment| segment > 3)));
+    }
+    fs::rename(&away, &place)?;
+    expect(&options().open(&path)?, &[100, 100, 8])
+}
+
+#[test]
+fn checkpoints_are_made_between_the_commits_of_several_threads() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    let store = many_checkpoints().open(&path)?;
+    let notes = NoteRepository::open(&store)?;
+    let key = |thread: u32, step: u32| 1000 + thread * 1000 + step;
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|thread| {
+                let (store, notes) = (&store, &notes);
+                scope.spawn(move || {
+                    (0..60).try_for_each(|step| {
+                        store.transaction(|txn| {
+                            // Two shards or three, in any order.
+                            let tenants =
+                                [thread, (thread + step + 1) % 3, (thread + 2 * step) % 3];
+                            tenants.into_iter().try_for_each(|tenant| {
+                                notes.put(txn, &note(tenant as u8, key(thread, step), step))
+                            })
+                        })
+                    })
+                })
+            })
+            .collect();
+        writers.into_iter().try_for_each(|writer| writer.join().expect("no panic"))
+    })?;
+    let left = killed(&path, &dir.path().join("left"))?;
+    let (store, now) = (ShardedStore::open(&left)?, store);
+    let (own, notes) = (NoteRepository::open(&store)?, notes);
+    let (found, expected) = (store.read()?, now.read()?);
+    let found = own.all(&found).rows().collect::<Result<Vec<_>>>()?;
+    assert!(found == notes.all(&expected).rows().collect::<Result<Vec<_>>>()?);
+    assert!((0..3).all(|file| segment(&path, file).is_ok_and(|segment| segment > 3)));
+    Ok(())
+}
+
+#[test]
+fn large_transactions_of_several_shards_are_records_of_several_frames() -> TestResult {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("store");
+    create(&path)?;
+    let store = options().open(&path)?;
+    let before = killed(&path, &dir.path().join("before"))?;
+    let notes = NoteRepository::open(&store)?;
+    store.transaction(|txn| {
+        for id in 0..3000 {
+            notes.insert(txn, &note((id % 3) as u8, id, 0))?;
+        }
+        let failed: Result<()> = txn.nested(|txn| {
+            (5000..7000).try_for_each(|id| notes.insert(txn, &note((id % 3) as u8, id, 0)))?;
+            Err(index_table::Error::WriteInProgress)
+        });
+        assert!(failed.is_err());
+        txn.nested(|txn| {
+            (3000..6000).try_for_each(|id| notes.insert(txn, &note((id % 3) as u8, id, 0)))
+        })
+    })?;
+    let left = killed(&path, &dir.path().join("left"))?;
+    for lacks in [0_u8, 2, 7] {
+        let image = killed(&left, &dir.path().join(format!("{lacks}")))?;
+        for shard in (0..SHARDS).filter(|shard| lacks & 1 << shard != 0) {
+            fs::copy(data_of(&before, shard), data_of(&image, shard))?;
+        }
+        let store = options().open(&image)?;
+        let notes = NoteRepository::open(&store)?;
+        let txn = store.read()?;
+        assert_eq!(notes.all(&txn).count()?, 6000);
+        assert!(notes.verify(&txn).run()?.is_clean());
+    }
+    Ok(())
+}

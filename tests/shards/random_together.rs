@@ -1,0 +1,249 @@
+//! Random transactions of any shards beside one store, with reopening and kills: every answer is the same.
+
+use std::{fs, path::Path};
+
+use index_table::{Durability, Error, Result, ShardedStore, Store, WriteTxn};
+use proptest::prelude::*;
+
+use crate::{
+    answers::{self, Asked, assert_same},
+    tables::{
+        Kind, TENANTS,
+        by_value::{Order, OrderRepository},
+        options,
+    },
+};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Insert(Key, Fields),
+    Put(Key, Fields),
+    Update(Key, Fields),
+    /// Gives a row another key, which may be in another shard.
+    Move(Key, Key),
+    Delete(Key),
+    Get(Key),
+    /// Counts the rows of a tenant, or of all.
+    Count(Option<u8>),
+    /// In a savepoint, which is kept or not.
+    Nested(Vec<Operation>, bool),
+}
+
+type Key = (u8, u16);
+type Fields = (String, i8, u16);
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// By a closure, and whether it is committed.
+    Transaction(Vec<Operation>, bool),
+    /// By `write`.
+    ByHand(Vec<Operation>, bool),
+    Reopen,
+    /// The store continues with the files that a killed process leaves.
+    Kill,
+}
+
+fn key() -> impl Strategy<Value = Key> {
+    (0..TENANTS, 0..4_u16)
+}
+
+fn fields() -> impl Strategy<Value = Fields> {
+    let text = prop::sample::select(vec!["", "a", "ab", "b"]).prop_map(str::to_owned);
+    (text, -2..3_i8, 0..6_u16)
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let single = prop_oneof![
+        6 => (key(), fields()).prop_map(|(key, fields)| Operation::Insert(key, fields)),
+        4 => (key(), fields()).prop_map(|(key, fields)| Operation::Put(key, fields)),
+        2 => (key(), fields()).prop_map(|(key, fields)| Operation::Update(key, fields)),
+        2 => (key(), key()).prop_map(|(from, to)| Operation::Move(from, to)),
+        1 => key().prop_map(Operation::Delete),
+        1 => key().prop_map(Operation::Get),
+        1 => prop::option::of(0..TENANTS).prop_map(Operation::Count),
+    ];
+    single.prop_recursive(2, 8, 4, |inner| {
+        (prop::collection::vec(inner, 1..4), any::<bool>())
+            .prop_map(|(operations, is_kept)| Operation::Nested(operations, is_kept))
+    })
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    prop::collection::vec(operation(), 1..6)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let commits = prop::bool::weighted(0.9);
+    prop_oneof![
+        12 => (operations(), commits.clone()).prop_map(|(all, commits)| Step::Transaction(all, commits)),
+        2 => (operations(), commits).prop_map(|(all, commits)| Step::ByHand(all, commits)),
+        1 => Just(Step::Reopen),
+        2 => Just(Step::Kill),
+    ]
+}
+
+fn row((tenant, number): Key, (town, size, code): &Fields) -> Order {
+    let (town, note, tags) = (town.clone(), format!("note {code}"), vec![town.clone()]);
+    Order { tenant, number, town, size: *size, code: *code * 100 + number, note, tags }
+}
+
+/// Runs operations, and adds what each of them did.
+fn run(
+    orders: &OrderRepository,
+    txn: &mut WriteTxn<'_>,
+    operations: &[Operation],
+    outcomes: &mut Vec<String>,
+) {
+    for operation in operations {
+        let outcome = match operation {
+            Operation::Insert(key, fields) => shown(orders.insert(txn, &row(*key, fields))),
+            Operation::Put(key, fields) => shown(orders.replace(txn, &row(*key, fields))),
+            Operation::Update(key, fields) => {
+                shown(orders.update(txn, key.0, key.1, |order| *order = row(*key, fields)))
+            }
+            Operation::Move(from, to) => shown(orders.update(txn, from.0, from.1, |order| {
+                (order.tenant, order.number) = *to;
+            })),
+            Operation::Delete(key) => shown(orders.remove(txn, key.0, key.1)),
+            Operation::Get(key) => shown(orders.get(txn, key.0, key.1)),
+            Operation::Count(None) => shown(orders.all(txn).count()),
+            Operation::Count(Some(tenant)) => shown(orders.find_by_tenant(txn, *tenant).count()),
+            Operation::Nested(operations, is_kept) => shown(txn.nested(|txn| {
+                run(orders, txn, operations, outcomes);
+                if *is_kept { Ok(()) } else { Err(Error::WriteInProgress) }
+            })),
+        };
+        outcomes.push(outcome);
+    }
+}
+
+fn shown<T: std::fmt::Debug>(outcome: Result<T>) -> String {
+    match outcome {
+        Ok(value) => format!("{value:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Runs a step, and returns what its operations did.
+fn take(store: &Store, orders: &OrderRepository, step: &Step) -> Vec<String> {
+    let mut outcomes = Vec::new();
+    match step {
+        Step::Transaction(operations, commits) => {
+            let ended = store.transaction(|txn| {
+                outcomes.clear();
+                run(orders, txn, operations, &mut outcomes);
+                if *commits { Ok(()) } else { Err(Error::WriteInProgress) }
+            });
+            outcomes.push(shown(ended));
+        }
+        Step::ByHand(operations, commits) => {
+            let mut txn = store.write().expect("a transaction");
+            run(orders, &mut txn, operations, &mut outcomes);
+            if *commits {
+                outcomes.push(shown(txn.commit()));
+            }
+        }
+        Step::Reopen | Step::Kill => {}
+    }
+    outcomes
+}
+
+/// The files but for LMDB's lock files.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else if entry.file_name() != "lock.mdb" {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+fn look(
+    one: (&Store, &OrderRepository),
+    many: (&Store, &OrderRepository),
+    what: &str,
+) -> Result<()> {
+    let asked = Asked {
+        tenant: 3,
+        other: 17,
+        town: "a".to_owned(),
+        size: 0,
+        code: 102,
+        tag: "b".to_owned(),
+        limit: 3,
+    };
+    let (one_txn, many_txn) = (one.0.read()?, many.0.read()?);
+    let expected = answers::of_values(one.1, &one_txn, &asked);
+    assert_same(&expected, &answers::of_values(many.1, &many_txn, &asked), what);
+    assert!(many.1.verify(&many_txn).run()?.is_clean());
+    Ok(())
+}
+
+fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
+    let what = format!("{kind:?} over {shards} shards");
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut path = dir.path().join("0");
+    let one = Store::in_memory();
+    let orders = OrderRepository::open(&one)?;
+    let mut many = options(kind, shards).durability(Durability::Journal).open(&path)?;
+    let mut of_many = OrderRepository::open(&many)?;
+    for (number, step) in (1..).zip(steps) {
+        assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
+        let is_killed = matches!(step, Step::Kill);
+        if is_killed || matches!(step, Step::Reopen) {
+            if is_killed {
+                let next = dir.path().join(format!("{number}"));
+                copy(&path, &next).expect("copied");
+                path = next;
+            }
+            drop((many, of_many));
+            many = ShardedStore::open(&path)?;
+            of_many = OrderRepository::open(&many)?;
+            look((&one, &orders), (&many, &of_many), &what)?;
+        }
+    }
+    look((&one, &orders), (&many, &of_many), &what)
+}
+
+fn in_memory(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
+    let what = format!("{kind:?} over {shards} shards in memory");
+    let (one, many) = (Store::in_memory(), options(kind, shards).in_memory()?);
+    let (orders, of_many) = (OrderRepository::open(&one)?, OrderRepository::open(&many)?);
+    for step in steps {
+        assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
+    }
+    look((&one, &orders), (&many, &of_many), &what)
+}
+
+const KINDS: [Kind; 2] = [Kind::Ranges, Kind::List];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn transactions_of_any_shards_in_memory_are_those_of_one_store(
+        steps in prop::collection::vec(step(), 0..40),
+        kind in prop::sample::select(KINDS.to_vec()),
+        shards in prop::sample::select(vec![1_u8, 2, 5, 16]),
+    ) {
+        in_memory(kind, shards, &steps).expect("no error");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn transactions_of_any_shards_on_disk_are_those_of_one_store(
+        steps in prop::collection::vec(step(), 0..30),
+        kind in prop::sample::select(KINDS.to_vec()),
+        shards in prop::sample::select(vec![2_u8, 5]),
+    ) {
+        compare(kind, shards, &steps).expect("no error");
+    }
+}
