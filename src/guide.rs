@@ -1,51 +1,69 @@
-//! The guide, in the order in which a new user needs it. Its examples are tests.
+//! The guide. Its examples are tests. [`tasks`] lists the chapters in reading order, and the section for each task.
 
 // A chapter's links to others: the first definition of a link counts, so the module's definitions come first.
 
 /// [modelling]: modelling
 /// [attributes]: attributes
-/// [several indexes]: attributes#several-indexes
-/// [composite and multi-valued keys]: keys
-/// [costs and rules of each form]: keys#costs-and-rules-of-each-form
-/// [values of any length]: keys#values-of-any-length
-/// [keys of your own]: own_keys
-/// [numbers from the table]: own_keys#numbers-from-the-table
-/// [choosing a strategy]: strategies#choosing-a-strategy
-/// [measuring the use of an index]: what_not_to_index#measuring-the-use-of-an-index
 /// [the generated repository]: repository
-/// [which index a prefix query reads]: modelling#which-index-a-prefix-query-reads
-/// [combining scans, and distinct values]: modelling#combining-scans-and-distinct-values
-/// [views]: strategies#views-whole-rows-without-a-copy
-/// [pagination]: pagination
-/// [backward]: pagination#backward
-/// [watching changes]: watching
 /// [transactions]: transactions
-/// [errors]: transactions#errors
+/// [pagination]: pagination
+/// [composite and multi-valued keys]: keys
+/// [keys of your own]: own_keys
+/// [strategies and their costs]: strategies
+/// [what not to index]: what_not_to_index
+/// [when indexes change]: changing_indexes
+/// [row versions]: versions
 /// [many rows at once]: bulk_loading
+/// [watching changes]: watching
 /// [group commit]: group_commit
 /// [durability]: durability
-/// [one journal for all shards]: sharding#durability
 /// [space ahead]: space_ahead
 /// [eventual indexes]: eventual
+/// [shards]: sharding
+/// [when something is wrong]: damage
+/// [guarantees and limits]: guarantees
+/// [what it is not for]: not_for
+/// [releases]: releases
+/// [types of key fields]: attributes#types-of-key-fields
+/// [several indexes]: attributes#several-indexes
+/// [costs and rules of each form]: keys#costs-and-rules-of-each-form
+/// [values of any length]: keys#values-of-any-length
+/// [numbers from the table]: own_keys#numbers-from-the-table
+/// [choosing a strategy]: strategies#choosing-a-strategy
+/// [sets and maps]: strategies#sets-and-maps
+/// [measuring the use of an index]: what_not_to_index#measuring-the-use-of-an-index
+/// [which index a prefix query reads]: modelling#which-index-a-prefix-query-reads
+/// [combining scans, and distinct values]: modelling#combining-scans-and-distinct-values
+/// [scans]: repository#scans
+/// [views]: strategies#views-whole-rows-without-a-copy
+/// [the previous page]: pagination#the-previous-page
+/// [backward]: pagination#backward
+/// [a copy without gaps]: watching#a-copy-without-gaps
+/// [errors]: transactions#errors
+/// [applying the messages]: eventual#applying-the-messages
 /// [several processes]: transactions#several-processes
-/// [when indexes change]: changing_indexes
+/// [the shard key]: sharding#the-shard-key
+/// [opening, and changed declarations]: transactions#opening-and-changed-declarations
 /// [building while the program runs]: changing_indexes#building-while-the-program-runs
 /// [duplicates]: changing_indexes#duplicates
-/// [row versions]: versions
+/// [which indexes are rebuilt]: versions#which-indexes-are-rebuilt
 /// [upgrading all rows]: versions#upgrading-all-rows
+/// [from one store to several shards]: sharding#from-one-store-to-several-shards
 /// [upgrading]: releases#upgrading
+/// [what a version number promises]: releases#what-a-version-number-promises
 /// [backups]: transactions#backups
 /// [in an emergency]: damage#in-an-emergency
-/// [when something is wrong]: damage
+/// [without a backup]: damage#without-a-backup
+/// [wrong index entries]: damage#wrong-index-entries
+/// [a large table]: damage#a-large-table
 /// [long-lived readers]: transactions#long-lived-readers
 /// [the size of the map]: transactions#the-size-of-the-map
 /// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only
 /// [dead letters]: eventual#dead-letters
-/// [guarantees and limits]: guarantees
-/// [what it is not for]: not_for
-/// [shards]: sharding
+/// [options, and lost shards]: sharding#options-and-lost-shards
+/// [systems other than linux]: not_for#systems-other-than-linux
 ///
-/// The index of tasks: what you want to do, and the section about it.
+/// The chapters in reading order, and the section for each task.
 #[doc = include_str!("guide/tasks.md")]
 pub mod tasks {}
 
@@ -53,6 +71,7 @@ pub mod tasks {}
 #[doc = include_str!("guide/modelling.md")]
 pub mod modelling {}
 
+/// [values of any length]: keys#values-of-any-length
 /// [strategies and their costs]: strategies
 /// [row versions]: versions
 /// [composite and multi-valued keys]: keys
@@ -65,18 +84,8 @@ pub mod modelling {}
 #[doc = include_str!("guide/attributes.md")]
 pub mod attributes {}
 
-/// Keys of several fields, and of several values.
-#[doc = include_str!("guide/keys.md")]
-pub mod keys {}
-
-/// Newtypes, enums, types of other crates, and numbers from the table.
-#[doc = include_str!("guide/own_keys.md")]
-pub mod own_keys {}
-
-/// The fields that an entry carries, and their cost.
-#[doc = include_str!("guide/strategies.md")]
-pub mod strategies {}
-
+/// [what not to index]: what_not_to_index
+/// [composite and multi-valued keys]: keys
 /// [when indexes change]: changing_indexes
 /// [keys of your own]: own_keys
 /// [many rows at once]: bulk_loading
@@ -91,10 +100,7 @@ pub mod strategies {}
 #[doc = include_str!("guide/repository.md")]
 pub mod repository {}
 
-/// Long results, a page at a time.
-#[doc = include_str!("guide/pagination.md")]
-pub mod pagination {}
-
+/// [when something is wrong]: damage
 /// [row versions]: versions
 /// [when indexes change]: changing_indexes
 /// [durability]: durability
@@ -103,9 +109,43 @@ pub mod pagination {}
 #[doc = include_str!("guide/transactions.md")]
 pub mod transactions {}
 
+/// [modelling]: modelling
+///
+/// Long results, a page at a time.
+#[doc = include_str!("guide/pagination.md")]
+pub mod pagination {}
+
+/// [attributes]: attributes
+///
+/// Keys of several fields, and several keys for a row.
+#[doc = include_str!("guide/keys.md")]
+pub mod keys {}
+
+/// [attributes]: attributes
+///
+/// Newtypes, enums, types of other crates, and numbers from the table.
+#[doc = include_str!("guide/own_keys.md")]
+pub mod own_keys {}
+
+/// The fields that an entry carries, and their cost.
+#[doc = include_str!("guide/strategies.md")]
+pub mod strategies {}
+
+/// [combining scans, and distinct values]: modelling#combining-scans-and-distinct-values
+///
 /// When an index costs more than it saves.
 #[doc = include_str!("guide/what_not_to_index.md")]
 pub mod what_not_to_index {}
+
+/// Indexes that are new, declared in another way, or removed, and how they are built.
+#[doc = include_str!("guide/changing_indexes.md")]
+pub mod changing_indexes {}
+
+/// [when indexes change]: changing_indexes
+///
+/// A struct that changes, and the rows that were written before.
+#[doc = include_str!("guide/versions.md")]
+pub mod versions {}
 
 /// Filling a table from a file or another table.
 #[doc = include_str!("guide/bulk_loading.md")]
@@ -118,10 +158,6 @@ pub mod bulk_loading {}
 #[doc = include_str!("guide/watching.md")]
 pub mod watching {}
 
-/// One logical store over several environments: shard keys, shard maps, queries and transactions.
-#[doc = include_str!("guide/sharding.md")]
-pub mod sharding {}
-
 /// [eventual indexes]: eventual
 /// [durability]: durability
 ///
@@ -129,6 +165,7 @@ pub mod sharding {}
 #[doc = include_str!("guide/group_commit.md")]
 pub mod group_commit {}
 
+/// [one journal for all shards]: sharding#durability
 /// [group commit]: group_commit
 ///
 /// What a crash of the machine may lose, and the journal: durable commits with one sync.
@@ -146,16 +183,14 @@ pub mod space_ahead {}
 #[doc = include_str!("guide/eventual.md")]
 pub mod eventual {}
 
-/// Indexes that are new, declared in another way, or removed, and how they are built.
-#[doc = include_str!("guide/changing_indexes.md")]
-pub mod changing_indexes {}
-
-/// [when indexes change]: changing_indexes
+/// [durability]: durability
 ///
-/// A struct that changes, and the rows that were written before.
-#[doc = include_str!("guide/versions.md")]
-pub mod versions {}
+/// One logical store over several environments: shard keys, shard maps, queries and transactions.
+#[doc = include_str!("guide/sharding.md")]
+pub mod sharding {}
 
+/// [durability]: durability
+/// [shards]: sharding
 /// [row versions]: versions
 /// [eventual indexes]: eventual
 /// [strategies and their costs]: strategies
@@ -165,6 +200,12 @@ pub mod versions {}
 #[doc = include_str!("guide/damage.md")]
 pub mod damage {}
 
+/// [opening without creating, and read-only]: transactions#opening-without-creating-and-read-only
+/// [long-lived readers]: transactions#long-lived-readers
+/// [several processes]: transactions#several-processes
+/// [backups]: transactions#backups
+/// [the size of the map]: transactions#the-size-of-the-map
+/// [errors]: transactions#errors
 /// [when something is wrong]: damage
 /// [strategies and their costs]: strategies
 /// [when indexes change]: changing_indexes

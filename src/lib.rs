@@ -2,22 +2,22 @@
 //! [index of tasks]: guide::tasks
 //! [modelling]: guide::modelling
 //! [attributes]: guide::attributes
+//! [the generated repository]: guide::repository
+//! [transactions]: guide::transactions
+//! [pagination]: guide::pagination
 //! [composite and multi-valued keys]: guide::keys
 //! [keys of your own]: guide::own_keys
 //! [strategies and their costs]: guide::strategies
-//! [the generated repository]: guide::repository
-//! [pagination]: guide::pagination
-//! [transactions]: guide::transactions
 //! [what not to index]: guide::what_not_to_index
+//! [when indexes change]: guide::changing_indexes
+//! [row versions]: guide::versions
 //! [many rows at once]: guide::bulk_loading
-//! [shards]: guide::sharding
 //! [watching changes]: guide::watching
 //! [group commit]: guide::group_commit
 //! [durability]: guide::durability
 //! [space ahead]: guide::space_ahead
 //! [eventual indexes]: guide::eventual
-//! [when indexes change]: guide::changing_indexes
-//! [row versions]: guide::versions
+//! [shards]: guide::sharding
 //! [when something is wrong]: guide::damage
 //! [guarantees and limits]: guide::guarantees
 //! [what it is not for]: guide::not_for
