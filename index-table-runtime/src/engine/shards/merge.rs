@@ -355,7 +355,9 @@ mod tests {
                         expected.push(pair);
                     }
                 }
-                streams.iter_mut().for_each(|stream| stream.sort());
+                for stream in &mut streams {
+                    stream.sort();
+                }
                 expected.sort();
                 assert_eq!(all(merged(&streams, false)), expected);
                 expected.reverse();
