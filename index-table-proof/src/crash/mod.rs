@@ -9,6 +9,7 @@ mod groups;
 mod replaced;
 mod scenarios;
 pub(crate) mod shards;
+pub(crate) mod together;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -25,7 +26,7 @@ use crate::{
     random::Random,
     shop::{Model, Shop},
 };
-pub(crate) use scenarios::SCENARIOS;
+pub(crate) use scenarios::{SCENARIOS, TOGETHER};
 
 type Failure = String;
 

@@ -19,14 +19,17 @@ use super::{
     groups::{prove_queued, prove_submitted, queue, submit},
     open,
     replaced::leave_behind,
-    say, shards,
+    say, shards, together,
 };
 use crate::{
     random::Random,
     shop::{INDEXES, Model, Shop},
 };
 
-pub(crate) const SCENARIOS: [Scenario; 13] = [
+/// The scenario of transactions of several shards.
+pub(crate) const TOGETHER: &str = "shards together";
+
+pub(crate) const SCENARIOS: [Scenario; 14] = [
     Scenario {
         name: "writes",
         rounds: 50,
@@ -169,6 +172,17 @@ pub(crate) const SCENARIOS: [Scenario; 13] = [
         child: shards::write,
         before: nothing,
         after: shards::prove,
+    },
+    Scenario {
+        name: TOGETHER,
+        rounds: 50,
+        awaited: 6,
+        is_beside: false,
+        is_cut_off: false,
+        needs_power: false,
+        child: together::write,
+        before: nothing,
+        after: together::prove,
     },
 ];
 

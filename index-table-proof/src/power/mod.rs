@@ -24,7 +24,7 @@ use std::{
 };
 
 use crate::{
-    crash::{Known, SCENARIOS, Scenario},
+    crash::{Known, SCENARIOS, Scenario, TOGETHER},
     random::Random,
     shop::Model,
 };
@@ -139,7 +139,12 @@ impl Setup<'_> {
             let open = (self.scenario.before)(&self.work(), &mut known)?;
             self.keep_foreign()?;
             let mut disk = Disk::load(&self.work())?;
-            let events = self.record(random)?;
+            let mut events = self.record(random)?;
+            // A process that was killed leaves what it has not synced to the next one, which recovers the store before
+            // the power fails.
+            if self.scenario.name == TOGETHER && random.below(3) > 0 {
+                events.extend(self.record(random)?);
+            }
             drop(open);
             // Where a record has one moment of interest, more records are needed.
             let of_a_record = if self.scenario.needs_power { OF_A_RECORD / 5 } else { OF_A_RECORD };
@@ -328,6 +333,9 @@ fn known_from(numbers: &[u64]) -> Option<Known> {
 fn go_on(path: &Path) -> Result<(), Failure> {
     if crate::crash::shards::is_there(path) {
         return crate::crash::shards::go_on(path);
+    }
+    if crate::crash::together::is_there(path) {
+        return crate::crash::together::go_on(path);
     }
     let shop = crate::crash::open(path)?;
     let mut model = Model::default();

@@ -1,5 +1,8 @@
 //! Committing in several data files: one record in the journal of all shards, and then a commit of LMDB in each file.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::Ordering;
 
 use super::{
@@ -119,9 +122,13 @@ impl Prepared<'_> {
         let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();
         let mut visible = Vec::with_capacity(parts.len());
         // The turns and the locks of parts that are not committed are held until it is over.
-        for Part { engine, txn, logged, turn } in parts {
+        for (_at, Part { engine, txn, logged, turn }) in parts.into_iter().enumerate() {
             let number = txn.id();
-            let error = match txn.commit() {
+            #[cfg(test)]
+            let outcome = tests::refuse(_at).and_then(|()| txn.commit());
+            #[cfg(not(test))]
+            let outcome = txn.commit();
+            let error = match outcome {
                 Ok(()) => {
                     visible.push((engine, logged, number, turn));
                     continue;

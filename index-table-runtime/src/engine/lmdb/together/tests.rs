@@ -1,0 +1,188 @@
+//! Commits that LMDB refuses in one of several data files.
+
+use std::{cell::Cell, path::Path, sync::Arc};
+
+use crate::{
+    engine::{
+        self, Durability, Options, Query, Retry,
+        lmdb::SharedJournal,
+        shards::{self, HasEngine, HasTables, Shard},
+    },
+    model::{
+        KeyRange,
+        error::{Error, Result},
+        maintain::Change,
+        schema::{KeyField, Source, TableSchema},
+        shard::Distribution,
+    },
+};
+
+thread_local! {
+    /// The next commit that LMDB refuses, counted from 0 in each transaction.
+    static REFUSED: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+pub(super) fn refuse(at: usize) -> heed::Result<()> {
+    if REFUSED.get() == Some(at) {
+        REFUSED.set(None);
+        return Err(heed::Error::Io(std::io::Error::other("refused")));
+    }
+    Ok(())
+}
+
+const fn table(name: &'static str) -> TableSchema {
+    const KEY: &[KeyField] = &[KeyField::new::<u8>("id")];
+    TableSchema {
+        name,
+        version: 1,
+        fields: &[],
+        previous: None,
+        changed: &[],
+        primary_key: KEY,
+        indexes: &[],
+    }
+}
+
+/// The table of each shard.
+static TABLES: [TableSchema; 3] = [table("a"), table("b"), table("c")];
+
+struct Alone<T>(T);
+
+impl HasEngine for Alone<engine::Engine> {
+    fn engine(&self) -> &engine::Engine {
+        &self.0
+    }
+}
+
+impl HasTables for Alone<engine::Tables> {
+    fn tables(&self) -> &engine::Tables {
+        &self.0
+    }
+
+    fn record(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// A store with three shards, and the table of each.
+struct Opened {
+    tables: Vec<shards::Tables>,
+    engine: shards::Engine,
+}
+
+fn open(directory: &Path) -> Result<Opened> {
+    let options = Options::default().durability(Durability::Journal).map_size(1 << 24);
+    let journal = SharedJournal::open(directory, [7; 16])?;
+    let mut engines = Vec::new();
+    for shard in 0..3 {
+        let place = directory.join(shard.to_string());
+        std::fs::create_dir_all(&place).expect("created");
+        engine::lmdb::Engine::wait_until_closed(&place);
+        engines.push(engine::Engine::open_shard(&options, &place, (&journal, shard))?);
+    }
+    let of_lmdb = engines.iter().filter_map(engine::Engine::lmdb);
+    journal.begin_with((0..).zip(of_lmdb), &[], &options)?;
+    let places = (0..).zip(&TABLES).map(|(shard, schema)| (schema.name.to_owned(), shard));
+    let opened = engines.iter().zip(&TABLES).map(|(engine, schema)| {
+        engine.open_table(schema, &mut |_| Ok(())).map_err(|(error, _)| error)
+    });
+    let opened = opened.collect::<Result<Vec<_>>>()?;
+    let shards = engines.into_iter().map(|engine| Shard::open("s".into(), Arc::new(Alone(engine))));
+    let engine = shards::Engine::new(shards.collect(), [], places.collect(), None, None, false);
+    let mut tables = Vec::new();
+    for (at, opened) in opened.into_iter().enumerate() {
+        let routing = engine.routing(TABLES.get(at).expect("a table"), Distribution::Whole)?;
+        let own: Arc<dyn HasTables> = Arc::new(Alone(opened));
+        let mut of_shards = vec![None, None, None];
+        of_shards[at] = Some(own);
+        tables.push(shards::Tables::new(routing, of_shards));
+    }
+    Ok(Opened { tables, engine })
+}
+
+impl Opened {
+    /// Writes a row in each of these shards.
+    fn write(&self, shards: &[usize], id: u8) -> Result<(), (Error, Option<Retry>)> {
+        let mut txn = self.engine.write().map_err(|error| (error, None))?;
+        for shard in shards {
+            let mut writer = txn.writer(&self.tables[*shard]).expect("a write transaction");
+            let written = writer.change(Change::PutFact { primary_key: &[id], row: &[id] });
+            written.map_err(|error| (error, None))?;
+        }
+        txn.commit(|| ()).map_err(|failure| {
+            let retry = failure.retry();
+            (failure.into(), retry)
+        })
+    }
+
+    /// The rows of each shard.
+    fn rows(&self) -> Result<Vec<Vec<u8>>> {
+        let txn = self.engine.read()?;
+        let rows = self.tables.iter().map(|tables| {
+            let found = txn.reader(tables).scan(Query::new(Source::Facts, KeyRange::ALL))?;
+            found.map(|row| Ok(row?.primary_key[0])).collect::<Result<Vec<u8>>>()
+        });
+        rows.collect()
+    }
+}
+
+#[test]
+fn a_record_is_taken_back_if_the_first_commit_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let opened = open(directory.path()).expect("a store");
+    opened.write(&[0, 1, 2], 1).expect("a commit");
+    REFUSED.set(Some(0));
+    let outcome = opened.write(&[0, 1, 2], 2);
+    assert!(matches!(outcome, Err((Error::Io { .. }, None))), "{outcome:?}");
+    assert_eq!(opened.rows().expect("a snapshot"), [[1], [1], [1]]);
+    opened.write(&[0, 2], 3).expect("a commit");
+    opened.write(&[1, 0], 4).expect("a commit");
+    let left = killed(directory.path());
+    drop(opened);
+    for place in [left.path(), directory.path()] {
+        let opened = open(place).expect("a store");
+        assert_eq!(opened.rows().expect("rows"), [&[1, 3, 4][..], &[1, 4], &[1, 3]]);
+    }
+}
+
+#[test]
+fn a_commit_that_is_refused_later_is_there_when_the_store_is_opened_again() {
+    for refused in 1..3 {
+        let directory = tempfile::tempdir().expect("a directory");
+        let opened = open(directory.path()).expect("a store");
+        opened.write(&[0, 1, 2], 1).expect("a commit");
+        REFUSED.set(Some(refused));
+        let outcome = opened.write(&[0, 1, 2], 2);
+        assert!(matches!(outcome, Err((Error::CommitUnknown { .. }, None))), "{outcome:?}");
+        // Nothing sees a part of it.
+        assert!(matches!(opened.rows(), Err(Error::ReopenNeeded { .. })));
+        let outcome = opened.write(&[0], 3);
+        assert!(matches!(outcome, Err((Error::ReopenNeeded { .. }, None))), "{outcome:?}");
+        let left = killed(directory.path());
+        drop(opened);
+        for place in [left.path(), directory.path()] {
+            let opened = open(place).expect("a store");
+            assert_eq!(opened.rows().expect("rows"), [[1, 2], [1, 2], [1, 2]]);
+            opened.write(&[2, 0], 3).expect("a commit");
+        }
+    }
+}
+
+/// The files but for LMDB's lock files, as a killed process leaves them.
+fn killed(directory: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().expect("a directory");
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir_all(to).expect("created");
+        for entry in std::fs::read_dir(from).expect("a directory") {
+            let entry = entry.expect("an entry");
+            if entry.path().is_file() && entry.file_name() != "lock.mdb" {
+                std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
+            }
+        }
+    };
+    copy(directory, to.path());
+    for shard in ["0", "1", "2"] {
+        copy(&directory.join(shard), &to.path().join(shard));
+    }
+    to
+}
