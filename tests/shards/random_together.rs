@@ -75,7 +75,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 fn step() -> impl Strategy<Value = Step> {
     let commits = prop::bool::weighted(0.9);
     prop_oneof![
-        12 => (operations(), commits.clone()).prop_map(|(all, commits)| Step::Transaction(all, commits)),
+        12 => (operations(), commits).prop_map(|(all, commits)| Step::Transaction(all, commits)),
         2 => (operations(), commits).prop_map(|(all, commits)| Step::ByHand(all, commits)),
         1 => Just(Step::Reopen),
         2 => Just(Step::Kill),

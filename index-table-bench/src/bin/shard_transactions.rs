@@ -37,7 +37,7 @@ struct Customer {
 const SHARDS: u32 = 4;
 const THREADS: u32 = 8;
 /// Commits of each thread in a round.
-const COMMITS: u64 = 200;
+const COMMITS: u32 = 200;
 
 type Outcome<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -108,11 +108,11 @@ fn alone(dir: &Path, rounds: u32) -> Outcome<()> {
     for _ in 0..=rounds {
         for ((_, tenants), times) in ALONE.iter().zip(&mut times) {
             let began = Instant::now();
-            for number in opened.next..opened.next + COMMITS {
+            for number in opened.next..opened.next + u64::from(COMMITS) {
                 opened.insert(number, tenants)?;
             }
-            times.push(began.elapsed().as_secs_f64() * 1e6 / COMMITS as f64);
-            opened.next += COMMITS;
+            times.push(began.elapsed().as_secs_f64() * 1e6 / f64::from(COMMITS));
+            opened.next += u64::from(COMMITS);
         }
     }
     println!("| a durable transaction, one thread | µs | beside a row in one shard |");
@@ -144,7 +144,7 @@ fn together(dir: &Path, rounds: u32) -> Outcome<()> {
                     .map(|tenant| {
                         let (opened, share) = (&*opened, *share);
                         scope.spawn(move || {
-                            let numbers = opened.next..opened.next + COMMITS / 4;
+                            let numbers = opened.next..opened.next + u64::from(COMMITS / 4);
                             numbers.into_iter().try_for_each(|number| {
                                 let other = (tenant + 1 + number as u32 % 3) % THREADS;
                                 let both = [tenant, other];
@@ -159,8 +159,8 @@ fn together(dir: &Path, rounds: u32) -> Outcome<()> {
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Ok(())))
             })?;
             let commits = COMMITS / 4;
-            opened.next += commits;
-            times.push(began.elapsed().as_secs_f64() * 1e6 / (commits * u64::from(THREADS)) as f64);
+            opened.next += u64::from(commits);
+            times.push(began.elapsed().as_secs_f64() * 1e6 / f64::from(commits * THREADS));
         }
     }
     println!("| transactions of two shards, 8 threads | µs a transaction | beside none |");

@@ -62,7 +62,7 @@ fn plan(thread: u8, number: u32) -> (Vec<u8>, i64) {
     if mixed >> 8 & 1 == 1 {
         shards.reverse();
     }
-    (shards, (mixed >> 9) as i64 % 50)
+    (shards, i64::from((mixed >> 9) as u8 % 50))
 }
 
 fn part(shard: u8, thread: u8, number: u32) -> Part {

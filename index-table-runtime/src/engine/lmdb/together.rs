@@ -122,10 +122,10 @@ impl Prepared<'_> {
         let engines: Vec<_> = parts.iter().map(|part| part.engine).collect();
         let mut visible = Vec::with_capacity(parts.len());
         // The turns and the locks of parts that are not committed are held until it is over.
-        for (_at, Part { engine, txn, logged, turn }) in parts.into_iter().enumerate() {
+        for Part { engine, txn, logged, turn } in parts {
             let number = txn.id();
             #[cfg(test)]
-            let outcome = tests::refuse(_at).and_then(|()| txn.commit());
+            let outcome = tests::refuse(visible.len()).and_then(|()| txn.commit());
             #[cfg(not(test))]
             let outcome = txn.commit();
             let error = match outcome {
