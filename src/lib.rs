@@ -26,11 +26,11 @@
 
 pub mod guide;
 
-/// Makes a newtype, an enum without fields or a struct of keys a key.
+/// Lets a newtype, an enum without fields or a struct of keys be used as a key.
 pub use index_table_derive::IndexKey;
 /// Generates the repository of a struct; see the [attributes](guide::attributes).
 pub use index_table_derive::IndexTable;
-/// Keeps the struct of an older version of a table's rows, so that they can be read.
+/// Declares the struct of an older version of a table, so that its rows can be read.
 pub use index_table_derive::RowVersion;
 #[doc(hidden)]
 pub use index_table_runtime::private as __private;
@@ -53,7 +53,7 @@ pub mod iter {
     };
 }
 
-/// The results of work on whole tables and stores. Programs seldom name their types.
+/// The results of work on whole tables and stores. Programs seldom name these types.
 pub mod report {
     pub use index_table_runtime::{
         BuildReport, BuiltIndex, Catalog, CatalogIndex, CatalogKey, CatalogTable, Duplicate,
