@@ -1,5 +1,5 @@
-//! Dispatch to engines: each type here has a variant for each engine, and each method is a `match`, generated
-//! by the macros in `forward`.
+//! Dispatch to the engines. Each type here has a variant for each engine, and each method is a `match`. The macros in
+//! `forward` generate most of them.
 
 use std::{
     collections::BTreeMap,
@@ -32,8 +32,8 @@ impl Engine {
         lmdb::Engine::open(options, path).map(Self::Lmdb)
     }
 
-    /// Opens a shard. With [`Durability::Journal`](super::Durability::Journal), it can be written once the journal of
-    /// all shards is started.
+    /// Opens a shard. With [`Durability::Journal`](super::Durability::Journal), writes fail until the journal of all
+    /// shards has started.
     pub(crate) fn open_shard(
         options: &Options,
         path: &Path,
@@ -47,7 +47,7 @@ impl Engine {
         Self::Memory(memory::Engine::default())
     }
 
-    /// The administration of LMDB, which other engines don't have.
+    /// Returns the LMDB environment, for operations that other engines don't have.
     pub(crate) const fn lmdb(&self) -> Option<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Some(engine),
@@ -57,13 +57,13 @@ impl Engine {
         }
     }
 
-    /// Each environment of LMDB: that of the store, or those of its available shards.
+    /// Returns each LMDB environment: the environment of the store, or the environments of its available shards.
     pub(crate) fn each_lmdb(&self) -> impl Iterator<Item = &lmdb::Engine> {
         let shards = self.sharded().into_iter().flat_map(shards::Engine::engines);
         self.lmdb().into_iter().chain(shards.filter_map(Self::lmdb))
     }
 
-    /// [`lmdb`](Engine::lmdb), or an error if there is no file.
+    /// Returns the LMDB environment, or an error if the store is sharded or in memory.
     pub(crate) fn on_disk(&self) -> Result<&lmdb::Engine> {
         match self {
             Self::Lmdb(engine) => Ok(engine),
@@ -80,12 +80,12 @@ impl Engine {
         /// Begins a write transaction.
         pub(crate) fn write(&self) -> Result<Txn<'_>> as Txn;
 
-        /// Prepares another run of a closure, without a transaction of this thread; `false` if it would fail
-        /// in the same way.
+        /// Prepares another run of a closure. This thread must have no transaction. Returns false if the run would
+        /// fail in the same way.
         pub(crate) fn prepare(&self, retry: Retry) -> Result<bool>;
     }
 
-    /// The shards of a sharded store.
+    /// Returns the shards of a sharded store.
     pub(crate) const fn sharded(&self) -> Option<&shards::Engine> {
         match self {
             Self::Sharded(engine) => Some(&**engine),
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// The default directory of temporary files.
+    /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(engine) => engine.directory().to_owned(),
@@ -105,7 +105,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a store that this process has inherited from the one it was forked from.
+    /// Returns an error if this process has inherited the store in a fork.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.refuse_forked(),
@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Whether it was opened read-only.
+    /// Whether this process can't write the store.
     pub(crate) fn is_read_only(&self) -> bool {
         match self {
             Self::Lmdb(engine) => engine.is_read_only(),
@@ -125,7 +125,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a store that was opened read-only.
+    /// Returns an error if this process can't write the store.
     pub(crate) fn refuse_read_only(&self) -> Result<()> {
         match self {
             Self::Lmdb(engine) => engine.refuse_read_only(),
@@ -136,20 +136,20 @@ impl Engine {
     }
 
     forward! {
-        /// Whether the catalog can be read without a turn to write.
+        /// Whether the catalog can be read without the write lock.
         pub(crate) fn has_catalog(&self) -> bool;
 
-        /// All records of the catalog.
+        /// Reads all records of the catalog.
         pub(crate) fn catalog(&self) -> Result<Records>;
 
-        /// Removes the indexes that `choose` names as in the catalog, with their records; returns their
-        /// names.
+        /// Calls `choose` with the records of the catalog, removes the indexes whose names it returns, with their
+        /// records, and returns these names.
         ///
-        /// No open table may have one of them, and none may be opened until it returns.
+        /// No open table may have one of the indexes, and no such table may be opened until this returns.
         ///
         /// # Errors
         ///
-        /// With a [`Retry`], it may be called again after preparing it.
+        /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
         pub(crate) fn drop_indexes(
             &self,
             choose: &mut dyn FnMut(&Records) -> Vec<String>,
@@ -160,7 +160,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// With a [`Retry`], it may be called again after preparing it.
+    /// If the error comes with a [`Retry`], the call can be repeated after [`prepare`](Engine::prepare).
     pub(crate) fn open_table(
         &self,
         schema: &'static TableSchema,
@@ -178,13 +178,13 @@ impl Engine {
         }
     }
 
-    /// The databases of a table in a read-only store; `None` if some are missing.
+    /// Opens the databases of a table in a read-only store. Returns `None` if some are missing.
     pub(crate) fn find_table(&self, schema: &'static TableSchema) -> Result<Option<Tables>> {
         let found = self.lmdb().map_or(Ok(None), |engine| engine.find_table(schema))?;
         Ok(found.map(Tables::Lmdb))
     }
 
-    /// The layout of an index of a table, with its name in the catalog.
+    /// Returns the layout of an index of a table by its name in the catalog.
     pub(crate) fn layout(&self, schema: &TableSchema, index: &IndexSchema) -> &'static str {
         match self {
             Self::Lmdb(_) => lmdb::layout(schema, index),
@@ -201,8 +201,8 @@ of_each_engine! {
 }
 
 impl Tables {
-    /// Whether earlier snapshots can read the table, because it was in the file when the store was opened, or
-    /// has been open since.
+    /// Whether older snapshots can read the table: it was in the file when the store was opened, or was opened
+    /// before.
     pub(crate) fn were_known(&self) -> bool {
         match self {
             Self::Lmdb(tables) => tables.were_known(),
@@ -212,7 +212,7 @@ impl Tables {
         }
     }
 
-    /// Where the rows are; `None`: the store has no shards.
+    /// Returns the mapping of rows to shards; `None` in a store without shards.
     pub(crate) const fn routing(&self) -> Option<&Routing> {
         match self {
             Self::Sharded(tables) => Some(tables.routing()),
@@ -229,7 +229,7 @@ of_each_engine! {
 }
 
 impl<'s> Txn<'s> {
-    /// The default directory of temporary files.
+    /// Returns the default directory of temporary files.
     pub(crate) fn directory(&self) -> PathBuf {
         match self {
             Self::Lmdb(txn) => txn.engine().directory().to_owned(),
@@ -239,8 +239,8 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The stamp of the commit that it reads. For an engine without other processes, all stamps are equal
-    /// here, since the record of a table can't change.
+    /// Returns the stamp of the commit that this transaction reads. All stamps of an engine without other processes
+    /// are equal here, because the record of a table can't change.
     #[inline]
     pub(crate) fn found(&self) -> Stamp {
         match self {
@@ -255,11 +255,11 @@ impl<'s> Txn<'s> {
     }
 
     forward! {
-        /// The stamp of its snapshot; for a write transaction, the stamp of its future commit.
+        /// Returns the stamp of the snapshot. For a write transaction, returns the stamp of its future commit.
         pub(crate) fn stamp(&self) -> Stamp;
     }
 
-    /// Of a sharded store.
+    /// Returns the transactions of the shards of a sharded store.
     pub(crate) const fn sharded(&self) -> Option<&shards::Txn<'s>> {
         match self {
             Self::Sharded(txn) => Some(txn),
@@ -269,7 +269,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Of a sharded store.
+    /// Returns the transactions of the shards of a sharded store.
     pub(crate) const fn sharded_mut(&mut self) -> Option<&mut shards::Txn<'s>> {
         match self {
             Self::Sharded(txn) => Some(txn),
@@ -279,7 +279,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The numbers of the last commits in its snapshot, of all shards.
+    /// Returns the numbers of the last commits in the snapshot of each shard.
     pub(crate) fn commit_number(&self) -> CommitNumber {
         match self {
             Self::Sharded(txn) => CommitNumber::of_shards(txn.stamps()),
@@ -289,7 +289,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// `None` if the table belongs to another kind of engine.
+    /// Returns a reader of a table; `None` if the table belongs to another kind of engine.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables) -> Option<Reader<'t>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.reader(tables).map(Reader::Lmdb),
@@ -303,7 +303,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// `None` for a read transaction, or if the table belongs to another kind of engine.
+    /// Returns a writer of a table; `None` for a read transaction, or if the table belongs to another kind of engine.
     pub(crate) fn writer<'t>(&'t mut self, tables: &'t Tables) -> Option<Writer<'t, 's>> {
         match (self, tables) {
             (Self::Lmdb(txn), Tables::Lmdb(tables)) => txn.writer(tables).map(Writer::Lmdb),
@@ -327,7 +327,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The reason to run the closure again, for any result.
+    /// Returns the reason to run the closure again, whatever its result.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match self {
             Self::Lmdb(txn) => txn.retry(),
@@ -341,12 +341,12 @@ impl<'s> Txn<'s> {
     }
 
     forward! {
-        /// Commits, and calls `committed` before another one of this process can begin to write.
+        /// Commits, and calls `committed` before another write transaction of this process can begin.
         pub(crate) fn commit(self, committed: impl FnOnce()) -> Result<(), CommitFailure>;
     }
 
-    /// Makes write transactions of several stores durable, all of them or none, as far as they share a journal. Nothing
-    /// is visible then. All are of the same kind of engine.
+    /// Makes the write transactions of several stores durable, but not yet visible. If they share a journal, all of
+    /// them are durable or none. All stores must have the same kind of engine.
     pub(crate) fn prepare(txns: Vec<Self>) -> Result<Prepared<'s>, CommitFailure> {
         let mut of_lmdb = Vec::with_capacity(txns.len());
         #[cfg(feature = "memory")]
@@ -371,7 +371,7 @@ impl<'s> Txn<'s> {
     }
 }
 
-/// The commits of several stores, which are durable.
+/// The durable commits of several stores, which are not all visible yet.
 pub(crate) struct Prepared<'s> {
     lmdb: lmdb::Prepared<'s>,
     #[cfg(feature = "memory")]
@@ -392,13 +392,13 @@ impl Prepared<'_> {
 }
 
 of_each_engine! {
-    /// [`Read`] of any engine.
+    /// The [`Read`] of any engine.
     #[derive(Clone, Copy)]
     enum Reader<'t> { lmdb::Reader<'t>, shards::Reader<'t>, memory::Reader<'t> }
 }
 
 impl<'t> Reader<'t> {
-    /// Adds the shards that a query reads, and returns their number; 0 in a store without shards.
+    /// Adds the shards that a query reads to `shards`, and returns their number; 0 in a store without shards.
     #[inline]
     pub(crate) fn note_shards(self, query: &Query, shards: &mut ShardSet) -> u64 {
         match self {
@@ -407,7 +407,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Adds the shard of a row.
+    /// Adds the shard of a row to `shards`.
     #[inline]
     pub(crate) fn note_shard_of(self, primary_key: &[u8], shards: &mut ShardSet) {
         if let Self::Sharded(reader) = self {
@@ -415,14 +415,14 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Adds the shards that a query needs and that are not available, with the reasons.
+    /// Adds the unavailable shards of a query to `missing`, with the reasons.
     pub(crate) fn missing_shards(self, query: &Query, missing: &mut BTreeMap<ShardNumber, Error>) {
         if let Self::Sharded(reader) = self {
             reader.missing(query, missing);
         }
     }
 
-    /// The physical entries of LMDB, which other engines don't have.
+    /// Returns the reader of LMDB, for physical entries, which other engines don't have.
     pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
         match self {
             Self::Lmdb(reader) => Some(reader),
@@ -458,7 +458,7 @@ impl<'t> Read<'t> for Reader<'t> {
         fn len(self, space: Space) -> Result<u64>;
     }
 
-    // A sharded store gives the entries of one shard as that shard does.
+    // For a query of one shard, a sharded store returns the entries of the shard's engine.
     fn scan(self, query: Query) -> Result<Entries<'t>> {
         match self {
             Self::Lmdb(reader) => reader.scan(query).map(Entries::Lmdb),
@@ -485,7 +485,7 @@ impl<'t> Read<'t> for Reader<'t> {
 }
 
 of_each_engine! {
-    /// [`Read::Entries`] of any engine.
+    /// The [`Read::Entries`] of any engine.
     enum Entries<'t> { lmdb::Entries<'t>, shards::Entries<'t>, memory::Entries<'t> }
 }
 
@@ -506,13 +506,13 @@ impl<'t> LongLived<'t> for Entries<'t> {
 }
 
 of_each_engine! {
-    /// [`Read::Cursor`] of any engine.
+    /// The [`Read::Cursor`] of any engine.
     enum LentEntries<'t> { lmdb::LentEntries<'t>, shards::LentEntries<'t>, memory::LentEntries<'t> }
 }
 
 impl Cursor for LentEntries<'_> {
     forward! {
-        // Otherwise there is one more call for each entry.
+        // Without inlining, each entry costs one more call.
         #[inline(always)]
         fn advance(&mut self) -> Result<bool, Boxed>;
         #[inline]
@@ -523,12 +523,12 @@ impl Cursor for LentEntries<'_> {
 }
 
 of_each_engine! {
-    /// [`Write`] of any engine.
+    /// The [`Write`] of any engine.
     enum Writer<'t, 's> { lmdb::Writer<'t, 's>, shards::Writer<'t>, memory::Writer<'t> }
 }
 
 impl<'t, 's> Writer<'t, 's> {
-    /// Reads the transaction's own writes.
+    /// Returns a reader that sees the transaction's own writes.
     pub(crate) fn reader(&self) -> Reader<'_> {
         match self {
             Self::Lmdb(writer) => Reader::Lmdb(writer.reader()),
@@ -541,7 +541,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// The physical entries of LMDB, which other engines don't have.
+    /// Returns the writer of LMDB, for physical entries, which other engines don't have.
     pub(crate) const fn lmdb(&mut self) -> Option<&mut lmdb::Writer<'t, 's>> {
         match self {
             Self::Lmdb(writer) => Some(writer),

@@ -24,8 +24,8 @@ pub(super) enum Taken {
     Yes,
     /// The entry is not after the previous ones.
     No,
-    /// The block is not after all others; see [`Block::entries`].
-    Behind,
+    /// The database has entries after the block; see [`Block::entries`].
+    NotLast,
 }
 
 impl Block {
@@ -48,7 +48,7 @@ impl Block {
             }
             if self.packed.len() + len > BLOCK {
                 if !self.write(database, txn, recorder)? {
-                    return Ok(Taken::Behind);
+                    return Ok(Taken::NotLast);
                 }
                 self.packed.clear();
                 self.at.truncate(self.key.len());
@@ -58,7 +58,7 @@ impl Block {
             return Ok(Taken::Yes);
         }
         if !self.write(database, txn, recorder)? {
-            return Ok(Taken::Behind);
+            return Ok(Taken::NotLast);
         }
         for (buffer, bytes) in
             [(&mut self.key, key), (&mut self.at, key), (&mut self.packed, primary_key)]

@@ -1,4 +1,4 @@
-//! Beginning transactions, and the one in which the databases of a table are created.
+//! Beginning transactions, and creating the databases of a table in a write transaction.
 
 use std::sync::{PoisonError, atomic::Ordering};
 
@@ -30,13 +30,13 @@ impl Engine {
 
     pub(crate) fn write(&self) -> Result<Txn<'_>> {
         let (txn, turn) = self.begin_write()?;
-        // Not when a table is opened, so that a refused file does not change.
+        // Opening a table does not enlarge the reserve, so that a file that is refused does not change.
         self.reserve.ahead(|| self.used(), &self.map_size);
         Ok(Txn::writing(self, txn, turn))
     }
 
     pub(super) fn begin_write(&self) -> Result<(RwTxn<'_>, Turn<'_>)> {
-        // The lock may have been held when the process was forked.
+        // Another thread may have held the lock when the process was forked.
         self.refuse_forked()?;
         self.refuse_read_only()?;
         if self.is_joining.load(Ordering::Relaxed) {
@@ -49,7 +49,7 @@ impl Engine {
         writing.scratch.forget_large();
         writing.retry = None;
         if let Some(journal) = self.journal.get() {
-            // With the turn: what fails in a commit fails before another transaction begins.
+            // Checked under the lock: a commit that fails marks the journal before another transaction begins.
             if let Some(reason) = journal.refused() {
                 return Err(self.reopen_needed(reason));
             }
@@ -77,11 +77,11 @@ impl Engine {
                     return Ok(found);
                 }
                 let created = opener.create_database(txn, Some(name));
-                let made = created.and_then(|created| {
+                let recorded = created.and_then(|database| {
                     recorder.add(name, Operation::Create)?;
-                    Ok(created)
+                    Ok(database)
                 });
-                made.map_err(|error| self.error(error))
+                recorded.map_err(|error| self.error(error))
             })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Records that the table's databases are known, and in `tables`, whether all were known before.
+    /// Marks the table's databases as known. Records in `tables` whether all of them were known before.
     pub(super) fn with_known<'d>(&self, tables: Tables<'d>) -> Tables<'d> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = tables.schema;

@@ -1,4 +1,4 @@
-//! Committing with a journal: the record is made durable, and then LMDB commits without a sync.
+//! Committing with a journal. The record is made durable first, and then LMDB commits without a sync.
 
 use super::{
     env::Engine,
@@ -13,7 +13,8 @@ use crate::{
     model::error::{Error, StoreError as _},
 };
 
-/// A record that is durable, and that LMDB has to commit. Until then, no checkpoint of the shard is begun.
+/// A durable record of a transaction that LMDB has yet to commit. While this exists, no checkpoint of the shard
+/// begins.
 pub(super) struct Logged<'e>(Option<Recorded>, Option<Held<'e>>);
 
 impl<'e> Logged<'e> {
@@ -23,7 +24,8 @@ impl<'e> Logged<'e> {
 }
 
 impl Engine {
-    /// Makes what the transaction has changed durable. Without a journal, that is LMDB's to do.
+    /// Makes the changes of the transaction durable in the journal. Without a journal, does nothing: LMDB's commit
+    /// makes them durable.
     #[inline]
     pub(super) fn log(&self, writing: &mut Writing) -> Result<Logged<'_>, CommitFailure> {
         if !writing.scratch.recorder.is_on() {
@@ -37,7 +39,7 @@ impl Engine {
         let held = self.journal.get().and_then(Active::hold);
         let appended = writing.scratch.recorder.append();
         if weaken::is("tail-first") {
-            // So that kills leave records that LMDB lacks.
+            // So that kills leave records of transactions that LMDB has not committed.
             weaken::pause();
         }
         match appended {
@@ -52,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// LMDB has committed, and the commit is visible.
+    /// Reports to the journal that LMDB has committed the record, and that the commit is visible.
     #[inline]
     pub(super) fn logged(&self, Logged(recorded, held): Logged<'_>, number: usize) {
         if let (Some(journal), Some(recorded)) = (self.journal.get(), recorded) {
@@ -60,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// LMDB has not committed what the journal has.
+    /// Removes the record of a transaction that LMDB could not commit from the journal.
     #[cold]
     pub(super) fn take_back(
         &self,
@@ -76,7 +78,8 @@ impl Engine {
         CommitFailure::Unknown(error)
     }
 
-    /// The same for a transaction that opens or drops databases, whose closure may have failed itself.
+    /// Does the same for a transaction that opens or drops databases. Its failure may also be an error of the
+    /// closure, before the commit.
     pub(super) fn not_committed(
         &self,
         writing: &mut Writing,

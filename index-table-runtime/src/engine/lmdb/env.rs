@@ -1,4 +1,4 @@
-//! An open environment: its parts, and their properties.
+//! The parts of an open environment.
 
 use std::{
     collections::BTreeSet,
@@ -20,39 +20,39 @@ use super::{
 };
 use crate::model::error::{Error, Result};
 
-/// Longer than it takes to unmap a directory.
+/// The maximum time to wait for an environment to close. Unmapping a file takes less.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// An open environment. Its path is canonical.
 pub(crate) struct Engine {
     pub(super) env: Env,
     pub(super) path: PathBuf,
-    /// See [`process::forks`].
+    /// The value of [`process::forks`] when the store was opened.
     pub(super) forks: u32,
-    /// Whether it was opened read-only.
+    /// Whether the options were read-only.
     pub(super) read_only: bool,
     pub(super) max_databases: u32,
     pub(super) max_readers: u32,
-    /// Every transaction, and every other access to the map, passes it.
+    /// The gate of all transactions, and of all other accesses to the map.
     pub(super) gate: Gate,
     pub(super) map_size: AtomicUsize,
     pub(super) max_map_size: usize,
     /// The handle to the catalog, once this process has one.
     pub(super) catalog: OnceLock<Database<'static>>,
-    /// The databases with a handle in LMDB. New transactions know only these.
+    /// The databases with a handle in LMDB. New transactions can read only these.
     pub(super) known: Mutex<BTreeSet<String>>,
     pub(super) reserve: Reserve,
-    /// Held by this process's write transaction, so that one thread at a time waits for LMDB's lock.
+    /// The lock that this process's write transaction holds, so that one thread at a time waits for LMDB's lock.
     pub(super) writing: Mutex<Writing>,
-    /// If this process writes one.
+    /// The journal, if this process writes one.
     pub(super) journal: OnceLock<Active>,
-    /// Another process writes the journal, or may write without one.
+    /// Whether another process writes the journal, or may write without one.
     pub(super) is_elsewhere: bool,
-    /// A shard that has not joined the journal of all shards yet, and can't be written.
+    /// Whether this is a shard that has not joined the journal of all shards yet, and can't be written.
     pub(super) is_joining: AtomicBool,
-    /// Dropped behind the environment.
+    /// The reader slots of checkpoints. Dropped after the environment.
     pub(super) slots: OnceLock<Arc<Slots>>,
-    /// Dropped behind the environment.
+    /// The mark that this process has the store open. Dropped after the environment.
     pub(super) presence: Presence,
     pub(super) _counted: Counted,
 }
@@ -64,7 +64,7 @@ impl Drop for Engine {
             journal.forget();
         } else {
             *self.writing.get_mut().unwrap_or_else(PoisonError::into_inner) = Writing::default();
-            // LMDB reads the map, which a failed growth has taken away.
+            // LMDB reads the map. A failed growth has unmapped it.
             let is_mapped = self.gate.enter(Kind::Writer).is_ok();
             journal.close(is_mapped);
         }
@@ -72,7 +72,8 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    /// LMDB's locks and reader slots are the process's that opened the store.
+    /// Returns an error in a child process: LMDB's locks and reader slots belong to the process that opened the
+    /// store.
     pub(crate) fn refuse_forked(&self) -> Result<()> {
         if self.is_inherited() {
             return Err(Error::Forked { path: self.path.clone() });
@@ -84,12 +85,12 @@ impl Engine {
         process::forks() != self.forks
     }
 
-    /// The number of read transactions of this process, and the age of the oldest.
+    /// Returns the number of read transactions of this process, and the age of the oldest.
     pub(crate) fn readers(&self) -> (usize, Option<Duration>) {
         self.gate.readers()
     }
 
-    /// The bytes in use, up to the last page. Only for a thread inside the gate.
+    /// Returns the number of bytes up to the end of the last page in use. The caller must be inside the gate.
     pub(super) fn used(&self) -> usize {
         let pages = self.env.info().last_page_number + 1;
         pages * self.env.unnamed_database_stat().page_size as usize
@@ -102,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// The directory of its files.
+    /// Returns the directory of the files.
     pub(crate) fn directory(&self) -> &Path {
         &self.path
     }

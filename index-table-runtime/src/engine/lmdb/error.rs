@@ -1,4 +1,4 @@
-//! LMDB's errors as this crate's.
+//! Conversion of LMDB's errors to this crate's.
 
 use std::{
     error, fs, io,
@@ -24,7 +24,7 @@ impl Engine {
         Error::TooManyReaders { max_readers: self.max_readers, oldest: self.readers().1 }
     }
 
-    /// What heed says, in this crate's words.
+    /// Converts an error of heed.
     #[cold]
     pub(super) fn error(&self, error: heed::Error) -> Error {
         match error {
@@ -59,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// LMDB also reports a write that was cut short as EIO, which mostly means that there is no room.
+    /// Converts an I/O error. LMDB reports an incomplete write as EIO, and its usual cause is a full disk.
     fn io(&self, source: io::Error) -> Error {
         let no_room = if process::is_eio(&source) { self.lack_of_room() } else { None };
         Error::io(&self.path, no_room.unwrap_or(source))
@@ -74,7 +74,7 @@ impl Engine {
         files::lack_of_room(&self.path)
     }
 
-    /// An error of a write, which may be the reason to run the closure again.
+    /// Converts the error of a write, and records in `retry` whether the closure can run again.
     #[cold]
     pub(super) fn write_error(&self, retry: &mut Option<Retry>, error: heed::Error) -> Error {
         let error = self.error(error);
@@ -82,7 +82,7 @@ impl Engine {
         error
     }
 
-    /// The error of a transaction that opens or drops databases, and why to run it again.
+    /// Returns the error of a transaction that opens or drops databases, with the reason to run it again.
     pub(super) fn ended(&self, failure: Failure, retry: Option<Retry>) -> (Error, Option<Retry>) {
         let error = match failure {
             Failure::Heed(error) => self.error(error),
@@ -97,19 +97,19 @@ impl Engine {
     }
 }
 
-/// An error that only LMDB has a description of.
+/// Returns an error that this crate has no variant for, with LMDB's description.
 #[cold]
 pub(super) fn failed(path: &Path, error: heed::Error) -> Error {
     let source: Arc<dyn error::Error + Send + Sync> = match error {
         heed::Error::Mdb(error) => Arc::new(error),
         heed::Error::Encoding(error) | heed::Error::Decoding(error) => Arc::from(error),
-        // heed's own type gives no source.
+        // The `source` of heed's type is empty.
         error => Arc::new(error),
     };
     Error::Engine { path: path.to_owned(), source }
 }
 
-/// An error inside a closure that heed runs: heed's own, or this crate's on its way out.
+/// An error of a closure that heed runs: an error of heed, or an error of this crate that passes through heed.
 pub(super) enum Failure {
     Heed(heed::Error),
     Other(Error),
@@ -131,7 +131,7 @@ pub(super) fn damaged(path: &Path, reason: String) -> Error {
     Error::DamagedFile { path: path.to_owned(), reason }
 }
 
-/// The reason why LMDB must not open the file.
+/// Returns the error of a file that LMDB must not open.
 pub(super) fn refused(path: &Path, fault: Fault) -> Error {
     match fault {
         Fault::Io(source) => not_opened(path, source),
@@ -139,7 +139,7 @@ pub(super) fn refused(path: &Path, fault: Fault) -> Error {
     }
 }
 
-/// Names the limit of open files, if it is the cause of this error.
+/// Replaces an error whose cause is the limit of open files by an error that names the limit.
 pub(super) fn with_limit(path: &Path, error: Error) -> Error {
     match error {
         Error::Io { source, .. } if matches!(process::limit(&source), Some(Limit::Files(_))) => {
@@ -149,7 +149,7 @@ pub(super) fn with_limit(path: &Path, error: Error) -> Error {
     }
 }
 
-/// The reason why a file of the store was not opened.
+/// Returns the error of a file of the store that can't be opened.
 pub(super) fn not_opened(path: &Path, source: io::Error) -> Error {
     match process::limit(&source) {
         Some(Limit::Files(limit)) => {
@@ -183,7 +183,7 @@ mod tests {
 
         let unknown = error(MdbError::BadValSize);
         assert!(matches!(&unknown, Error::Engine { path, .. } if path == directory.path()));
-        let source = unknown.source().expect("what LMDB said").to_string();
+        let source = unknown.source().expect("a source").to_string();
         assert_eq!(source, MdbError::BadValSize.to_string());
         assert!(unknown.to_string().ends_with(&source), "{unknown}");
 

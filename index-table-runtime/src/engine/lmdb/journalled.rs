@@ -1,4 +1,4 @@
-//! Opening a store that has a journal, or that is to have one.
+//! Opening a store that has a journal, or that will get one.
 
 use std::{
     io,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl Engine {
-    /// Starts the journal, unless another process has it.
+    /// Starts the journal, unless another process writes it.
     pub(super) fn start_journal(&mut self, options: &Options) -> Result<()> {
         match start::start(&self.env, &self.path, limits(options)) {
             Ok(journal) => {
@@ -49,25 +49,25 @@ impl Engine {
 }
 
 impl SharedJournal {
-    /// Reads the journal of all shards in the directory of their manager, which has this number.
+    /// Reads the journal of all shards in the directory of their manager, whose id is `manager`.
     pub(crate) fn open(directory: &Path, manager: [u8; 16]) -> Result<Self> {
         Self::read(directory, manager).map_err(|not_started| unstarted(directory, not_started))
     }
 
-    /// Starts the journal. The shards are written with it from then on. `missing` are those that are not available.
+    /// Starts the journal, which the shards then use for their writes. `missing` are the unavailable shards.
     pub(crate) fn begin_with<'e>(
         &self,
         shards: impl Iterator<Item = (ShardNumber, &'e Engine)>,
         missing: &[ShardNumber],
         options: &Options,
     ) -> Result<()> {
-        let waits = |(_, engine): &(_, &Engine)| engine.is_joining.load(Ordering::Relaxed);
-        let shards: Vec<_> = shards.filter(waits).collect();
-        let joining = |(shard, engine): &(ShardNumber, &Engine)| {
+        let is_joining = |(_, engine): &(_, &Engine)| engine.is_joining.load(Ordering::Relaxed);
+        let shards: Vec<_> = shards.filter(is_joining).collect();
+        let to_joining = |(shard, engine): &(ShardNumber, &Engine)| {
             let (directory, env) = (engine.path.clone(), engine.env.clone());
             Joining { shard: *shard, directory, env }
         };
-        let joining = shards.iter().map(joining).collect();
+        let joining = shards.iter().map(to_joining).collect();
         let started = self.start(joining, missing, limits(options));
         let members =
             started.map_err(|(directory, not_started)| unstarted(&directory, not_started))?;
@@ -83,13 +83,13 @@ impl SharedJournal {
     }
 }
 
-/// What a data file says about its journal.
+/// The journal that a data file needs, by the marker in the file.
 pub(crate) enum Marked {
-    /// It is complete without a journal.
+    /// The file is complete without a journal.
     Complete,
-    /// It needs a journal of its own.
+    /// The file needs a journal of its own.
     Own,
-    /// It needs the journal of all shards, in which it has this number.
+    /// The file needs the journal of all shards. The shard has this number in it.
     Shard { manager: [u8; 16], number: ShardNumber },
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn marked(path: &Path) -> Result<Marked> {
     })
 }
 
-/// Brings a store into the state in which LMDB can open it; what is to be done with the journal then.
+/// Brings a store into a state in which LMDB can open it. Returns the plan for its journal.
 pub(super) fn prepare(
     options: &Options,
     path: &Path,
@@ -133,7 +133,7 @@ pub(super) fn prepare(
                 return Err(Error::Io { path: path.to_owned(), source });
             }
         }
-        // A program without this crate may have it open.
+        // A program without this crate may have the store open.
         let is_held = || lock::is_held(path).map_err(|source| error::not_opened(path, source));
         let is_alone = presence.is_alone() && !is_held()?;
         let is_rewound = weaken::is("rewind-beside") && wanted != Wanted::Read;
@@ -144,7 +144,7 @@ pub(super) fn prepare(
                 let shared = shared.filter(|(journal, _)| journal.is_of(&known));
                 recover(options, path, known, shared)?;
             }
-            // Its journal is that of a process that has died while others have the store open.
+            // The journal is of a process that has died, and other processes have the store open.
             (Plan::Start, Marker::Needed(known))
                 if shared.is_some_and(|(journal, _)| !journal.is_of(&known)) =>
             {
@@ -156,7 +156,7 @@ pub(super) fn prepare(
     }
 }
 
-/// Applies the journal to a store that nobody has open.
+/// Applies the journal to a store that no process has open.
 fn recover(
     options: &Options,
     path: &Path,
@@ -174,7 +174,7 @@ fn recover(
     outcome.map_err(|not_started| unstarted(path, not_started))
 }
 
-/// Why a journal was not started.
+/// Returns the error of a journal that can't be started.
 #[cold]
 fn unstarted(path: &Path, not_started: NotStarted) -> Error {
     match not_started {
@@ -185,8 +185,8 @@ fn unstarted(path: &Path, not_started: NotStarted) -> Error {
     }
 }
 
-/// How many slots for readers there are: two more for checkpoints, so that one can be made when all others are
-/// taken.
+/// Returns the number of reader slots. Two more than the option are for checkpoints, so that a checkpoint can be
+/// written when all others are taken.
 pub(super) const fn readers(options: &Options) -> u32 {
     match options.durability {
         Durability::Journal if !options.read_only => options.max_readers.saturating_add(2),
@@ -202,11 +202,11 @@ const fn limits(options: &Options) -> Limits {
     }
 }
 
-/// How many handles to databases LMDB has room for: those of all that the file has, of those that may
-/// come, and of the catalog and the sequences.
+/// Returns the maximum number of database handles in LMDB: for all databases in the file, for new ones, for the
+/// catalog and for the sequences.
 pub(super) fn handles(max_databases: u32, databases: u64) -> u32 {
-    /// Only a damaged file has more. That is noticed when it is open.
-    const MOST: u32 = 1 << 14;
-    let databases = u32::try_from(databases).unwrap_or(MOST).min(MOST);
+    /// The maximum for the file. Only a damaged file has more databases, and the check after opening finds it.
+    const MAX_IN_FILE: u32 = 1 << 14;
+    let databases = u32::try_from(databases).unwrap_or(MAX_IN_FILE).min(MAX_IN_FILE);
     max_databases.max(databases.saturating_add(max_databases / 2)).saturating_add(2)
 }

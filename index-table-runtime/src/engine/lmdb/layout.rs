@@ -3,19 +3,19 @@
 use super::blocks;
 use crate::model::schema::{IndexSchema, Strategy, TableSchema};
 
-/// The layout of an index of a table, with its name in the catalog.
+/// Returns the layout of an index of a table by its name in the catalog.
 pub(crate) fn layout(schema: &TableSchema, index: &IndexSchema) -> &'static str {
     Layout::of(schema, index).name()
 }
 
-/// The layouts of the entries of an index.
+/// The layout of the entries of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Key → primary key, data.
     Unique,
     /// Key and primary key → data.
     Entries,
-    /// Key, or key and the lowest primary key of the block → primary keys of this length.
+    /// Key, or key and the first primary key of the block → primary keys of this length.
     Blocks { primary_key: usize },
 }
 

@@ -1,8 +1,14 @@
 //! The LMDB engine: the only folder that names `heed`.
 //!
-//! Databases: `.catalog` (table name → its record, `{table}.{index}` → the state of an index), `.sequences` (table name → its last number),
-//! `.queue.{table}` (number → message) where an index is eventual,
-//! `{table}` (primary key → row) and `{table}.{index}` for each index. An index is laid out in one of three ways:
+//! | database | for | entries |
+//! |---|---|---|
+//! | `.catalog` | all tables | table name → record of the table, `{table}.{index}` → state of the index |
+//! | `.sequences` | all tables | table name → last number |
+//! | `.queue.{table}` | each table with an eventual index | number → message |
+//! | `{table}` | each table | primary key → row |
+//! | `{table}.{index}` | each index | see below |
+//!
+//! An index has one of three layouts:
 //!
 //! | [`Layout`](layout::Layout) | for | physical entry |
 //! |---|---|---|
@@ -10,7 +16,7 @@
 //! | `blocks` | normalized indexes whose primary keys all have the same length, 64 bytes at most | key, or key and a primary key → up to 512 bytes of primary keys (see [`blocks`]) |
 //! | `entries` | all others | key, primary key → data |
 //!
-//! `docs/FORMAT.md` fixes the bytes, `docs/LAYOUT.md` has the measurement behind the choice.
+//! `docs/FORMAT.md` specifies the bytes. `docs/LAYOUT.md` has the measurements that led to the choice.
 
 mod append;
 mod begin;

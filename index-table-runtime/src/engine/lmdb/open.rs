@@ -1,4 +1,4 @@
-//! Opening an environment: one process at a time, with a lock file that is known to be complete.
+//! Opening an environment. One process at a time opens it, and its lock file is complete.
 
 use std::{
     fs::{self, File},
@@ -36,13 +36,15 @@ use crate::{
     },
 };
 
-/// The number of retries if two commits come between the start of a transaction and reading the file.
+/// The maximum number of attempts to read a snapshot from the file. An attempt fails if two commits end between the
+/// start of its transaction and the read.
 const TRIES: u32 = 1000;
 
-/// The time to wait for a lock file that is unusable because programs without this crate have it open.
+/// The maximum time to wait for a usable lock file. A lock file stays unusable while programs without this crate have
+/// it open.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time between two tries.
+/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Engine {
@@ -50,7 +52,7 @@ impl Engine {
         Self::open_with(options, path, None)
     }
 
-    /// Opens a shard. With [`Durability::Journal`], it can't be written before it joins the journal of all shards.
+    /// Opens a shard. With [`Durability::Journal`], it can't be written until it joins the journal of all shards.
     pub(crate) fn open_shard(
         options: &Options,
         path: &Path,
@@ -76,7 +78,7 @@ impl Engine {
         shared: Option<(&SharedJournal, ShardNumber)>,
     ) -> Result<Self> {
         process::watch_forks();
-        // To open the lock file once more, and close it, would lose its locks.
+        // Closing a second handle to the lock file would release the locks of this process.
         if heed::env_closing_event(path).is_some() {
             return Err(already_open(path));
         }
@@ -97,9 +99,9 @@ impl Engine {
         let began = Instant::now();
         let mut engine = loop {
             match Self::try_open(options, path, plan) {
-                // The first process that opens the lock file initializes it. If that process is killed before it
-                // has done so, waiting processes open an unusable file. After all of them have closed it, the
-                // next process is the first again.
+                // The first process that opens the lock file initializes it. If this process is killed before the
+                // end, waiting processes open an unusable file. After all of them have closed it, the next process
+                // initializes it.
                 Err(Error::LockFile { .. }) if began.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 outcome => break outcome?,
             }
@@ -135,8 +137,8 @@ impl Engine {
             flags(options.durability)
         };
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: the flags give up durability, which the caller chose, and locking only if no process can
-        // write. LMDB requires that no other program modifies the mapped files; the documentation of
+        // SAFETY: the caller has chosen the durability that the flags give up. The flags disable locking only if no
+        // process can write. LMDB requires that no other program modifies the mapped files; the documentation of
         // `Store::open` states this condition.
         let env = unsafe { open.flags(flags).open(path) };
         let env = env.map_err(|error| not_opened(path, map_size, error))?;
@@ -146,8 +148,8 @@ impl Engine {
         {
             sync_created(&env, path)?;
         }
-        let kept = readers(options) - options.max_readers;
-        let max_readers = env.max_readers().saturating_sub(kept).max(1);
+        let for_checkpoints = readers(options) - options.max_readers;
+        let max_readers = env.max_readers().saturating_sub(for_checkpoints).max(1);
         let reserve = Reserve::new(reserved(options), &path.join(FILE));
         let engine = Self {
             path: path.to_owned(),
@@ -170,32 +172,33 @@ impl Engine {
             presence: Presence::none(),
             _counted: counted,
         };
-        // Slots of processes that have died would prevent pages from being used again. The last checkpoint of
-        // a journal may be among them, until there is another one.
+        // The slots of dead processes would prevent the reuse of pages. A journal that is about to start still needs
+        // them: one may hold its last checkpoint.
         if plan != Plan::Start {
             engine.clear_stale_readers()?;
         }
         match engine.look(Depth::Roots) {
-            // Processes that could open it are using it.
+            // All reader slots are in use by processes that could open the file.
             Err(Error::TooManyReaders { .. }) => return Ok(engine),
             outcome => outcome?,
         }
-        // Not before: LMDB trusts the file. An obstacle now may be gone when a table is opened.
+        // Only after the check, because LMDB does not check the file. An error is ignored: its cause may be gone when
+        // a table is opened.
         let _ = engine.open_known();
         Ok(engine)
     }
 
-    /// Checks each page in use.
+    /// Checks every page in use.
     pub(crate) fn check(&self) -> Result<()> {
         self.look(Depth::Everything)
     }
 
-    /// Checks the file in the state of the last transaction.
+    /// Checks the file as of the last transaction.
     fn look(&self, depth: Depth) -> Result<()> {
         let file = self.path.join(FILE);
-        let mut before = None;
+        let mut previous = None;
         for _ in 0..TRIES {
-            // Dropped in this order: the transaction, its pass.
+            // Dropped in this order: the transaction, then its pass.
             let (txn, _pass) = self.begin(Kind::Reader, Env::read_txn)?;
             let number = txn.id() as u64;
             let looked = pages::look_at_snapshot(&file, number, depth);
@@ -203,9 +206,9 @@ impl Engine {
             if looked.map_err(|fault| refused(&self.path, fault))?.is_some() {
                 return Ok(());
             }
-            // The lock file has the number of the last transaction, or of the one before it while the
-            // last one is written.
-            if before.replace(number) == Some(number) {
+            // The lock file has the number of the last transaction. While the pages of that transaction are written,
+            // it has the previous number.
+            if previous.replace(number) == Some(number) {
                 return Err(unusable(&self.path, "its transaction number is not that of data.mdb"));
             }
         }
@@ -217,14 +220,14 @@ impl Engine {
     }
 }
 
-/// The turn to open a store, which one process has at a time.
+/// The turn to open a store. One process has it at a time.
 ///
-/// LMDB has a lock for this too, but not for the first read of the file, and it does not detect that a
+/// LMDB has a lock for this too. It does not cover the first read of the file, and LMDB does not detect that a
 /// process with the lock was killed.
 struct Opening(Option<File>);
 
 impl Opening {
-    /// Waits for the turn. On a file system without such locks, only LMDB's own lock applies.
+    /// Waits for the turn. On a file system without file locks, only LMDB's lock applies.
     fn begin(options: &Options, file: &Path) -> io::Result<Self> {
         let mut open = File::options();
         open.read(true).write(!options.read_only).create(options.creates()).truncate(false);
@@ -244,13 +247,13 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         if let Some(file) = &self.0 {
-            // A child that was forked meanwhile has the file too, so that closing it is not enough.
+            // A child that was forked meanwhile has the file open too, so closing it does not release the lock.
             let _ = file.unlock();
         }
     }
 }
 
-/// Syncs the first two pages, and the names of the files and of their directory, before the first commit.
+/// Syncs the first two pages, and the directory entries of the files and of their directory, before the first commit.
 fn sync_created(env: &Env, path: &Path) -> Result<()> {
     env.force_sync().map_err(|error| match error {
         heed::Error::Io(source) => Error::io(path, source),
@@ -270,7 +273,7 @@ fn not_opened(path: &Path, map_size: usize, error: heed::Error) -> Error {
     let is_empty = || fs::metadata(path.join(LOCK_FILE)).is_ok_and(|file| file.len() == 0);
     match error {
         heed::Error::EnvAlreadyOpened => already_open(path),
-        // The first pages of data.mdb are intact, so this is about the lock file.
+        // The first pages of data.mdb are intact, so the invalid file is the lock file.
         heed::Error::Mdb(MdbError::Invalid) => unusable(path, "its first bytes were not written"),
         heed::Error::Mdb(MdbError::VersionMismatch) => {
             unusable(path, "it is that of another version of LMDB, which has the store open")
@@ -298,7 +301,8 @@ fn unusable(path: &Path, reason: &'static str) -> Error {
     Error::LockFile { path: path.to_owned(), reason }
 }
 
-/// LMDB would wait for the other end of a FIFO, and write to where a link leads.
+/// Returns an error if the file is not a regular file. LMDB would wait for the other end of a FIFO, and write to the
+/// target of a link.
 fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     let path = directory.join(name);
     match path.symlink_metadata() {
@@ -317,7 +321,8 @@ fn refuse_special(directory: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// Without syncs, nothing is saved, and a read-only file does not grow.
+/// Returns the size of the reserve. Without a sync in each commit, a reserve saves no time, and a read-only file does
+/// not grow.
 const fn reserved(options: &Options) -> usize {
     match options.durability {
         Durability::Full | Durability::Relaxed if !options.read_only => options.reserve,
@@ -343,14 +348,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durability_is_what_is_synced() {
+    fn each_durability_has_its_sync_flags() {
         assert_eq!(flags(Durability::Full), EnvFlags::empty());
         assert_eq!(flags(Durability::Relaxed), EnvFlags::NO_META_SYNC);
         assert_eq!(flags(Durability::None), EnvFlags::NO_SYNC);
     }
 
     #[test]
-    fn there_is_room_for_all_databases_of_the_file_and_more() {
+    fn lmdb_has_handles_for_all_databases_of_the_file_and_more() {
         assert_eq!(handles(64, 0), 66);
         assert_eq!(handles(64, 32), 66);
         assert_eq!(handles(64, 64), 98);
@@ -382,7 +387,7 @@ mod tests {
                 assert!(made == whole || made == content, "{lost:?} of {length}");
             }
         }
-        // A power failure leaves none of these of a new file.
+        // A power failure during the creation leaves none of these states.
         let mut damaged = whole.clone();
         damaged[..size].fill(0);
         damaged[size + 2000] = 1;
@@ -395,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn stores_are_opened_by_turns() {
+    fn one_thread_at_a_time_opens_a_store() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join(FILE);
         let begin = || Opening::begin(&Options::default(), &file).expect("the turn");

@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// The flags of the environment: with slots for its readers in the lock file, or without if no process can
-/// write.
+/// Returns the flags of the environment. Without a lock file, readers have no slots, which is safe only if no process
+/// can write.
 pub(super) fn flags(options: &Options, path: &Path) -> Result<EnvFlags> {
     let source = match lock::reserve(path, options.max_readers) {
         Ok(()) => return Ok(EnvFlags::READ_ONLY),
@@ -55,13 +55,13 @@ impl Engine {
         Ok(())
     }
 
-    /// The databases of a table; `None` if some are missing.
+    /// Opens the databases of a table. Returns `None` if some are missing.
     pub(crate) fn find_table(
         &self,
         schema: &'static TableSchema,
     ) -> Result<Option<Tables<'static>>> {
         self.refuse_forked()?;
-        // Instead of the write transaction that otherwise makes handles.
+        // LMDB allows one thread at a time to open handles. Otherwise the write transaction ensures this.
         let _turn = self.lock_writing();
         let (txn, _pass) = self.begin(Kind::Writer, Env::read_txn)?;
         let mut is_missing = false;

@@ -1,4 +1,4 @@
-//! Enlarging the map: because it is full, or because another process has made the file larger.
+//! Enlarging the map when it is full, or when another process has enlarged the file.
 
 use std::{
     sync::{MutexGuard, PoisonError, TryLockError, atomic::Ordering},
@@ -21,15 +21,15 @@ use crate::{
     model::error::{Error, Result},
 };
 
-/// The maximum time to wait for active transactions before the map is replaced. New transactions wait
-/// meanwhile, so it is short.
+/// The maximum time to wait for active transactions before the map is replaced. It is short, because new transactions
+/// wait meanwhile.
 const WAIT: Duration = Duration::from_secs(2);
 
 /// The interval at which a reader checks whether the writer of this process has the larger map.
 const POLL: Duration = Duration::from_millis(2);
 
 impl Engine {
-    /// Begins a transaction, in the map that another process has needed.
+    /// Begins a transaction. If another process has enlarged the file, enlarges the map first.
     pub(super) fn begin<'e, T>(
         &'e self,
         kind: Kind,
@@ -58,26 +58,26 @@ impl Engine {
         }
     }
 
-    /// Clears the slots of readers whose processes have died; returns their number.
+    /// Clears the slots of readers whose processes have died, and returns the number of cleared slots.
     pub(crate) fn clear_stale_readers(&self) -> Result<usize> {
         self.refuse_forked()?;
         self.env.clear_stale_readers().map_err(|error| self.error(error))
     }
 
-    /// Prepares another run of a closure; `false` if it would fail in the same way.
+    /// Prepares another run of a closure. Returns false if the run would fail in the same way.
     pub(crate) fn prepare(&self, retry: Retry) -> Result<bool> {
         match retry {
             Retry::Map { map_size } | Retry::ShardMap { map_size, .. } => self.grow(map_size),
-            // Another run would fail in the same way.
+            // The transaction needs too many pages in any map.
             Retry::Pages => Ok(false),
-            // The lock of the writers rules conflicts out, and shards are locked by the next transaction.
+            // LMDB has one writer at a time, so it has no conflicts. The next transaction locks the shards.
             Retry::Conflict | Retry::Shards => Ok(true),
         }
     }
 
-    /// Maps more than when it was full; `false` at the limit.
+    /// Enlarges the map beyond `full_at`, the size at which it was full. Returns false at the limit.
     fn grow(&self, full_at: usize) -> Result<bool> {
-        // A writer of this process may wait for another process's lock, and is in the gate meanwhile.
+        // A writer of this process is in the gate while it waits for the lock of another process.
         let _turn = self.lock_writing();
         let Some(closed) = self.close()? else { return Ok(true) };
         let size = self.map_size.load(Ordering::Relaxed);
@@ -92,11 +92,11 @@ impl Engine {
         Ok(true)
     }
 
-    /// Maps the pages of another process, for a reader that has reached the end of a map of this size.
+    /// Maps pages that another process has added, for a reader whose snapshot is larger than a map of this size.
     ///
-    /// The writer of this process may be in the gate for as long as another process has LMDB's lock. The
-    /// gate stays open until that is over, so that neither of the two is refused. A writer that has
-    /// begun has adopted the map.
+    /// The writer of this process may be in the gate for as long as another process has LMDB's lock. The gate stays
+    /// open meanwhile, so that neither this reader nor the writer fails. If the writer begins first, it enlarges the
+    /// map itself.
     fn adopt_beside_writer(&self, map_size: usize) -> Result<()> {
         while self.map_size.load(Ordering::Relaxed) == map_size {
             let turn = match self.writing.try_lock() {
@@ -112,7 +112,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Maps the pages of another process. Only while no writer of this process is in the gate.
+    /// Maps pages that another process has added. No writer of this process may be in the gate.
     fn adopt(&self) -> Result<()> {
         let Some(closed) = self.close()? else { return Ok(()) };
         let size = self.map_size.load(Ordering::Relaxed);
@@ -120,7 +120,8 @@ impl Engine {
         if used <= size {
             return Ok(());
         }
-        // Room for more, or else the size of the file, even beyond the limit of this process.
+        // Prefers a map with room for more pages. The second choice is the size of the file, even beyond the limit of
+        // this process.
         let doubled = used.checked_next_power_of_two().unwrap_or(used);
         let sizes = [doubled.min(self.max_map_size), used];
         let fits = |size: &usize| *size >= used && process::has_address_space(*size);
@@ -134,18 +135,18 @@ impl Engine {
         self.gate.close(WAIT).map_err(|refused| self.refused(&refused))
     }
 
-    /// The turn of this process's writer.
+    /// Waits for this process's turn to write.
     pub(super) fn lock_writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {
         let bytes = size::page_multiple(bytes);
-        // A checkpoint begins a reader.
+        // A checkpoint would begin a read transaction.
         let _held = self.journal.get().and_then(Active::hold);
         #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
-        // SAFETY: no transaction of this process is active, and none begins while `closed` is there;
-        // all of them begin by the gate.
+        // SAFETY: all transactions of this process pass the gate. While `closed` exists, none is active and none
+        // begins.
         let mapped = unsafe { self.env.resize(bytes) };
         match mapped {
             Ok(()) => {

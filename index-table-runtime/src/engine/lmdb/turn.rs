@@ -1,19 +1,19 @@
-//! The turn to write, which one thread of this process has at a time.
+//! The turn to write. One thread of this process has it at a time.
 
 use std::sync::MutexGuard;
 
 use super::{blocks::Scratch, gate::Pass};
 use crate::engine::Retry;
 
-/// The state of the write transaction, of which there is one at a time.
+/// The state of the only write transaction.
 #[derive(Default)]
 pub(super) struct Writing {
     pub(super) scratch: Scratch,
-    /// The reason to run its closure again.
+    /// The reason to run the transaction's closure again.
     pub(super) retry: Option<Retry>,
 }
 
-/// The turn to write, with the transaction's state.
+/// The turn to write, with the state of the transaction.
 pub(super) struct Turn<'s> {
     pub(super) _pass: Pass<'s>,
     pub(super) writing: MutexGuard<'s, Writing>,

@@ -26,10 +26,10 @@ pub(crate) struct Txn<'s> {
 
 /// Fields are dropped in order: the transaction before its pass through the gate.
 enum Inner<'s> {
-    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "held")] Pass<'s>),
+    Read(RoTxn<'s, WithoutTls>, #[expect(dead_code, reason = "released on drop")] Pass<'s>),
     Write(RwTxn<'s>, Turn<'s>),
-    /// A nested transaction, with the buffers of the outer one. The mark is where the outer one's changes
-    /// end.
+    /// A nested transaction, with the buffers of the outer transaction, and the mark at the end of the outer
+    /// transaction's changes.
     Nested(RwTxn<'s>, &'s mut Writing, Option<Mark>),
     Over,
 }
@@ -43,11 +43,11 @@ impl<'s> Txn<'s> {
         Self { inner: Inner::Write(txn, turn), engine }
     }
 
-    /// The number of the commit that it reads.
+    /// Returns the stamp of the commit that this transaction reads.
     pub(crate) fn found(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
-            // It has the number of its future commit.
+            // `id` is the number of the future commit.
             Inner::Write(txn, _) | Inner::Nested(txn, ..) => txn.id().saturating_sub(1),
             Inner::Over => 0,
         };
@@ -81,7 +81,7 @@ impl<'s> Txn<'s> {
         }))
     }
 
-    /// `None` if it has ended.
+    /// Returns a reader of a table; `None` if the transaction has ended.
     pub(crate) fn reader<'t>(&'t self, tables: &'t Tables<'static>) -> Option<Reader<'t>> {
         let txn: &RoTxn<'_, AnyTls> = match &self.inner {
             Inner::Read(txn, _) => txn,
@@ -101,7 +101,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// The number of the commit of its snapshot, or, for a write transaction, of its own commit.
+    /// Returns the stamp of the snapshot. For a write transaction, returns the stamp of its future commit.
     pub(crate) fn stamp(&self) -> Stamp {
         let id = match &self.inner {
             Inner::Read(txn, _) => txn.id(),
@@ -111,7 +111,7 @@ impl<'s> Txn<'s> {
         Stamp::new(id as u64)
     }
 
-    /// The reason to run the closure again, for any result.
+    /// Returns the reason to run the closure again, whatever its result.
     pub(crate) fn retry(&self) -> Option<Retry> {
         match &self.inner {
             Inner::Read(..) | Inner::Over => None,
@@ -120,7 +120,7 @@ impl<'s> Txn<'s> {
         }
     }
 
-    /// Commits, and calls `committed` before another one of this process can begin to write.
+    /// Commits, and calls `committed` before another write transaction of this process can begin.
     pub(crate) fn commit(mut self, committed: impl FnOnce()) -> Result<(), CommitFailure> {
         self.engine.refuse_forked().map_err(CommitFailure::Failed)?;
         match mem::replace(&mut self.inner, Inner::Over) {
@@ -135,8 +135,8 @@ impl<'s> Txn<'s> {
                 Ok(())
             }
             Inner::Nested(mut txn, writing, mark) => {
-                // A failed one would ruin the outer one. An empty transaction inside a failed one fails when
-                // it is committed.
+                // Committing a failed nested transaction would damage the outer one. The probe detects the failure:
+                // an empty transaction inside a failed transaction can't be committed.
                 let probe = self.engine.env.nested_write_txn(&mut txn).and_then(RwTxn::commit);
                 let committed = probe.and_then(|()| txn.commit());
                 let mark = if committed.is_ok() { None } else { mark };
@@ -151,7 +151,8 @@ impl<'s> Txn<'s> {
 impl Drop for Txn<'_> {
     fn drop(&mut self) {
         if self.engine.is_inherited() {
-            // Ending it would end the parent's transaction: its reader slot and its lock are shared memory.
+            // Ending the transaction here would end it in the parent process too: the reader slot and the lock are in
+            // shared memory.
             mem::forget(mem::replace(&mut self.inner, Inner::Over));
         } else if let Inner::Nested(_, writing, mark) = &mut self.inner {
             writing.scratch.recorder.unnest(mark.take());

@@ -41,8 +41,8 @@ impl<'t, 's> Writer<'t, 's> {
         Self { engine, txn, tables, scratch, retry }
     }
 
-    /// Removes the piece of an index at this place, or all that start with these bytes; `false` if there was
-    /// none.
+    /// Removes the piece of an index with the key `at`, or with `all`, each piece whose key starts with these bytes.
+    /// Returns false if there was none.
     pub(crate) fn remove_pieces(&mut self, index: usize, at: &[u8], all: bool) -> Result<bool> {
         let Self { engine, txn, tables, scratch, retry } = self;
         let recorder = &mut scratch.recorder;
@@ -78,7 +78,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Reads the transaction's own writes.
+    /// Returns a reader that sees the transaction's own writes.
     pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::new(self.engine, self.txn, self.tables)
     }
@@ -109,7 +109,7 @@ impl<'t, 's> Writer<'t, 's> {
                     }
                 }
             }
-            // A missing entry, in a damaged file, is the desired state.
+            // An entry that is missing in a damaged file is not an error: it is removed already.
             Change::DeleteEntry { index, key, primary_key } => {
                 let Some(index) = tables.indexes.get(index) else { return Ok(()) };
                 match index.layout {
@@ -129,8 +129,8 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Appends an entry, or a fact, behind all existing ones; `false` if it is not behind them, and has to be
-    /// written like any other. Primary keys of blocks stay in `block` until it is full.
+    /// Appends an entry, or a row, after all existing ones. Returns false if its key is not after theirs; the caller
+    /// then writes it like any other. Primary keys of blocks stay in `block` until it is full.
     fn append_one(
         &mut self,
         source: Source,
@@ -161,7 +161,7 @@ impl<'t, 's> Writer<'t, 's> {
                         self.append_block(index, block)?;
                         Ok(false)
                     }
-                    Taken::Behind => {
+                    Taken::NotLast => {
                         self.put_block(index, block)?;
                         Ok(false)
                     }
@@ -170,7 +170,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Writes the rest of the block.
+    /// Writes the primary keys in `block`.
     fn append_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, .. }) = tables.indexes.get(index) else { return Ok(()) };
@@ -181,7 +181,7 @@ impl<'t, 's> Writer<'t, 's> {
         }
     }
 
-    /// Writes the contents of the block entry by entry.
+    /// Writes the primary keys in `block` entry by entry.
     fn put_block(&mut self, index: usize, block: &Block) -> heed::Result<()> {
         let Self { txn, tables, scratch, .. } = self;
         let Some(Index { database, forecast, layout: Layout::Blocks { primary_key } }) =
@@ -204,18 +204,18 @@ impl Sink for Writer<'_, '_> {
 
 impl Write for Writer<'_, '_> {
     fn append(&mut self, source: Source, entries: &mut dyn Ascending) -> Result<u64> {
-        let (mut count, mut behind, mut block) = (0, true, Block::default());
+        let (mut count, mut is_after, mut block) = (0, true, Block::default());
         while let Some(entry) = entries.next()? {
             count += 1;
-            if behind {
+            if is_after {
                 let appended = self.append_one(source, entry, &mut block);
-                behind = appended.map_err(|error| self.failed(error))?;
+                is_after = appended.map_err(|error| self.failed(error))?;
             }
-            if !behind {
+            if !is_after {
                 self.change(entry.put(source))?;
             }
         }
-        if behind && let Source::Index(index) = source {
+        if is_after && let Source::Index(index) = source {
             self.append_block(index, &block).map_err(|error| self.failed(error))?;
         }
         Ok(count)

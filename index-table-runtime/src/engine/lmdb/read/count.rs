@@ -1,4 +1,4 @@
-//! The number of entries of a query.
+//! Counting the entries of a query.
 
 use super::{entries::Kind, packed::count_blocks, reader::Reader};
 use crate::{
@@ -12,7 +12,7 @@ pub(super) fn count(reader: Reader<'_>, query: &Query) -> Result<Count> {
         && query.position.is_none()
     {
         let source = query.source;
-        // The most frequent counts, without keeping the bounds.
+        // A fast path for the most frequent counts, which copies no bounds.
         if let Some(prefix @ [_, ..]) = query.bounds.as_prefix()
             && prefix.len() <= MAX_KEY_LEN
         {

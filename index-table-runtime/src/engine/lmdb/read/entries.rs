@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Entries<'t>(Kind<'t>);
 
 pub(super) enum Kind<'t> {
-    /// Each entry by itself.
+    /// Entries that are stored separately.
     Single { source: Source, parts: Parts, range: PhysicalRange<'t> },
     /// Entries packed in blocks.
     Blocks(BlockEntries<'t>),
@@ -70,7 +70,7 @@ impl<'t> LongLived<'t> for Entries<'t> {}
 /// The entries of a scan, each lent until the next step.
 pub(crate) struct LentEntries<'t> {
     entries: Entries<'t>,
-    /// The last one.
+    /// The current entry.
     entry: RawEntry<'t>,
 }
 

@@ -1,5 +1,5 @@
-//! Reading: a [`Reader`] looks up single entries, [`entries`] are those of a scan, over the steps of
-//! a [`range`], and [`count`] counts them.
+//! Reading. A [`Reader`] looks up single entries. [`entries`] iterates over the entries of a scan, on top of the
+//! physical entries of a [`range`]. [`count`] counts them.
 
 mod count;
 mod entries;
@@ -64,7 +64,7 @@ impl<'t> Read<'t> for Reader<'t> {
 
     fn unique(self, index: usize, key: &[u8]) -> Result<Option<RawEntry<'t>>> {
         let source = Source::Index(index);
-        // `get` returns no key, and the caller's doesn't live as long as the page.
+        // LMDB's `get` returns no key, and the key of the caller does not live as long as the page.
         let Some(value) = self.value(self.database(source)?, key)? else { return Ok(None) };
         let parts = Parts::of(self.tables.schema, source);
         match parts.first(value) {
