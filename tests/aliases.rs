@@ -1,4 +1,4 @@
-//! Types that the derive knows by their name only.
+//! Types that the derive recognizes by name.
 
 use std::{borrow::Cow, collections::BTreeSet};
 

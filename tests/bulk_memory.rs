@@ -9,7 +9,7 @@ use std::{
 use index_table::{Durability, IndexTable, OnDuplicate, Store};
 use serde::{Deserialize, Serialize};
 
-/// Counts the current and the maximum allocation, without those of LMDB.
+/// Counts the currently allocated bytes and their maximum, without LMDB's allocations.
 struct Peak;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);

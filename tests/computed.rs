@@ -1,4 +1,4 @@
-//! `each(computed(…))` and `hash(computed(…))`: keys of what methods return, element by element and hashed.
+//! `each(computed(…))` and `hash(computed(…))`: keys from the results of methods, one for each element or hashed.
 
 use index_table::{Error, IndexEntry, IndexTable, Result, Scan, Store};
 use serde::{Deserialize, Serialize};

@@ -133,7 +133,7 @@ fn a_compact_copy_leaves_out_free_pages() -> TestResult {
 }
 
 #[test]
-fn a_copy_that_fails_leaves_nothing() -> TestResult {
+fn a_copy_that_fails_changes_no_files() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path().join("store"))?;
     let items = ItemRepository::open(&store)?;

@@ -68,7 +68,7 @@ fn sale(number: u16) -> Result<Sale, Box<dyn std::error::Error>> {
 }
 
 #[test]
-fn types_of_other_crates_are_keys() -> TestResult {
+fn rows_are_found_by_keys_of_other_crates_types() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(1 << 26).open(dir.path())?;
     let sales = SaleRepository::open(&store)?;
@@ -80,7 +80,7 @@ fn types_of_other_crates_are_keys() -> TestResult {
     let row = &rows[110];
     assert_eq!(sales.get(&txn, row.id)?.as_ref(), Some(row));
     assert_eq!(sales.get_by_ulid(&txn, row.ulid)?.as_ref(), Some(row));
-    // 11.10 and 11.100 are one number.
+    // 11.10 and 11.100 are equal numbers.
     let price = Decimal::new(11_100, 3);
     assert_eq!(sales.find_by_price(&txn, price).first()?.as_ref(), Some(row));
     assert_eq!(sales.find_by_price_range(&txn, price..).count()?, 189);

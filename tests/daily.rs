@@ -362,7 +362,7 @@ fn town(number: u8) -> String {
     format!("town {number}")
 }
 
-/// Makes the same change to the table and to the model, and compares what both return.
+/// Makes the same change to the table and to the model, and compares their results.
 fn apply(
     members: &MemberRepository,
     txn: &mut WriteTxn<'_>,

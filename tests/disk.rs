@@ -50,8 +50,8 @@ fn check(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     Ok(())
 }
 
-/// Writes ten rows at a time until there is no room; how many there are. A reader sees the first ten
-/// all the time, so that no page is reused.
+/// Writes ten rows at a time until the disk is full, and returns their number. A reader sees the first ten all the
+/// time, so that no page is reused.
 fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error::Error>> {
     insert(store, blobs, 0..10)?;
     let before = store.read()?;

@@ -280,7 +280,7 @@ fn a_check_finds_pages_that_are_wrong() -> TestResult {
     let pages = healthy.len() / PAGE;
     assert!(pages > 20, "{pages} pages");
     let page = |page: usize| &healthy[page * PAGE..(page + 1) * PAGE];
-    // What is behind the first page of a long value is its bytes and nothing else.
+    // The pages after the first page of a long value contain only its bytes.
     let is_bytes =
         |number: usize| page(number).windows(2000).any(|bytes| bytes == [300_u32 as u8; 2000]);
     for number in (2..pages).filter(|number| !is_bytes(*number)) {

@@ -166,7 +166,7 @@ fn a_filter_reads_the_row_of_each_entry_once() -> TestResult {
         let by_name = || customers.by_name(&txn).filter(|row| row.id % 3 == 0);
         assert_eq!(facts(&|| by_name().rows().count()), (20, 0));
         assert_eq!(facts(&|| by_name().entries().count()), (20, 0));
-        // The entries that don't pass are among those that were read.
+        // Entries that don't pass the filter count as read.
         let mut rows = in_town().rows();
         assert_eq!(rows.by_ref().count(), 10);
         assert_eq!(rows.stats().entries, 30);

@@ -111,7 +111,7 @@ fn none_comes_last_in_descending_order() -> Result<()> {
     assert_eq!(ids(members.find_by_score(&txn, None))?, [1]);
     assert_eq!(ids(members.find_by_score_range(&txn, Some(-0.0)..))?, [3, 4]);
     assert_eq!(ids(members.find_by_score_range(&txn, ..Some(-0.0)))?, [2, 1]);
-    // The whole row, and what the method returned for it.
+    // The whole row, and the method's result for it.
     let entry = members.find_by_score_initials(&txn, None, "Ro").entries().next();
     let entry = entry.expect("there is one")?;
     assert_eq!((entry.initials, entry.id, entry.town, entry.score), ("Ro", 1, "Rome", None));
@@ -235,7 +235,7 @@ fn rows_enter_and_leave_a_filtered_index() -> Result<()> {
     assert_eq!(ids(members.find_by_active_in(&txn, "New York"))?, [2]);
     assert_eq!(ids(members.find_by_active_tags(&txn, "New", 5))?, [2]);
     assert_eq!(ids(members.by_active_tags(&txn))?, [2]);
-    // The methods without the name are those of an index of all rows.
+    // The methods without the name belong to an index of all rows.
     assert_eq!(ids(members.find_by_town(&txn, "New York"))?, [2, 1]);
     Ok(())
 }

@@ -286,7 +286,7 @@ fn a_cursor_belongs_to_its_list() -> Result<()> {
         {
             assert!(matches!(scan.after(&next).count(), Err(Error::InvalidCursor { .. })));
         }
-        // A town that is between those of the list.
+        // A town that is between two towns of the list.
         let text = next.to_string().replace(&hex("Oslo"), &hex("Paul"));
         let changed = text.parse().expect("it is a cursor");
         assert_ne!(changed, next);

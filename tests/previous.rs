@@ -46,7 +46,7 @@ fn page_ids(page: &Page<Person>) -> Vec<u32> {
     page.items.iter().map(|person| person.id).collect()
 }
 
-/// The end of the first page, which is behind the row 8.
+/// The end of the first page, after row 8.
 fn gap<'txn, E: IndexEntry<'txn, Row = Person>>(scan: Scan<'txn, E>) -> TestResult<Cursor> {
     let page = scan.page(5)?;
     assert_eq!(page_ids(&page), [0, 2, 4, 6, 8]);
@@ -55,7 +55,7 @@ fn gap<'txn, E: IndexEntry<'txn, Row = Person>>(scan: Scan<'txn, E>) -> TestResu
 
 #[test]
 fn a_cursor_is_the_gap_behind_its_row() -> TestResult {
-    /// What comes and goes, and what is then in front of the gap and behind it.
+    /// Inserted and deleted rows, and the rows that are then before and after the cursor.
     fn check<'txn, E: IndexEntry<'txn, Row = Person>>(
         scan: impl Fn() -> Scan<'txn, E>,
         gap: &Cursor,
@@ -124,7 +124,7 @@ struct Coded {
     code: u32,
 }
 
-/// In a unique index, the gap is behind the key, for any row.
+/// In a unique index, a cursor is after the key, whatever its row.
 #[test]
 fn the_gap_behind_a_unique_key_is_behind_its_next_holder() -> TestResult {
     for store in stores::plain_stores()? {
@@ -233,7 +233,7 @@ fn a_page_of_nothing_leads_nowhere() -> TestResult {
             let page = scan.page(0)?;
             assert_eq!((page.items.len(), page.next, page.previous), (0, None, None));
         }
-        // A limit ends a page, and there is nothing behind it.
+        // A limit ends a page, and there are no rows after it.
         let page = people.all(&txn).after(&next).limit(2).page(5)?;
         assert_eq!((page_ids(&page), page.next), (vec![10, 12], None));
         let page = people.all(&txn).before(&next).limit(2).page(5)?;

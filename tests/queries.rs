@@ -45,7 +45,7 @@ fn customer(id: u32) -> Customer {
     }
 }
 
-/// What a question read.
+/// Returns the reads and the result of a query.
 #[track_caller]
 fn took<T>(txn: &ReadTxn<'_>, question: impl FnOnce() -> Result<T>) -> ([u64; 3], T) {
     let before = txn.stats();
@@ -54,8 +54,8 @@ fn took<T>(txn: &ReadTxn<'_>, question: impl FnOnce() -> Result<T>) -> ([u64; 3]
     ([seeks - before.seeks, entries - before.entries, facts - before.facts], answer)
 }
 
-/// Compares what a question read with `[seeks, entries, facts]`, and its answer. Shards read more entries than one
-/// store, but no more facts.
+/// Compares the reads of a query with `[seeks, entries, facts]`, and compares its result. Shards read more entries
+/// than one store, but no more facts.
 macro_rules! assert_took {
     ($txn:expr, $took:expr, $question:expr, $answer:expr) => {
         let (mut read, answer) = took($txn, || $question);
@@ -168,7 +168,7 @@ fn get_many_keeps_the_order_of_the_keys() -> TestResult {
         let expected = vec![Some(customer(7)), None, Some(customer(3)), Some(customer(7))];
         let ask = || collect(customers.get_many(txn, [7, 9999, 3, 7]));
         assert_took!(txn, [0, 0, 4], ask(), expected);
-        // Owned, borrowed, and as another question yields them.
+        // Owned keys, borrowed keys, and keys from another query.
         let keys: Vec<u32> = collect(customers.find_by_age(txn, 99).keys()).unwrap();
         let borrowed = collect(customers.get_many(txn, &keys)).unwrap();
         assert_eq!(borrowed, [Some(customer(77)), Some(customer(3999))]);

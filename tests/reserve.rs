@@ -1,4 +1,4 @@
-//! Space ahead of what is used.
+//! Reserved space after the used pages of a file.
 #![cfg(unix)]
 
 use std::{fs, path::Path, process::Command};

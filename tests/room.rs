@@ -345,7 +345,7 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
     check(&store, &blobs, 0..2000)
 }
 
-/// Its own limit doesn't keep a process from reading what is there.
+/// A process can read a file that is larger than its own limit.
 #[test]
 fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult {
     const NAME: &str = "a_map_enlarged_by_another_process_is_adopted_beyond_the_limit";
@@ -365,7 +365,7 @@ fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult
     check(&store, &blobs, 0..2000)
 }
 
-/// Each adopts what the others have grown, and grows itself.
+/// Each process maps pages that the others have added, and adds pages itself.
 #[test]
 fn several_processes_can_enlarge_a_store() -> TestResult {
     const NAME: &str = "several_processes_can_enlarge_a_store";

@@ -49,7 +49,7 @@ impl Spans {
         self.with(|spans| work(&mut spans[usize::try_from(id.into_u64()).unwrap() - 1]));
     }
 
-    /// Runs `work`, and says what spans there were: `DEBUG scan entries=2 facts=0 table=films`.
+    /// Runs `work`, and returns its spans as text: `DEBUG scan entries=2 facts=0 table=films`.
     fn of(work: impl FnOnce() -> index_table::Result<()>) -> Vec<String> {
         let spans = Self::default();
         subscriber::with_default(spans.clone(), work).expect("the store works");

@@ -1,4 +1,4 @@
-//! Types that a field can have, and what is made of their spelling.
+//! The types of fields, in each spelling.
 
 use index_table::{IndexTable, Store};
 use serde::{Deserialize, Serialize};

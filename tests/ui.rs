@@ -1,4 +1,4 @@
-//! The errors of the derive macros: one program for each mistake, with the messages beside it.
+//! The errors of the derive macros. Each mistake has a program and a file with its messages.
 //!
 //! The programs also call the repository, to detect superfluous messages. After a change of the messages,
 //! `TRYBUILD=overwrite cargo test --test ui` writes them again.

@@ -1,4 +1,4 @@
-//! Unique indexes: whose key is taken is refused, and leaves nothing behind.
+//! Unique indexes: a row whose key is taken is rejected, and the transaction is unchanged.
 
 use index_table::{Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ fn refused() -> Vec<(Member, &'static str, &'static str)> {
 type Write = fn(&MemberRepository, &mut index_table::WriteTxn<'_>, &Member) -> Result<()>;
 
 #[test]
-fn a_refused_row_leaves_nothing_in_its_transaction() -> Result<()> {
+fn a_rejected_row_does_not_change_its_transaction() -> Result<()> {
     let writes: [Write; 2] = [MemberRepository::insert, MemberRepository::put];
     for (_dir, store) in stores()? {
         let members = MemberRepository::open(&store)?;
@@ -70,7 +70,7 @@ fn a_refused_row_leaves_nothing_in_its_transaction() -> Result<()> {
         let other = Member { id: 2, ..member(9) };
         let there = members.insert(&mut txn, &other);
         assert!(matches!(there, Err(Error::DuplicateKey { .. })), "{there:?}");
-        // Both: what is plainer is said.
+        // Both the primary key and a unique key are taken. The error names the primary key.
         let same = members.insert(&mut txn, &member(2));
         assert!(matches!(same, Err(Error::DuplicateKey { .. })), "{same:?}");
         assert!(members.verify(&txn).run()?.is_clean());

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// The same question for each strategy: `group` has three rows of each value.
+/// The same index with each strategy. Each value of `group` has three rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "indexes may have fields in common")]
 #[index(group)]
@@ -44,8 +44,8 @@ fn figures(stats: Stats) -> [u64; 4] {
     [seeks, entries, facts, bytes]
 }
 
-/// Reads an iterator to its end, and compares what it says of itself then with the expected figures
-/// and with what its transaction counts for it.
+/// Reads an iterator to its end. Compares its statistics with the expected ones, and with the change of the
+/// transaction's statistics after it is dropped.
 macro_rules! assert_took {
     ($txn:expr, $question:expr, $figures:expr) => {{
         let before = figures($txn.stats());
@@ -54,7 +54,7 @@ macro_rules! assert_took {
             question.by_ref().map(|answer| answer.map(drop)).collect::<Result<Vec<_>>>()?;
         let took = figures(question.stats());
         assert_eq!(took, $figures, stringify!($question));
-        // Not yet: it is still there.
+        // The transaction counts the reads when the iterator is dropped.
         assert_eq!(figures($txn.stats()), before, stringify!($question));
         drop(question);
         let after = figures($txn.stats());

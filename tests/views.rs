@@ -1,4 +1,4 @@
-//! Views: the borrowed twins of rows, by every way that there is to them.
+//! Views, the borrowed form of rows, from every method that returns them.
 
 #[path = "support/stores.rs"]
 mod stores;
@@ -30,7 +30,7 @@ struct Address {
 
 type Name = String;
 
-/// Fields of many types, in keys and beside them.
+/// Fields of many types, in keys and outside of keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
 #[allow(clippy::option_option, reason = "a type like another")]
@@ -161,7 +161,7 @@ fn wide() -> impl Strategy<Value = Wide> {
     })
 }
 
-/// Every way to a view gives what the same way to a row gives.
+/// Every method for views returns the same values as the method for rows.
 fn check(store: &Tried, rows: &[Wide]) -> Result<()> {
     let wide = WideRepository::open(store)?;
     store.fill(rows.iter(), |txn, row| wide.insert(txn, row))?;
@@ -422,7 +422,7 @@ fn rows_without_strings_have_views() -> TestResult {
     Ok(())
 }
 
-/// What is borrowed lives as long as the transaction, and longer than what found it.
+/// Borrowed values live as long as the transaction, and longer than the scan.
 #[test]
 fn views_outlive_the_scan() -> TestResult {
     let store = Store::in_memory();

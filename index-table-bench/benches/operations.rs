@@ -1,8 +1,8 @@
-//! The questions with criterion, for development: `cargo bench -p index-table-bench -- heed` runs
-//! those of which the name contains `heed`.
+//! The queries in criterion, for development. `cargo bench -p index-table-bench -- heed` runs the benchmarks whose
+//! names contain `heed`.
 //!
-//! Criterion compares with its last run; for contenders against each other, the program with its
-//! interleaved rounds is the better measure.
+//! Criterion compares with its last run. To compare contenders, the program with its interleaved rounds is more
+//! accurate.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use index_table_bench::{
@@ -15,7 +15,7 @@ use index_table_bench::{
 const ROWS: usize = 20_000;
 const UNITS: usize = 1_000;
 
-fn questions(criterion: &mut Criterion) {
+fn queries(criterion: &mut Criterion) {
     let mut workload = Workload::new(SEED, ROWS);
     let load = Operation::Insert(workload.rows().to_vec());
     let round = workload.round(UNITS, 1);
@@ -48,5 +48,5 @@ fn fail(failure: &Failure) -> ! {
     panic!("{failure:?}")
 }
 
-criterion_group!(benches, questions);
+criterion_group!(benches, queries);
 criterion_main!(benches);

@@ -1,4 +1,4 @@
-//! Counts allocations of Rust code, those of C libraries not among them.
+//! Counts allocations of Rust code, without allocations of C libraries.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

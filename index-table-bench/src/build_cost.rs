@@ -1,5 +1,5 @@
-//! The compile time of the derive: a generated crate with 1, 10 and 100 entities, without derives, with those
-//! of serde, and with these and `IndexTable`.
+//! The compile time of the derive. Generated crates have 1, 10 and 100 entities, without derives, with serde's
+//! derives, and with serde's derives and `IndexTable`.
 
 use std::{
     env,
@@ -18,11 +18,11 @@ use crate::median;
 /// The derives of the entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Derives {
-    /// Nothing.
+    /// No derives.
     None,
     /// `Serialize` and `Deserialize`.
     Serde,
-    /// These and `IndexTable`, with four indexes.
+    /// `Serialize`, `Deserialize` and `IndexTable`, with four indexes.
     IndexTable,
 }
 
@@ -31,23 +31,23 @@ const DERIVES: [Derives; 3] = [Derives::None, Derives::Serde, Derives::IndexTabl
 /// The costs of one crate.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cost {
-    /// How many structs of eight fields.
+    /// The number of structs, each with eight fields.
     pub entities: usize,
-    /// Their derives.
+    /// The derives of the structs.
     pub derives: Derives,
-    /// Seconds of `cargo check`, the median; dependencies are there already.
+    /// The median time of `cargo check` in seconds, without the dependencies.
     pub check: f64,
-    /// Seconds of `cargo build --release`, the median, of a program that uses all there is.
+    /// The median time of `cargo build --release` in seconds, of a program that uses all generated code.
     pub build: f64,
-    /// Bytes of code in the program.
+    /// The size of the code in the program, in bytes.
     pub text: u64,
 }
 
-/// The costs of all crates, as medians of the rounds, each of which builds all crates in turn.
+/// Measures the costs of all crates. Each round builds all crates in turn; the results are medians of the rounds.
 ///
 /// # Errors
 ///
-/// If cargo can't be run, or finds an error in the generated code.
+/// Fails if cargo can't be run, or if it reports an error in the generated code.
 pub fn measure(entities: &[usize], rounds: usize) -> Result<Vec<Cost>, String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let mut crates = Vec::new();
@@ -56,24 +56,27 @@ pub fn measure(entities: &[usize], rounds: usize) -> Result<Vec<Cost>, String> {
     }
     let (mut checks, mut builds) = (vec![Vec::new(); crates.len()], vec![Vec::new(); crates.len()]);
     let mut texts = vec![0; crates.len()];
-    // The dependencies.
+    // Compiles the dependencies.
     crates[0].write(directory.path(), 0)?;
     cargo(directory.path(), &["check", "--lib"])?;
     cargo(directory.path(), &["build", "--release"])?;
     for round in 1..=rounds {
-        for (at, one) in crates.iter().enumerate() {
-            eprintln!("build {round} of {rounds}: {} entities, {:?}", one.entities, one.derives);
-            one.write(directory.path(), round)?;
-            checks[at].push(cargo(directory.path(), &["check", "--lib"])?);
-            builds[at].push(cargo(directory.path(), &["build", "--release"])?);
-            texts[at] = text(&directory.path().join("target/release/build-cost"))?;
+        for (position, krate) in crates.iter().enumerate() {
+            eprintln!(
+                "build {round} of {rounds}: {} entities, {:?}",
+                krate.entities, krate.derives
+            );
+            krate.write(directory.path(), round)?;
+            checks[position].push(cargo(directory.path(), &["check", "--lib"])?);
+            builds[position].push(cargo(directory.path(), &["build", "--release"])?);
+            texts[position] = text(&directory.path().join("target/release/build-cost"))?;
         }
     }
     let costs = crates.iter().zip(checks).zip(builds).zip(texts);
     Ok(costs
-        .map(|(((one, checks), builds), text)| Cost {
-            entities: one.entities,
-            derives: one.derives,
+        .map(|(((krate, checks), builds), text)| Cost {
+            entities: krate.entities,
+            derives: krate.derives,
             check: median(checks.into_iter()),
             build: median(builds.into_iter()),
             text,
@@ -87,14 +90,14 @@ struct Crate {
 }
 
 impl Crate {
-    /// Writes the crate; another `round` is another text, so that it is compiled.
+    /// Writes the crate. Its text contains the round, so that cargo compiles it in each round.
     fn write(&self, directory: &Path, round: usize) -> Result<(), String> {
         let write = |name: &str, text: &str| {
             fs::write(directory.join(name), text).map_err(|error| format!("{name}: {error}"))
         };
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         fs::create_dir_all(directory.join("src")).map_err(|error| error.to_string())?;
-        // The versions of this workspace, which have been downloaded.
+        // Uses the dependency versions of this workspace, which are downloaded already.
         fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock"))
             .map_err(|error| error.to_string())?;
         write(
@@ -138,7 +141,7 @@ impl Crate {
         )
     }
 
-    /// Uses all that is derived.
+    /// Returns a function that uses all derived code of an entity.
     fn program(&self, number: usize) -> String {
         let entity = format!("build_cost::Entity{number}");
         let row = format!(
@@ -176,7 +179,7 @@ impl Crate {
     }
 }
 
-/// Seconds.
+/// Runs cargo, and returns its time in seconds.
 fn cargo(directory: &Path, arguments: &[&str]) -> Result<f64, String> {
     let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let mut command = Command::new(program);
@@ -195,7 +198,7 @@ fn cargo(directory: &Path, arguments: &[&str]) -> Result<f64, String> {
     }
 }
 
-/// The sizes of the sections with code.
+/// Returns the total size of the sections with code.
 fn text(program: &Path) -> Result<u64, String> {
     let say = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
     let bytes = fs::read(program).map_err(|error| say(&error))?;
@@ -208,10 +211,10 @@ fn text(program: &Path) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// The crates for real: run it with `--ignored`.
+    /// Compiles the crates of one entity.
     #[test]
     #[ignore = "compiles index-table and its dependencies once more"]
-    fn generated_programs_compile() {
+    fn each_derive_adds_code_to_the_program() {
         let costs = measure(&[1], 1).unwrap();
         assert!(costs.windows(2).all(|pair| pair[0].text < pair[1].text));
     }

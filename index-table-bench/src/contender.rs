@@ -4,7 +4,7 @@ use std::{error::Error, path::Path};
 
 use crate::workload::{Customer, NameRange, Operation, Place};
 
-/// Why there is no figure.
+/// The reason why there is no figure.
 #[derive(Debug)]
 pub enum Failure {
     /// The contender has nothing for this operation: `N/A`, rather than an imitation of it.
@@ -133,7 +133,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A row, or that there is none.
+    /// Adds a row, or the absence of a row.
     #[inline]
     pub fn row(&mut self, row: Option<&Customer>) {
         let Some(row) = row else { return self.mix(1) };

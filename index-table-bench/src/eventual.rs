@@ -1,5 +1,4 @@
-//! Writes with strong and with eventual indexes: the cost of a write, and the rate that the worker can
-//! sustain.
+//! Writes with strong and with eventual indexes: the cost of a write, and the maximum rate of the worker.
 
 use std::{
     fs,
@@ -17,11 +16,11 @@ use crate::median;
 pub struct Results {
     /// The number of rows.
     pub rows: usize,
-    /// Commits of one row each in a round.
+    /// The number of commits of one row in a round.
     pub commits: usize,
-    /// Rounds.
+    /// The number of rounds.
     pub rounds: usize,
-    /// One for each number of indexes and each consistency.
+    /// A figure for each number of indexes and each consistency.
     pub figures: Vec<Figure>,
 }
 
@@ -32,20 +31,20 @@ pub struct Figure {
     pub indexes: usize,
     /// `strong` or `eventual`.
     pub consistency: String,
-    /// A row of many in one transaction, in memory, in nanoseconds; no worker.
+    /// The time to write one of many rows in a transaction, in nanoseconds, in memory and without a worker.
     pub write: f64,
-    /// The median time of a durable commit of one row, in nanoseconds; with a worker.
+    /// The median time of a durable commit of one row, in nanoseconds, with a worker.
     pub p50: f64,
-    /// The 99th percentile.
+    /// The 99th percentile of the time of such a commit.
     pub p99: f64,
-    /// Rows in a second, in memory, in transactions of 100: with a worker and a queue that makes writers
-    /// wait, so that it is the rate of the worker.
+    /// The number of rows written in a second, in memory, in transactions of 100 rows. Writers wait while the queue
+    /// is full, so this is the rate of the worker.
     pub kept_up: f64,
-    /// Messages that are applied in a second without writers; none with strong indexes.
+    /// The number of messages applied in a second without writers; `None` for strong indexes.
     pub applied: Option<f64>,
 }
 
-/// A table with indexes, of which the rows are numbers.
+/// A table with indexes, whose rows are made from numbers.
 trait Table {
     fn put(&self, txn: &mut WriteTxn<'_>, id: u64, round: u64) -> index_table::Result<()>;
     fn drain_all(&self, store: &Store) -> index_table::Result<u64>;
@@ -114,17 +113,18 @@ const KINDS: [Kind; 6] = [
     (16, "eventual", eventual_16::open),
 ];
 
-/// Messages that a queue has before writers wait.
+/// The number of messages in a queue at which writers wait.
 const QUEUE: u64 = 10_000;
 
-/// Rows of a transaction where many are written.
-const TOGETHER: usize = 100;
+/// The number of rows in a large transaction.
+const BATCH: usize = 100;
 
-/// Measures all kinds in turns: durable commits in `disk`, all else in `memory`.
+/// Measures all kinds of tables in turn. Durable commits are measured in the directory `disk`, everything else in
+/// `memory`.
 ///
 /// # Errors
 ///
-/// Those of the store.
+/// The errors of the store.
 pub fn run(
     rows: usize,
     commits: usize,
@@ -135,11 +135,13 @@ pub fn run(
     let mut measured: Vec<Rounds> = KINDS.iter().map(|_| Rounds::default()).collect();
     for round in 0..rounds {
         for turn in 0..KINDS.len() {
-            let place = (turn + round) % KINDS.len();
-            let (indexes, consistency, open) = KINDS[place];
+            let kind = (turn + round) % KINDS.len();
+            let (indexes, consistency, open) = KINDS[kind];
             eprintln!("{indexes} {consistency} indexes, round {} of {rounds}", round + 1);
-            let paths = [memory, disk].map(|path| path.join(format!("eventual-{round}-{place}")));
-            measured[place].round(rows, commits, open, &paths).map_err(|it| it.to_string())?;
+            let paths = [memory, disk].map(|path| path.join(format!("eventual-{round}-{kind}")));
+            let measurements = &mut measured[kind];
+            let outcome = measurements.round(rows, commits, open, &paths);
+            outcome.map_err(|error| error.to_string())?;
             for path in paths {
                 fs::remove_dir_all(path).map_err(|error| error.to_string())?;
             }
@@ -149,13 +151,14 @@ pub fn run(
     let figures = figures.map(|((indexes, consistency, _), rounds)| {
         let Rounds { write, mut commits, kept_up, applied } = rounds;
         commits.sort_unstable();
-        let at = |part: usize| commits[(commits.len() - 1) * part / 100].as_nanos() as f64;
+        let percentile =
+            |percent: usize| commits[(commits.len() - 1) * percent / 100].as_nanos() as f64;
         Figure {
             indexes: *indexes,
             consistency: (*consistency).to_owned(),
             write: median(write.into_iter()),
-            p50: at(50),
-            p99: at(99),
+            p50: percentile(50),
+            p99: percentile(99),
             kept_up: median(kept_up.into_iter()),
             applied: (!applied.is_empty()).then(|| median(applied.into_iter())),
         }
@@ -163,7 +166,7 @@ pub fn run(
     Ok(Results { rows, commits, rounds, figures: figures.collect() })
 }
 
-/// Figures of a kind, in order of measurement.
+/// The measurements of one kind of table, a value for each round.
 #[derive(Default)]
 struct Rounds {
     write: Vec<f64>,
@@ -182,11 +185,11 @@ impl Rounds {
     ) -> index_table::Result<()> {
         let ids = || 0..rows as u64;
         let wait = WhenFull::Wait(Duration::from_mins(10));
-        let none = Store::options().durability(Durability::None);
+        let without_syncs = Store::options().durability(Durability::None);
 
-        // The cost of a write, and the deferred work.
+        // The cost of a write, and of applying its messages.
         let path = memory.join("writes");
-        let store = none.clone().index_queue(u64::MAX, wait).open(&path)?;
+        let store = without_syncs.clone().index_queue(u64::MAX, wait).open(&path)?;
         let table = open(&store)?;
         let fill =
             |round| store.transaction(|txn| ids().try_for_each(|id| table.put(txn, id, round)));
@@ -202,21 +205,21 @@ impl Rounds {
         }
         drop((table, store));
 
-        // The rate of a worker: the queue is as full at the end as it can be at the start.
-        let store = none.index_queue(QUEUE.min(rows as u64 / 4), wait).open(&path)?;
+        // The rate of the worker. The time includes draining the queue.
+        let store = without_syncs.index_queue(QUEUE.min(rows as u64 / 4), wait).open(&path)?;
         let table = open(&store)?;
         let worker = store.start_index_worker()?;
         let all: Vec<u64> = ids().collect();
         let start = Instant::now();
-        for some in all.chunks(TOGETHER) {
-            store.transaction(|txn| some.iter().try_for_each(|id| table.put(txn, *id, 2)))?;
+        for batch in all.chunks(BATCH) {
+            store.transaction(|txn| batch.iter().try_for_each(|id| table.put(txn, *id, 2)))?;
         }
         table.drain_all(&store)?;
         self.kept_up.push(rows as f64 / start.elapsed().as_secs_f64());
         drop(worker);
         drop((table, store));
 
-        // Durable commits, with a worker that commits too.
+        // Durable commits of writers, concurrent with the commits of a worker.
         let store = Store::options().index_queue(u64::MAX, wait).open(disk)?;
         let table = open(&store)?;
         store.transaction(|txn| ids().try_for_each(|id| table.put(txn, id, 0)))?;
@@ -233,7 +236,7 @@ impl Rounds {
     }
 }
 
-/// A number that is independent of its neighbours (splitmix64).
+/// Returns a pseudorandom number for `number` (splitmix64).
 fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

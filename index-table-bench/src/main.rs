@@ -167,7 +167,7 @@ fn compare(arguments: &Arguments) -> Result<Measured, Box<dyn Error>> {
             let names = ALL.map(|kind| kind.name).join(", ");
             return Err(format!("there is no contender {name}, but these: {names}").into());
         }
-        // The first one is what the others are compared with.
+        // The others are compared with the first.
         let mut first = true;
         kinds.retain(|kind| std::mem::take(&mut first) || only.iter().any(|it| it == kind.name));
     }

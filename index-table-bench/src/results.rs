@@ -47,7 +47,7 @@ pub enum Measure {
     Space,
     /// The same after [`Measure::BulkLoad`].
     BulkSpace,
-    /// Allocations for an entry of [`Measure::EntriesOfTown`], without those of the query.
+    /// Allocations for an entry of [`Measure::EntriesOfTown`], without the allocations of the query.
     Allocations,
 }
 
@@ -86,7 +86,7 @@ impl Results {
         })
     }
 
-    /// The sizes of the table, from the smallest on.
+    /// The sizes of the table, in ascending order.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<usize> = self.figures.iter().map(|figure| figure.rows).collect();

@@ -1,4 +1,4 @@
-//! Measuring: every contender has its turn in every round, and all must answer alike.
+//! Measuring. Every round measures every contender, and their results must be equal.
 
 use std::{
     collections::BTreeMap,
@@ -90,7 +90,7 @@ type Rounds = BTreeMap<(Measure, usize), Vec<Option<f64>>>;
 ///
 /// # Errors
 ///
-/// Those of a contender, and if two contenders don't answer alike.
+/// The errors of a contender, or that the results of two contenders differ.
 pub fn run(kinds: &[Kind], plan: &Plan) -> Result<Results, String> {
     let mut figures = Vec::new();
     for &rows in &plan.rows {
@@ -332,7 +332,7 @@ fn sample(
     }
 }
 
-/// The allocations of the same queries without an entry: the rest are those of the entries.
+/// The allocations of the same queries without entries, which are subtracted.
 fn of_queries(contender: &mut dyn Contender, towns: &[String]) -> u64 {
     let nowhere = towns.iter().map(|town| format!("{town}, nowhere")).collect();
     let operation = Operation::EntriesOfTown(nowhere);

@@ -73,7 +73,7 @@ pub enum Operation {
     EntriesOfTown(Vec<String>),
     /// The rows of a town with last names in a range, in the same order.
     RowsInRange(Vec<NameRange>),
-    /// Twenty rows of a town from a place on.
+    /// Twenty rows of a town after a position.
     Page(Vec<Place>),
     /// How many rows each town has.
     Count(Vec<String>),

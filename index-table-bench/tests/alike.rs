@@ -1,4 +1,4 @@
-//! All contenders, on a small table: they answer alike, and as plain Rust does.
+//! All contenders on a small table return the same results as plain Rust code.
 
 use index_table_bench::{
     contender::{Answer, Contender, Failure, Outcome, apply},

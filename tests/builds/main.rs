@@ -78,7 +78,7 @@ mod after {
     }
 }
 
-/// A row whose keys in unique indexes are those of `number`.
+/// Returns a row with the unique keys of row `number`.
 fn item(id: u32, number: u32) -> after::Item {
     let name = |names: [&str; 3], of: u32| names[of as usize % 3].to_owned();
     after::Item {

@@ -27,7 +27,7 @@ mod first {
     }
 }
 
-/// With two indexes of the same names and other entries, and one as it is.
+/// A declaration with two indexes of the same names and different entries, and one unchanged index.
 mod changed {
     use index_table::IndexTable;
     use serde::{Deserialize, Serialize};
@@ -74,7 +74,7 @@ fn is_declared_otherwise<T: std::fmt::Debug>(result: Result<T>) -> TestResult {
     }
 }
 
-/// Its entries are others, or are not there yet: there is no answer in them.
+/// The entries of the index are of another declaration, or not built yet, so queries fail.
 #[test]
 fn queries_on_an_index_declared_in_another_way_are_refused() -> TestResult {
     if as_other_process(|store| changed::PlaceRepository::open_online(store).map(drop))? {

@@ -130,7 +130,7 @@ fn an_exclusive_build_gives_the_same_index() -> TestResult {
     })
 }
 
-/// Indexes that were declared one after another are built together from where the first one is.
+/// Indexes that were declared at different times are built together, from the position of the first.
 #[test]
 fn indexes_declared_at_different_times_are_built_together() -> TestResult {
     mod first {

@@ -69,7 +69,7 @@ fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
     Ok(())
 }
 
-/// A writer finds duplicates in the index, and the build finds those in rows that it reads later.
+/// A writer finds duplicates that are in the index. The build finds duplicates in rows that it reads later.
 #[test]
 fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
     on_both((0..100).map(|id| item(id, id)), |store| {
@@ -80,7 +80,7 @@ fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
             matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
             "{refused:?}"
         );
-        // Nobody knows yet that the row 90 has these keys.
+        // The index has no entries of row 90 yet.
         store.transaction(|txn| items.insert(txn, &item(501, 90)))?;
         let refused = store.transaction(|txn| items.insert(txn, &item(502, 90)));
         assert!(

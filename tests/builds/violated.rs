@@ -148,7 +148,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
             store.transaction(|txn| change(txn))?;
             compare(&items, store)
         };
-        // Rows in front of those with their key, after and among them.
+        // Rows whose primary keys are before, after and between the primary keys of the other rows with their key.
         for id in [200, 6, 100] {
             write(&|txn| {
                 items.delete(txn, 6)?;
@@ -160,7 +160,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
         for id in [7, 9, 200] {
             write(&|txn| items.delete(txn, id).map(drop))?;
         }
-        // Keys change, what is carried, and primary keys.
+        // Updates change keys, included fields and primary keys.
         write(&|txn| items.update(txn, 8, |row| row.code = 1).map(drop))?;
         write(&|txn| items.update(txn, 8, |row| row.code = 100).map(drop))?;
         write(&|txn| items.update(txn, 1, |row| row.name = "Other".into()).map(drop))?;

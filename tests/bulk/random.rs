@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::{Item, ItemRepository, Place, PlaceRepository, all, item};
 
-/// A row whose keys collide with those of others now and then: each is one of so many.
+/// A row with keys from small ranges, so that keys of different rows sometimes collide.
 fn rows(of: u32) -> impl Strategy<Value = Item> {
     (0..of, 0..of, prop::collection::vec(0..of, 0..3), 0..of).prop_map(|(id, code, tags, url)| {
         let tags = tags.into_iter().map(|tag| tag.to_string()).collect();
@@ -44,7 +44,7 @@ fn case() -> impl Strategy<Value = Case> {
         })
 }
 
-/// Inserts the rows one by one, leaving out those that are refused.
+/// Inserts the rows one by one, and skips rejected rows.
 fn insert_free(items: &ItemRepository, txn: &mut WriteTxn<'_>, rows: &[Item]) -> Result<u64> {
     let mut inserted = 0;
     for row in rows {

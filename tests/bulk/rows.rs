@@ -159,7 +159,7 @@ fn a_load_in_a_dropped_transaction_changes_nothing() -> TestResult {
     let (store, items) = open(directory.path())?;
     let mut txn = store.write()?;
     items.bulk_load_in(&mut txn, (0..100).map(item)).run()?;
-    // It reads what it has loaded.
+    // The transaction reads the rows that it has loaded.
     assert_eq!(all(&items, &txn)?.len(), 100);
     drop(txn);
     assert_eq!(items.all(&store.read()?).count()?, 0);

@@ -1,4 +1,4 @@
-//! Processes that are killed while they write and apply.
+//! Processes that are killed while they write rows and apply messages.
 
 use std::{
     io::{BufRead, BufReader},
@@ -18,7 +18,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
         .open(path)
 }
 
-/// The child: it writes and applies messages continuously, with acknowledgements.
+/// Writes rows and applies messages in the child process until it is killed. Prints a line every 20 rounds.
 fn write(path: &Path) -> index_table::Result<()> {
     let store = store(path)?;
     let items = ItemRepository::open(&store)?;
@@ -71,7 +71,7 @@ fn a_killed_worker_loses_and_repeats_no_message() -> TestResult {
     Ok(())
 }
 
-/// A worker applies what another process has written, and a process waits for another one's worker.
+/// A worker applies the messages of another process, and that process waits for the worker.
 #[test]
 fn messages_are_applied_by_a_worker_in_another_process() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
@@ -79,7 +79,7 @@ fn messages_are_applied_by_a_worker_in_another_process() -> TestResult {
         let items = ItemRepository::open(&store)?;
         let _worker = store.start_index_worker()?;
         println!("round 0");
-        // Until the parent has written this row.
+        // Runs until the parent has written this row.
         while items.get(&store.read()?, 99)?.is_none() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

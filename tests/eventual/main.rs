@@ -64,7 +64,7 @@ use items::{Item, ItemRepository};
 
 const TOWNS: [&str; 3] = ["Oz", "Rome", "Oslo"];
 
-/// A row that is what `content` makes it.
+/// Returns a row whose fields depend on `content`.
 fn item(id: u32, content: u32) -> Item {
     let one_of = |names: [&str; 3], of: u32| names[of as usize % 3].to_owned();
     Item {

@@ -9,7 +9,7 @@ use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item, on_b
 
 pub(crate) type Raw<'a> = Database<'a, Bytes, Bytes>;
 
-/// Runs `work` on a database behind the store's back, which is closed.
+/// Runs `work` on a database of the closed store, without this crate.
 pub(crate) fn on(
     path: &Path,
     name: &str,

@@ -164,7 +164,7 @@ fn a_group_writer_waits_for_the_worker() -> TestResult {
             })
         })
         .collect();
-    // The fourth is refused as long as there is no worker.
+    // The fourth message is rejected while no worker runs.
     while runs.load(Ordering::Relaxed) < 4 {
         thread::yield_now();
     }
@@ -201,7 +201,7 @@ fn a_group_writer_waits_no_longer_than_its_timeout() -> TestResult {
     for refused in all {
         assert!(matches!(refused.wait(), Err(Error::IndexQueueFull { messages: 2, .. })));
     }
-    // They have waited together, and not one after the other.
+    // The writers waited at the same time, not in sequence.
     assert!((wait..30 * wait).contains(&submitted.elapsed()));
     after.wait()?;
     items.drain(&store, 1)?;
@@ -229,7 +229,7 @@ fn disabled_indexes_are_rebuilt() -> TestResult {
         return Err(format!("{refused:?}").into());
     };
     assert!(error.to_string().contains("`build`"), "{error}");
-    // The snapshot before, and strong indexes, are what they were.
+    // The earlier snapshot and the strong indexes are unchanged.
     assert!(items.find_by_town(&before, "Rome").stale().count().is_ok());
     assert_eq!(items.by_now(&txn).count()?, 9);
     assert_clean(&items, &txn)?;

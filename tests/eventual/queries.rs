@@ -1,4 +1,4 @@
-//! Results of an index that is behind, and of `verified`.
+//! Results of an index with pending messages, and of `verified`.
 
 use crate::{Item, ItemRepository, TestResult, item, on_both};
 
@@ -22,7 +22,7 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
 
         let txn = store.read()?;
         let rome = || items.find_by_town_name(&txn, "Rome", "Li");
-        // The index says what was.
+        // The index has the old values.
         let said: Vec<_> = rome()
             .stale()
             .entries()
@@ -45,7 +45,7 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         assert_eq!(rome().verified().first()?.map(|row| row.id), Some(2));
         assert!(rome().verified().exists()?);
         assert!(!items.find_by_town(&txn, "Oslo").verified().exists()?);
-        // Limits count what is left.
+        // Limits count the remaining entries.
         let two: Vec<_> = rome().limit(2).verified().rows().collect::<Result<_, _>>()?;
         assert_eq!(ids(two), [2, 3]);
         let last: Vec<_> = rome().rev().limit(1).verified().rows().collect::<Result<_, _>>()?;
@@ -98,7 +98,7 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
             .rows()
             .collect::<Result<_, _>>()?;
         assert_eq!(ids(rows), [2, 3, 4, 5, 9]);
-        // A strong index was never behind.
+        // A strong index is always current.
         assert_eq!(items.by_now(&txn).count()?, 6);
         Ok(())
     })

@@ -11,7 +11,7 @@ use crate::{Item, ItemRepository, TOWNS, assert_clean, assert_drained, item};
 enum Operation {
     /// Several in one transaction, the last of which may be dropped.
     Transaction(Vec<Change>, bool),
-    /// Rows that are loaded over those that are there.
+    /// Loads rows that replace existing rows.
     Load(Vec<(u32, u32)>),
     Drain(u64),
     Start,
@@ -24,7 +24,7 @@ enum Operation {
 enum Change {
     Insert(u32, u32),
     Put(u32, u32),
-    /// Only what entries carry.
+    /// Changes included fields only.
     Recode(u32),
     Move(u32, u32),
     Delete(u32),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{NAMES, TestResult, dump, hex, open, store, write};
 
-/// Tables of every strategy and layout; `docs/FORMAT.md` says what the bytes mean.
+/// Tables of every strategy and layout. `docs/FORMAT.md` explains the bytes.
 #[test]
 fn the_bytes_of_every_layout_are_fixed() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -100,7 +100,7 @@ struct Customer {
 
 /// The further entries of `docs/FORMAT.md`, and the state of their index.
 #[test]
-fn further_entries_of_a_key_are_behind_the_first_one() -> TestResult {
+fn further_entries_of_a_key_are_after_its_first_entry() -> TestResult {
     let dir = tempfile::tempdir()?;
     let change = |put: &[u16], delete: &[u16]| -> TestResult {
         let store = store(dir.path())?;

@@ -192,7 +192,7 @@ fn ask_everything(path: &Path) -> index_table::Result<()> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is in a table's databases, there is an answer or an error, and no panic.
+    /// With any contents of a table's databases, queries return a result or an error, and never panic.
     #[test]
     fn damaged_entries_are_errors(
         name in 1..NAMES.len(),

@@ -53,7 +53,7 @@ const NAMES: [&str; 9] = [
     "notes.author",
 ];
 
-/// All databases, or those that are there, with all their entries.
+/// Returns all existing databases with all their entries.
 fn dump(path: &Path) -> Result<Dump, Box<dyn std::error::Error>> {
     let mut dump = BTreeMap::new();
     raw(path, |name, database, txn| {

@@ -110,7 +110,7 @@ fn a_closed_writer_releases_the_store() -> TestResult {
     check(&store, &ItemRepository::open(&store)?, 0..50)
 }
 
-/// The last handle goes while there is work, in whatever thread.
+/// The last handle is dropped in any thread while closures are waiting.
 #[test]
 fn the_last_handle_can_be_dropped_at_any_time() -> TestResult {
     for (store, _dir) in stores()? {

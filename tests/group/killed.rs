@@ -17,7 +17,7 @@ const THREADS: u64 = 16;
 /// Rows that are acknowledged before a process is killed.
 const COMMITS: usize = 40;
 
-/// Each thread inserts every sixteenth, and says so when it was committed.
+/// Each thread inserts every sixteenth row, and prints its number after the commit.
 fn write_until_killed(path: &Path) -> TestResult {
     let store = Store::open(path)?;
     let items = ItemRepository::open(&store)?;

@@ -87,7 +87,7 @@ enum Fate {
     Panics,
 }
 
-/// Every way in which five closures can end, one after another in a group.
+/// Runs every combination of the outcomes of five closures in a group.
 #[test]
 fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
     quiet();
@@ -224,7 +224,7 @@ fn a_closure_can_not_wait_for_itself() -> TestResult {
         let own = (store.clone(), writer.clone(), items.clone());
         let inside = writer.submit(move |_| {
             let (store, writer, items) = &own;
-            // The first is accepted and the second is not: there is room for one.
+            // The queue has room for the first closure only.
             let accepted = insert(writer, items, item(1));
             let refused = [
                 store.write().map(drop),
@@ -355,7 +355,7 @@ fn the_result_of_an_earlier_run_is_dropped() -> TestResult {
     check(&store, &items, (0..1000).chain([10_000]))
 }
 
-/// A table that is opened while the writer waits for its turn is known to those who come later.
+/// Later closures can use a table that was opened while the writer waited for its turn.
 #[test]
 fn tables_can_be_opened_meanwhile() -> TestResult {
     let dir = tempfile::tempdir()?;

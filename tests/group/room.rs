@@ -60,7 +60,7 @@ fn closures_succeed_when_the_map_has_to_grow() -> TestResult {
     Ok(())
 }
 
-/// One that needs more than there is, many times over, between small ones.
+/// A large closure that enlarges the map many times, between small closures.
 #[test]
 fn the_closure_that_filled_the_map_runs_again() -> TestResult {
     let dir = tempfile::tempdir()?;

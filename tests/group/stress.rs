@@ -78,7 +78,7 @@ fn many_threads_lose_no_closure() -> TestResult {
     Ok(())
 }
 
-/// Explicit transactions get their turn beside a busy group writer.
+/// Explicit transactions get their turn to write while a group writer is busy.
 #[test]
 fn transactions_beside_a_group_writer_get_their_turn() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -154,7 +154,7 @@ fn damage_in_front_of_durable_records_is_found() -> TestResult {
                 assert!(reason.contains("segment") && reason.contains("byte"), "{reason}");
                 refused += 1;
             }
-            // The last record, which can't be told from one that was cut off.
+            // The last record: damage there looks like an incomplete write.
             Ok(store) => {
                 drop(NoteRepository::open(&store)?);
                 break;

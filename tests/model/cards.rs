@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::{fail, on_both_engines, text};
 
-/// One question of a combination.
+/// One query of a combination.
 #[derive(Debug, Clone)]
 enum Question {
     All,

@@ -5,9 +5,12 @@ use std::fmt::Debug;
 use index_table::{__private::Entity, Combined, Cursor, Page, Result};
 use proptest::prelude::*;
 
-use crate::fail;
+use crate::{
+    fail,
+    turning::{through_text, turn_back},
+};
 
-/// Compares all the ways to read a combination with the rows that it should find, in order.
+/// Reads a combination in all ways, and compares the results with the expected rows.
 pub(crate) fn assert_combination<'txn, R>(
     ask: impl Fn() -> Combined<'txn, R>,
     rows: &[R],
@@ -64,30 +67,5 @@ where
         }
     }
     prop_assert_eq!(read, rows.len());
-    turn_back(ask, &pages, size)
-}
-
-/// From the last page to the first, page by page.
-fn turn_back<'txn, R>(
-    ask: &impl Fn() -> Combined<'txn, R>,
-    pages: &[Page<R>],
-    size: usize,
-) -> Result<(), TestCaseError>
-where
-    R: Entity + Debug + PartialEq,
-{
-    let Some((last, others)) = pages.split_last() else { return Ok(()) };
-    let mut cursor = through_text(last.previous.as_ref())?;
-    for page in others.iter().rev() {
-        let Some(at) = cursor else { return Err(TestCaseError::fail("no previous page")) };
-        let back = ask().before(&at).page(size).map_err(fail)?;
-        prop_assert_eq!(&back, page);
-        cursor = through_text(back.previous.as_ref())?;
-    }
-    prop_assert_eq!(cursor, None);
-    Ok(())
-}
-
-fn through_text(cursor: Option<&Cursor>) -> Result<Option<Cursor>, TestCaseError> {
-    cursor.map(|cursor| cursor.to_string().parse()).transpose().map_err(fail)
+    turn_back(|cursor| ask().before(cursor).page(size), &pages)
 }

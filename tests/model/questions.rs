@@ -1,4 +1,4 @@
-//! What every scan must answer, given the rows it is about in order.
+//! Checks of scans, whose expected rows are given in order.
 
 use std::fmt::Debug;
 

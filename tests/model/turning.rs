@@ -1,4 +1,4 @@
-//! Pages forward and backward, and what lies before and after their cursors.
+//! Pages in both directions, and the rows before and after their cursors.
 
 use std::fmt::Debug;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::fail;
 
-/// Reads page after page, each with a cursor that went through text, and back again.
+/// Reads all pages forward, and then backward. Each cursor is converted to text and back.
 pub(crate) fn assert_pages<'txn, E>(
     scan: impl Fn() -> Scan<'txn, E>,
     rows: &[E::Row],
@@ -20,7 +20,7 @@ where
     let mut pages: Vec<Page<E::Row>> = Vec::new();
     let mut cursor = None;
     let mut read = 0;
-    let mut in_the_middle = false;
+    let mut has_checked_middle = false;
     loop {
         let rest = || match &cursor {
             None => scan(),
@@ -32,7 +32,7 @@ where
         let page = rest().page(size).map_err(fail)?;
         prop_assert!(page.items.len() <= size);
         prop_assert_eq!(&page.items, &rows[read..rows.len().min(read + size)]);
-        // The page begins where the one before it ended.
+        // The page starts where the previous page ended.
         prop_assert_eq!(&page.previous, &cursor);
         if read <= size {
             let entries = rest().page_entries(size).map_err(fail)?;
@@ -42,7 +42,7 @@ where
         if let Some(cursor) = &cursor
             && size > 1
             && read * 2 >= rows.len()
-            && !std::mem::replace(&mut in_the_middle, true)
+            && !std::mem::replace(&mut has_checked_middle, true)
         {
             assert_before(&scan, rows, read, cursor)?;
         }
@@ -55,12 +55,16 @@ where
         }
     }
     prop_assert_eq!(read, rows.len());
-    // As many pages as there are rows take long, and long answers are read often enough.
+    // Skips large results with small pages, which take long.
     let is_short = if size > 1 { rows.len() < 50 } else { rows.len() < 10 };
-    if is_short || size > rows.len() / 4 { turn_back(scan, &pages, size) } else { Ok(()) }
+    if is_short || size > rows.len() / 4 {
+        turn_back(|cursor| scan().before(cursor).page(size), &pages)
+    } else {
+        Ok(())
+    }
 }
 
-/// What comes up to a cursor after so many rows.
+/// Checks the rows before a cursor that follows `read` rows.
 fn assert_before<'txn, E>(
     scan: impl Fn() -> Scan<'txn, E>,
     rows: &[E::Row],
@@ -71,7 +75,7 @@ where
     E: IndexEntry<'txn>,
     E::Row: Debug + Clone + PartialEq,
 {
-    let (before, behind) = rows.split_at(read);
+    let (before, after) = rows.split_at(read);
     let collect = |scan: Scan<'txn, E>| scan.rows().collect::<Result<Vec<_>>>().map_err(fail);
     prop_assert_eq!(&collect(scan().before(cursor))?, &before);
     prop_assert_eq!(scan().before(cursor).count().map_err(fail)?, read as u64);
@@ -85,40 +89,36 @@ where
         let count = scan().limit(limit).before(cursor).count().map_err(fail)?;
         prop_assert_eq!(count, last.len() as u64);
     }
-    // Between two cursors.
+    // The rows between two cursors.
     let Some(end) = scan().after(cursor).page(3).map_err(fail)?.next else { return Ok(()) };
     let between = || scan().after(cursor).before(&end);
-    prop_assert_eq!(&collect(between())?, &behind[..3]);
-    prop_assert_eq!(&collect(between().limit(2))?, &behind[1..3]);
+    prop_assert_eq!(&collect(between())?, &after[..3]);
+    prop_assert_eq!(&collect(between().limit(2))?, &after[1..3]);
     prop_assert_eq!(between().count().map_err(fail)?, 3);
     let page = between().page(2).map_err(fail)?;
-    prop_assert_eq!(&page.items, &behind[1..3]);
+    prop_assert_eq!(&page.items, &after[1..3]);
     prop_assert_eq!(page.next, Some(end));
     Ok(())
 }
 
-/// From the last page to the first, page by page.
-fn turn_back<'txn, E>(
-    scan: impl Fn() -> Scan<'txn, E>,
-    pages: &[Page<E::Row>],
-    size: usize,
-) -> Result<(), TestCaseError>
-where
-    E: IndexEntry<'txn>,
-    E::Row: Debug + Clone + PartialEq,
-{
+/// Reads these pages from the last to the first. `page_before` reads the page before a cursor.
+pub(crate) fn turn_back<R: Debug + PartialEq>(
+    page_before: impl Fn(&Cursor) -> Result<Page<R>>,
+    pages: &[Page<R>],
+) -> Result<(), TestCaseError> {
     let Some((last, others)) = pages.split_last() else { return Ok(()) };
     let mut cursor = through_text(last.previous.as_ref())?;
     for page in others.iter().rev() {
-        let Some(at) = cursor else { return Err(TestCaseError::fail("no previous page")) };
-        let back = scan().before(&at).page(size).map_err(fail)?;
-        prop_assert_eq!(&back, page);
-        cursor = through_text(back.previous.as_ref())?;
+        let Some(end) = cursor else { return Err(TestCaseError::fail("no previous page")) };
+        let previous = page_before(&end).map_err(fail)?;
+        prop_assert_eq!(&previous, page);
+        cursor = through_text(previous.previous.as_ref())?;
     }
     prop_assert_eq!(cursor, None);
     Ok(())
 }
 
-fn through_text(cursor: Option<&Cursor>) -> Result<Option<Cursor>, TestCaseError> {
+/// Converts a cursor to text and back.
+pub(crate) fn through_text(cursor: Option<&Cursor>) -> Result<Option<Cursor>, TestCaseError> {
     cursor.map(|cursor| cursor.to_string().parse()).transpose().map_err(fail)
 }

@@ -1,4 +1,4 @@
-//! Handles: where they may go, and what is no use of them.
+//! Misuse of stores, transactions and repositories.
 
 use index_table::{Error, Store};
 

@@ -1,4 +1,4 @@
-//! A declaration beside those of a file, of the same process and of another one.
+//! A declaration that differs from the declarations in a file, in the same process and in another process.
 
 use std::path::Path;
 

@@ -185,7 +185,7 @@ fn commits_of_another_process_are_read() -> TestResult {
     Ok(())
 }
 
-/// As another user, who may read and no more.
+/// Runs as another user, who has read access only.
 #[cfg(target_os = "linux")]
 #[test]
 fn read_permission_alone_is_refused() -> TestResult {

@@ -1,4 +1,4 @@
-//! Waiting until threads are blocked, for tests of what happens meanwhile.
+//! Waiting until threads are blocked, for tests of concurrent operations.
 #![allow(dead_code, reason = "each suite uses a part of it")]
 
 use std::{

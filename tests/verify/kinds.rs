@@ -219,7 +219,7 @@ fn a_damaged_block_is_found_and_repaired() {
     });
     check("town", &[(Malformed, 1)], |raw| raw.put(OZ, [&pack(&[2, 3, 5, 6])[..], &[0]].concat()));
     check("town", &[(Malformed, 1)], |raw| raw.put(OZ, pack(&[2, 2, 3, 5, 6])));
-    // A binary search doesn't find what is not in order.
+    // A binary search doesn't find primary keys that are out of order.
     check("town", &[(Missing, 2), (Malformed, 1)], |raw| raw.put(OZ, pack(&[6, 3, 5, 2])));
     // Blocks that begin with another primary key, are not the first one, or meet.
     let behind = |id: u16| [OZ, &be(id)].concat();

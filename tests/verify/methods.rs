@@ -1,4 +1,4 @@
-//! Methods that answer otherwise than when the rows were written: on both engines.
+//! Methods whose results differ from the results when the rows were written, on both engines.
 
 use std::{cell::Cell, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The files behind the store's back.
+//! Direct access to the files of a store.
 
 use std::path::Path;
 

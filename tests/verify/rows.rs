@@ -8,7 +8,7 @@ fn be(id: u16) -> [u8; 2] {
     id.to_be_bytes()
 }
 
-/// A row as it is in the file.
+/// The bytes of a row in the file.
 fn bytes(row: &Item) -> Vec<u8> {
     let dir = filled([row.clone()]);
     raw::on(dir.path(), "items", |raw| raw.entries().remove(0).1)
@@ -112,7 +112,7 @@ fn duplicates_of_a_unique_key_are_kept() -> Result<()> {
          delete one of the two rows, then `repair`"
     );
     assert_eq!(items.get_by_code(&txn, 101)?.map(|item| item.id), Some(1));
-    // The way out that it says.
+    // The remedy in the message works.
     assert!(items.delete(&mut txn, 2)?);
     assert!(items.update(&mut txn, 3, |item| item.url.push('3'))?);
     assert_eq!(items.repair(&mut txn).run()?.left, 0);

@@ -1,4 +1,4 @@
-//! A `From` that doesn't do what it has to.
+//! A `From` that breaks its rules.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 

@@ -192,7 +192,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
     Store::options().map_size(1 << 26).open(path)
 }
 
-/// Each version writes its rows, and knows the earlier versions.
+/// Each version writes its rows, and declares the earlier versions.
 fn fill(store: &Store, rows: u32) -> index_table::Result<CustomerRepository> {
     fill_older(store, rows)?;
     let customers = CustomerRepository::open(store)?;

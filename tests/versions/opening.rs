@@ -1,4 +1,4 @@
-//! What a file has of versions, and what the code knows of them.
+//! The versions in a file, and the versions of the declaration.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ notes! {
     // Without any, and without the second one.
     alone { now 3 { stars: u8, text: String } }
     skipping { older 1 One { text: String } now 3 (One) { stars: u8, text: String } }
-    // Older versions that are not what the file has.
+    // Older versions that differ from the versions in the file.
     other_first { older 1 One { body: String } now 2 (One) { text: String, stars: u8 } }
     other_type {
         older 1 One { text: String }
@@ -193,7 +193,7 @@ fn an_older_struct_is_compared_with_the_file() -> TestResult {
     Ok(())
 }
 
-/// A refusal leaves the file as it is.
+/// A refusal does not change the file.
 #[test]
 fn a_refused_chain_changes_nothing() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -13,13 +13,15 @@ use crate::{
 enum Operation {
     Insert(u32),
     Put(u32),
-    /// The row as it is.
+    /// Writes the stored row unchanged.
     PutAgain(u32),
+    /// Replaces a row by [`changed`].
     Update(u32, u32),
+    /// Updates a row without changing it.
     Touch(u32),
     Delete(u32),
     Upgrade,
-    /// The store is closed and opened.
+    /// Closes and opens the store.
     Reopen,
 }
 
@@ -30,7 +32,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => (0..IDS).prop_map(Operation::Insert),
         3 => (0..IDS).prop_map(Operation::Put),
         3 => (0..IDS).prop_map(Operation::PutAgain),
-        3 => (0..IDS, 0..IDS).prop_map(|(id, like)| Operation::Update(id, like)),
+        3 => (0..IDS, 0..IDS).prop_map(|(id, template)| Operation::Update(id, template)),
         2 => (0..IDS).prop_map(Operation::Touch),
         3 => (0..IDS).prop_map(Operation::Delete),
         1 => Just(Operation::Upgrade),
@@ -38,14 +40,16 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Another row with this id: one that has the fields of `like` but for those that are unique.
-fn changed(id: u32, like: u32) -> Customer {
+/// Returns a row with this id and the unique fields of its customer. The other fields are those of the customer
+/// `template`.
+fn changed(id: u32, template: u32) -> Customer {
     let Customer { email, url, .. } = customer(id, 3);
-    Customer { id, email, url, nick: None, ..customer(like, 3) }
+    Customer { id, email, url, nick: None, ..customer(template, 3) }
 }
 
 type Model = BTreeMap<u32, Customer>;
 
+/// Writes rows of the first and the second version.
 fn begin(store: &Store, first: &[u32], second: &[u32]) -> index_table::Result<Model> {
     let mut model = Model::new();
     let customers = Customers1::open(store)?;
@@ -83,11 +87,11 @@ fn run(
                 customers.put(&mut txn, row)?;
             }
         }
-        Operation::Update(id, like) => {
-            let there = customers.update(&mut txn, id, |row| *row = changed(id, like))?;
-            assert_eq!(there, model.contains_key(&id));
-            if there {
-                model.insert(id, changed(id, like));
+        Operation::Update(id, template) => {
+            let exists = customers.update(&mut txn, id, |row| *row = changed(id, template))?;
+            assert_eq!(exists, model.contains_key(&id));
+            if exists {
+                model.insert(id, changed(id, template));
             }
         }
         Operation::Touch(id) => {
@@ -148,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn rows_of_mixed_versions_behave_like_rows_of_one(
+    fn rows_of_mixed_versions_behave_like_rows_of_one_version(
         first in prop::collection::vec(0..IDS, 0..20),
         second in prop::collection::vec(0..IDS, 0..20),
         operations in prop::collection::vec(operation(), 1..40),

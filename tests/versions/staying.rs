@@ -190,7 +190,7 @@ fn indexes_of_unchanged_fields_stay_readable() -> TestResult {
         assert!(matches!(refused, Err(Error::IndexNotReadable { index: "initial", .. })));
         drop(txn);
 
-        // Writers keep them up from here on, with rows of both versions.
+        // From now on, writers maintain them with rows of both versions.
         store.transaction(|txn| {
             people.update(txn, 3, |row| row.town = "Bonn".into())?;
             people.update(txn, 4, |row| row.stars = 6)?;

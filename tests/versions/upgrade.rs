@@ -123,7 +123,7 @@ fn misuse_is_an_error() -> TestResult {
     })
 }
 
-/// A row that can't be read ends it, and what was committed before remains.
+/// A row that can't be read ends the upgrade. Earlier batches stay committed.
 #[test]
 fn a_damaged_row_is_named_and_left() -> TestResult {
     let dir = tempfile::tempdir()?;

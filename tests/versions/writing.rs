@@ -76,7 +76,7 @@ fn repair_leaves_rows_of_older_versions() -> TestResult {
     })
 }
 
-/// `repair` writes what rows of older versions say.
+/// `repair` writes the entries of rows of older versions.
 #[test]
 fn repair_writes_the_entries_of_rows_of_older_versions() -> TestResult {
     let dir = tempfile::tempdir()?;

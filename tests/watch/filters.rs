@@ -157,7 +157,7 @@ struct Page {
     url: String,
 }
 
-/// The rows are watched, and not what an index that is behind has of them.
+/// Events have the rows of the table, not the outdated copies in an eventual index.
 #[test]
 fn an_eventual_index_is_watched_by_its_rows() -> TestResult {
     let store = Store::in_memory();

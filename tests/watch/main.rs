@@ -1,4 +1,4 @@
-//! Watching: what is committed is received, in order, and nothing else.
+//! Subscribers receive all committed changes in order, and nothing else.
 
 mod delivery;
 mod filters;
@@ -83,7 +83,7 @@ fn summary(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
     (change.kind(), before, after)
 }
 
-/// A copy of what is watched.
+/// A copy of the watched rows.
 #[derive(Debug, Default, PartialEq)]
 struct Copy {
     rows: BTreeMap<u32, Person>,

@@ -1,4 +1,4 @@
-//! Copies that are maintained by what is received are what the scans find, whatever is written.
+//! Copies that are maintained by received events equal the results of scans after random writes.
 
 use index_table::{Error, Event, OnDuplicate, ReadTxn, Result, Scan, Store, Watcher, WriteTxn};
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ enum Step {
     Commit(Vec<Write>, bool),
     /// Each as a closure of its own, and whether that fails in the end.
     Group(Vec<(Write, bool)>),
-    /// The watchers receive what is there.
+    /// The selected watchers receive their pending events.
     Receive(Vec<bool>),
 }
 
@@ -100,7 +100,7 @@ macro_rules! watched {
     };
 }
 
-/// Only says what the types are.
+/// Names the types only.
 fn scan<'t, E>(
     people: &'t PersonRepository,
     txn: &'t ReadTxn<'_>,

@@ -77,7 +77,7 @@ fn events_are_received_by_tokio() -> TestResult {
     })
 }
 
-/// A waker that does what it likes is the task's affair.
+/// A waker that runs any code, and counts its calls.
 struct Rude {
     calls: AtomicU32,
     body: Box<dyn Fn() + Send + Sync>,

@@ -1,4 +1,4 @@
-//! Many who write, and many who watch, at the same time.
+//! Many concurrent writers and subscribers.
 
 use std::{
     collections::BTreeMap,
@@ -69,7 +69,7 @@ impl Drop for Watching<'_> {
     }
 }
 
-/// Subscribes while others write, reads, and continues with events: there is no gap.
+/// A subscriber that reads the table and continues with events misses no concurrent change.
 #[test]
 fn a_copy_started_at_any_time_has_no_gap() -> TestResult {
     on_both(|store, people| {

@@ -1,4 +1,4 @@
-//! Measures transactions of several shards beside those of one.
+//! Compares transactions of several shards with transactions of one shard.
 //!
 //! ```text
 //! cargo run --release -p index-table-bench --bin shard_transactions -- [ROUNDS [DIRECTORY]]

@@ -1,4 +1,4 @@
-//! Measures sharded stores beside one store: durable inserts, queries of one shard and of all, opening, and what a
+//! Compares sharded stores with one store: durable inserts, queries of one shard and of all, opening, and what a
 //! query of all shards costs by the number of shards.
 //!
 //! ```text

@@ -128,7 +128,7 @@ fn views_of<'txn>(mut views: impl Iterator<Item = Result<CustomerView<'txn>>>) -
     sum!(views)
 }
 
-/// Nanoseconds, and what came out.
+/// Returns the time in nanoseconds, and the sum of the values.
 fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let start = Instant::now();
     let result = work()?;

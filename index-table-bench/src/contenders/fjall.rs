@@ -1,7 +1,7 @@
 //! fjall with index keyspaces written by hand.
 //!
-//! Its transactions have a single writer, which reads what it has written; a commit syncs the
-//! journal. The block cache is as large as those of the others, 1 GiB.
+//! Its transactions have a single writer, which reads what it has written; a commit syncs the journal. The block
+//! cache has 1 GiB, like the caches of the other contenders.
 
 use std::path::Path;
 

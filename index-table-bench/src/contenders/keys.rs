@@ -27,7 +27,7 @@ fn prefix(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// A string at the start of a key, and the bytes behind it.
+/// Returns the string at the start of a key, and the bytes after it.
 fn split_text(key: &[u8]) -> Outcome<(Cow<'_, str>, &[u8])> {
     let end = key.iter().position(|&byte| byte == 0).ok_or("a string without an end")?;
     let (text, rest) = (&key[..end], &key[end + 1..]);

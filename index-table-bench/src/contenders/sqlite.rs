@@ -1,10 +1,9 @@
 //! `SQLite` through rusqlite, compiled in.
 //!
-//! WAL with `synchronous = FULL`: a commit that has returned is on disk. The file is read through
-//! memory mapping, and the cache is as large as those of the others. Statements are prepared once
-//! and cached. The index on towns and last names has the primary key behind them, so that it has the order of
-//! the query, and the phone number, so that it covers its query. A test checks `EXPLAIN QUERY PLAN` for all
-//! of them.
+//! The database has a WAL with `synchronous = FULL`, so commits are durable. The file is memory-mapped, and the cache
+//! is as large as the caches of the other contenders. Statements are prepared once and cached. The index on towns and
+//! last names also has the primary key, for the order of the query, and the phone number, to cover the query. A test
+//! checks the query plan of each statement.
 
 use std::{path::Path, time::Duration};
 
@@ -57,19 +56,20 @@ pub(crate) fn open(directory: &Path) -> Outcome<Box<dyn Contender>> {
     Ok(Box::new(Sqlite::open(directory)?))
 }
 
-/// A connection for each thread, with a busy timeout.
+/// Returns a function for each thread that inserts rows, each with its own connection and a busy timeout.
 pub(crate) fn alone(directory: &Path, threads: usize) -> Outcome<Vec<Insert>> {
     let insert = || -> Outcome<Insert> {
         let sqlite = Sqlite::open(directory)?;
         sqlite.connection.busy_timeout(Duration::from_mins(1))?;
         Ok(Box::new(move |row| {
             let statement = sqlite.connection.prepare_cached(INSERT);
-            statement.map_err(Failure::from).and_then(|mut it| insert(&mut it, row)).map_err(
-                |failure| match failure {
-                    Failure::Lacks => "it lacks that".to_owned(),
+            statement
+                .map_err(Failure::from)
+                .and_then(|mut statement| insert(&mut statement, row))
+                .map_err(|failure| match failure {
+                    Failure::Lacks => "SQLite can't insert rows".to_owned(),
                     Failure::Failed(error) => error.to_string(),
-                },
-            )
+                })
         }))
     };
     (0..threads).map(|_| insert()).collect()
@@ -139,7 +139,7 @@ impl Contender for Sqlite {
         })
     }
 
-    /// The statement alone is a transaction.
+    /// Each statement is a transaction of its own.
     fn get_one_by_one(&mut self, ids: &[u64], answer: &mut Answer) -> Outcome {
         for id in ids {
             let mut statement = self.connection.prepare_cached(GET)?;
@@ -237,7 +237,7 @@ impl Contender for Sqlite {
         })
     }
 
-    /// The log into the file.
+    /// Moves the contents of the WAL to the database file.
     fn settle(&mut self) -> Outcome {
         Ok(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
     }
@@ -247,7 +247,7 @@ impl Contender for Sqlite {
 mod tests {
     use super::*;
 
-    /// The plan of each statement, so that every query is fair.
+    /// Compares the query plan of each statement, so that `SQLite` reads no more than the other contenders.
     #[test]
     fn every_statement_uses_its_index() {
         let directory = tempfile::tempdir().unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_are_durable() {
+    fn the_database_has_a_wal_full_syncs_and_a_memory_map() {
         let directory = tempfile::tempdir().unwrap();
         let Ok(sqlite) = Sqlite::open(directory.path()) else { panic!("it can't be opened") };
         let setting = |name| {

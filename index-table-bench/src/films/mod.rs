@@ -158,9 +158,9 @@ pub struct Results {
 ///
 /// # Errors
 ///
-/// Those of a contender, and if two don't answer alike.
+/// The errors of a contender, or that the results of two contenders differ.
 pub fn run(films: &[Film], rounds: usize, directory: &Path) -> Result<Results, String> {
-    let (actors, years) = questions(films);
+    let (actors, years) = query_values(films);
     let mut samples: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for round in 0..rounds {
         eprintln!("films, round {} of {rounds}", round + 1);
@@ -215,7 +215,7 @@ pub fn run(films: &[Film], rounds: usize, directory: &Path) -> Result<Results, S
 }
 
 /// Actors with at least three films, and all years, in random order.
-fn questions(films: &[Film]) -> (Vec<String>, Vec<u16>) {
+fn query_values(films: &[Film]) -> (Vec<String>, Vec<u16>) {
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
     for actor in films.iter().flat_map(Film::actors) {
         *count.entry(actor).or_default() += 1;

@@ -15,7 +15,7 @@ pub struct Machine {
     pub cpu: String,
     /// The kernel's family.
     pub kernel: String,
-    /// Whether it says that it is a virtual machine.
+    /// Whether the machine is virtual.
     pub virtual_machine: bool,
 }
 

@@ -11,7 +11,7 @@ use crate::{
     writers::{self, Figure},
 };
 
-/// The report in Markdown; the picture is the file `picture` beside it.
+/// Returns the report in Markdown. The picture is the file `picture` in the same directory.
 pub(super) fn report(measured: &Measured, picture: &str) -> String {
     let mut out = String::new();
     introduction(&mut out, measured);
@@ -42,7 +42,7 @@ pub(super) fn tables(measured: &Measured) -> String {
     out
 }
 
-/// The figures of what else was measured.
+/// The figures of the other measurements.
 fn others(out: &mut String, measured: &Measured) {
     for results in &measured.writers {
         writers(out, results);

@@ -43,7 +43,7 @@ impl Measured {
         markdown::tables(self)
     }
 
-    /// Writes the report to `file`, and the picture beside it, as `.svg`.
+    /// Writes the report to `file`, and the picture to an `.svg` file in the same directory.
     ///
     /// # Errors
     ///

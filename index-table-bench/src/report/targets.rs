@@ -182,7 +182,7 @@ pub(super) fn all(measured: &Measured) -> Vec<Target> {
     let results = &measured.customers;
     let Some(&largest) = results.sizes().last() else { return Vec::new() };
     let mut targets = Vec::new();
-    // By hand there is no bulk load.
+    // The hand-written code has no bulk load.
     let by_hand = |measure| !matches!(measure, Measure::BulkLoad | Measure::BulkLoadToDisk);
     let timed =
         MEASURES.iter().filter(|(measure, _, unit)| *unit == Unit::Time && by_hand(*measure));

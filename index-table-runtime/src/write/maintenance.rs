@@ -66,7 +66,7 @@ impl MaintenancePlan {
                         if of.has_one_entry_per_key() {
                             *how = Maintenance::Shared;
                         }
-                        built.extend(state.behind.filter(|_| of.unique).map(|at| (index, at)));
+                        built.extend(state.last_read.filter(|_| of.unique).map(|at| (index, at)));
                     }
                     StateRecord::Violated(_) => {
                         if of.has_one_entry_per_key() {

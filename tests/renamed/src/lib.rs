@@ -100,7 +100,7 @@ mod inside {
 ///
 /// # Errors
 ///
-/// What the store says.
+/// The results of the store.
 pub fn count(store: &::tables::Store) -> ::tables::Result<u64> {
     let hidden = inside::HiddenRepository::open(store)?;
     let row = inside::Hidden { change: 1, store: ::std::vec![1, 0] };

@@ -31,11 +31,11 @@ const VIOLATED: u8 = 4;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Building {
     /// The primary key of the last row that the build has read.
-    pub(crate) behind: Option<Vec<u8>>,
+    pub(crate) last_read: Option<Vec<u8>>,
     /// The number of rows that the build has read.
     pub(crate) rows: u64,
     /// The number of rows in the table at the last batch.
-    pub(crate) of: u64,
+    pub(crate) total: u64,
     /// The duplicates that the build has found.
     pub(crate) duplicates: Duplicates,
 }
@@ -172,7 +172,7 @@ impl IndexState {
         match state {
             StateRecord::Building(building) => Self::Building {
                 rows: building.rows,
-                of: building.of,
+                of: building.total,
                 duplicates: building.duplicates,
             },
             StateRecord::Violated(duplicates) => Self::Violated(duplicates),

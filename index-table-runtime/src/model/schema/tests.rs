@@ -54,11 +54,11 @@ fn forms_and_conditions_are_recorded_by_name() {
 /// The vectors of `docs/FORMAT.md` never change, because files contain these bytes.
 #[test]
 fn the_bytes_of_states_match_the_format() {
-    let building = |behind, rows| {
+    let building = |last_read, rows| {
         StateRecord::Building(Building {
-            behind,
+            last_read,
             rows,
-            of: 1000,
+            total: 1000,
             duplicates: Duplicates::default(),
         })
     };

@@ -41,7 +41,7 @@ pub(super) struct BuildBatch {
     pub(super) states: Vec<(usize, Option<StateRecord>)>,
 }
 
-/// Adds the entries of the next rows to the indexes that are furthest behind.
+/// Adds the entries of the next rows to the indexes with the least progress.
 pub(super) fn build_batch(
     rows: &RowVtable,
     table: &OpenTable,
@@ -82,12 +82,12 @@ pub(super) fn build_batch(
         }
     }
     purge(rows, writer, &restarted)?;
-    // The indexes that are furthest behind are built up to the position of the next index. After that, they
-    // are built together.
-    let behind = building.iter().map(|(_, state)| state.behind.clone()).min().flatten();
+    // The indexes with the least progress are built up to the position of the next index. After that, all of them are
+    // built together.
+    let last_read = building.iter().map(|(_, state)| state.last_read.clone()).min().flatten();
     let (mut group, others): (Vec<_>, Vec<_>) =
-        building.into_iter().partition(|(_, state)| state.behind == behind);
-    let until = others.iter().filter_map(|(_, state)| state.behind.clone()).min();
+        building.into_iter().partition(|(_, state)| state.last_read == last_read);
+    let until = others.iter().filter_map(|(_, state)| state.last_read.clone()).min();
     batch.states.extend(
         others.into_iter().map(|(index, state)| (index, Some(StateRecord::Building(state)))),
     );
@@ -97,7 +97,7 @@ pub(super) fn build_batch(
     }
 
     let bytes = (!options.exclusive).then_some(options.bytes);
-    let range = Range { behind: behind.as_deref(), until: until.as_deref(), bytes };
+    let range = Range { after: last_read.as_deref(), until: until.as_deref(), bytes };
     let mut note = |met: Met<'_>| {
         if let Some((_, state)) = group.iter_mut().find(|(index, _)| *index == met.index) {
             state.duplicates.add(met.count, || duplicate(rows, &met));
@@ -106,12 +106,12 @@ pub(super) fn build_batch(
     };
     let done = rows::add(rows, writer, &batch.indexes, range, options.memory, &mut note)?;
     batch.rows = done.rows;
-    let behind = done.behind.or(until);
+    let last_read = done.last_read.or(until);
     for (index, mut state) in group {
         state.rows += done.rows;
-        (state.of, state.behind) = (batch.of, behind.clone());
+        (state.total, state.last_read) = (batch.of, last_read.clone());
         batch.done = state.rows;
-        let state = if behind.is_some() {
+        let state = if last_read.is_some() {
             Some(StateRecord::Building(state))
         } else if state.duplicates.count > 0 {
             // Some duplicates may have been resolved since the build found them.
@@ -169,7 +169,7 @@ pub(crate) fn declare(
     indexes: &[usize],
     of: u64,
 ) -> Result<()> {
-    let building = StateRecord::Building(Building { of, ..Building::default() });
+    let building = StateRecord::Building(Building { total: of, ..Building::default() });
     for &index in indexes {
         writer.clear(index)?;
         record(rows, writer, index, (of > 0).then_some(&building))?;
@@ -189,7 +189,7 @@ pub(crate) fn restart(
         let state = writer.reader().record(declared.name)?.and_then(StateRecord::decode);
         if let Some(StateRecord::Building(_)) = state {
             writer.clear(index)?;
-            let building = StateRecord::Building(Building { of, ..Building::default() });
+            let building = StateRecord::Building(Building { total: of, ..Building::default() });
             record(rows, writer, index, Some(&building))?;
         }
     }

@@ -182,8 +182,8 @@ impl<'t> Build<'t> {
         self
     }
 
-    /// Calls `progress` after each batch, with the number of rows so far. If several indexes are built, this is
-    /// the progress of the index that is furthest behind.
+    /// Calls `progress` after each batch, with the number of rows so far. If several indexes are built, this is the
+    /// progress of the least advanced index.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 't) -> Self {
         self.progress = Some(Box::new(progress));
         self

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Range<'a> {
     /// The range starts after this primary key; `None` for the first row.
-    pub(super) behind: Option<&'a [u8]>,
+    pub(super) after: Option<&'a [u8]>,
     /// The last primary key of the range, inclusive; `None` for the last row.
     pub(super) until: Option<&'a [u8]>,
     /// The maximum number of bytes. The first row is always included.
@@ -32,7 +32,7 @@ pub(super) struct Range<'a> {
 pub(super) struct Done {
     pub(super) rows: u64,
     /// The primary key of the last row that was read; `None` if the range has no more rows.
-    pub(super) behind: Option<Vec<u8>>,
+    pub(super) last_read: Option<Vec<u8>>,
 }
 
 /// A duplicate: a row whose key in a unique index another row has.
@@ -102,7 +102,7 @@ fn gather(
     sorters: &mut Sorters,
 ) -> Result<Done> {
     let position =
-        range.behind.map(|behind| Position { key: Vec::new(), primary_key: behind.to_vec() });
+        range.after.map(|after| Position { key: Vec::new(), primary_key: after.to_vec() });
     let query = Query { position, ..Query::new(Source::Facts, KeyRange::ALL) };
     let (mut image, mut done, mut bytes) = (Image::default(), Done::default(), 0);
     let mut facts = writer.reader().cursor(query)?;
@@ -112,7 +112,7 @@ fn gather(
             return Ok(done);
         }
         if range.bytes.is_some_and(|most| done.rows > 0 && bytes + fact.data.len() > most) {
-            done.behind = Some(image.primary_key().to_vec());
+            done.last_read = Some(image.primary_key().to_vec());
             return Ok(done);
         }
         rows.load_stored(&mut image, fact.data, fact.primary_key)?;

@@ -89,7 +89,7 @@ impl fmt::Display for Finding {
         let remedy = match self.kind {
             FindingKind::Missing => "`repair` writes it",
             FindingKind::Dangling => "`repair` removes it",
-            FindingKind::Stale => "`repair` rewrites it from the row",
+            FindingKind::Stale => "`repair` removes it, or rewrites it from the row",
             FindingKind::Malformed => "`repair` removes it and rewrites its entries from the rows",
             FindingKind::UndecodableRow | FindingKind::WrongPrimaryKey => {
                 "`put` can't replace it; `repair` deletes it with `delete_unreadable_rows`"
