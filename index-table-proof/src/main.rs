@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! index-table-proof crash [ROUNDS [SEED [SCENARIO]]]
-//! index-table-proof faults [ONE IN SO MANY [journal]]
+//! index-table-proof faults [ONE IN SO MANY [plain | journal | shards]]
 //! index-table-proof damage [BITS OF EACH PAGE [SEED]]
 //! index-table-proof snapshots [SECONDS]
 //! index-table-proof power [IMAGES [SEED [SCENARIO]]]
@@ -29,7 +29,7 @@ use std::{
 
 use index_table::{Durability, Options, Store};
 
-const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN SO MANY [journal]], damage [BITS OF EACH \
+const USAGE: &str = "crash [ROUNDS [SEED [SCENARIO]]], faults [ONE IN SO MANY [KIND]], damage [BITS OF EACH \
                      PAGE [SEED]], snapshots [SECONDS], power [IMAGES [SEED [SCENARIO]]] or power-weakened \
                      IMAGES SEED SCENARIO FILE";
 
@@ -46,12 +46,10 @@ fn main() -> ExitCode {
             let only = arguments.get(3).copied().unwrap_or_default();
             number(1, 200).and_then(|rounds| crash::run(rounds, number(2, 1)?, only))
         }
-        ["faults-child", path, reserve, journal] => {
-            faults::child(path, reserve, *journal == "journal")
-        }
+        ["faults-child", path, reserve, kind] => faults::child(path, reserve, kind),
         ["faults", ..] => {
-            let journal = arguments.get(2) == Some(&"journal");
-            number(1, 1).and_then(|every| faults::run(every, journal))
+            let only = arguments.get(2).copied().unwrap_or_default();
+            number(1, 1).and_then(|every| faults::run(every, only))
         }
         ["damage-child", path, check] => damage::child(path, *check == "check"),
         ["damage", ..] => number(1, 8).and_then(|flips| damage::run(flips, number(2, 1)?)),

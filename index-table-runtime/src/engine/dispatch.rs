@@ -401,10 +401,8 @@ impl<'t> Reader<'t> {
     /// Adds the shards that a query reads to `shards`, and returns their number; 0 in a store without shards.
     #[inline]
     pub(crate) fn note_shards(self, query: &Query, shards: &mut ShardSet) -> u64 {
-        match self {
-            Self::Sharded(reader) => reader.note(query, shards),
-            _ => 0,
-        }
+        let Self::Sharded(reader) = self else { return 0 };
+        reader.note(query, shards)
     }
 
     /// Adds the shard of a row to `shards`.

@@ -143,7 +143,7 @@ impl Engine {
     fn map(&self, closed: Closed<'_>, bytes: usize) -> Result<()> {
         let bytes = size::page_multiple(bytes);
         // A checkpoint would begin a read transaction.
-        let _held = self.journal.get().and_then(Active::hold);
+        let mut held = self.journal.get().and_then(Active::hold);
         #[expect(unsafe_code, reason = "transactions that are active would lose their map")]
         // SAFETY: all transactions of this process pass the gate. While `closed` exists, none is active and none
         // begins.
@@ -155,6 +155,9 @@ impl Engine {
             }
             Err(error) => {
                 // LMDB has unmapped the old map.
+                if let Some(held) = &mut held {
+                    held.map_lost();
+                }
                 closed.broken();
                 Err(self.error(error))
             }

@@ -21,13 +21,15 @@ use super::{
     super::{
         block::{Block, Saved},
         checkpoint::{
-            DATA_SYNC, JOURNAL_SYNC, LONG, Limits, OTHER_WRITER, PATIENCE, PIN_LOST, SHORT, pages,
+            DATA_SYNC, JOURNAL_SYNC, LONG, Limits, MAP_LOST, OTHER_WRITER, PATIENCE, PIN_LOST,
+            SHORT, pages,
         },
         log::{self, Switched},
         marker::{self, Journalled, Marker},
         pinned::Slots,
         recorder::{Recorded, Recorder},
         snapshot::{Refused, Snapshot},
+        weaken,
         write_back::write_back,
     },
     group::Group,
@@ -45,6 +47,15 @@ pub(in crate::engine::lmdb) struct Member {
 
 /// What keeps other commits of a shard, and checkpoints, away.
 pub(in crate::engine::lmdb) struct Held<'c>(MutexGuard<'c, Option<Open>>);
+
+impl Held<'_> {
+    /// Prevents checkpoints of the shard, because LMDB has no map.
+    pub(in crate::engine::lmdb) fn map_lost(&mut self) {
+        if let Some(open) = &mut *self.0 {
+            open.is_mapped = false;
+        }
+    }
+}
 
 /// What the shards of a journal have in common.
 struct Common {
@@ -83,6 +94,8 @@ pub(super) struct Open {
     pub(super) number: u64,
     /// Bytes of pages changed since the last checkpoint was begun.
     pub(super) pages: u64,
+    /// `false`: the data file could not be mapped again, so LMDB must not be called.
+    pub(super) is_mapped: bool,
 }
 
 struct State {
@@ -234,25 +247,28 @@ impl Common {
 
     fn checkpoint(&self, begun: &mut Option<Switched>) -> Result<(), Missed> {
         let longest = self.limits.journal.saturating_mul(2);
+        let too_early = weaken::is("pin-first").then(|| self.pin()).transpose()?;
+        weaken::pause();
         let switched = match *begun {
             Some(switched) => switched,
             None => self.group.switch(longest).map_err(|_| Missed::Ever(JOURNAL_SYNC))?,
         };
         *begun = Some(switched);
-        let mut pinned = Vec::new();
-        for shard in &self.shards {
-            if let Some(open) = &mut *shard.lock()
-                && let Some(snapshot) = open.snapshot()?
-            {
-                pinned.push((shard, snapshot));
-            }
-        }
+        let pinned = too_early.map_or_else(|| self.pin(), Ok)?;
         let mut all_made = Vec::with_capacity(pinned.len());
-        for (shard, snapshot) in pinned {
+        for (shard, mut snapshot) in pinned {
+            weaken::pause();
             let Some((data, file)) = shard.lock().as_ref().map(Open::files) else { continue };
             let (Ok(data), Ok(file)) = (data, file) else { return Err(Missed::Ever(DATA_SYNC)) };
             write_back(&data).map_err(|_| Missed::Ever(DATA_SYNC))?;
             file.sync_data().map_err(|_| Missed::Ever(DATA_SYNC))?;
+            if weaken::any()
+                && let Some(open) = &*shard.lock()
+            {
+                weaken::pause();
+                snapshot.pin_late(&open.env);
+                snapshot.copy_late(&open.data);
+            }
             let saved = snapshot.saved(shard.number, &file).map_err(|_| Missed::Ever(DATA_SYNC))?;
             all_made.push(Made { shard, snapshot, saved });
         }
@@ -265,7 +281,7 @@ impl Common {
                 continue;
             };
             let saved = made.map_or(&open.saved, |made| &made.saved);
-            if !open.slots.has(saved.number) {
+            if !open.slots.has(saved.number) && !weaken::any() {
                 return Err(Missed::Ever(PIN_LOST));
             }
             shards.push(saved.clone());
@@ -289,6 +305,20 @@ impl Common {
         }
         Ok(())
     }
+
+    /// Pins each shard that has changed since its last checkpoint.
+    fn pin(&self) -> Result<Vec<(&Shard, Snapshot)>, Missed> {
+        let mut pinned = Vec::new();
+        for shard in &self.shards {
+            if let Some(open) = &mut *shard.lock()
+                && let Some(snapshot) = open.snapshot()?
+            {
+                open.pin.release_early();
+                pinned.push((shard, snapshot));
+            }
+        }
+        Ok(pinned)
+    }
 }
 
 impl Open {
@@ -302,6 +332,9 @@ impl Open {
     fn snapshot(&mut self) -> Result<Option<Snapshot>, Missed> {
         if self.number == self.saved.number {
             return Ok(None);
+        }
+        if !self.is_mapped {
+            return Err(Missed::Ever(MAP_LOST));
         }
         // Without a slot for the reader it is tried again.
         let snapshot =

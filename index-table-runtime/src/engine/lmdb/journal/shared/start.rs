@@ -301,7 +301,10 @@ impl Joined<'_> {
         let _ = self.writer.set_len(0);
         let slots = Arc::new(Slots::open(&self.directory));
         let Self { shard, env, data, writer, pin, .. } = self;
-        Ok((shard, Open { env, data, slots, writer, pin, saved, number, pages: 0 }))
+        Ok((
+            shard,
+            Open { env, data, slots, writer, pin, saved, number, pages: 0, is_mapped: true },
+        ))
     }
 }
 

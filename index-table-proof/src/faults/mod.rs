@@ -4,7 +4,9 @@
 //! result with a model. It runs once to count its calls, and then once for each call, which fails: before it
 //! has an effect, after half of it, after all of it, or with all later calls. Each time, there must be an
 //! error, later reads must see the last commit, and this process, in which no call fails, must find the files
-//! intact.
+//! intact. The same with a sharded store.
+
+mod shards;
 
 use std::{
     collections::BTreeMap,
@@ -49,20 +51,57 @@ struct Counted {
     unnoticed: u64,
 }
 
-/// Fails every call, or, to be quicker, one in `every`; with `journal`, in a store with a journal only.
-pub(crate) fn run(every: u64, journal: bool) -> Result<(), Failure> {
+/// The store of a child.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Journal,
+    Shards,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Journal => "journal",
+            Self::Shards => "shards",
+        }
+    }
+
+    /// The calls that there have to be, so that the faults are not missed.
+    const fn calls(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain => &["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"],
+            Self::Journal => &[
+                "open",
+                "pwrite",
+                "writev",
+                "write",
+                "fdatasync",
+                "mmap",
+                "rename",
+                "sync_file_range",
+            ],
+            Self::Shards => &["open", "pwrite", "fdatasync", "mmap", "mkdir"],
+        }
+    }
+}
+
+/// Fails every call, or, to be quicker, one in `every`; with the name of a kind, in a store of this kind only.
+pub(crate) fn run(every: u64, only: &str) -> Result<(), Failure> {
     let io = |error: std::io::Error| error.to_string();
     let dir = crate::scratch().map_err(io)?;
-    let shim = crate::compile(dir.path(), "faults", include_str!("../shim/faults.c"))?;
-    let setup = |reserve| Setup { shim: &shim, dir: dir.path(), reserve, journal: false };
-    if journal {
-        return fail_all(&Setup { journal, ..setup(0) }, every);
-    }
-    fail_all(&setup(0), every)?;
-    // Space that is written ahead may fail without a word, so here a fault has to be seen only if it
+    let shim = crate::compile(dir.path(), "faults", include_str!("../../shim/faults.c"))?;
+    let setup = |kind, reserve| Setup { shim: &shim, dir: dir.path(), reserve, kind };
+    // Space that is written ahead may fail without a word, so with a reserve a fault has to be seen only if it
     // does harm.
-    fail_all(&setup(1 << 20), every)?;
-    fail_all(&Setup { journal: true, ..setup(0) }, every)
+    let all = [(Kind::Plain, 0), (Kind::Plain, 1 << 20), (Kind::Journal, 0), (Kind::Shards, 0)];
+    let chosen = all.into_iter().filter(|(kind, _)| only.is_empty() || kind.name() == only);
+    let outcomes = chosen.map(|(kind, reserve)| fail_all(&setup(kind, reserve), every));
+    match outcomes.collect::<Result<Vec<_>, _>>()?.len() {
+        0 => Err(format!("there is no kind `{only}`")),
+        _ => Ok(()),
+    }
 }
 
 /// Where children run, and how much they write ahead.
@@ -70,24 +109,21 @@ struct Setup<'s> {
     shim: &'s Path,
     dir: &'s Path,
     reserve: usize,
-    /// Whether the store has a journal.
-    journal: bool,
+    kind: Kind,
 }
 
 fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
     let counts = counts(setup)?;
-    let required = ["open", "pwrite", "writev", "write", "fdatasync", "mmap", "rename"];
-    let of_journal = setup.journal.then_some("sync_file_range");
-    for call in required.into_iter().chain(of_journal) {
-        if !counts.contains_key(call) {
+    for call in setup.kind.calls() {
+        if !counts.contains_key(*call) {
             return Err(format!("the library sees no `{call}`"));
         }
     }
     let mut errors_met = 0;
     let (calls, reserve) = (counts.values().sum::<u64>(), setup.reserve);
-    let journal = if setup.journal { "a journal" } else { "no journal" };
+    let kind = setup.kind.name();
     println!(
-        "faults: one in {every} of {calls} calls, with a reserve of {reserve} bytes and {journal}"
+        "faults: one in {every} of {calls} calls, store: {kind}, with a reserve of {reserve} bytes"
     );
     println!(
         "{:10} {:>6} {:18} {:>6} {:>7} {:>9} {:>10}",
@@ -112,8 +148,8 @@ fn fail_all(setup: &Setup<'_>, every: u64) -> Result<(), Failure> {
                 counted.reopened += u64::from(output.contains("reopened"));
                 if !output.contains("error: ") {
                     // LMDB writes the rest of a copy, as it should. Nothing else goes unnoticed.
-                    if reserve == 0 && !setup.journal && (call.as_str(), mode) != ("write", "short")
-                    {
+                    let is_seen = reserve == 0 && setup.kind == Kind::Plain;
+                    if is_seen && (call.as_str(), mode) != ("write", "short") {
                         return Err(format!("{call} {at} ({shown}) was not noticed"));
                     }
                     counted.unnoticed += 1;
@@ -144,8 +180,7 @@ struct Fault<'c> {
 fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, Failure> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(program);
-    let journal = if setup.journal { "journal" } else { "" };
-    child.arg("faults-child").arg(dir).arg(setup.reserve.to_string()).arg(journal);
+    child.arg("faults-child").arg(dir).arg(setup.reserve.to_string()).arg(setup.kind.name());
     child.env("LD_PRELOAD", setup.shim).env("FAULT_DIR", dir);
     child.envs(set.iter().copied()).output().map_err(|error| error.to_string())
 }
@@ -154,7 +189,7 @@ fn spawn(setup: &Setup<'_>, dir: &Path, set: &[(&str, &str)]) -> Result<Output, 
 fn counts(setup: &Setup<'_>) -> Result<BTreeMap<String, u64>, Failure> {
     let (files, counts) = (fresh(setup.dir)?, setup.dir.join("counts"));
     let output = spawn(setup, &files, &[("FAULT_COUNTS", &counts.to_string_lossy())])?;
-    judge(&output, &files, true)?;
+    judge(setup, &output, &files, true)?;
     let counts = fs::read_to_string(counts).map_err(|error| error.to_string())?;
     let counts = counts.lines().filter_map(|line| {
         let (call, count) = line.split_once(' ')?;
@@ -182,20 +217,28 @@ fn fail(setup: &Setup<'_>, fault: &Fault<'_>) -> Result<String, Failure> {
         ("FAULT_ERROR", error),
     ];
     let output = spawn(setup, &files, &set)?;
-    judge(&output, &files, false).map_err(|wrong| {
+    judge(setup, &output, &files, false).map_err(|wrong| {
         let said = String::from_utf8_lossy(&output.stdout);
         let cried = String::from_utf8_lossy(&output.stderr);
         format!("{call} {at}, {mode}, {error}: {wrong}\n{said}{cried}")
     })
 }
 
-fn judge(output: &Output, files: &Path, without_fault: bool) -> Result<String, Failure> {
+fn judge(
+    setup: &Setup<'_>,
+    output: &Output,
+    files: &Path,
+    without_fault: bool,
+) -> Result<String, Failure> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         return Err(format!("the child ended with {}", output.status));
     }
     if without_fault && said.contains("error: ") {
         return Err(format!("an error without a fault: {said}"));
+    }
+    if setup.kind == Kind::Shards {
+        return shards::judge(&said, files).map(|()| said);
     }
     let steps = said.lines().rev().find_map(|line| line.strip_prefix("done ")?.parse().ok());
     let mut model = Model::default();
@@ -251,8 +294,12 @@ struct Run {
 }
 
 /// What the child does: each thing is tried, and when it fails, the last commit has to be there.
-pub(crate) fn child(path: &str, reserve: &str, journal: bool) -> Result<(), Failure> {
+pub(crate) fn child(path: &str, reserve: &str, kind: &str) -> Result<(), Failure> {
     let path = PathBuf::from(path);
+    if kind == Kind::Shards.name() {
+        return shards::child(&path);
+    }
+    let journal = kind == Kind::Journal.name();
     let reserve = reserve.parse().map_err(|_| "no number".to_owned())?;
     let model = Model::default();
     let mut run = Run { path, reserve, journal, shop: None, model, is_unknown: false };

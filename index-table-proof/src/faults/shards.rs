@@ -1,0 +1,286 @@
+//! System calls that fail in a sharded store: in its shard map manager, in its shards and in their journal.
+//!
+//! Each transaction of the child inserts two rows of a tenant, and each tenant has a shard. The rows of a tenant have the
+//! numbers from 0 on, so that the number of transactions gives all its rows.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use index_table::{Error, IndexTable, ReadTxn, Result, ShardMap, ShardedStore};
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+
+const TENANTS: u8 = 3;
+
+/// How many transactions of each tenant were committed.
+type Commits = [u32; TENANTS as usize];
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "entries", shard_by = tenant)]
+#[index(kind)]
+#[index(tenant, code, unique)]
+struct Entry {
+    #[primary_key]
+    tenant: u8,
+    #[primary_key]
+    number: u32,
+    kind: u8,
+    code: u32,
+    text: String,
+}
+
+fn entry(tenant: u8, number: u32) -> Entry {
+    // Some rows need pages of their own, and a larger map.
+    let text = "x".repeat((number % 5 * 3000) as usize);
+    Entry { tenant, number, kind: (number % 3) as u8, code: number ^ 0x55, text }
+}
+
+struct Opened {
+    store: ShardedStore,
+    entries: EntryRepository,
+}
+
+impl Opened {
+    fn open(path: &Path) -> Result<Self> {
+        let options = ShardedStore::options().options(crate::journal().map_size(1 << 17));
+        let (mut options, mut map) = (options, ShardMap::list());
+        for tenant in 0..TENANTS {
+            let name = format!("s{tenant}");
+            options = options.shard(&name, &name);
+            map = map.to(&name, [tenant]);
+        }
+        let store = options.map("entries", map).open(path)?;
+        let entries = EntryRepository::open(&store)?;
+        Ok(Self { store, entries })
+    }
+
+    fn commit(&self, tenant: u8, commits: u32) -> Result<()> {
+        self.store.transaction(|txn| {
+            self.entries.insert(txn, &entry(tenant, commits * 2))?;
+            self.entries.insert(txn, &entry(tenant, commits * 2 + 1))
+        })
+    }
+
+    /// The commits of a tenant; a failure: its rows are not those of any number of transactions.
+    fn commits(&self, txn: &ReadTxn<'_>, tenant: u8) -> Result<Result<u32, Failure>> {
+        let rows = self.entries.find_by_tenant(txn, tenant).rows().collect::<Result<Vec<_>>>()?;
+        let codes = self.entries.find_by_tenant_code_range(txn, tenant, ..).count()?;
+        let count = rows.len() as u32;
+        let is_whole = count % 2 == 0 && codes == u64::from(count);
+        if !is_whole || !rows.into_iter().eq((0..count).map(|number| entry(tenant, number))) {
+            return Ok(Err(format!("tenant {tenant} has {count} rows and {codes} codes")));
+        }
+        Ok(Ok(count / 2))
+    }
+
+    /// Compares the rows of all available tenants, of which one may have a commit more.
+    fn compare(&self, commits: &mut Commits, unknown: Option<u8>) -> Result<Result<(), Failure>> {
+        let txn = self.store.read()?;
+        for (tenant, known) in (0..).zip(commits) {
+            let found = match self.commits(&txn, tenant) {
+                Err(Error::ShardUnavailable { .. }) => continue,
+                found => found?,
+            };
+            match found {
+                Ok(found) if found == *known => {}
+                Ok(found) if unknown == Some(tenant) && found == *known + 1 => *known = found,
+                Ok(found) => {
+                    return Ok(Err(format!(
+                        "tenant {tenant} has {found} transactions, and {known} were acknowledged"
+                    )));
+                }
+                Err(wrong) => return Ok(Err(wrong)),
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// What the child does, and what has to be in its store.
+struct Run {
+    name: &'static str,
+    path: PathBuf,
+    opened: Option<Opened>,
+    commits: Commits,
+    /// The tenant of the last transaction, if its outcome is not known.
+    unknown: Option<u8>,
+}
+
+/// Creates a store, writes, opens it again and recovers a copy that was not closed.
+pub(super) fn child(path: &Path) -> Result<(), Failure> {
+    let mut run = Run::new("store", path);
+    run.steps(9)?;
+    run.opened = None;
+    run.steps(3)?;
+    let mut copy = Run { commits: run.commits, ..Run::new("left", path) };
+    let is_sound = run.opened.is_some() && run.unknown.is_none();
+    if is_sound && leave(&run.path, &copy.path).is_ok() {
+        copy.say_commits();
+        copy.steps(3)?;
+    } else {
+        // It may have a part of the files.
+        let _ = fs::remove_dir_all(&copy.path);
+    }
+    run.steps(3)
+}
+
+/// Copies the files as a killed process leaves them. No thread commits meanwhile.
+fn leave(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            leave(&entry.path(), &to)?;
+        } else if entry.file_name() != "lock.mdb" {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
+
+impl Run {
+    /// A store of this name in a directory.
+    fn new(name: &'static str, directory: &Path) -> Self {
+        let path = directory.join(name);
+        Self { name, path, opened: None, commits: Commits::default(), unknown: None }
+    }
+
+    fn say_commits(&self) {
+        let [a, b, c] = self.commits;
+        println!("{} done {a} {b} {c}", self.name);
+    }
+
+    fn steps(&mut self, steps: u8) -> Result<(), Failure> {
+        for step in 0..steps {
+            let Some(opened) = self.open()? else { continue };
+            let tenant = step % TENANTS;
+            let at = usize::from(tenant);
+            match opened.commit(tenant, self.commits[at]) {
+                Ok(()) => {
+                    self.commits[at] += 1;
+                    self.say_commits();
+                    self.opened = Some(opened);
+                }
+                Err(error) => self.met(opened, error, tenant)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The store, open: taken out of the run. `None`: it can't be opened.
+    fn open(&mut self) -> Result<Option<Opened>, Failure> {
+        if let Some(opened) = self.opened.take() {
+            return Ok(Some(opened));
+        }
+        let opened = match Opened::open(&self.path) {
+            Ok(opened) => opened,
+            Err(error) => {
+                is_no_damage(&error)?;
+                println!("error: {error}");
+                return Ok(None);
+            }
+        };
+        let unavailable = opened.store.unavailable_shards();
+        for (shard, reason) in &unavailable {
+            println!("error: shard {shard}: {reason}");
+        }
+        let unknown = self.unknown;
+        match opened.compare(&mut self.commits, unknown) {
+            Ok(compared) => compared?,
+            Err(error) => {
+                println!("error: {error}");
+                return Ok(None);
+            }
+        }
+        let is_missing =
+            |tenant: u8| unavailable.iter().any(|(shard, _)| shard.name() == format!("s{tenant}"));
+        self.unknown = unknown.filter(|tenant| is_missing(*tenant));
+        if let Some(tenant) = self.unknown {
+            // Its outcome stays unknown until the shard is back.
+            println!("{} unknown {tenant}", self.name);
+        } else if unknown.is_some() {
+            println!("{} known", self.name);
+        }
+        self.say_commits();
+        Ok(Some(opened))
+    }
+
+    /// After an error, the last commits must be there, if necessary after reopening the store.
+    fn met(&mut self, opened: Opened, error: Error, tenant: u8) -> Result<(), Failure> {
+        println!("error: {error}");
+        is_no_damage(&error)?;
+        if let Error::CommitUnknown { .. } = error {
+            println!("{} unknown {tenant}", self.name);
+            self.unknown = Some(tenant);
+        }
+        let is_over = matches!(error, Error::CommitUnknown { .. } | Error::ReopenNeeded { .. });
+        if is_over || matches!(error, Error::ShardUnavailable { .. }) {
+            println!("reopened");
+            return Ok(());
+        }
+        match opened.compare(&mut self.commits, None) {
+            Ok(compared) => {
+                compared?;
+                self.opened = Some(opened);
+            }
+            Err(error) => println!("error: {error}"),
+        }
+        Ok(())
+    }
+}
+
+fn is_no_damage(error: &Error) -> Result<(), Failure> {
+    match error {
+        Error::DamagedFile { .. } | Error::Corrupt { .. } => {
+            Err(format!("nothing is damaged: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens the stores, without faults, and compares them with what the child has said about them.
+pub(super) fn judge(said: &str, files: &Path) -> Result<(), Failure> {
+    prove(said, "store", files)?;
+    let left = said.lines().any(|line| line.starts_with("left "));
+    if left { prove(said, "left", files) } else { Ok(()) }
+}
+
+fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
+    let path = &files.join(name);
+    let (mut commits, mut unknown) = (Commits::default(), None);
+    for line in said.lines() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            [own, "done", a, b, c] if own == name => {
+                for (commits, number) in commits.iter_mut().zip([a, b, c]) {
+                    *commits = number.parse().map_err(|_| format!("no numbers: {line}"))?;
+                }
+            }
+            [own, "unknown", tenant] if own == name => unknown = tenant.parse().ok(),
+            [own, "known"] if own == name => unknown = None,
+            _ => {}
+        }
+    }
+    let shown = |error: Error| error.to_string();
+    for round in 0..2 {
+        let opened = Opened::open(path).map_err(shown)?;
+        if let Some((shard, reason)) = opened.store.unavailable_shards().pop() {
+            return Err(format!("shard {shard} is not available: {reason}"));
+        }
+        opened.compare(&mut commits, unknown.take()).map_err(shown)??;
+        let report = opened.entries.verify(&opened.store.read().map_err(shown)?).run();
+        let report = report.map_err(shown)?;
+        if !report.is_clean() {
+            return Err(report.to_string());
+        }
+        // And it can be written.
+        for (tenant, commits) in (0..).zip(&mut commits).filter(|_| round == 0) {
+            opened.commit(tenant, *commits).map_err(shown)?;
+            *commits += 1;
+        }
+    }
+    Ok(())
+}
