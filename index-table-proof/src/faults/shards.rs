@@ -1,7 +1,7 @@
 //! System calls that fail in a sharded store: in its shard map manager, in its shards and in their journal.
 //!
-//! Each transaction of the child inserts two rows of a tenant, and each tenant has a shard. The rows of a tenant have the
-//! numbers from 0 on, so that the number of transactions gives all its rows.
+//! A transaction of the child inserts two rows of a tenant, or of each tenant, and each tenant has a shard. The rows of a
+//! tenant have the numbers from 0 on, so that the number of transactions gives all its rows.
 
 use std::{
     fs, io,
@@ -14,6 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::Failure;
 
 const TENANTS: u8 = 3;
+
+/// In the place of a tenant: all of them, in one transaction over all shards.
+const ALL: u8 = TENANTS;
 
 /// How many transactions of each tenant were committed.
 type Commits = [u32; TENANTS as usize];
@@ -57,11 +60,18 @@ impl Opened {
         Ok(Self { store, entries })
     }
 
-    fn commit(&self, tenant: u8, commits: u32) -> Result<()> {
+    /// Commits a transaction of a tenant, or of all.
+    fn commit(&self, tenant: u8, commits: &mut Commits) -> Result<()> {
+        let chosen = if tenant == ALL { 0..TENANTS } else { tenant..tenant + 1 };
         self.store.transaction(|txn| {
-            self.entries.insert(txn, &entry(tenant, commits * 2))?;
-            self.entries.insert(txn, &entry(tenant, commits * 2 + 1))
-        })
+            chosen.clone().try_for_each(|tenant| {
+                let first = commits[usize::from(tenant)] * 2;
+                self.entries.insert(txn, &entry(tenant, first))?;
+                self.entries.insert(txn, &entry(tenant, first + 1))
+            })
+        })?;
+        chosen.for_each(|tenant| commits[usize::from(tenant)] += 1);
+        Ok(())
     }
 
     /// The commits of a tenant; a failure: its rows are not those of any number of transactions.
@@ -69,31 +79,50 @@ impl Opened {
         let rows = self.entries.find_by_tenant(txn, tenant).rows().collect::<Result<Vec<_>>>()?;
         let codes = self.entries.find_by_tenant_code_range(txn, tenant, ..).count()?;
         let count = rows.len() as u32;
-        let is_whole = count % 2 == 0 && codes == u64::from(count);
+        let is_whole = count.is_multiple_of(2) && codes == u64::from(count);
         if !is_whole || !rows.into_iter().eq((0..count).map(|number| entry(tenant, number))) {
             return Ok(Err(format!("tenant {tenant} has {count} rows and {codes} codes")));
         }
         Ok(Ok(count / 2))
     }
 
-    /// Compares the rows of all available tenants, of which one may have a commit more.
-    fn compare(&self, commits: &mut Commits, unknown: Option<u8>) -> Result<Result<(), Failure>> {
+    /// Compares the rows of all available tenants. The outcome of a transaction that is not known is found there, the
+    /// same in all shards.
+    fn compare(
+        &self,
+        commits: &mut Commits,
+        unknown: &mut Option<u8>,
+    ) -> Result<Result<(), Failure>> {
         let txn = self.store.read()?;
-        for (tenant, known) in (0..).zip(commits) {
+        let mut outcome = None;
+        for (tenant, known) in (0..).zip(&*commits) {
             let found = match self.commits(&txn, tenant) {
                 Err(Error::ShardUnavailable { .. }) => continue,
                 found => found?,
             };
-            match found {
-                Ok(found) if found == *known => {}
-                Ok(found) if unknown == Some(tenant) && found == *known + 1 => *known = found,
-                Ok(found) => {
+            let found = match found {
+                Ok(found) => found,
+                Err(wrong) => return Ok(Err(wrong)),
+            };
+            let is_unknown = *unknown == Some(tenant) || *unknown == Some(ALL);
+            match found.checked_sub(*known) {
+                Some(0) if !is_unknown => {}
+                Some(more @ 0..=1) if is_unknown && outcome.is_none_or(|own| own == more) => {
+                    outcome = Some(more);
+                }
+                _ => {
                     return Ok(Err(format!(
                         "tenant {tenant} has {found} transactions, and {known} were acknowledged"
                     )));
                 }
-                Err(wrong) => return Ok(Err(wrong)),
             }
+        }
+        if let Some(more) = outcome
+            && let Some(tenant) = unknown.take()
+        {
+            let is_chosen = |own: u8| tenant == ALL || tenant == own;
+            let chosen = (0..).zip(commits).filter(|(own, _)| is_chosen(*own));
+            chosen.for_each(|(_, commits)| *commits += more);
         }
         Ok(Ok(()))
     }
@@ -112,19 +141,19 @@ struct Run {
 /// Creates a store, writes, opens it again and recovers a copy that was not closed.
 pub(super) fn child(path: &Path) -> Result<(), Failure> {
     let mut run = Run::new("store", path);
-    run.steps(9)?;
+    run.steps(8)?;
     run.opened = None;
-    run.steps(3)?;
+    run.steps(4)?;
     let mut copy = Run { commits: run.commits, ..Run::new("left", path) };
     let is_sound = run.opened.is_some() && run.unknown.is_none();
     if is_sound && leave(&run.path, &copy.path).is_ok() {
         copy.say_commits();
-        copy.steps(3)?;
+        copy.steps(4)?;
     } else {
         // It may have a part of the files.
         let _ = fs::remove_dir_all(&copy.path);
     }
-    run.steps(3)
+    run.steps(4)
 }
 
 /// Copies the files as a killed process leaves them. No thread commits meanwhile.
@@ -157,15 +186,13 @@ impl Run {
     fn steps(&mut self, steps: u8) -> Result<(), Failure> {
         for step in 0..steps {
             let Some(opened) = self.open()? else { continue };
-            let tenant = step % TENANTS;
-            let at = usize::from(tenant);
-            match opened.commit(tenant, self.commits[at]) {
+            let tenant = step % (ALL + 1);
+            match opened.commit(tenant, &mut self.commits) {
                 Ok(()) => {
-                    self.commits[at] += 1;
                     self.say_commits();
                     self.opened = Some(opened);
                 }
-                Err(error) => self.met(opened, error, tenant)?,
+                Err(error) => self.met(opened, &error, tenant)?,
             }
         }
         Ok(())
@@ -184,25 +211,18 @@ impl Run {
                 return Ok(None);
             }
         };
-        let unavailable = opened.store.unavailable_shards();
-        for (shard, reason) in &unavailable {
+        for (shard, reason) in opened.store.unavailable_shards() {
             println!("error: shard {shard}: {reason}");
         }
-        let unknown = self.unknown;
-        match opened.compare(&mut self.commits, unknown) {
+        // Its outcome stays unknown until the shard is back.
+        match opened.compare(&mut self.commits, &mut self.unknown) {
             Ok(compared) => compared?,
             Err(error) => {
                 println!("error: {error}");
                 return Ok(None);
             }
         }
-        let is_missing =
-            |tenant: u8| unavailable.iter().any(|(shard, _)| shard.name() == format!("s{tenant}"));
-        self.unknown = unknown.filter(|tenant| is_missing(*tenant));
-        if let Some(tenant) = self.unknown {
-            // Its outcome stays unknown until the shard is back.
-            println!("{} unknown {tenant}", self.name);
-        } else if unknown.is_some() {
+        if self.unknown.is_none() {
             println!("{} known", self.name);
         }
         self.say_commits();
@@ -210,9 +230,9 @@ impl Run {
     }
 
     /// After an error, the last commits must be there, if necessary after reopening the store.
-    fn met(&mut self, opened: Opened, error: Error, tenant: u8) -> Result<(), Failure> {
+    fn met(&mut self, opened: Opened, error: &Error, tenant: u8) -> Result<(), Failure> {
         println!("error: {error}");
-        is_no_damage(&error)?;
+        is_no_damage(error)?;
         if let Error::CommitUnknown { .. } = error {
             println!("{} unknown {tenant}", self.name);
             self.unknown = Some(tenant);
@@ -222,7 +242,7 @@ impl Run {
             println!("reopened");
             return Ok(());
         }
-        match opened.compare(&mut self.commits, None) {
+        match opened.compare(&mut self.commits, &mut self.unknown) {
             Ok(compared) => {
                 compared?;
                 self.opened = Some(opened);
@@ -270,16 +290,16 @@ fn prove(said: &str, name: &str, files: &Path) -> Result<(), Failure> {
         if let Some((shard, reason)) = opened.store.unavailable_shards().pop() {
             return Err(format!("shard {shard} is not available: {reason}"));
         }
-        opened.compare(&mut commits, unknown.take()).map_err(shown)??;
+        opened.compare(&mut commits, &mut unknown).map_err(shown)??;
         let report = opened.entries.verify(&opened.store.read().map_err(shown)?).run();
         let report = report.map_err(shown)?;
         if !report.is_clean() {
             return Err(report.to_string());
         }
         // And it can be written.
-        for (tenant, commits) in (0..).zip(&mut commits).filter(|_| round == 0) {
-            opened.commit(tenant, *commits).map_err(shown)?;
-            *commits += 1;
+        if round == 0 {
+            let commit = |tenant| opened.commit(tenant, &mut commits).map_err(shown);
+            (0..=ALL).try_for_each(commit)?;
         }
     }
     Ok(())
