@@ -9,7 +9,7 @@ use crate::model::{
     error::EncodeError,
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
-    row::{self, CollectionField},
+    row::{self, Body, CollectionField},
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
     shard::Distribution,
 };
@@ -420,13 +420,14 @@ pub struct EntryReader<'txn> {
 
 impl<'txn> EntryReader<'txn> {
     #[inline]
-    pub(crate) fn new<R: Entity>(
+    pub(crate) fn new(
         entry: RawEntry<'txn>,
         form: Form,
+        body: Body,
         unescaped: &'txn Unescaped,
     ) -> Result<Self, DecodeError> {
         let data = match form {
-            Form::FullEntry => row::current_body::<R>(entry.data, unescaped)?,
+            Form::FullEntry => body.current(entry.data, unescaped)?,
             Form::Fact | Form::Entry => entry.data,
         };
         Ok(Self {

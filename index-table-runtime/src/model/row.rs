@@ -28,11 +28,18 @@ pub(crate) fn encode<R: Entity>(row: &R, out: &mut Vec<u8>) -> Result<(), Encode
 }
 
 /// Reads a whole row. With debug assertions, fails if a conversion changes a field that must keep its value.
-#[expect(clippy::inline_always, reason = "the row would be moved once more")]
-#[inline(always)]
+///
+/// Inlined in release builds only, because a debug build would compile it once more for each caller.
+#[cfg_attr(
+    not(debug_assertions),
+    expect(clippy::inline_always, reason = "the row would be moved once more"),
+    inline(always)
+)]
 pub(crate) fn decode<R: Entity>(bytes: &[u8]) -> Result<R, DecodeError> {
     match body(bytes, R::TABLE.version) {
         Ok(body) => <R as Entity>::decode(body),
+        // A constant, so that the conversion is not compiled for a table without older versions.
+        Err(error) if const { R::TABLE.previous.is_none() } => Err(error),
         Err(error) => decode_older(bytes, error),
     }
 }
@@ -53,38 +60,63 @@ pub(crate) fn view<'t, R: Viewed>(
     bytes: &'t [u8],
     unescaped: &'t Unescaped,
 ) -> Result<R::View<'t>, DecodeError> {
-    let from = Deserializer::from_bytes(current_body::<R>(bytes, unescaped)?);
+    let from = Deserializer::from_bytes(const { Body::of::<R>() }.current(bytes, unescaped)?);
     let mut row = RowReader { from };
     let view = R::view(&mut row)?;
     let rest = row.from.finalize().map_err(DecodeError::Row)?;
     if rest.is_empty() { Ok(view) } else { Err(DecodeError::Long) }
 }
 
-/// Returns the bytes of the struct in a row. For a row of an older version, `unescaped` stores the converted
-/// bytes.
-#[inline]
-pub(crate) fn current_body<'t, R: Entity>(
-    bytes: &'t [u8],
-    unescaped: &'t Unescaped,
-) -> Result<&'t [u8], DecodeError> {
-    match body(bytes, R::TABLE.version) {
-        Ok(body) => Ok(body),
-        Err(error) => renew_body::<R>(bytes, unescaped, error),
+/// Finds the bytes of the struct in rows of one type.
+#[derive(Clone, Copy)]
+pub(crate) struct Body {
+    /// The current version.
+    version: u32,
+    renew: Option<Renew>,
+}
+
+/// [`renew`]
+type Renew = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
+
+impl Body {
+    #[inline]
+    pub(crate) const fn of<R: Entity>() -> Self {
+        Self { version: R::TABLE.version, renew: renewal::<R>() }
+    }
+
+    /// Returns the bytes of the struct in a row. For a row of an older version, `unescaped` stores the converted
+    /// bytes.
+    #[inline]
+    pub(crate) fn current<'t>(
+        self,
+        bytes: &'t [u8],
+        unescaped: &'t Unescaped,
+    ) -> Result<&'t [u8], DecodeError> {
+        match body(bytes, self.version) {
+            Ok(body) => Ok(body),
+            Err(error) => self.renewed(bytes, unescaped, error),
+        }
+    }
+
+    #[cold]
+    fn renewed<'t>(
+        self,
+        bytes: &[u8],
+        unescaped: &'t Unescaped,
+        error: DecodeError,
+    ) -> Result<&'t [u8], DecodeError> {
+        let Some(renew) = self.renew else { return Err(error) };
+        body(unescaped.keep(renew(bytes)?), self.version)
     }
 }
 
-#[cold]
-fn renew_body<'t, R: Entity>(
-    bytes: &[u8],
-    unescaped: &'t Unescaped,
-    error: DecodeError,
-) -> Result<&'t [u8], DecodeError> {
-    let row: R = decode_older(bytes, error)?;
-    body(unescaped.keep(encoded(&row)?), R::TABLE.version)
+/// Returns [`renew`] if the table has older versions.
+pub(crate) const fn renewal<R: Entity>() -> Option<Renew> {
+    if R::TABLE.previous.is_some() { Some(renew::<R>) } else { None }
 }
 
 /// Returns the bytes of a row of any version in the current version.
-pub(crate) fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+fn renew<R: Entity>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     decode(bytes).and_then(|row: R| encoded(&row))
 }
 
@@ -106,10 +138,6 @@ fn encoded<R: Entity>(row: &R) -> Result<Vec<u8>, DecodeError> {
 #[cold]
 #[inline(never)]
 fn decode_older<R: Entity>(bytes: &[u8], error: DecodeError) -> Result<R, DecodeError> {
-    // A constant, so that the conversion is not compiled for a table without older versions.
-    if const { R::TABLE.previous.is_none() } {
-        return Err(error);
-    }
     let (row, version, body) = convert(bytes, error)?;
     if cfg!(debug_assertions) {
         fields::check_converted(&row, version, body)?;
@@ -146,9 +174,20 @@ pub fn older<Old: RowVersion + Precedes<New>, New>(
 #[inline]
 pub(crate) fn whole<V: DeserializeOwned>(body: &[u8]) -> Result<V, DecodeError> {
     let mut from = Deserializer::from_bytes(body);
-    let row = V::deserialize(&mut from).map_err(DecodeError::Row)?;
+    // Without `?` and `map_err`, which a debug build compiles for each type.
+    match V::deserialize(&mut from) {
+        Ok(row) => match check_end(from) {
+            Ok(()) => Ok(row),
+            Err(error) => Err(error),
+        },
+        Err(error) => Err(DecodeError::Row(error)),
+    }
+}
+
+#[inline]
+fn check_end(from: Deserializer<'_>) -> Result<(), DecodeError> {
     let rest = from.finalize().map_err(DecodeError::Row)?;
-    if rest.is_empty() { Ok(row) } else { Err(DecodeError::Long) }
+    if rest.is_empty() { Ok(()) } else { Err(DecodeError::Long) }
 }
 
 /// Reads the version at the start of a row.
@@ -180,7 +219,11 @@ pub(crate) fn append<T: Serialize + ?Sized>(
     value: &T,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    postcard::serialize_with_flavor(value, Append(out)).map_err(EncodeError::from)
+    // `postcard::serialize_with_flavor` would be one more function for each type.
+    match value.serialize(&mut postcard::Serializer { output: Append(out) }) {
+        Ok(()) => Ok(()),
+        Err(error) => Err(EncodeError::from(error)),
+    }
 }
 
 /// Appends to a reused buffer, because postcard's flavor for a `Vec` owns its buffer.

@@ -14,8 +14,17 @@ use crate::model::{
 
 type Comparison = fn(&[u8], &[u8]) -> bool;
 
-/// Takes the image of the row with these bytes, with its entries in one index or in all.
-type Load = fn(&mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
+/// Loads the row with these bytes into an image. The outer error means that they are not such a row.
+type Load = fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>;
+
+/// Like [`Load`], for a row that is not checked against its former version, with its entries in one index or in all.
+type LoadUnchecked = fn(&mut Image, &[u8], Option<usize>) -> Result<Result<()>, DecodeError>;
+
+/// Compares a row of an older version with the converted row.
+type CheckConversion = fn(&[u8]) -> Result<(), DecodeError>;
+
+/// Returns the row with these bytes in the current version.
+type Renew = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
 /// The schema of a row type, and function pointers for the methods of [`Entity`].
 pub(crate) struct RowVtable {
@@ -23,14 +32,12 @@ pub(crate) struct RowVtable {
     name: fn() -> &'static str,
     pub(crate) schema: &'static TableSchema,
     pub(crate) distribution: Distribution,
-    /// Loads the row with these bytes into an image. The outer error means that they are not such a row.
-    pub(crate) load: fn(&mut Image, &[u8]) -> Result<Result<()>, DecodeError>,
-    /// The same of a row that is not checked against its former version, with its entries in one index or in all.
-    pub(crate) load_unchecked: Load,
-    /// [`row::check_conversion`]
-    pub(crate) check_conversion: fn(&[u8]) -> Result<(), DecodeError>,
-    /// [`row::renew`]
-    pub(crate) renew: fn(&[u8]) -> Result<Vec<u8>, DecodeError>,
+    pub(crate) load: Load,
+    pub(crate) load_unchecked: LoadUnchecked,
+    /// [`row::check_conversion`], if the table has older versions.
+    check_conversion: Option<CheckConversion>,
+    /// [`row::renew`], if the table has older versions.
+    renew: Option<Renew>,
     /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
     /// [`row::is_reordered`], if the rows have sorted collections.
@@ -44,22 +51,15 @@ impl RowVtable {
             name: any::type_name::<R>,
             schema: R::TABLE,
             distribution: R::DISTRIBUTION,
-            load: |image, bytes| {
-                let row: R = row::decode(bytes)?;
-                Ok(image.load_stored(&row, bytes))
+            load: load::<R>,
+            load_unchecked: load_unchecked::<R>,
+            hashed: hashed::<R>,
+            check_conversion: if R::TABLE.previous.is_some() {
+                Some(row::check_conversion::<R>)
+            } else {
+                None
             },
-            load_unchecked: |image, bytes, index| {
-                let row: R = row::decode_unchecked(bytes)?;
-                Ok(match index {
-                    Some(index) => image.load_stored_of(&row, bytes, index),
-                    None => image.load_stored(&row, bytes),
-                })
-            },
-            check_conversion: row::check_conversion::<R>,
-            renew: row::renew::<R>,
-            hashed: |bytes, index, values| {
-                row::decode(bytes).map(|row: R| row.hashed(index, values))
-            },
+            renew: row::renewal::<R>(),
             is_reordered: if R::COLLECTIONS.is_empty() {
                 None
             } else {
@@ -82,6 +82,19 @@ impl RowVtable {
     /// Returns the path of the row type.
     pub(crate) fn type_name(&self) -> &'static str {
         (self.name)()
+    }
+
+    /// Checks that the conversion of a row of an older version keeps the values of unchanged fields.
+    pub(crate) fn check_conversion(&self, bytes: &[u8]) -> Result<(), DecodeError> {
+        self.check_conversion.map_or(Ok(()), |check| check(bytes))
+    }
+
+    /// Returns the bytes of a row of any version in the current version.
+    pub(crate) fn renew(&self, bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        match self.renew {
+            Some(renew) => renew(bytes),
+            None => row::body(bytes, self.schema.version).map(|_| bytes.to_vec()),
+        }
     }
 
     /// Loads a row that is stored under `primary_key`. Fails if the row has another primary key.
@@ -147,5 +160,33 @@ impl RowVtable {
             key: self.schema.show_hashed_key(source, key, hashed),
             holder: self.schema.show_primary_key(holder),
         }
+    }
+}
+
+fn load<R: Entity>(image: &mut Image, bytes: &[u8]) -> Result<Result<()>, DecodeError> {
+    match row::decode::<R>(bytes) {
+        Ok(row) => Ok(image.load_stored(&row, bytes, None)),
+        Err(error) => Err(error),
+    }
+}
+
+fn load_unchecked<R: Entity>(
+    image: &mut Image,
+    bytes: &[u8],
+    index: Option<usize>,
+) -> Result<Result<()>, DecodeError> {
+    match row::decode_unchecked::<R>(bytes) {
+        Ok(row) => Ok(image.load_stored(&row, bytes, index)),
+        Err(error) => Err(error),
+    }
+}
+
+fn hashed<R: Entity>(bytes: &[u8], index: usize, values: &mut KeyBuf) -> Result<(), DecodeError> {
+    match row::decode::<R>(bytes) {
+        Ok(row) => {
+            row.hashed(index, values);
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         error::Result,
         key::{DecodeError, KeyBuf, Unescaped},
         maintain::Image,
-        row,
+        row::{self, Body},
         schema::Source,
     },
 };
@@ -81,7 +81,7 @@ pub(super) fn has_entry<R: Entity>(
 ) -> Result<bool> {
     let row: R = row::decode(fact)
         .map_err(|error| R::TABLE.corrupt(Source::Facts, entry.primary_key, error))?;
-    image.load_stored_of(&row, fact, index)?;
+    image.load_stored(&row, fact, Some(index))?;
     Ok(image.keys(index).any(|key| key == entry.key))
 }
 
@@ -182,7 +182,8 @@ pub(super) fn values_of<R: Entity>(
         ValueSource::Fact(bytes) => row::decode::<R>(bytes).map(|row| row.hashed(index, values)),
         ValueSource::Entry(entry, form) => {
             let unescaped = Unescaped::default();
-            R::hashed_in_entry(index, EntryReader::new::<R>(entry, form, &unescaped)?, values)
+            let entry = EntryReader::new(entry, form, const { Body::of::<R>() }, &unescaped)?;
+            R::hashed_in_entry(index, entry, values)
         }
     }
 }

@@ -31,16 +31,21 @@ use crate::{
 /// [`Desc`]: crate::Desc
 #[must_use = "it does nothing until its values or counts are read"]
 pub struct Distinct<'txn, V> {
+    pub(crate) request: DistinctRequest<'txn>,
+    pub(crate) value: PhantomData<fn() -> V>,
+}
+
+/// A [`Distinct`] without the type of its values, so that its code is compiled once.
+pub(crate) struct DistinctRequest<'txn> {
     /// The reader, and whether a unique index is violated.
     reader: Result<(Reader<'txn>, bool)>,
     schema: &'static TableSchema,
     ledger: Ledger<'txn>,
     query: Query,
     conditions: Option<Rc<Conditions<'txn>>>,
-    value: PhantomData<fn() -> V>,
 }
 
-impl<'txn, V: Key> Distinct<'txn, V> {
+impl<'txn> DistinctRequest<'txn> {
     pub(crate) fn new(
         reader: Result<(Reader<'txn>, bool)>,
         schema: &'static TableSchema,
@@ -50,48 +55,11 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     ) -> Self {
         let (query, hashed) = leading.into_query(source);
         let conditions = Conditions::of(hashed);
-        Self { reader, schema, ledger, query, conditions, value: PhantomData }
-    }
-
-    /// Reads from the last value in the index's order to the first: from the greatest to the smallest, or the
-    /// reverse for a `desc` field. A second `rev` restores the order.
-    pub fn rev(mut self) -> Self {
-        self.query.reverse = !self.query.reverse;
-        self
-    }
-
-    /// Returns an iterator over the values, borrowed from the transaction's snapshot where possible: `&str`
-    /// for a `String`.
-    ///
-    /// Cost: one seek for each value, independent of the number of rows, and one seek at the end. With all
-    /// fields of the key of a unique index or of the fact table, no two rows have the same value, so the cost
-    /// is one step instead of a seek. An index query does not read the fact table.
-    pub fn values(self) -> DistinctValues<'txn, V> {
-        DistinctValues { cursor: self.into_cursor(), value: PhantomData }
-    }
-
-    /// Returns an iterator over the values with the number of entries of each, which is the
-    /// [`count`](crate::Scan::count) of `find_by_…` with this value.
-    ///
-    /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
-    pub fn counts(self) -> DistinctCounts<'txn, V> {
-        DistinctCounts { cursor: self.into_cursor(), value: PhantomData }
-    }
-
-    /// Returns the first value in the index's order: the smallest, or the greatest after
-    /// [`rev`](Distinct::rev), and the reverse for a `desc` field.
-    ///
-    /// Cost: one seek.
-    ///
-    /// # Errors
-    ///
-    /// [`Error`] when the store can't be read.
-    pub fn first(self) -> Result<Option<V::Ref<'txn>>> {
-        self.values().next().transpose()
+        Self { reader, schema, ledger, query, conditions }
     }
 
     fn into_cursor(self) -> DistinctCursor<'txn> {
-        let Self { reader, schema, ledger, query, conditions, .. } = self;
+        let Self { reader, schema, ledger, query, conditions } = self;
         let meter = ledger.meter(query.source, None);
         let (reader, violated, failure) = match reader {
             Ok((reader, violated)) => (Some(reader), violated, None),
@@ -113,12 +81,52 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     }
 }
 
+impl<'txn, V: Key> Distinct<'txn, V> {
+    /// Reads from the last value in the index's order to the first: from the greatest to the smallest, or the
+    /// reverse for a `desc` field. A second `rev` restores the order.
+    pub fn rev(mut self) -> Self {
+        self.request.query.reverse = !self.request.query.reverse;
+        self
+    }
+
+    /// Returns an iterator over the values, borrowed from the transaction's snapshot where possible: `&str`
+    /// for a `String`.
+    ///
+    /// Cost: one seek for each value, independent of the number of rows, and one seek at the end. With all
+    /// fields of the key of a unique index or of the fact table, no two rows have the same value, so the cost
+    /// is one step instead of a seek. An index query does not read the fact table.
+    pub fn values(self) -> DistinctValues<'txn, V> {
+        DistinctValues { cursor: self.request.into_cursor(), value: PhantomData }
+    }
+
+    /// Returns an iterator over the values with the number of entries of each, which is the
+    /// [`count`](crate::Scan::count) of `find_by_…` with this value.
+    ///
+    /// Cost: that of [`values`](Distinct::values), and of a `count` for each value.
+    pub fn counts(self) -> DistinctCounts<'txn, V> {
+        DistinctCounts { cursor: self.request.into_cursor(), value: PhantomData }
+    }
+
+    /// Returns the first value in the index's order: the smallest, or the greatest after
+    /// [`rev`](Distinct::rev), and the reverse for a `desc` field.
+    ///
+    /// Cost: one seek.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] when the store can't be read.
+    pub fn first(self) -> Result<Option<V::Ref<'txn>>> {
+        self.values().next().transpose()
+    }
+}
+
 impl<V> fmt::Debug for Distinct<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DistinctRequest { schema, query, .. } = &self.request;
         f.debug_struct("Distinct")
-            .field("table", &self.schema.name)
-            .field("index", &self.schema.index_name(self.query.source))
-            .field("reverse", &self.query.reverse)
+            .field("table", &schema.name)
+            .field("index", &schema.index_name(query.source))
+            .field("reverse", &query.reverse)
             .finish_non_exhaustive()
     }
 }

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use crate::{
     engine::{Entries, EntryResult, LentEntries, Query, Reader},
     model::{
-        entity::{Entity, EntryReader, Form, IndexEntry},
+        entity::{Entity, EntryReader, Form},
         entry::RawEntry,
         error::{Boxed, Error, Result},
         key::{DecodeError, Key, KeyReader, Unescaped},
-        row,
+        row::{self, Body},
         schema::{Source, TableSchema},
     },
     query::{conditions::Conditions, matches::Matches},
@@ -181,6 +181,22 @@ impl<'txn> EntryScan<'txn, LentEntries<'txn>> {
         Some(Err(self.stop(failure)))
     }
 
+    /// Reads the next row by `read`, which decodes it; `false` at the end.
+    pub(super) fn read_row(
+        &mut self,
+        read: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
+    ) -> Result<bool> {
+        let failure = match self.next_bytes() {
+            Ok(Some(bytes)) => match read(bytes) {
+                Ok(()) => return Ok(true),
+                Err(error) => Failure::Decode(error),
+            },
+            Ok(None) => return Ok(false),
+            Err(error) => Failure::Other(error.into()),
+        };
+        Err(self.stop(failure))
+    }
+
     /// Reads the bytes of the next row. Not generic, so that everything but the decoding of a row is compiled
     /// once.
     fn next_bytes(&mut self) -> Result<Option<&[u8]>, Boxed> {
@@ -270,19 +286,22 @@ impl<'txn> EntryScan<'txn, Entries<'txn>> {
         referred_row(self.reader, &mut self.meter, entry, row, self.has_looked_up)
     }
 
-    /// Returns a reader of an entry for `E`, or of its row if `E` is the row type.
+    /// Returns a reader of an entry of the index or, if `source` is the fact table, of its row. `body` is of the type of
+    /// its row.
     #[inline]
-    pub(super) fn entry_reader<E: IndexEntry<'txn>>(
+    pub(super) fn entry_reader(
         &mut self,
         entry: RawEntry<'txn>,
+        source: Source,
+        body: Body,
     ) -> Result<EntryReader<'txn>, Failure> {
-        if matches!(E::SOURCE, Source::Facts) {
+        if matches!(source, Source::Facts) {
             self.meter.bytes(entry.key.len() + entry.primary_key.len());
             let row = RawEntry { data: self.row_bytes(entry)?, ..entry };
-            return Ok(EntryReader::new::<E::Row>(row, Form::Fact, self.unescaped())?);
+            return Ok(EntryReader::new(row, Form::Fact, body, self.unescaped())?);
         }
         self.meter.bytes(entry.key.len() + entry.primary_key.len() + entry.data.len());
-        Ok(EntryReader::new::<E::Row>(entry, self.form, self.unescaped())?)
+        Ok(EntryReader::new(entry, self.form, body, self.unescaped())?)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use crate::{
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::Result,
-        row,
+        row::{self, Body},
     },
     usage::Stats,
 };
@@ -86,7 +86,10 @@ iterator! {
 iterator! {
     /// The entries of a scan; see [`Scan::entries`](crate::Scan::entries). Ends after the first
     /// error.
-    Entries, E, engine::Entries<'txn>, scan => scan.decode_next(EntryScan::entry_reader::<E>, E::decode)
+    Entries, E, engine::Entries<'txn>, scan => scan.decode_next(
+        |scan, entry| scan.entry_reader(entry, E::SOURCE, const { Body::of::<E::Row>() }),
+        E::decode,
+    )
 }
 
 iterator! {

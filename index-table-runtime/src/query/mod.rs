@@ -27,6 +27,7 @@ pub use combined::{Combined, CombinedKeys, CombinedRows, CombinedViews};
 pub use cursor::Cursor;
 pub(crate) use cursor::hash_of;
 pub use detached::DetachedQuery;
+pub(crate) use distinct::DistinctRequest;
 pub use distinct::{Distinct, DistinctCounts, DistinctValues};
 pub(crate) use entry_scan::DANGLING;
 pub use eventual::EventualScan;
@@ -35,22 +36,19 @@ pub use iter::{Entries, Keys, Rows, Views};
 pub use list::Values;
 pub(crate) use matches::row_by;
 pub use page::Page;
+pub(crate) use request::ScanRequest;
 
 use std::{fmt, marker::PhantomData};
 
 use crate::{
-    engine::{LentEntries, Query, Reader},
+    engine::LentEntries,
     model::{
-        entity::{Entity, IndexEntry, Viewed},
+        entity::{IndexEntry, Viewed},
         error::Result,
-        key::DecodeError,
-        schema::{Source, TableSchema},
+        schema::Source,
     },
-    usage::Ledger,
 };
-use conditions::Conditions;
 use entry_scan::EntryScan;
-use request::ScanRequest;
 
 /// A query that has not run yet: a contiguous part of an index, or of the fact table, in key order.
 ///
@@ -109,19 +107,11 @@ use request::ScanRequest;
 /// ```
 #[must_use = "a scan does nothing until its rows, views, entries, keys or count are read"]
 pub struct Scan<'txn, E> {
-    request: ScanRequest<'txn>,
-    entry: PhantomData<fn() -> E>,
+    pub(crate) request: ScanRequest<'txn>,
+    pub(crate) entry: PhantomData<fn() -> E>,
 }
 
 impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
-    pub(crate) fn new(reader: Result<Reader<'txn>>, ledger: Ledger<'txn>, bounds: Bounds) -> Self {
-        let (query, hashed) = bounds.into_query(E::SOURCE);
-        let (schema, conditions) = (E::Row::TABLE, Conditions::of(hashed));
-        let request =
-            ScanRequest { reader, schema, ledger, query, conditions, after: None, before: None };
-        Self { request, entry: PhantomData }
-    }
-
     /// Returns the table or index and the bounds, or the reason why the scan can't run.
     pub(crate) fn into_bounds(mut self) -> Result<(Source, Bounds)> {
         self.request.reject_tests("a watcher takes no `filter`; filter its events");
@@ -346,36 +336,9 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
         DetachedQuery::new(self.request)
     }
 
-    /// Returns the first row, decoded by `decode`.
-    pub(crate) fn one<T>(
-        self,
-        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
-    ) -> Result<Option<T>> {
-        let mut scan = self.limit(1);
-        scan.request.reads_rows();
-        scan.request.scan(None).next_bytes(decode).transpose()
-    }
-
     fn cursor(self) -> EntryScan<'txn, LentEntries<'txn>> {
         self.request.cursor(None)
     }
-}
-
-/// Returns the encoded primary key of the first entry of a table or an index within bounds.
-pub(crate) fn first_key<'txn>(
-    reader: Result<Reader<'txn>>,
-    schema: &'static TableSchema,
-    ledger: Ledger<'txn>,
-    source: Source,
-    bounds: Bounds,
-) -> Result<Option<Vec<u8>>> {
-    let (query, hashed) = bounds.into_query(source);
-    let query = Query { limit: Some(1), ..query };
-    let conditions = Conditions::of(hashed);
-    let request =
-        ScanRequest { reader, schema, ledger, query, conditions, after: None, before: None };
-    let mut entries = request.cursor(None);
-    Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
 }
 
 impl<E> fmt::Debug for Scan<'_, E> {

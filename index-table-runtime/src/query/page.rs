@@ -2,12 +2,13 @@
 
 use super::{Cursor, Scan, entry_scan::EntryScan, request::ScanRequest};
 use crate::{
-    engine::{Entries, LentEntries},
+    engine::Entries,
     model::{
         entity::{IndexEntry, Viewed},
         entry::RawEntry,
         error::Result,
-        row,
+        key::DecodeError,
+        row::{self, Body},
         schema::Source,
     },
 };
@@ -66,28 +67,24 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// [`before`](Scan::before) belongs to another scan; [`Error`](crate::Error) if the store can't be read.
     pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
         self.request.reads_rows();
-        let query_hash = self.request.query_hash();
-        if self.request.before.is_some() {
-            let cursors = self.request.turn_back(Some(query_hash));
-            let more = |rows: &mut EntryScan<'txn, LentEntries<'txn>>| {
-                Ok(rows.advance()?.then(|| Cursor::new(query_hash, rows.entry())))
-            };
-            return page_back(self.cursor(), size, cursors, EntryScan::next_row, more);
-        }
-        let previous = self.request.after.clone();
-        let mut rows = self.request.cursor(Some(query_hash));
+        let is_backward = self.request.before.is_some();
         let mut items = Vec::with_capacity(size.min(RESERVED));
-        while items.len() < size {
-            let Some(row) = rows.next_row::<E::Row>() else {
-                return Ok(Page { items, next: None, previous });
-            };
-            items.push(row?);
+        let [next, previous] =
+            self.request.page_of_rows(size, &mut |bytes| match row::decode(bytes) {
+                Ok(row) => {
+                    items.push(row);
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            })?;
+        if is_backward {
+            // `Vec::reverse` would be several functions for each type of row.
+            let mut forward = Vec::with_capacity(items.len());
+            while let Some(row) = items.pop() {
+                forward.push(row);
+            }
+            items = forward;
         }
-        if size == 0 {
-            return Ok(Page { items, next: None, previous: None });
-        }
-        let last = Cursor::new(query_hash, rows.entry());
-        let next = rows.advance()?.then_some(last);
         Ok(Page { items, next, previous })
     }
 
@@ -168,7 +165,7 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
             scan.decode_next(
                 |scan, entry| {
                     *last = entry;
-                    scan.entry_reader::<E>(entry)
+                    scan.entry_reader(entry, E::SOURCE, const { Body::of::<E::Row>() })
                 },
                 E::decode,
             )
@@ -177,6 +174,34 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
 }
 
 impl<'txn> ScanRequest<'txn> {
+    /// Reads the rows of a page, calls `push` with the bytes of each, and returns the cursors to the next and the
+    /// previous page. The rows before a gap are read backward.
+    fn page_of_rows(
+        mut self,
+        size: usize,
+        push: &mut dyn FnMut(&[u8]) -> Result<(), DecodeError>,
+    ) -> Result<[Option<Cursor>; 2]> {
+        let query_hash = self.query_hash();
+        let is_backward = self.before.is_some();
+        let [after, before] =
+            if is_backward { self.turn_back(Some(query_hash)) } else { [self.after.clone(), None] };
+        let mut rows = self.cursor(Some(query_hash));
+        for _ in 0..size {
+            if !rows.read_row(push)? {
+                return Ok([before, after]);
+            }
+        }
+        if size == 0 {
+            return Ok([None, None]);
+        }
+        if is_backward {
+            let preceding = rows.advance()?.then(|| Cursor::new(query_hash, rows.entry()));
+            return Ok([before, preceding.or(after)]);
+        }
+        let last = Cursor::new(query_hash, rows.entry());
+        Ok([rows.advance()?.then_some(last), after])
+    }
+
     /// Returns a page of items that borrow from the snapshot. `next` reads the next entry, stores it, and
     /// converts it to an item.
     fn page<T>(

@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc};
 
 use super::{
-    Cursor,
+    Bounds, Cursor,
     conditions::{Conditions, Existence, Hashed, Stop},
     cursor,
     entry_scan::EntryScan,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A query that has not run yet.
-pub(super) struct ScanRequest<'txn> {
+pub(crate) struct ScanRequest<'txn> {
     pub(super) reader: Result<Reader<'txn>>,
     pub(super) schema: &'static TableSchema,
     pub(super) ledger: Ledger<'txn>,
@@ -34,6 +34,32 @@ pub(super) struct ScanRequest<'txn> {
 }
 
 impl<'txn> ScanRequest<'txn> {
+    pub(crate) fn new(
+        reader: Result<Reader<'txn>>,
+        schema: &'static TableSchema,
+        ledger: Ledger<'txn>,
+        source: Source,
+        bounds: Bounds,
+    ) -> Self {
+        let (query, hashed) = bounds.into_query(source);
+        let conditions = Conditions::of(hashed);
+        Self { reader, schema, ledger, query, conditions, after: None, before: None }
+    }
+
+    /// Returns the bytes of the first row.
+    pub(crate) fn first_row(mut self) -> Result<Option<&'txn [u8]>> {
+        self.query.limit = Some(1);
+        self.reads_rows();
+        self.scan(None).next_bytes(Ok).transpose()
+    }
+
+    /// Returns the encoded primary key of the first entry.
+    pub(crate) fn first_key(mut self) -> Result<Option<Vec<u8>>> {
+        self.query.limit = Some(1);
+        let mut entries = self.cursor(None);
+        Ok(entries.advance()?.then(|| entries.entry().primary_key.to_vec()))
+    }
+
     /// Returns a hash of the query, which identifies it in cursors.
     pub(super) fn query_hash(&self) -> u64 {
         cursor::query_hash(self.schema, &self.query)

@@ -8,9 +8,8 @@ use std::sync::{
 use crate::{
     engine::{Limit, ReadRecords as _, Reader, Stamp, Tables},
     model::{
-        entity::Entity,
         error::{Error, Result},
-        maintain::Image,
+        maintain::{AnyRow, Image},
         row_vtable::RowVtable,
         schema::{IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema},
     },
@@ -230,14 +229,14 @@ impl OpenTable {
     /// row's fields, but not those inside the types of the fields. Without a test, the error would only occur when
     /// the row is read. The result mostly depends on the types, so a release build tests the first rows; with debug
     /// assertions, every row is tested.
-    #[inline]
-    pub(crate) fn load_new<R: Entity>(
+    #[cfg_attr(not(debug_assertions), inline)]
+    pub(crate) fn load_new(
         &self,
-        row: &R,
+        row: &dyn AnyRow,
         new: &mut Image,
         tried: &mut Image,
     ) -> Result<()> {
-        new.load(row)?;
+        row.load(new)?;
         if !cfg!(debug_assertions) {
             if self.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
                 return Ok(());

@@ -7,11 +7,11 @@ use crate::{
     model::{
         entity::{Entity, IndexEntry, Viewed},
         error::{Error, Result},
-        key::{DecodeError, Key, KeyBuf},
+        key::{Key, KeyBuf},
         row,
         schema::Source,
     },
-    query::{self, Bounds, Distinct, EventualScan, Scan},
+    query::{Bounds, Distinct, EventualScan, Scan},
     store::{OpenTable, ReadTxn, ShardId, Store, WriteTxn, engine_of, shard_id},
     upkeep::opening,
     usage::{RowWrite, trace::span},
@@ -53,7 +53,7 @@ impl<R: Entity> KeyedTable<R> {
     /// [`Error::SchemaMismatch`], and the errors of building an index. After an error, nothing has changed, except
     /// that indexes of a large table may be declared and not readable.
     pub fn open(store: &Store) -> Result<Self> {
-        Ok(Self::of(opening::open(store, Table::<R>::ROWS)?))
+        opening::open(store, Table::<R>::ROWS).map(Self::of)
     }
 
     /// Creates the table if it does not exist, and compares it with its declaration. [`build`](Table::build)
@@ -63,7 +63,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// [`Error::SchemaMismatch`] and errors of the engine. After an error, nothing has changed.
     pub fn open_online(store: &Store) -> Result<Self> {
-        Ok(Self::of(opening::open_online(store, Table::<R>::ROWS)?))
+        opening::open_online(store, Table::<R>::ROWS).map(Self::of)
     }
 
     const fn of(open: Arc<OpenTable>) -> Self {
@@ -113,7 +113,13 @@ impl<R: Entity> KeyedTable<R> {
         R: Viewed,
     {
         let key = encoded_argument::<R>(key);
-        self.table.fact(txn, &key, |bytes| row::view::<R>(bytes, &txn.session.unescaped))
+        span!(TRACE, "get", table = R::TABLE.name);
+        let open = &self.table.open;
+        let Some(bytes) = txn.fact(open, key.as_bytes())? else { return Ok(None) };
+        match row::view::<R>(bytes, &txn.session.unescaped) {
+            Ok(view) => Ok(Some(view)),
+            Err(error) => Err(open.corrupt(Source::Facts, key.as_bytes(), error)),
+        }
     }
 
     /// Reads a row, calls `change`, and writes the row back. Returns false if there is no such row.
@@ -144,9 +150,9 @@ impl<R: Entity> KeyedTable<R> {
         change: impl FnOnce(&mut R) -> Result<T, E>,
     ) -> Result<Option<T>, E> {
         span!(TRACE, "update", table = R::TABLE.name);
+        let key = encoded_argument::<R>(key);
         let (mut writer, Scratch { old, new, tried }, written) =
             txn.row_writer(&self.table.open)?;
-        let key = encoded_argument::<R>(key);
         let Some(mut row) = rows::load_by_key::<R>(&writer, key.as_bytes(), old)? else {
             return Ok(None);
         };
@@ -163,7 +169,7 @@ impl<R: Entity> KeyedTable<R> {
     /// [`Error::Corrupt`] if the row can't be decoded; in this case, use [`repair`](Table::repair). Errors of the
     /// engine.
     pub fn delete(&self, txn: &mut WriteTxn<'_>, key: <R::Key as Key>::Arg<'_>) -> Result<bool> {
-        self.table.delete_encoded(txn, &encoded_argument::<R>(key))
+        self.table.open.delete(txn, encoded_argument::<R>(key).as_bytes())
     }
 
     /// Removes a row and returns it.
@@ -177,8 +183,8 @@ impl<R: Entity> KeyedTable<R> {
         key: <R::Key as Key>::Arg<'_>,
     ) -> Result<Option<R>> {
         span!(TRACE, "delete", table = R::TABLE.name);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.table.open)?;
         let key = encoded_argument::<R>(key);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.table.open)?;
         let row = rows::load_by_key::<R>(&writer, key.as_bytes(), old)?;
         if row.is_some() {
             rows::delete_loaded(Table::<R>::ROWS, &mut writer, old, written)?;
@@ -197,13 +203,7 @@ impl<R: Entity> KeyedTable<R> {
         txn: &mut WriteTxn<'_>,
         row: &R,
     ) -> Result<()> {
-        span!(TRACE, "put", table = R::TABLE.name);
-        let Source::Index(index) = E::SOURCE else { return self.table.put(txn, row) };
-        txn.reader_of(&self.table.open, E::SOURCE)?;
-        let (mut writer, Scratch { old, new, tried }, written) =
-            txn.row_writer(&self.table.open)?;
-        self.table.open.load_new(row, new, tried)?;
-        rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
+        self.table.open.put_by(txn, E::SOURCE, row)
     }
 
     /// Removes the row with this key in the unique index of `E`. Returns false if there is no such row.
@@ -216,12 +216,7 @@ impl<R: Entity> KeyedTable<R> {
         txn: &mut WriteTxn<'_>,
         key: Bounds,
     ) -> Result<bool> {
-        span!(TRACE, "delete", table = R::TABLE.name);
-        let reader = txn.reader_of(&self.table.open, E::SOURCE);
-        let key = query::first_key(reader, R::TABLE, self.table.ledger(txn), E::SOURCE, key)?;
-        let Some(key) = key else { return Ok(false) };
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.table.open)?;
-        rows::delete(Table::<R>::ROWS, &mut writer, &key, old, written)
+        self.table.open.delete_by(txn, E::SOURCE, key)
     }
 
     /// Returns the row with this key in the unique index of `E`.
@@ -229,12 +224,14 @@ impl<R: Entity> KeyedTable<R> {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if the row can't be decoded, or an entry refers to a missing row.
+    #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn get_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
         key: Bounds,
     ) -> Result<Option<R>> {
-        self.fact_by::<E, R>(txn, key, |bytes| row::decode(bytes))
+        let Some(bytes) = self.table.open.row_by(txn, E::SOURCE, &key)? else { return Ok(None) };
+        self.table.decode(bytes, E::SOURCE, key.range.start())
     }
 
     /// Returns the view of the row with this key in the unique index of `E`.
@@ -242,6 +239,7 @@ impl<R: Entity> KeyedTable<R> {
     /// # Errors
     ///
     /// [`Error::Corrupt`] if the row can't be decoded, or an entry refers to a missing row.
+    #[expect(clippy::needless_pass_by_value, reason = "generated code passes a new value")]
     pub fn get_view_by<'txn, E: IndexEntry<'txn, Row = R>>(
         &'txn self,
         txn: &'txn ReadTxn<'_>,
@@ -250,27 +248,12 @@ impl<R: Entity> KeyedTable<R> {
     where
         R: Viewed,
     {
-        let kept = &txn.session.unescaped;
-        self.fact_by::<E, R::View<'txn>>(txn, key, |bytes| row::view::<R>(bytes, kept))
-    }
-
-    /// Returns the row with this key in the unique index of `E`, decoded by `decode`.
-    fn fact_by<'txn, E: IndexEntry<'txn, Row = R>, T>(
-        &'txn self,
-        txn: &'txn ReadTxn<'_>,
-        key: Bounds,
-        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
-    ) -> Result<Option<T>> {
-        if key.is_hashed() {
-            let reader = txn.reader_of(&self.table.open, E::SOURCE);
-            return Scan::<E>::new(reader, self.table.ledger(txn), key).one(decode);
+        let open = &self.table.open;
+        let Some(bytes) = open.row_by(txn, E::SOURCE, &key)? else { return Ok(None) };
+        match row::view::<R>(bytes, &txn.session.unescaped) {
+            Ok(view) => Ok(Some(view)),
+            Err(error) => Err(open.corrupt(E::SOURCE, key.range.start(), error)),
         }
-        let (reader, key) = (txn.reader_of(&self.table.open, E::SOURCE)?, key.range.start());
-        let Some(bytes) = query::row_by(reader, R::TABLE, self.table.ledger(txn), E::SOURCE, key)?
-        else {
-            return Ok(None);
-        };
-        decode(bytes).map(Some).map_err(|error| R::TABLE.corrupt(E::SOURCE, key, error))
     }
 
     /// Returns a scan of the entries within `bounds` in the index, or the fact table, of `E`.
@@ -279,8 +262,7 @@ impl<R: Entity> KeyedTable<R> {
         txn: &'txn ReadTxn<'_>,
         bounds: Bounds,
     ) -> Scan<'txn, E> {
-        let reader = txn.reader_to_scan(&self.table.open, E::SOURCE);
-        Scan::new(reader.map(|(reader, _)| reader), self.table.ledger(txn), bounds)
+        Scan { request: self.table.open.scan(txn, E::SOURCE, bounds), entry: PhantomData }
     }
 
     /// Returns a scan of the entries within `bounds` in the eventual index of `E`.
@@ -298,26 +280,15 @@ impl<R: Entity> KeyedTable<R> {
         txn: &'txn ReadTxn<'_>,
         leading: Bounds,
     ) -> Distinct<'txn, V> {
-        let reader = txn.reader_to_scan(&self.table.open, E::SOURCE);
-        Distinct::new(reader, R::TABLE, self.table.ledger(txn), E::SOURCE, leading)
+        Distinct { request: self.table.open.distinct(txn, E::SOURCE, leading), value: PhantomData }
     }
 }
 
 impl<R: Entity> Table<R> {
     pub(super) fn get_encoded(&self, txn: &ReadTxn<'_>, key: &KeyBuf) -> Result<Option<R>> {
-        self.fact(txn, key, |bytes| row::decode(bytes))
-    }
-
-    /// Returns the row with this primary key, decoded by `decode`.
-    fn fact<'txn, T>(
-        &'txn self,
-        txn: &'txn ReadTxn<'_>,
-        primary_key: &KeyBuf,
-        decode: impl FnOnce(&'txn [u8]) -> Result<T, DecodeError>,
-    ) -> Result<Option<T>> {
         span!(TRACE, "get", table = R::TABLE.name);
-        let Some(bytes) = txn.fact(&self.open, primary_key.as_bytes())? else { return Ok(None) };
-        decode(bytes).map(Some).map_err(|error| Self::ROWS.corrupt(error, primary_key.as_bytes()))
+        let Some(bytes) = txn.fact(&self.open, key.as_bytes())? else { return Ok(None) };
+        self.decode(bytes, Source::Facts, key.as_bytes())
     }
 
     pub(super) fn update_encoded(
@@ -335,12 +306,6 @@ impl<R: Entity> Table<R> {
         self.open.load_new(&row, new, tried)?;
         rows::update(Self::ROWS, &mut writer, old, new, written, RowWrite::Update)?;
         Ok(true)
-    }
-
-    pub(super) fn delete_encoded(&self, txn: &mut WriteTxn<'_>, key: &KeyBuf) -> Result<bool> {
-        span!(TRACE, "delete", table = R::TABLE.name);
-        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
-        rows::delete(Self::ROWS, &mut writer, key.as_bytes(), old, written)
     }
 }
 

@@ -3,8 +3,8 @@
 
 mod all_tables;
 mod keyed;
-
 mod queries;
+mod untyped;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -12,11 +12,13 @@ pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use keyed::KeyedTable;
 
 use crate::{
+    engine::Read as _,
     model::{
         entity::Entity,
         error::{Error, Result},
         key::{KeyBuf, Sequence},
         row_vtable::RowVtable,
+        schema::Source,
     },
     query::{Bounds, GetMany, Scan},
     store::{self, OpenTable, ReadTxn, Store, WriteTxn, watch::Watch},
@@ -27,7 +29,7 @@ use crate::{
         upgrade::Upgrade,
         verify::{Repair, Verify},
     },
-    usage::{Ledger, RowWrite, Usage, trace::span},
+    usage::{RowWrite, Usage, trace::span},
     write::{
         Scratch,
         queue::{self, IndexToken, Lag},
@@ -95,10 +97,7 @@ impl<R: Entity> Table<R> {
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which
     /// nothing has changed; [`Error::MapFull`] and errors of the engine.
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        span!(TRACE, "insert", table = R::TABLE.name);
-        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
-        self.open.load_new(row, new, tried)?;
-        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
+        self.open.insert(txn, row)
     }
 
     /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
@@ -151,10 +150,7 @@ impl<R: Entity> Table<R> {
     /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which nothing has changed;
     /// [`Error::MapFull`] and errors of the engine.
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        span!(TRACE, "put", table = R::TABLE.name);
-        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
-        self.open.load_new(row, new, tried)?;
-        rows::put(Self::ROWS, &mut writer, old, new, written)
+        self.open.put(txn, row)
     }
 
     /// Writes a row like [`put`](Table::put), and returns the replaced row.
@@ -168,7 +164,11 @@ impl<R: Entity> Table<R> {
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
         self.open.load_new(row, new, tried)?;
-        let before = rows::load_by_key(&writer, new.primary_key(), old)?;
+        let key = new.primary_key();
+        let before = match writer.reader().fact(key)? {
+            Some(bytes) => self.decode(bytes, Source::Facts, key)?,
+            None => None,
+        };
         rows::put(Self::ROWS, &mut writer, old, new, written)?;
         Ok(before)
     }
@@ -247,7 +247,7 @@ impl<R: Entity> Table<R> {
     ///
     /// [`Error::Corrupt`] if the row can't be decoded, errors of the engine.
     pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
-        self.delete_encoded(txn, &encoded::<R>(key))
+        self.open.delete(txn, encoded::<R>(key).as_bytes())
     }
 
     /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have the form
@@ -262,12 +262,12 @@ impl<R: Entity> Table<R> {
     where
         I: IntoIterator<Item: Borrow<R::Key>>,
     {
-        GetMany::new(txn.reader(&self.open), self.ledger(txn), keys.into_iter())
+        GetMany::new(txn.reader(&self.open), self.open.ledger(txn), keys.into_iter())
     }
 
     /// Returns a scan of all rows, in the order of their primary keys.
     pub fn all<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Scan<'txn, R> {
-        Scan::new(txn.reader(&self.open), self.ledger(txn), Bounds::new())
+        Scan { request: self.open.scan(txn, Source::Facts, Bounds::new()), entry: PhantomData }
     }
 
     /// Loads many rows in a new transaction, in sorted order, when [`run`](BulkLoad::run) is called. The iterator
@@ -378,10 +378,6 @@ impl<R: Entity> Table<R> {
     /// Cost: each row is read, and those of older versions are written.
     pub fn upgrade<'a>(&'a self, store: &'a Store) -> Upgrade<'a> {
         Upgrade::new(store, &self.open)
-    }
-
-    fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
-        Ledger::new(&txn.session, &self.open.shared.usage)
     }
 }
 

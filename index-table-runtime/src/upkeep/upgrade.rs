@@ -191,7 +191,7 @@ impl Work<'_> {
             let (mut writer, scratch, written) = txn.writer(self.table)?;
             let batch = self.read(writer.reader(), last)?;
             for (primary_key, bytes) in &batch.older {
-                let renewed = (self.rows.renew)(bytes);
+                let renewed = self.rows.renew(bytes);
                 let renewed = renewed.map_err(|error| self.rows.corrupt(error, primary_key))?;
                 let row = (primary_key.as_slice(), bytes.as_slice(), renewed.as_slice());
                 rows::upgrade(self.rows, &mut writer, scratch, written, row)?;

@@ -272,8 +272,12 @@ pub(crate) fn load_by_key<R: Entity>(
 ) -> Result<Option<R>> {
     let Some(bytes) = writer.reader().fact(primary_key)? else { return Ok(None) };
     let rows = &const { RowVtable::of::<R>() };
-    let row: R = row::decode(bytes).map_err(|error| rows.corrupt(error, primary_key))?;
-    image.load_stored(&row, bytes)?;
-    rows.check_primary_key(image, primary_key)?;
-    Ok(Some(row))
+    match row::decode::<R>(bytes) {
+        Ok(row) => {
+            image.load_stored(&row, bytes, None)?;
+            rows.check_primary_key(image, primary_key)?;
+            Ok(Some(row))
+        }
+        Err(error) => Err(rows.corrupt(error, primary_key)),
+    }
 }

@@ -10,6 +10,18 @@ use crate::model::{
     schema::{IndexSchema, Source, Strategy, TableSchema},
 };
 
+/// A row of any type, for code that is compiled once.
+pub(crate) trait AnyRow {
+    /// [`Image::load`]
+    fn load(&self, image: &mut Image) -> Result<()>;
+}
+
+impl<R: Entity> AnyRow for R {
+    fn load(&self, image: &mut Image) -> Result<()> {
+        image.load(self)
+    }
+}
+
 /// A row in its stored form: its primary key, its bytes, and its entries in every index.
 ///
 /// The buffers are reused for the next row.
@@ -39,24 +51,17 @@ impl Image {
         self.check_lengths(R::TABLE)
     }
 
-    /// Loads `row`, which is stored as `bytes`.
+    /// Loads `row`, which is stored as `bytes`, with its entries in all indexes or in the index `only`.
     #[inline]
-    pub(crate) fn load_stored<R: Entity>(&mut self, row: &R, bytes: &[u8]) -> Result<()> {
-        self.row.clear();
-        self.row.extend_from_slice(bytes);
-        self.load_keys(row, None)
-    }
-
-    /// Like [`load_stored`](Image::load_stored), with the entries of one index only.
-    pub(crate) fn load_stored_of<R: Entity>(
+    pub(crate) fn load_stored<R: Entity>(
         &mut self,
         row: &R,
         bytes: &[u8],
-        index: usize,
+        only: Option<usize>,
     ) -> Result<()> {
         self.row.clear();
         self.row.extend_from_slice(bytes);
-        self.load_keys(row, Some(index))
+        self.load_keys(row, only)
     }
 
     /// Loads the primary key, and the keys in all indexes or in the index `only`.

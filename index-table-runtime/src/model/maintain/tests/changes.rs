@@ -78,7 +78,7 @@ proptest! {
     fn images_can_be_reused(used in films(), (old, new) in changed()) {
         let mut images = [image(&used), image(&used)];
         let [old_image, new_image] = &mut images;
-        old_image.load_stored(&old, &old.row_bytes()).unwrap();
+        old_image.load_stored(&old, &old.row_bytes(), None).unwrap();
         new_image.load(&new).unwrap();
         let mut list = List::default();
         entry_changes(Film::TABLE, Some(old_image), Some(new_image), &mut list).unwrap();

@@ -27,7 +27,7 @@ fn an_image_has_the_stored_bytes_of_its_row() {
 
     // Stored bytes are unchanged.
     let mut stored = Image::default();
-    stored.load_stored(&film, b"as it is").unwrap();
+    stored.load_stored(&film, b"as it is", None).unwrap();
     assert_eq!(stored.row(), b"as it is");
     assert_eq!(stored.primary_key(), loaded.primary_key());
 }
@@ -174,7 +174,7 @@ fn a_unique_key_can_have_the_maximum_length() {
 fn the_keys_of_a_stored_row_are_not_checked() {
     let word = Word { word: "x".repeat(600), other: String::new() };
     let mut image = Image::default();
-    image.load_stored(&word, &[]).unwrap();
+    image.load_stored(&word, &[], None).unwrap();
     assert_eq!(image.primary_key().len(), 601);
 }
 

@@ -107,8 +107,7 @@ impl<'t> TableCheck<'t> {
             self.report(kind, Source::Facts, fact, reason, Fix::None);
             return Ok(());
         }
-        if let Err(error @ DecodeError::Altered { .. }) = (self.vtable.check_conversion)(fact.data)
-        {
+        if let Err(error @ DecodeError::Altered { .. }) = self.vtable.check_conversion(fact.data) {
             let (kind, reason) = (FindingKind::WrongConversion, error.to_string());
             self.report(kind, Source::Facts, fact, reason, Fix::None);
         }

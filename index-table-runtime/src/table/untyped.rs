@@ -1,0 +1,132 @@
+//! The parts of a table's methods that don't depend on the type of its rows, so that they are compiled once. Release
+//! builds inline the writes, which saves calls through pointers.
+
+use std::sync::Arc;
+
+use super::Table;
+use crate::{
+    model::{
+        entity::Entity,
+        error::{Error, Result},
+        key::DecodeError,
+        maintain::AnyRow,
+        row,
+        schema::Source,
+    },
+    query::{self, Bounds, DistinctRequest, ScanRequest},
+    store::{OpenTable, ReadTxn, WriteTxn},
+    usage::{Ledger, RowWrite, trace::span},
+    write::{Scratch, rows},
+};
+
+impl OpenTable {
+    pub(super) fn ledger<'txn>(&'txn self, txn: &'txn ReadTxn<'_>) -> Ledger<'txn> {
+        Ledger::new(&txn.session, &self.shared.usage)
+    }
+
+    pub(super) fn scan<'txn>(
+        self: &'txn Arc<Self>,
+        txn: &'txn ReadTxn<'_>,
+        source: Source,
+        bounds: Bounds,
+    ) -> ScanRequest<'txn> {
+        let reader = txn.reader_to_scan(self, source).map(|(reader, _)| reader);
+        ScanRequest::new(reader, self.schema, self.ledger(txn), source, bounds)
+    }
+
+    pub(super) fn distinct<'txn>(
+        self: &'txn Arc<Self>,
+        txn: &'txn ReadTxn<'_>,
+        source: Source,
+        leading: Bounds,
+    ) -> DistinctRequest<'txn> {
+        let reader = txn.reader_to_scan(self, source);
+        DistinctRequest::new(reader, self.schema, self.ledger(txn), source, leading)
+    }
+
+    /// Returns the bytes of the row with this key in a unique index.
+    pub(super) fn row_by<'txn>(
+        self: &'txn Arc<Self>,
+        txn: &'txn ReadTxn<'_>,
+        source: Source,
+        key: &Bounds,
+    ) -> Result<Option<&'txn [u8]>> {
+        let ledger = self.ledger(txn);
+        if key.is_hashed() {
+            let reader = txn.reader_of(self, source);
+            return ScanRequest::new(reader, self.schema, ledger, source, key.clone()).first_row();
+        }
+        let reader = txn.reader_of(self, source)?;
+        query::row_by(reader, self.schema, ledger, source, key.range.start())
+    }
+
+    #[cfg_attr(not(debug_assertions), inline)]
+    pub(super) fn insert(self: &Arc<Self>, txn: &mut WriteTxn<'_>, row: &dyn AnyRow) -> Result<()> {
+        span!(TRACE, "insert", table = self.schema.name);
+        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(self)?;
+        self.load_new(row, new, tried)?;
+        rows::insert(self.rows, &mut writer, new, written, RowWrite::Insert)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline)]
+    pub(super) fn put(self: &Arc<Self>, txn: &mut WriteTxn<'_>, row: &dyn AnyRow) -> Result<()> {
+        span!(TRACE, "put", table = self.schema.name);
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
+        self.load_new(row, new, tried)?;
+        rows::put(self.rows, &mut writer, old, new, written)
+    }
+
+    #[cfg_attr(not(debug_assertions), inline)]
+    pub(super) fn put_by(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        source: Source,
+        row: &dyn AnyRow,
+    ) -> Result<()> {
+        let Source::Index(index) = source else { return self.put(txn, row) };
+        span!(TRACE, "put", table = self.schema.name);
+        txn.reader_of(self, source)?;
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
+        self.load_new(row, new, tried)?;
+        rows::put_by(self.rows, &mut writer, index, old, new, written)
+    }
+
+    pub(super) fn delete(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        primary_key: &[u8],
+    ) -> Result<bool> {
+        span!(TRACE, "delete", table = self.schema.name);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
+        rows::delete(self.rows, &mut writer, primary_key, old, written)
+    }
+
+    pub(super) fn delete_by(
+        self: &Arc<Self>,
+        txn: &mut WriteTxn<'_>,
+        source: Source,
+        key: Bounds,
+    ) -> Result<bool> {
+        span!(TRACE, "delete", table = self.schema.name);
+        let reader = txn.reader_of(self, source);
+        let request = ScanRequest::new(reader, self.schema, self.ledger(txn), source, key);
+        let Some(key) = request.first_key()? else { return Ok(false) };
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(self)?;
+        rows::delete(self.rows, &mut writer, &key, old, written)
+    }
+
+    #[cold]
+    pub(super) fn corrupt(&self, source: Source, key: &[u8], error: DecodeError) -> Error {
+        self.schema.corrupt(source, key, error)
+    }
+}
+
+impl<R: Entity> Table<R> {
+    /// Returns the row with these bytes.
+    pub(super) fn decode(&self, bytes: &[u8], source: Source, key: &[u8]) -> Result<Option<R>> {
+        match row::decode(bytes) {
+            Ok(row) => Ok(Some(row)),
+            Err(error) => Err(self.open.corrupt(source, key, error)),
+        }
+    }
+}
