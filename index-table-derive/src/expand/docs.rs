@@ -122,7 +122,7 @@ fn put_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     doc(&format!(
         "Replaces the row of the table `{name}` with the same {key}, even if its primary key is different, or adds the row.\n\n\
          Cost: two look-ups, one write for the row and one for each index entry that changes.\n\n\
-         # Errors\n\nAs `put`, and if a third row has the primary key."
+         # Errors\n\nThose of `put`, `DuplicateKey` if a third row has the primary key, and `IndexNotReadable`."
     ))
 }
 
@@ -131,7 +131,7 @@ fn delete_by(table: &Table, parts: &[KeyPart]) -> TokenStream {
     doc(&format!(
         "Deletes the row of the table `{name}` with the given {key}, and returns whether it existed.\n\n\
          Cost: two look-ups, then one write for the row and one for each index entry.\n\n\
-         # Errors\n\nIf the store fails."
+         # Errors\n\n`IndexNotReadable`, and the errors of writing: see `Error`."
     ))
 }
 
@@ -146,8 +146,8 @@ pub(super) mod fixed {
             "Opens the table `{name}`. Creates the table and its indexes if they are missing.\n\n\
              Cost: one transaction. A new index of a large table is built in batches, between \
              which others can write.\n\n\
-             # Errors\n\nIf the store has another schema under this name, if rows have the same \
-             key in a new unique index, or if the store can't be read."
+             # Errors\n\n`SchemaMismatch`, `UniqueViolation` if rows have the same key in a new unique index, \
+             and the errors of writing: see `Error`."
         ))
     }
 
@@ -156,7 +156,7 @@ pub(super) mod fixed {
         doc(&format!(
             "Opens the table `{name}` without building indexes. New indexes are maintained, and are readable after `build`.\n\n\
              Cost: one transaction.\n\n\
-             # Errors\n\nIf the store has another schema under this name, or can't be read."
+             # Errors\n\n`SchemaMismatch`, and the errors of writing: see `Error`."
         ))
     }
 
@@ -165,7 +165,7 @@ pub(super) mod fixed {
         doc(&format!(
             "Returns the shard that has the rows of the table `{name}` with the given shard key.\n\n\
              Cost: a binary search in the shard map, without reading the store.\n\n\
-             # Errors\n\nIf no shard has this shard key, or if the store is not sharded."
+             # Errors\n\n`NoShard`, `WrongStore`, and `NotOffered` if the store is not sharded."
         ))
     }
 
@@ -174,8 +174,8 @@ pub(super) mod fixed {
         doc(&format!(
             "Adds a row to the table `{name}`.\n\n\
              Cost: one write for the row and one for each index entry.\n\n\
-             # Errors\n\nIf the primary key exists, if another row has the same key in a unique \
-             index, if a key is too long, if the row can't be encoded, or if the store fails."
+             # Errors\n\n`DuplicateKey`, `UniqueViolation`, `KeyTooLong`, `Codec`, and the errors of \
+             writing: see `Error`."
         ))
     }
 
@@ -185,8 +185,7 @@ pub(super) mod fixed {
             "Adds a row to the table `{name}`, or replaces the row with the same primary key.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf another row has the same key in a unique index, if a key is too long, if \
-             the row can't be encoded, or if the store fails."
+             # Errors\n\n`UniqueViolation`, `KeyTooLong`, `Codec`, and the errors of writing: see `Error`."
         ))
     }
 
@@ -202,8 +201,8 @@ pub(super) mod fixed {
             "Changes the row of the table `{name}` with the given {key}, and returns whether it exists.\n\n\
              Cost: one look-up, one write for the row and one for each index entry that \
              changes.\n\n\
-             # Errors\n\nIf another row has the primary key or a unique key of the changed row, \
-             if one of its keys is too long, if it can't be encoded, or if the store fails."
+             # Errors\n\n`DuplicateKey` if another row has the changed primary key, `UniqueViolation`, \
+             `KeyTooLong`, `Codec`, and the errors of writing: see `Error`."
         ))
     }
 
@@ -221,7 +220,7 @@ pub(super) mod fixed {
         doc(&format!(
             "Deletes the row of the table `{name}` with the given {key}, and returns whether it existed.\n\n\
              Cost: one look-up, then one write for the row and one for each index entry.\n\n\
-             # Errors\n\nIf the store fails."
+             # Errors\n\nThe errors of writing: see `Error`."
         ))
     }
 
@@ -236,7 +235,7 @@ pub(super) mod fixed {
         doc(&format!(
             "Returns the row of the table `{name}` with the given {key}.\n\n\
              Cost: one look-up. The row is decoded.\n\n\
-             # Errors\n\nIf the row can't be read."
+             # Errors\n\nThe errors of reading: see `Error`."
         ))
     }
 
@@ -246,7 +245,7 @@ pub(super) mod fixed {
         doc(&format!(
             "Returns the view of the row of the table `{name}` with the given {key}.\n\n\
              Cost: one look-up. Strings and bytes are borrowed.\n\n\
-             # Errors\n\nIf the row can't be read."
+             # Errors\n\nThe errors of reading: see `Error`."
         ))
     }
 }
@@ -287,7 +286,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
             return doc(&format!(
                 "Returns the row of {place} with the given {}.{rows}\n\n\
                  Cost: one look-up{}. The row is decoded.\n\n\
-                 # Errors\n\nIf the entry or the row can't be read.",
+                 # Errors\n\n`IndexNotReadable`, and the errors of reading: see `Error`.",
                 fields(parts),
                 second_look_up(target),
             ));
@@ -296,7 +295,7 @@ pub(super) fn query(table: &Table, target: &Target, form: &Form) -> TokenStream 
             return doc(&format!(
                 "Returns the view of the row of {place} with the given {}.{rows}\n\n\
                  Cost: one look-up{}. Strings and bytes are borrowed.\n\n\
-                 # Errors\n\nIf the entry or the row can't be read.",
+                 # Errors\n\n`IndexNotReadable`, and the errors of reading: see `Error`.",
                 fields(parts),
                 second_look_up(target),
             ));

@@ -114,7 +114,7 @@ impl<'txn, V: Key> Distinct<'txn, V> {
     ///
     /// # Errors
     ///
-    /// [`Error`] when the store can't be read.
+    /// [`Error::IndexNotReadable`], and the [errors of reading](crate::Error#common-errors).
     pub fn first(self) -> Result<Option<V::Ref<'txn>>> {
         self.values().next().transpose()
     }

@@ -239,7 +239,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// # Errors
     ///
-    /// [`Error`](crate::Error) if the store can't be read.
+    /// [`Error::IndexNotReadable`](crate::Error::IndexNotReadable),
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor), and the [errors of reading](crate::Error#common-errors).
     pub fn count(self) -> Result<u64> {
         self.request.count()
     }
@@ -262,7 +263,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     ///
     /// # Errors
     ///
-    /// [`Error`](crate::Error) if the store can't be read.
+    /// [`Error::IndexNotReadable`](crate::Error::IndexNotReadable),
+    /// [`Error::InvalidCursor`](crate::Error::InvalidCursor), and the [errors of reading](crate::Error#common-errors).
     pub fn first(self) -> Result<Option<E::Row>> {
         // Before a cursor, a limit selects the last rows.
         let scan = if self.request.before.is_none() { self.limit(1) } else { self };

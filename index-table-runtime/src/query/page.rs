@@ -64,7 +64,8 @@ impl<'txn, E: IndexEntry<'txn>> Scan<'txn, E> {
     /// # Errors
     ///
     /// [`Error::InvalidCursor`](crate::Error::InvalidCursor) if the cursor of [`after`](Scan::after) or
-    /// [`before`](Scan::before) belongs to another scan; [`Error`](crate::Error) if the store can't be read.
+    /// [`before`](Scan::before) belongs to another scan, and
+    /// the [errors of reading](crate::Error#common-errors).
     pub fn page(mut self, size: usize) -> Result<Page<E::Row>> {
         self.request.reads_rows();
         let is_backward = self.request.before.is_some();

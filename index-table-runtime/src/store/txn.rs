@@ -316,7 +316,7 @@ impl<'s> WriteTxn<'s> {
     ///
     /// # Errors
     ///
-    /// The errors of `body`; [`Error::MapFull`], [`Error::TransactionTooLarge`] and errors of the engine when
+    /// The errors of `body`; [`Error::MapFull`], [`Error::TransactionTooLarge`] and [`Error::Engine`] when
     /// the nested transaction begins or ends.
     ///
     /// # Examples

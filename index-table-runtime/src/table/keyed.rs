@@ -61,7 +61,7 @@ impl<R: Entity> KeyedTable<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::SchemaMismatch`] and errors of the engine. After an error, nothing has changed.
+    /// [`Error::SchemaMismatch`] and the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
     pub fn open_online(store: &Store) -> Result<Self> {
         opening::open_online(store, Table::<R>::ROWS).map(Self::of)
     }

@@ -95,7 +95,7 @@ impl<R: Entity> Table<R> {
     /// # Errors
     ///
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which
-    /// nothing has changed; [`Error::MapFull`] and errors of the engine.
+    /// nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         self.open.insert(txn, row)
     }
@@ -148,7 +148,7 @@ impl<R: Entity> Table<R> {
     /// # Errors
     ///
     /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which nothing has changed;
-    /// [`Error::MapFull`] and errors of the engine.
+    /// the [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         self.open.put(txn, row)
     }
@@ -180,7 +180,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the row can't be decoded, errors of the engine.
+    /// The [errors of reading](crate::Error#common-errors).
     ///
     /// # Examples
     ///
@@ -245,7 +245,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] if the row can't be decoded, errors of the engine.
+    /// The [errors of writing](crate::Error#common-errors).
     pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
         self.open.delete(txn, encoded::<R>(key).as_bytes())
     }
@@ -349,7 +349,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`], errors of the engine.
+    /// The [errors of reading](crate::Error#common-errors).
     pub fn lag(&self, txn: &ReadTxn<'_>) -> Result<Lag> {
         queue::lag(R::TABLE, txn.reader(&self.open)?)
     }
@@ -358,7 +358,7 @@ impl<R: Entity> Table<R> {
     ///
     /// # Errors
     ///
-    /// Errors of the engine.
+    /// The [errors of reading](crate::Error#common-errors).
     pub fn dead_letters(&self, txn: &ReadTxn<'_>) -> Result<DeadLetters> {
         index_queue::list_dead_letters(R::TABLE, txn.reader(&self.open)?)
     }

@@ -24,7 +24,7 @@ impl<R: Entity> DetachedQuery<R> {
     ///
     /// [`Error::WrongStore`](crate::Error::WrongStore) for a transaction of another store, or if no repository of
     /// the table is left; [`Error::InvalidCursor`](crate::Error::InvalidCursor),
-    /// [`Error::Corrupt`](crate::Error::Corrupt) and errors of the engine. After an error, no row is deleted.
+    /// and the [errors of writing](crate::Error#common-errors). After an error, no row is deleted.
     ///
     /// # Examples
     ///

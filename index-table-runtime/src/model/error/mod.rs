@@ -19,6 +19,29 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Each message is complete: it includes the text of the underlying error, if there is one. The underlying
 /// error is also the [`source`](std::error::Error::source), for programs that need its type.
 ///
+/// # Common errors
+///
+/// The documentation of a method lists the errors that are specific to it. Other errors can occur in nearly every
+/// method, and the lists refer to them as a group:
+///
+/// - **The errors of reading.** The row or the entry can't be used: [`Corrupt`](Error::Corrupt),
+///   [`NewerRow`](Error::NewerRow), [`Conversion`](Error::Conversion). The transaction can't be used with this
+///   repository: [`WrongStore`](Error::WrongStore), [`SnapshotTooOld`](Error::SnapshotTooOld),
+///   [`SchemaMismatch`](Error::SchemaMismatch). The store can't be read: [`Forked`](Error::Forked),
+///   [`DamagedFile`](Error::DamagedFile), [`Io`](Error::Io), [`Engine`](Error::Engine).
+/// - **The errors of writing** are those of reading, and: There is no room: [`MapFull`](Error::MapFull),
+///   [`DiskFull`](Error::DiskFull), [`TransactionTooLarge`](Error::TransactionTooLarge),
+///   [`TooManyDatabases`](Error::TooManyDatabases), [`IndexQueueFull`](Error::IndexQueueFull). The store can't be
+///   written to: [`ReadOnly`](Error::ReadOnly), [`WriterElsewhere`](Error::WriterElsewhere),
+///   [`TransactionFailed`](Error::TransactionFailed), [`ReopenNeeded`](Error::ReopenNeeded).
+/// - A method that begins its own transactions has the errors of [`Store::read`](crate::Store::read), or of
+///   [`Store::write`](crate::Store::write) and [`WriteTxn::commit`](crate::WriteTxn::commit), too.
+/// - In a sharded store, reading and writing can fail with [`NoShard`](Error::NoShard),
+///   [`OtherShard`](Error::OtherShard), [`ShardUnavailable`](Error::ShardUnavailable) and
+///   [`NotOffered`](Error::NotOffered).
+///
+/// [`Internal`](Error::Internal) is a defect of this crate, and can occur in every method.
+///
 /// # Examples
 ///
 /// ```

@@ -188,7 +188,7 @@ impl<'txn, R: Entity> Combined<'txn, R> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotCombinable`]; [`Error`] if the store can't be read.
+    /// [`Error::NotCombinable`]; the [errors of reading](crate::Error#common-errors).
     pub fn count(self) -> Result<u64> {
         let mut run = self.run_in_any_order();
         let mut count = 0;

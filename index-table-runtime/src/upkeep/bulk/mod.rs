@@ -192,7 +192,7 @@ impl<'a, 's, R: Entity, I: Iterator> BulkLoad<'a, 's, R, I> {
     /// [`Error::DuplicateKey`] and [`Error::UniqueViolation`], depending on [`OnDuplicate`];
     /// [`Error::KeyTooLong`] and [`Error::Codec`] for a row that can't be written; [`Error::Corrupt`] for a
     /// row in the table that has to be replaced; [`Error::DiskFull`] and [`Error::Io`], also for the temporary
-    /// files; [`Error::MapFull`] and errors of the engine.
+    /// files; the [errors of writing](crate::Error#common-errors).
     ///
     /// After an error, nothing has changed, and your transaction can continue. If writing the rows had started,
     /// your transaction refuses to commit. The same holds if `progress` panics.

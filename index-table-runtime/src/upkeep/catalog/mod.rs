@@ -154,7 +154,7 @@ impl Store {
     /// # Errors
     ///
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. After an error, nothing has changed.
+    /// the [errors of writing](crate::Error#common-errors). After an error, nothing has changed.
     ///
     /// # Examples
     ///

@@ -147,7 +147,7 @@ impl<'txn> Verify<'txn> {
     /// # Errors
     ///
     /// [`Error::InvalidCursor`], [`Error::SchemaMismatch`] if another process has changed the declaration of
-    /// an index, and errors of the engine. The findings are in the report.
+    /// an index, and the [errors of reading](crate::Error#common-errors). The findings are in the report.
     pub fn run(mut self) -> Result<VerifyReport> {
         span!(DEBUG, "verify", table = self.rows.schema.name);
         let mut report = VerifyReport::new(self.rows.schema);

@@ -119,7 +119,7 @@ impl<'t, 's> Repair<'t, 's> {
     /// # Errors
     ///
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if a row has a key that no entry can have;
-    /// [`Error::MapFull`](crate::Error::MapFull) and errors of the engine. Drop the transaction after an error.
+    /// The [errors of writing](crate::Error#common-errors). Drop the transaction after an error.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = self.table.schema.name);
         let Self { txn, table, delete_unreadable } = self;
