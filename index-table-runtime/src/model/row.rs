@@ -219,11 +219,7 @@ pub(crate) fn append<T: Serialize + ?Sized>(
     value: &T,
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    // `postcard::serialize_with_flavor` would be one more function for each type.
-    match value.serialize(&mut postcard::Serializer { output: Append(out) }) {
-        Ok(()) => Ok(()),
-        Err(error) => Err(EncodeError::from(error)),
-    }
+    postcard::serialize_with_flavor(value, Append(out)).map_err(EncodeError::from)
 }
 
 /// Appends to a reused buffer, because postcard's flavor for a `Vec` owns its buffer.

@@ -8,8 +8,9 @@ use std::sync::{
 use crate::{
     engine::{Limit, ReadRecords as _, Reader, Stamp, Tables},
     model::{
+        entity::Entity,
         error::{Error, Result},
-        maintain::{AnyRow, Image},
+        maintain::Image,
         row_vtable::RowVtable,
         schema::{IndexSchema, IndexState, Source, StateRecord, TableRecord, TableSchema},
     },
@@ -229,14 +230,14 @@ impl OpenTable {
     /// row's fields, but not those inside the types of the fields. Without a test, the error would only occur when
     /// the row is read. The result mostly depends on the types, so a release build tests the first rows; with debug
     /// assertions, every row is tested.
-    #[cfg_attr(not(debug_assertions), inline)]
-    pub(crate) fn load_new(
+    #[inline]
+    pub(crate) fn load_new<R: Entity>(
         &self,
-        row: &dyn AnyRow,
+        row: &R,
         new: &mut Image,
         tried: &mut Image,
     ) -> Result<()> {
-        row.load(new)?;
+        new.load(row)?;
         if !cfg!(debug_assertions) {
             if self.tried.load(Ordering::Relaxed) >= TRIED_ROWS {
                 return Ok(());

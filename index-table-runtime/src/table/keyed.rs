@@ -203,7 +203,13 @@ impl<R: Entity> KeyedTable<R> {
         txn: &mut WriteTxn<'_>,
         row: &R,
     ) -> Result<()> {
-        self.table.open.put_by(txn, E::SOURCE, row)
+        span!(TRACE, "put", table = R::TABLE.name);
+        let Source::Index(index) = E::SOURCE else { return self.table.put(txn, row) };
+        txn.reader_of(&self.table.open, E::SOURCE)?;
+        let (mut writer, Scratch { old, new, tried }, written) =
+            txn.row_writer(&self.table.open)?;
+        self.table.open.load_new(row, new, tried)?;
+        rows::put_by(Table::<R>::ROWS, &mut writer, index, old, new, written)
     }
 
     /// Removes the row with this key in the unique index of `E`. Returns false if there is no such row.

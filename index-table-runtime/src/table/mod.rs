@@ -97,7 +97,10 @@ impl<R: Entity> Table<R> {
     /// [`Error::DuplicateKey`], [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which
     /// nothing has changed; the [errors of writing](crate::Error#common-errors).
     pub fn insert(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        self.open.insert(txn, row)
+        span!(TRACE, "insert", table = R::TABLE.name);
+        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
+        self.open.load_new(row, new, tried)?;
+        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
     }
 
     /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
@@ -150,7 +153,10 @@ impl<R: Entity> Table<R> {
     /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which nothing has changed;
     /// the [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
-        self.open.put(txn, row)
+        span!(TRACE, "put", table = R::TABLE.name);
+        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
+        self.open.load_new(row, new, tried)?;
+        rows::put(Self::ROWS, &mut writer, old, new, written)
     }
 
     /// Writes a row like [`put`](Table::put), and returns the replaced row.

@@ -1,5 +1,4 @@
-//! The parts of a table's methods that don't depend on the type of its rows, so that they are compiled once. Release
-//! builds inline the writes, which saves calls through pointers.
+//! The parts of a table's methods that don't depend on the type of its rows, so that they are compiled once.
 
 use std::sync::Arc;
 
@@ -9,13 +8,12 @@ use crate::{
         entity::Entity,
         error::{Error, Result},
         key::DecodeError,
-        maintain::AnyRow,
         row,
         schema::Source,
     },
     query::{self, Bounds, DistinctRequest, ScanRequest},
     store::{OpenTable, ReadTxn, WriteTxn},
-    usage::{Ledger, RowWrite, trace::span},
+    usage::{Ledger, trace::span},
     write::{Scratch, rows},
 };
 
@@ -58,37 +56,6 @@ impl OpenTable {
         }
         let reader = txn.reader_of(self, source)?;
         query::row_by(reader, self.schema, ledger, source, key.range.start())
-    }
-
-    #[cfg_attr(not(debug_assertions), inline)]
-    pub(super) fn insert(self: &Arc<Self>, txn: &mut WriteTxn<'_>, row: &dyn AnyRow) -> Result<()> {
-        span!(TRACE, "insert", table = self.schema.name);
-        let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(self)?;
-        self.load_new(row, new, tried)?;
-        rows::insert(self.rows, &mut writer, new, written, RowWrite::Insert)
-    }
-
-    #[cfg_attr(not(debug_assertions), inline)]
-    pub(super) fn put(self: &Arc<Self>, txn: &mut WriteTxn<'_>, row: &dyn AnyRow) -> Result<()> {
-        span!(TRACE, "put", table = self.schema.name);
-        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
-        self.load_new(row, new, tried)?;
-        rows::put(self.rows, &mut writer, old, new, written)
-    }
-
-    #[cfg_attr(not(debug_assertions), inline)]
-    pub(super) fn put_by(
-        self: &Arc<Self>,
-        txn: &mut WriteTxn<'_>,
-        source: Source,
-        row: &dyn AnyRow,
-    ) -> Result<()> {
-        let Source::Index(index) = source else { return self.put(txn, row) };
-        span!(TRACE, "put", table = self.schema.name);
-        txn.reader_of(self, source)?;
-        let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(self)?;
-        self.load_new(row, new, tried)?;
-        rows::put_by(self.rows, &mut writer, index, old, new, written)
     }
 
     pub(super) fn delete(

@@ -10,18 +10,6 @@ use crate::model::{
     schema::{IndexSchema, Source, Strategy, TableSchema},
 };
 
-/// A row of any type, for code that is compiled once.
-pub(crate) trait AnyRow {
-    /// [`Image::load`]
-    fn load(&self, image: &mut Image) -> Result<()>;
-}
-
-impl<R: Entity> AnyRow for R {
-    fn load(&self, image: &mut Image) -> Result<()> {
-        image.load(self)
-    }
-}
-
 /// A row in its stored form: its primary key, its bytes, and its entries in every index.
 ///
 /// The buffers are reused for the next row.

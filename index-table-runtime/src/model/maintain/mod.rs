@@ -8,8 +8,8 @@ mod image;
 mod tests;
 
 pub use image::EntryBuffer;
+pub(crate) use image::Image;
 use image::Keys;
-pub(crate) use image::{AnyRow, Image};
 
 use std::cmp::Ordering;
 
