@@ -77,11 +77,11 @@ impl Engine {
                     return Ok(found);
                 }
                 let created = opener.create_database(txn, Some(name));
-                let recorded = created.and_then(|database| {
+                let database = created.and_then(|database| {
                     recorder.add(name, Operation::Create)?;
                     Ok(database)
                 });
-                recorded.map_err(|error| self.error(error))
+                database.map_err(|error| self.error(error))
             })?;
             prepare(Writer::new(self, txn, &tables, &mut turn.writing))?;
             logged = Some(self.log(&mut turn.writing).map_err(StoreError::into_error)?);
