@@ -15,6 +15,7 @@
 /// [row versions]: versions
 /// [many rows at once]: bulk_loading
 /// [watching changes]: watching
+/// [revisions]: revisions
 /// [group commit]: group_commit
 /// [durability]: durability
 /// [space ahead]: space_ahead
@@ -79,6 +80,7 @@ pub mod modelling {}
 /// [when something is wrong]: damage
 /// [keys of your own]: own_keys
 /// [what not to index]: what_not_to_index
+/// [revisions]: revisions
 ///
 /// All attributes of the derive.
 #[doc = include_str!("guide/attributes.md")]
@@ -95,6 +97,7 @@ pub mod attributes {}
 /// [when something is wrong]: damage
 /// [row versions]: versions
 /// [modelling]: modelling
+/// [revisions]: revisions
 ///
 /// All methods of a generated repository, and scans.
 #[doc = include_str!("guide/repository.md")]
@@ -157,6 +160,12 @@ pub mod bulk_loading {}
 /// The committed changes, for caches and other copies: `watch`.
 #[doc = include_str!("guide/watching.md")]
 pub mod watching {}
+
+/// [row versions]: versions
+///
+/// Rows that users edit: a write is refused if the row has changed since it was read.
+#[doc = include_str!("guide/revisions.md")]
+pub mod revisions {}
 
 /// [eventual indexes]: eventual
 /// [durability]: durability

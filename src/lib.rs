@@ -13,6 +13,7 @@
 //! [row versions]: guide::versions
 //! [many rows at once]: guide::bulk_loading
 //! [watching changes]: guide::watching
+//! [revisions]: guide::revisions
 //! [group commit]: guide::group_commit
 //! [durability]: guide::durability
 //! [space ahead]: guide::space_ahead

@@ -4,7 +4,7 @@
 //! `TRYBUILD=overwrite cargo test --test ui` writes them again.
 
 /// The folders of programs with mistakes.
-const TOPICS: [&str; 15] = [
+const TOPICS: [&str; 16] = [
     "attributes",
     "calls",
     "forms",
@@ -15,6 +15,7 @@ const TOPICS: [&str; 15] = [
     "many",
     "names",
     "primary_key",
+    "revision",
     "serde",
     "shapes",
     "shards",

@@ -49,6 +49,12 @@ use crate::derive::{derive, derive_key, derive_version};
 /// Marks the field that identifies a row. Several fields, at most 12, are a composite key in the order of
 /// declaration. The attribute takes no arguments.
 ///
+/// # `#[revision]`, on a field
+///
+/// Marks an unsigned field that counts the writes of a row. `insert` stores 1, and each further write adds one. A `put`,
+/// `replace` or `update` of a row with another revision than the stored one fails with `Conflict`. The repository
+/// also has `delete_if`.
+///
 /// # `#[table(…)]`, on the struct
 ///
 /// All options can be omitted.
@@ -223,7 +229,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `tag`, `content`, `untagged` | on the struct |
 /// | `from`, `try_from`, `into`, `remote` | on the struct, if an index is full or there is a view |
 /// | `skip` without a `default` of its own | on a field, if there is a view and the struct has serde's `default` |
-#[proc_macro_derive(IndexTable, attributes(table, primary_key, index, indexes))]
+#[proc_macro_derive(IndexTable, attributes(table, primary_key, revision, index, indexes))]
 pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive(input.into()).into()
 }
@@ -277,7 +283,7 @@ pub fn derive_index_table(input: proc_macro::TokenStream) -> proc_macro::TokenSt
 ///
 /// All mistakes are reported at once, each at the wrong word. The serde attributes that rows of a table can't
 /// have are mistakes too; see [`IndexTable`](macro@IndexTable).
-#[proc_macro_derive(RowVersion, attributes(table, primary_key, index, indexes))]
+#[proc_macro_derive(RowVersion, attributes(table, primary_key, revision, index, indexes))]
 pub fn derive_row_version(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     derive_version(input.into()).into()
 }

@@ -31,6 +31,8 @@ pub(crate) struct Table {
     pub(crate) indexes: Vec<Rc<Index>>,
     /// The warning about the primary key.
     pub(crate) findings: Vec<Finding>,
+    /// The field with the revision, if there is one.
+    pub(crate) revision: Option<Rc<Field>>,
     /// The shard key, if there is one.
     pub(crate) sharding: Option<Sharding>,
     /// The view, if there is one.

@@ -20,6 +20,7 @@ pub use crate::{
         },
         maintain::EntryBuffer,
         method::{ComputedBy, FilterOf, HasComputed, HasFilter, NoMethod, computed, filter},
+        revision::{Revised, Revision, RevisionNumber},
         row::{Collection, CollectionField, older},
         schema::{
             Condition, FieldSchema, IndexSchema, KeyField, KeyForm, RowSchema, Source, Strategy,

@@ -75,6 +75,10 @@ impl From<Error> for Failure {
                 Self::new(StatusCode::CONFLICT, format!("another customer has this {index}"))
                     .about(index)
             }
+            Error::Conflict { .. } => Self::new(
+                StatusCode::PRECONDITION_FAILED,
+                "the customer has been changed since it was read",
+            ),
             Error::KeyTooLong { len, .. } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 format!(

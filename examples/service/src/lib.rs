@@ -3,7 +3,7 @@
 //! | request | response |
 //! |---|---|
 //! | `POST /customers` | 201 and the customer; 409 if the id or the email is taken |
-//! | `GET /customers/{id}` | the customer |
+//! | `GET /customers/{id}` | the customer, with its revision as an `ETag` |
 //! | `PUT /customers/{id}` | 200 and the customer, 201 if it is new; 409 if the email is taken |
 //! | `PATCH /customers/{id}` | the customer with the fields changed that were sent; 409 likewise |
 //! | `DELETE /customers/{id}` | 204 |
@@ -12,6 +12,9 @@
 //! | `GET /phone-book?town=…&last_name=…&limit=…` | the entries of an index |
 //! | `GET /health` | the number of customers |
 //! | `GET /usage` | the queries and the costs of the indexes, since the start |
+//!
+//! `PUT`, `PATCH` and `DELETE` of a customer take the `ETag` in the header `If-Match`, and respond with 412 if the customer
+//! has another revision: somebody else has changed it. Without this header, the last write wins.
 //!
 //! Errors are `{"error": "…"}`, with the wrong `field` if there is one; [`failure`] has the statuses.
 //!

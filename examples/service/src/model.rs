@@ -16,6 +16,10 @@ pub struct Customer {
     /// Chosen by the client, so that it can repeat a request without a response.
     #[primary_key]
     pub id: u64,
+    /// The number of writes of this customer, which is also its `ETag`. Ignored in requests.
+    #[revision]
+    #[serde(default)]
+    pub revision: u64,
     /// First name.
     pub first_name: String,
     /// Last name.

@@ -5,7 +5,10 @@ use std::num::NonZeroU16;
 use axum::{
     Router,
     extract::{DefaultBodyLimit, FromRequest, FromRequestParts, State},
-    http::{StatusCode, header::LOCATION},
+    http::{
+        HeaderMap, StatusCode,
+        header::{ETAG, IF_MATCH, LOCATION},
+    },
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -64,9 +67,26 @@ async fn usage(State(service): State<Service>) -> Json<Usage> {
     Json(service.usage())
 }
 
-async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Json<Customer>> {
+async fn by_id(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Response> {
     let customer = service.read(move |customers, txn| customers.get(txn, id)).await?;
-    customer.map(Json).ok_or_else(Failure::no_such_customer)
+    customer.map(with_etag).ok_or_else(Failure::no_such_customer)
+}
+
+/// The customer as JSON, with its revision as an `ETag`.
+fn with_etag(customer: Customer) -> Response {
+    let etag = [(ETAG, format!("\"{}\"", customer.revision))];
+    (etag, Json(customer)).into_response()
+}
+
+/// Returns the revision in the header `If-Match`, if there is one.
+fn expected_revision(headers: &HeaderMap) -> Answer<Option<u64>> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let tag = value.to_str().ok().and_then(|value| value.strip_prefix('"')?.strip_suffix('"'));
+    let revision = tag.and_then(|tag| tag.parse().ok());
+    let unknown = || {
+        Failure::new(StatusCode::PRECONDITION_FAILED, "`If-Match` is not an `ETag` of a customer")
+    };
+    revision.map(Some).ok_or_else(unknown)
 }
 
 async fn by_email(
@@ -143,25 +163,34 @@ async fn create(State(service): State<Service>, Json(customer): Json<Customer>) 
 async fn replace(
     State(service): State<Service>,
     Path(id): Path<u64>,
+    headers: HeaderMap,
     Json(customer): Json<Customer>,
 ) -> Answer<Outcome> {
     if customer.id != id {
         let error = "the id in the path and the id of the customer are different";
         return Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, error).about("id"));
     }
-    service.writer.write(Command::Replace(customer)).await
+    let expected = expected_revision(&headers)?;
+    service.writer.write(Command::Replace(customer, expected)).await
 }
 
 async fn change(
     State(service): State<Service>,
     Path(id): Path<u64>,
+    headers: HeaderMap,
     Json(changes): Json<Changes>,
 ) -> Answer<Outcome> {
-    service.writer.write(Command::Change(id, changes)).await
+    let expected = expected_revision(&headers)?;
+    service.writer.write(Command::Change(id, changes, expected)).await
 }
 
-async fn delete(State(service): State<Service>, Path(id): Path<u64>) -> Answer<Outcome> {
-    service.writer.write(Command::Delete(id)).await
+async fn delete(
+    State(service): State<Service>,
+    Path(id): Path<u64>,
+    headers: HeaderMap,
+) -> Answer<Outcome> {
+    let expected = expected_revision(&headers)?;
+    service.writer.write(Command::Delete(id, expected)).await
 }
 
 impl IntoResponse for Outcome {
@@ -169,9 +198,9 @@ impl IntoResponse for Outcome {
         match self {
             Self::Created(customer) => {
                 let location = [(LOCATION, format!("/customers/{}", customer.id))];
-                (StatusCode::CREATED, location, Json(customer)).into_response()
+                (StatusCode::CREATED, location, with_etag(customer)).into_response()
             }
-            Self::Changed(customer) => Json(customer).into_response(),
+            Self::Changed(customer) => with_etag(customer),
             Self::Deleted => StatusCode::NO_CONTENT.into_response(),
         }
     }
@@ -216,6 +245,7 @@ mod tests {
             (1..=3).try_for_each(|id| {
                 let customer = Customer {
                     id,
+                    revision: 0,
                     first_name: "Alice".to_owned(),
                     last_name: last_name.clone(),
                     town: town.clone(),

@@ -24,12 +24,12 @@ pub const QUEUE: usize = 1024;
 pub enum Command {
     /// A new customer.
     Create(Customer),
-    /// A customer, which replaces the one with the same id if there is one.
-    Replace(Customer),
-    /// Some fields of a customer.
-    Change(u64, Changes),
-    /// Deletes a customer.
-    Delete(u64),
+    /// A customer, which replaces the one with the same id if there is one, and if it has the expected revision.
+    Replace(Customer, Option<u64>),
+    /// Some fields of a customer, if it has the expected revision.
+    Change(u64, Changes, Option<u64>),
+    /// Deletes a customer if it has the expected revision.
+    Delete(u64, Option<u64>),
 }
 
 /// The result of a command.
@@ -100,30 +100,47 @@ impl Writer {
 }
 
 /// Each command makes at most one change, as its last step: if it fails, nothing has changed.
+///
+/// A customer with another revision than the expected one is refused by the store, with `Error::Conflict`.
 fn execute(customers: &CustomerRepository, txn: &mut WriteTxn<'_>, command: Command) -> Answer {
     match command {
         Command::Create(customer) => {
             customers.insert(txn, &customer)?;
-            Ok(Outcome::Created(customer))
+            stored(customers, txn, customer.id).map(Outcome::Created)
         }
-        Command::Replace(customer) => {
-            let is_new = customers.get(txn, customer.id)?.is_none();
+        Command::Replace(mut customer, expected) => {
+            let old = customers.get(txn, customer.id)?;
+            customer.revision = expected.unwrap_or(old.as_ref().map_or(0, |old| old.revision));
             customers.put(txn, &customer)?;
-            Ok(if is_new { Outcome::Created(customer) } else { Outcome::Changed(customer) })
+            let customer = stored(customers, txn, customer.id)?;
+            Ok(if old.is_none() { Outcome::Created(customer) } else { Outcome::Changed(customer) })
         }
-        Command::Change(id, changes) => {
-            let mut result = None;
-            customers.update(txn, id, |customer| {
+        Command::Change(id, changes, expected) => {
+            let changed = customers.update(txn, id, |customer| {
                 changes.apply_to(customer);
-                result = Some(customer.clone());
+                customer.revision = expected.unwrap_or(customer.revision);
             })?;
-            result.map(Outcome::Changed).ok_or_else(Failure::no_such_customer)
+            if !changed {
+                return Err(Failure::no_such_customer());
+            }
+            stored(customers, txn, id).map(Outcome::Changed)
         }
-        Command::Delete(id) => {
-            let was_there = customers.delete(txn, id)?;
-            was_there.then_some(Outcome::Deleted).ok_or_else(Failure::no_such_customer)
+        Command::Delete(id, expected) => {
+            let mut customer = customers.get(txn, id)?.ok_or_else(Failure::no_such_customer)?;
+            customer.revision = expected.unwrap_or(customer.revision);
+            customers.delete_if(txn, &customer)?;
+            Ok(Outcome::Deleted)
         }
     }
+}
+
+/// Returns a customer as it was written, with its revision.
+fn stored(
+    customers: &CustomerRepository,
+    txn: &WriteTxn<'_>,
+    id: u64,
+) -> Result<Customer, Failure> {
+    customers.get(txn, id)?.ok_or_else(Failure::no_such_customer)
 }
 
 #[cfg(test)]
@@ -137,6 +154,7 @@ mod tests {
     fn customer(id: u64) -> Customer {
         Customer {
             id,
+            revision: 1,
             first_name: "Alice".to_owned(),
             last_name: "Smith".to_owned(),
             town: "Redmond".to_owned(),
@@ -193,8 +211,8 @@ mod tests {
         let commands = [
             Command::Create(customer(1)),
             Command::Create(taken),
-            Command::Delete(7),
-            Command::Replace(customer(3)),
+            Command::Delete(7, None),
+            Command::Replace(customer(3), None),
             Command::Create(customer(1)),
         ];
         let answers = commands.map(|command| writer.hand_in(command));

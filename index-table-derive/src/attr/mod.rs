@@ -41,6 +41,8 @@ pub(crate) struct StructAttrs {
 pub(crate) struct FieldAttrs {
     /// The span of `#[primary_key]`.
     pub(crate) primary_key: Option<Span>,
+    /// The span of `#[revision]`.
+    pub(crate) revision: Option<Span>,
     pub(crate) serde: Vec<SerdeKey>,
 }
 
@@ -60,6 +62,8 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
         } else if path.is_ident("primary_key") {
             errors.error_on(path, keys::MARK_PRIMARY_KEY);
             primary_key = true;
+        } else if path.is_ident("revision") {
+            errors.error_on(path, "`#[revision]` is written on the field with the revision");
         }
     }
     primary_key |= table.primary_key || indexes.iter().any(|index| index.primary_key);
@@ -69,6 +73,7 @@ pub(crate) fn on_struct(attributes: &[Attribute], errors: &Diagnostics) -> Struc
 /// Reads the attributes on a field.
 pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
     let mut primary_key = None;
+    let mut revision = None;
     for attribute in &field.attrs {
         let path = attribute.path();
         if path.is_ident("primary_key") {
@@ -77,6 +82,14 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             }
             primary_key = primary_key.or(Some(path.span()));
             arguments_of_primary_key(attribute, errors);
+        } else if path.is_ident("revision") {
+            if revision.is_some() {
+                errors.error_on(path, "this field is marked already");
+            }
+            revision = revision.or(Some(path.span()));
+            if !matches!(attribute.meta, Meta::Path(_)) {
+                errors.error_on(attribute, "`#[revision]` takes no arguments");
+            }
         } else if path.is_ident("index") || path.is_ident("indexes") {
             let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
             errors
@@ -85,7 +98,7 @@ pub(crate) fn on_field(field: &Field, errors: &Diagnostics) -> FieldAttrs {
             errors.error_on(path, "`#[table(…)]` is written on the struct");
         }
     }
-    FieldAttrs { primary_key, serde: serde::read(&field.attrs) }
+    FieldAttrs { primary_key, revision, serde: serde::read(&field.attrs) }
 }
 
 fn arguments_of_primary_key(attribute: &Attribute, errors: &Diagnostics) {

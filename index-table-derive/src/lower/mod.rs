@@ -55,6 +55,8 @@ struct Declared<'a> {
     ty: &'a Type,
     /// The span of `#[primary_key]`.
     primary_key: Option<Span>,
+    /// The span of `#[revision]`.
+    revision: Option<Span>,
     serde: Vec<SerdeKey>,
 }
 
@@ -123,6 +125,7 @@ fn table(
     if let Some(sharding) = &sharding {
         sharding::check_unique(sharding, &primary_key, &indexes, errors);
     }
+    let revision = revision(&fields, errors);
     let view = view::lower(&mut scope, attributes);
 
     let marked = fields.iter().find_map(|declared| declared.primary_key);
@@ -146,6 +149,7 @@ fn table(
         primary_key,
         indexes: indexes.into_iter().map(|(index, _)| index).collect(),
         findings,
+        revision,
         sharding,
         view,
         queries,
@@ -203,6 +207,7 @@ fn declare<'a>(row: &Ident, field: &'a syn::Field, errors: &Diagnostics) -> Opti
         }),
         ty: &field.ty,
         primary_key: attributes.primary_key,
+        revision: attributes.revision,
         serde: attributes.serde,
     })
 }
@@ -316,6 +321,26 @@ fn primary_key(
     }
     let stand_in = fields.iter().find(|declared| !types::has_no_encoding(declared.ty));
     stand_in.map(|declared| Rc::clone(&declared.field)).into_iter().collect()
+}
+
+/// Returns the field with `#[revision]`.
+fn revision(fields: &[Declared<'_>], errors: &Diagnostics) -> Option<Rc<Field>> {
+    let mut marked = fields.iter().filter_map(|declared| Some((declared, declared.revision?)));
+    let (declared, span) = marked.next()?;
+    for (_, span) in marked {
+        errors.error(span, "a row has one revision; mark one field with `#[revision]`");
+    }
+    if declared.primary_key.is_some() {
+        let message = "a field of the primary key can't be the revision, which changes with each \
+                       write of the row";
+        errors.error(span, message);
+        return None;
+    }
+    if let Some(key) = declared.serde.iter().find(|key| key.name.contains("skip")) {
+        serde::report(key, "a revision must be stored with its row", errors);
+        return None;
+    }
+    Some(Rc::clone(&declared.field))
 }
 
 /// Returns the reason why a field with this name and type, whose text is `text`, can't be part of a key.

@@ -26,6 +26,15 @@ struct Note {
 }
 ";
 
+    revision: "
+struct Note {
+    #[primary_key]
+    id: u64,
+    #[revision]
+    r#type: u32,
+}
+";
+
     normalized: "
 #[index(town)]
 struct Customer {

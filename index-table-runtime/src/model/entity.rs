@@ -9,6 +9,7 @@ use crate::model::{
     error::EncodeError,
     key::{DecodeError, Key, KeyBuf, KeyReader, Unescaped, ascii, skip_hash},
     maintain::EntryBuffer,
+    revision::Revision,
     row::{self, Body, CollectionField},
     schema::{PreviousRow, RowSchema, Source, Strategy, TableSchema},
     shard::Distribution,
@@ -135,6 +136,9 @@ pub trait Entity: Sized + 'static {
 
     /// The fields with collections that are stored in a canonical order.
     const COLLECTIONS: &'static [CollectionField] = &[];
+
+    /// The functions for the field with `#[revision]`.
+    const REVISION: Option<Revision> = None;
 
     /// Appends the bytes of the struct, without the leading version.
     ///

@@ -7,6 +7,7 @@ use crate::model::{
     error::{Error, Result},
     key::{DecodeError, KeyBuf},
     maintain::Image,
+    revision::Revision,
     row,
     schema::{Source, TableSchema},
     shard::Distribution,
@@ -40,6 +41,8 @@ pub(crate) struct RowVtable {
     renew: Option<Renew>,
     /// Appends the encodings of the fields that an index hashes, from the row with these bytes.
     pub(crate) hashed: fn(&[u8], usize, &mut KeyBuf) -> Result<(), DecodeError>,
+    /// The functions for the revision, if the rows have one.
+    pub(crate) revision: Option<Revision>,
     /// [`row::is_reordered`], if the rows have sorted collections.
     is_reordered: Option<Comparison>,
 }
@@ -60,6 +63,7 @@ impl RowVtable {
                 None
             },
             renew: row::renewal::<R>(),
+            revision: R::REVISION,
             is_reordered: if R::COLLECTIONS.is_empty() {
                 None
             } else {
@@ -72,6 +76,12 @@ impl RowVtable {
     #[inline]
     pub(crate) fn is_same(&self, stored: &[u8], new: &[u8]) -> bool {
         stored == new || self.is_reordered.is_some_and(|is_reordered| is_reordered(stored, new))
+    }
+
+    /// Whether a write of `new` in the place of a stored row would have no effect. A write counts in the revision.
+    #[inline]
+    pub(crate) fn is_unchanged(&self, stored: &[u8], new: &[u8]) -> bool {
+        self.revision.is_none() && self.is_same(stored, new)
     }
 
     /// Whether both have the same row type.
@@ -140,6 +150,88 @@ impl RowVtable {
     #[cold]
     pub(crate) fn corrupt(&self, error: DecodeError, primary_key: &[u8]) -> Error {
         self.schema.corrupt(Source::Facts, primary_key, error)
+    }
+
+    /// Sets the revision of a row that is about to be written. `old` is the row that it replaces.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the row has another revision than the row that it replaces.
+    #[inline]
+    pub(crate) fn revise(&self, old: Option<&Image>, new: &mut Image) -> Result<()> {
+        match &self.revision {
+            Some(revision) => self.set_next(revision, old, new),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the revision of a new row to 1, whatever it is.
+    #[inline]
+    pub(crate) fn begin_revision(&self, new: &mut Image) -> Result<()> {
+        match &self.revision {
+            Some(revision) => self.set_revision(revision, new, 1),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets the revision of a loaded row to 1 if it is 0.
+    pub(crate) fn begin_missing_revision(&self, new: &mut Image) -> Result<()> {
+        match &self.revision {
+            Some(revision) if self.revision_of(revision, new)? == 0 => {
+                self.set_revision(revision, new, 1)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn set_next(&self, revision: &Revision, old: Option<&Image>, new: &mut Image) -> Result<()> {
+        let found = old.map(|old| self.revision_of(revision, old)).transpose()?;
+        let expected = self.revision_of(revision, new)?;
+        if expected != found.unwrap_or(0) {
+            return Err(self.conflict(new.primary_key(), expected, found));
+        }
+        self.set_revision(revision, new, expected.saturating_add(1))
+    }
+
+    /// Checks that the row with these bytes has the expected revision.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`]
+    pub(crate) fn check_revision(
+        &self,
+        primary_key: &[u8],
+        expected: u64,
+        bytes: Option<&[u8]>,
+    ) -> Result<()> {
+        let read = |bytes| self.revision.as_ref().map(|revision| (revision.read)(bytes));
+        let found = bytes.and_then(read).transpose();
+        match found.map_err(|error| self.corrupt(error, primary_key))? {
+            Some(found) if found == expected => Ok(()),
+            found => Err(self.conflict(primary_key, expected, found)),
+        }
+    }
+
+    fn revision_of(&self, revision: &Revision, image: &Image) -> Result<u64> {
+        (revision.read)(image.row()).map_err(|error| self.corrupt(error, image.primary_key()))
+    }
+
+    fn set_revision(&self, revision: &Revision, image: &mut Image, number: u64) -> Result<()> {
+        match (revision.set)(image, number) {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(Error::RevisionExhausted {
+                table: self.schema.name,
+                key: self.schema.show_primary_key(image.primary_key()),
+            }),
+            Ok(Err(error)) => Err(error),
+            Err(error) => Err(self.corrupt(error, image.primary_key())),
+        }
+    }
+
+    #[cold]
+    fn conflict(&self, primary_key: &[u8], expected: u64, found: Option<u64>) -> Error {
+        let key = self.schema.show_primary_key(primary_key);
+        Error::Conflict { table: self.schema.name, key, expected, found }
     }
 
     /// Returns the error for a second row with this primary key.

@@ -17,6 +17,7 @@ use crate::{
         entity::Entity,
         error::{Error, Result},
         key::{KeyBuf, Sequence},
+        revision::{Revised, RevisionNumber as _},
         row_vtable::RowVtable,
         schema::Source,
     },
@@ -29,7 +30,7 @@ use crate::{
         upgrade::Upgrade,
         verify::{Repair, Verify},
     },
-    usage::{RowWrite, Usage, trace::span},
+    usage::{Usage, trace::span},
     write::{
         Scratch,
         queue::{self, IndexToken, Lag},
@@ -88,7 +89,7 @@ impl<R: Entity> Table<R> {
         Build::new(store, &self.open, Self::ROWS)
     }
 
-    /// Adds a row.
+    /// Adds a row. A field with `#[revision]` is stored as 1, whatever its value.
     ///
     /// Cost: one write for the row and one for each index entry.
     ///
@@ -100,7 +101,7 @@ impl<R: Entity> Table<R> {
         span!(TRACE, "insert", table = R::TABLE.name);
         let (mut writer, Scratch { new, tried, .. }, written) = txn.row_writer(&self.open)?;
         self.open.load_new(row, new, tried)?;
-        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)
+        rows::insert(Self::ROWS, &mut writer, new, written)
     }
 
     /// Calls `row` with the next number, adds the returned row, and returns the number. For tables whose primary key
@@ -137,7 +138,7 @@ impl<R: Entity> Table<R> {
                 key: R::TABLE.show_primary_key(new.primary_key()),
             });
         }
-        rows::insert(Self::ROWS, &mut writer, new, written, RowWrite::Insert)?;
+        rows::insert(Self::ROWS, &mut writer, new, written)?;
         sequence::keep(&mut writer, number)?;
         Ok(key)
     }
@@ -146,12 +147,16 @@ impl<R: Entity> Table<R> {
     /// bytes, and so in the same version, it is not written. The order of the elements of a `HashSet` or `HashMap` is
     /// ignored.
     ///
+    /// If the rows have a field with `#[revision]`, the row is always written, with its revision plus 1. A row that does
+    /// not exist yet has revision 0.
+    ///
     /// Cost: one look-up, one write for the row and one for each index entry that changes.
     ///
     /// # Errors
     ///
-    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], after which nothing has changed;
-    /// the [errors of writing](crate::Error#common-errors).
+    /// [`Error::UniqueViolation`], [`Error::KeyTooLong`] and [`Error::Codec`], and [`Error::Conflict`] if the stored
+    /// row has another revision, after which nothing has changed; the
+    /// [errors of writing](crate::Error#common-errors).
     pub fn put(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()> {
         span!(TRACE, "put", table = R::TABLE.name);
         let (mut writer, Scratch { old, new, tried }, written) = txn.row_writer(&self.open)?;
@@ -254,6 +259,61 @@ impl<R: Entity> Table<R> {
     /// The [errors of writing](crate::Error#common-errors).
     pub fn delete_key(&self, txn: &mut WriteTxn<'_>, key: impl Borrow<R::Key>) -> Result<bool> {
         self.open.delete(txn, encoded::<R>(key).as_bytes())
+    }
+
+    /// Deletes a row if it has the same revision as the stored row.
+    ///
+    /// Cost: two look-ups, then one write for the row and one for each index entry; the stored row is decoded twice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if the stored row has another revision or does not exist, after which nothing has changed;
+    /// the [errors of writing](crate::Error#common-errors).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{Error, IndexTable, Store};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// struct Note {
+    ///     #[primary_key]
+    ///     id: u32,
+    ///     #[revision]
+    ///     revision: u64,
+    ///     text: String,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = Store::open(dir.path())?;
+    /// let notes = NoteRepository::open(&store)?;
+    /// let mut txn = store.write()?;
+    /// notes.insert(&mut txn, &Note { id: 1, revision: 0, text: "draft".into() })?;
+    /// let read = notes.get(&txn, 1)?.expect("a note");
+    /// notes.update(&mut txn, 1, |note| note.text = "final".into())?;
+    ///
+    /// let deleted = notes.delete_if(&mut txn, &read);
+    /// assert!(matches!(deleted, Err(Error::Conflict { expected: 1, found: Some(2), .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn delete_if(&self, txn: &mut WriteTxn<'_>, row: &R) -> Result<()>
+    where
+        R: Revised,
+    {
+        span!(TRACE, "delete", table = R::TABLE.name);
+        let mut key = KeyBuf::new();
+        row.primary_key(&mut key);
+        let (mut writer, Scratch { old, .. }, written) = txn.row_writer(&self.open)?;
+        rows::delete_if(
+            Self::ROWS,
+            &mut writer,
+            (key.as_bytes(), row.revision().number()),
+            old,
+            written,
+        )
     }
 
     /// Returns the rows with these primary keys, in the given order; `None` for a missing row. The keys have the form

@@ -43,16 +43,20 @@ pub(crate) fn put(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
     old: &mut Image,
-    new: &Image,
+    new: &mut Image,
     written: &mut Written,
 ) -> Result<()> {
     match writer.reader().fact(new.primary_key())? {
-        Some(bytes) if rows.is_same(bytes, new.row()) => return Ok(()),
+        Some(bytes) if rows.is_unchanged(bytes, new.row()) => return Ok(()),
         Some(bytes) => {
             rows.load_stored(old, bytes, new.primary_key())?;
         }
-        None => return insert(rows, writer, new, written, RowWrite::Put),
+        None => {
+            rows.revise(None, new)?;
+            return add(rows, writer, new, written, RowWrite::Put);
+        }
     }
+    rows.revise(Some(old), new)?;
     replace(rows, writer, old, new, written)?;
     writer.flush()?;
     written.row(RowWrite::Put, Some(old), Some(new));
@@ -64,17 +68,18 @@ pub(crate) fn update(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
     old: &Image,
-    new: &Image,
+    new: &mut Image,
     written: &mut Written,
     kind: RowWrite,
 ) -> Result<()> {
-    if rows.is_same(old.row(), new.row()) {
+    if rows.is_unchanged(old.row(), new.row()) {
         return Ok(());
     }
     let moved = old.primary_key() != new.primary_key();
     if moved && writer.reader().fact(new.primary_key())?.is_some() {
         return Err(rows.duplicate(new.primary_key()));
     }
+    rows.revise(Some(old), new)?;
     replace(rows, writer, old, new, written)?;
     writer.flush()?;
     written.row(kind, Some(old), Some(new));
@@ -87,7 +92,7 @@ pub(crate) fn put_by(
     writer: &mut Writer<'_, '_>,
     index: usize,
     old: &mut Image,
-    new: &Image,
+    new: &mut Image,
     written: &mut Written,
 ) -> Result<()> {
     let (reader, hashed) = (writer.reader(), new.hashed(index));
@@ -96,7 +101,11 @@ pub(crate) fn put_by(
         None => None,
     };
     let Some((primary_key, key)) = holder else {
-        return insert(rows, writer, new, written, RowWrite::Put);
+        if rows.revision.is_some() && reader.fact(new.primary_key())?.is_some() {
+            return Err(rows.duplicate(new.primary_key()));
+        }
+        rows.revise(None, new)?;
+        return add(rows, writer, new, written, RowWrite::Put);
     };
     let dangling = || rows.schema.corrupt(Source::Index(index), key, DANGLING);
     let bytes = reader.fact(primary_key)?.ok_or_else(dangling)?;
@@ -117,6 +126,19 @@ pub(crate) fn delete(
     Ok(true)
 }
 
+/// Deletes a row if it has the expected revision.
+pub(crate) fn delete_if(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    (primary_key, expected): (&[u8], u64),
+    old: &mut Image,
+    written: &mut Written,
+) -> Result<()> {
+    let bytes = writer.reader().fact(primary_key)?;
+    rows.check_revision(primary_key, expected, bytes)?;
+    delete(rows, writer, primary_key, old, written).map(drop)
+}
+
 /// Deletes the row of the image `old`.
 pub(crate) fn delete_loaded(
     rows: &RowVtable,
@@ -134,6 +156,17 @@ pub(crate) fn delete_loaded(
 
 /// Writes a new row. If the row is refused, nothing has changed.
 pub(crate) fn insert(
+    rows: &RowVtable,
+    writer: &mut Writer<'_, '_>,
+    new: &mut Image,
+    written: &mut Written,
+) -> Result<()> {
+    rows.begin_revision(new)?;
+    add(rows, writer, new, written, RowWrite::Insert)
+}
+
+/// Writes a new row with its revision. If the row is refused, nothing has changed.
+fn add(
     rows: &RowVtable,
     writer: &mut Writer<'_, '_>,
     new: &Image,

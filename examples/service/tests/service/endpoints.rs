@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 fn customer(id: u64, last_name: &str, town: &str) -> Customer {
     Customer {
         id,
+        revision: 1,
         first_name: format!("First{id}"),
         last_name: last_name.to_owned(),
         town: town.to_owned(),
@@ -31,9 +32,11 @@ fn a_customer_is_created_changed_and_deleted() -> Result {
     assert_eq!(client.get("/health")?, (200, json!({ "customers": 1 })));
 
     alice.town = "Seattle".to_owned();
+    alice.revision = 2;
     assert_eq!(client.put("/customers/7", &alice)?, (200, json!(alice)));
     alice.phone = "555-0199".to_owned();
     alice.email = "alice@example.com".to_owned();
+    alice.revision = 3;
     let changes = json!({ "phone": alice.phone, "email": alice.email, "town": null });
     assert_eq!(client.patch("/customers/7", &changes)?, (200, json!(alice)));
     assert_eq!(client.get("/customers/by-email/alice@example.com")?, (200, json!(alice)));
@@ -60,6 +63,37 @@ fn a_customer_is_created_changed_and_deleted() -> Result {
         client.get("/customers?town=Seattle")?,
         (200, json!({ "items": [bruno], "next": null }))
     );
+    Ok(())
+}
+
+#[test]
+fn an_edit_of_a_changed_customer_is_refused() -> Result {
+    let directory = tempfile::tempdir()?;
+    let server = Server::start(directory.path())?;
+    let client = &server.client;
+    let alice = customer(7, "Smith", "Redmond");
+    let edit = |method: &str, tag: &str, body: &Value| {
+        client.send_if("/customers/7", (method, tag), body.to_string())
+    };
+    let changed = json!({ "error": "the customer has been changed since it was read" });
+
+    assert_eq!(edit("PUT", "\"3\"", &json!(alice))?, (412, changed.clone()));
+    assert_eq!(client.post("/customers", &alice)?.0, 201);
+    assert_eq!(client.etag("/customers/7")?, "\"1\"");
+    let phone = json!({ "phone": "555-0199" });
+    assert_eq!(edit("PATCH", "\"1\"", &phone)?.0, 200);
+    assert_eq!(client.etag("/customers/7")?, "\"2\"");
+
+    // Somebody who read the first revision.
+    assert_eq!(edit("PATCH", "\"1\"", &phone)?, (412, changed.clone()));
+    assert_eq!(edit("PUT", "\"1\"", &json!(alice))?, (412, changed.clone()));
+    assert_eq!(edit("DELETE", "\"1\"", &Value::Null)?, (412, changed));
+    assert_eq!(edit("PUT", "W/\"2\"", &json!(alice))?.0, 412);
+    assert_eq!(client.get("/customers/7")?.1["phone"], "555-0199");
+
+    assert_eq!(edit("PUT", "\"2\"", &json!(alice))?.0, 200);
+    assert_eq!(edit("DELETE", "\"3\"", &Value::Null)?.0, 204);
+    assert_eq!(edit("DELETE", "\"3\"", &Value::Null)?.0, 404);
     Ok(())
 }
 

@@ -121,6 +121,29 @@ impl Client {
         answer(self.agent.run(request)?)
     }
 
+    /// Sends a request with the header `If-Match`.
+    pub(crate) fn send_if(
+        &self,
+        path: &str,
+        (method, etag): (&str, &str),
+        body: String,
+    ) -> Result<Answer> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(self.uri(path))
+            .header("content-type", "application/json")
+            .header("if-match", etag)
+            .body(body)?;
+        answer(self.agent.run(request)?)
+    }
+
+    /// Returns the `ETag` of a response.
+    pub(crate) fn etag(&self, path: &str) -> Result<String> {
+        let response = self.agent.get(self.uri(path)).call()?;
+        let etag = response.headers().get("etag").ok_or("no ETag")?;
+        Ok(etag.to_str()?.to_owned())
+    }
+
     fn uri(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }

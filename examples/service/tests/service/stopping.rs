@@ -30,6 +30,7 @@ fn customer(id: u64, version: u64) -> Customer {
         |from: &[&str], by: u64| from[((id * 7 + by) % from.len() as u64) as usize].to_owned();
     Customer {
         id,
+        revision: 0,
         first_name: format!("First{id}"),
         last_name: pick(&NAMES, version),
         town: pick(&TOWNS, version),
@@ -179,16 +180,21 @@ fn assert_stored(directory: &Path, customers: &Customers) -> Result {
     let store = Store::open(directory)?;
     let repository = CustomerRepository::open(&store)?;
     let txn = store.read()?;
-    let stored = repository.all(&txn).rows().map(|row| row.map(|row| (row.id, row)));
+    let stored = repository.all(&txn).rows().map(|row| row.map(|row| (row.id, plain(row))));
     assert_eq!(&stored.collect::<Result<Customers, _>>()?, customers);
     assert_eq!(repository.by_town_last_name(&txn).count()?, customers.len() as u64);
     assert_eq!(repository.by_email(&txn).count()?, customers.len() as u64);
     Ok(())
 }
 
+/// A customer without its revision, which the tests don't count.
+fn plain(customer: Customer) -> Customer {
+    Customer { revision: 0, ..customer }
+}
+
 fn get(client: &Client, id: u64) -> Result<Option<Customer>> {
     match client.get(&format!("/customers/{id}"))? {
-        (200, customer) => Ok(Some(serde_json::from_value(customer)?)),
+        (200, customer) => Ok(Some(plain(serde_json::from_value(customer)?))),
         (404, _) => Ok(None),
         (status, error) => Err(format!("{status}: {error}").into()),
     }
@@ -200,7 +206,8 @@ fn assert_matches(client: &Client, customers: &Customers) -> Result {
     for (id, customer) in customers {
         assert_eq!(get(client, *id)?.as_ref(), Some(customer));
         let path = format!("/customers/by-email/{}", customer.email);
-        assert_eq!(client.get(&path)?, (200, json!(customer)));
+        let (status, found) = client.get(&path)?;
+        assert_eq!((status, plain(serde_json::from_value(found)?)), (200, customer.clone()));
     }
     for town in TOWNS {
         let mut expected: Vec<_> =
@@ -223,7 +230,8 @@ fn all_in(client: &Client, town: &str) -> Result<Vec<Customer>> {
         let path = format!("/customers?town={town}&limit=17{after}");
         let (status, mut page) = client.get(&path)?;
         assert_eq!(status, 200, "{page}");
-        all.extend(serde_json::from_value::<Vec<_>>(page["items"].take())?);
+        let items = serde_json::from_value::<Vec<_>>(page["items"].take())?;
+        all.extend(items.into_iter().map(plain));
         let Some(next) = page["next"].as_str() else { return Ok(all) };
         assert!(cursors.insert(next.to_owned()), "it goes round in circles");
         after = format!("&after={next}");

@@ -73,6 +73,8 @@ impl Error {
             DuplicateKey { table, key }
             SequenceExhausted { table, last }
             OtherKey { table, given, key }
+            Conflict { table, key, expected, found }
+            RevisionExhausted { table, key }
             UniqueViolation { table, index, key, holder }
             KeyTooLong { table, index, key, len }
             SchemaMismatch { table, difference, way_out }

@@ -113,6 +113,36 @@ pub enum Error {
         key: String,
     },
 
+    /// The revision of a written row is not the revision of the stored row: another write came between reading and
+    /// writing the row.
+    #[error(
+        "the row with primary key {key} of table `{table}` was written with revision {expected}, and {}; read it \
+         again, and repeat the change",
+        found.map_or_else(|| "it does not exist".to_owned(), |found| format!("it has revision {found}"))
+    )]
+    Conflict {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+        /// The revision of the written row.
+        expected: u64,
+        /// The revision of the stored row; `None` if there is no row.
+        found: Option<u64>,
+    },
+
+    /// The type of the field with `#[revision]` has no greater number.
+    #[error(
+        "the row with primary key {key} of table `{table}` has the greatest revision of its type; delete it and \
+         insert it again, or declare the field as `u64` in a new version of the table"
+    )]
+    RevisionExhausted {
+        /// The table.
+        table: &'static str,
+        /// The primary key.
+        key: String,
+    },
+
     /// Another row has the same key in a unique index.
     #[error(
         "unique index `{index}` of table `{table}` already has the key {key}, for the row with \

@@ -285,6 +285,7 @@ struct Loading<'a, 's, R> {
 impl<R: Entity> Loading<'_, '_, R> {
     fn add(&mut self, row: &R) -> Result<()> {
         self.table.load_new(row, &mut self.new, &mut self.tried)?;
+        self.table.rows.begin_missing_revision(&mut self.new)?;
         self.reporter.add(1);
         self.gatherer.add(&self.new)
     }

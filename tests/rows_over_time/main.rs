@@ -1,0 +1,5 @@
+//! Rows over time: revisions.
+
+mod revisions;
+#[path = "../support/stores.rs"]
+mod stores;
