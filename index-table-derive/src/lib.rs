@@ -67,6 +67,7 @@ use crate::derive::{derive, derive_key, derive_version};
 /// | `changed = [a, b]` | the fields whose values the `From` of `previous` changes; indexes over other fields with the same name and type stay readable when the version changes | none |
 /// | `shard_by = field`, `[field, field]` or `hash(field)` | the shard key of a sharded store: the first field or fields of the primary key, or a hash of them | the whole table is in one shard |
 /// | `shard_map = "…"` | the name of the shard map, which assigns shard keys to shards | the table's name |
+/// | `reference` | every shard of a sharded store has a copy of the table | the whole table is in one shard |
 /// | `repository = Ident` | the name of the repository | the struct's name and `Repository` |
 /// | `allow(optional_key)` | suppresses the warning about an `Option` in the primary key | none |
 /// | `view`, `view = Ident` | generates a view, which borrows its strings, and its name | none; the struct's name and `View` |

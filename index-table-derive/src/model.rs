@@ -35,6 +35,8 @@ pub(crate) struct Table {
     pub(crate) revision: Option<Rc<Field>>,
     /// The shard key, if there is one.
     pub(crate) sharding: Option<Sharding>,
+    /// Whether every shard has a copy of the table.
+    pub(crate) reference: bool,
     /// The view, if there is one.
     pub(crate) view: Option<View>,
     /// The query methods, in the order of generation.

@@ -10,6 +10,7 @@ mod opening;
 mod random;
 mod random_together;
 mod rebuilt;
+mod reference;
 mod restored;
 mod routing;
 mod tables;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use crate::{
     answers::{self, Asked, assert_same},
+    reference::{Town, TownRepository},
     tables::{
         Kind, TENANTS,
         by_value::{Order, OrderRepository},
@@ -25,6 +26,11 @@ enum Operation {
     Get(Key),
     /// Counts the rows of a tenant, or of all.
     Count(Option<u8>),
+    /// Writes a row of a reference table, deletes it, or reads it.
+    PutTown(u8, String),
+    DeleteTown(u8),
+    Town(u8),
+    Towns(String),
     /// In a savepoint, which is kept or not.
     Nested(Vec<Operation>, bool),
 }
@@ -47,9 +53,25 @@ fn key() -> impl Strategy<Value = Key> {
     (0..TENANTS, 0..4_u16)
 }
 
+fn town() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["", "a", "ab", "b"]).prop_map(str::to_owned)
+}
+
 fn fields() -> impl Strategy<Value = Fields> {
-    let text = prop::sample::select(vec!["", "a", "ab", "b"]).prop_map(str::to_owned);
-    (text, -2..3_i8, 0..6_u16)
+    (town(), -2..3_i8, 0..6_u16)
+}
+
+/// The repositories of a store.
+struct Tables {
+    orders: OrderRepository,
+    towns: TownRepository,
+}
+
+impl Tables {
+    fn open(store: &Store) -> Result<Self> {
+        let (orders, towns) = (OrderRepository::open(store)?, TownRepository::open(store)?);
+        Ok(Self { orders, towns })
+    }
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -61,6 +83,10 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => key().prop_map(Operation::Delete),
         1 => key().prop_map(Operation::Get),
         1 => prop::option::of(0..TENANTS).prop_map(Operation::Count),
+        1 => (0..4_u8, town()).prop_map(|(code, name)| Operation::PutTown(code, name)),
+        1 => (0..4_u8).prop_map(Operation::DeleteTown),
+        2 => (0..4_u8).prop_map(Operation::Town),
+        1 => town().prop_map(Operation::Towns),
     ];
     single.prop_recursive(2, 8, 4, |inner| {
         (prop::collection::vec(inner, 1..4), any::<bool>())
@@ -89,11 +115,12 @@ fn row((tenant, number): Key, (town, size, code): &Fields) -> Order {
 
 /// Runs operations, and adds what each of them did.
 fn run(
-    orders: &OrderRepository,
+    tables: &Tables,
     txn: &mut WriteTxn<'_>,
     operations: &[Operation],
     outcomes: &mut Vec<String>,
 ) {
+    let Tables { orders, towns } = tables;
     for operation in operations {
         let outcome = match operation {
             Operation::Insert(key, fields) => shown(orders.insert(txn, &row(*key, fields))),
@@ -108,8 +135,14 @@ fn run(
             Operation::Get(key) => shown(orders.get(txn, key.0, key.1)),
             Operation::Count(None) => shown(orders.all(txn).count()),
             Operation::Count(Some(tenant)) => shown(orders.find_by_tenant(txn, *tenant).count()),
+            Operation::PutTown(code, name) => {
+                shown(towns.replace(txn, &Town { code: *code, name: name.clone() }))
+            }
+            Operation::DeleteTown(code) => shown(towns.remove(txn, *code)),
+            Operation::Town(code) => shown(towns.get(txn, *code)),
+            Operation::Towns(name) => shown(towns.find_by_name(txn, name).count()),
             Operation::Nested(operations, is_kept) => shown(txn.nested(|txn| {
-                run(orders, txn, operations, outcomes);
+                run(tables, txn, operations, outcomes);
                 if *is_kept { Ok(()) } else { Err(Error::WriteInProgress) }
             })),
         };
@@ -125,20 +158,20 @@ fn shown<T: std::fmt::Debug>(outcome: Result<T>) -> String {
 }
 
 /// Runs a step, and returns what its operations did.
-fn take(store: &Store, orders: &OrderRepository, step: &Step) -> Vec<String> {
+fn take(store: &Store, tables: &Tables, step: &Step) -> Vec<String> {
     let mut outcomes = Vec::new();
     match step {
         Step::Transaction(operations, commits) => {
             let ended = store.transaction(|txn| {
                 outcomes.clear();
-                run(orders, txn, operations, &mut outcomes);
+                run(tables, txn, operations, &mut outcomes);
                 if *commits { Ok(()) } else { Err(Error::WriteInProgress) }
             });
             outcomes.push(shown(ended));
         }
         Step::ByHand(operations, commits) => {
             let mut txn = store.write().expect("a transaction");
-            run(orders, &mut txn, operations, &mut outcomes);
+            run(tables, &mut txn, operations, &mut outcomes);
             if *commits {
                 outcomes.push(shown(txn.commit()));
             }
@@ -163,11 +196,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn look(
-    one: (&Store, &OrderRepository),
-    many: (&Store, &OrderRepository),
-    what: &str,
-) -> Result<()> {
+fn look(one: (&Store, &Tables), many: (&ShardedStore, &Tables), what: &str) -> Result<()> {
     let asked = Asked {
         tenant: 3,
         other: 17,
@@ -178,9 +207,15 @@ fn look(
         limit: 3,
     };
     let (one_txn, many_txn) = (one.0.read()?, many.0.read()?);
-    let expected = answers::of_values(one.1, &one_txn, &asked);
-    assert_same(&expected, &answers::of_values(many.1, &many_txn, &asked), what);
-    assert!(many.1.verify(&many_txn).run()?.is_clean());
+    let expected = answers::of_values(&one.1.orders, &one_txn, &asked);
+    assert_same(&expected, &answers::of_values(&many.1.orders, &many_txn, &asked), what);
+    assert!(many.1.orders.verify(&many_txn).run()?.is_clean());
+    let towns = one.1.towns.all(&one_txn).rows().collect::<Result<Vec<_>>>()?;
+    for shard in many.0.shard_ids() {
+        let txn = many.0.read_on(&shard)?;
+        assert_eq!(many.1.towns.all(&txn).rows().collect::<Result<Vec<_>>>()?, towns, "{what}");
+        assert!(many.1.towns.verify(&txn).run()?.is_clean());
+    }
     Ok(())
 }
 
@@ -189,9 +224,9 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
     let mut path = dir.path().join("0");
     let one = Store::in_memory();
-    let orders = OrderRepository::open(&one)?;
+    let orders = Tables::open(&one)?;
     let mut many = options(kind, shards).durability(Durability::Journal).open(&path)?;
-    let mut of_many = OrderRepository::open(&many)?;
+    let mut of_many = Tables::open(&many)?;
     for (number, step) in (1..).zip(steps) {
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
         let is_killed = matches!(step, Step::Kill);
@@ -203,7 +238,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
             }
             drop((many, of_many));
             many = ShardedStore::open(&path)?;
-            of_many = OrderRepository::open(&many)?;
+            of_many = Tables::open(&many)?;
             look((&one, &orders), (&many, &of_many), &what)?;
         }
     }
@@ -213,7 +248,7 @@ fn compare(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
 fn in_memory(kind: Kind, shards: u8, steps: &[Step]) -> Result<()> {
     let what = format!("{kind:?} over {shards} shards in memory");
     let (one, many) = (Store::in_memory(), options(kind, shards).in_memory()?);
-    let (orders, of_many) = (OrderRepository::open(&one)?, OrderRepository::open(&many)?);
+    let (orders, of_many) = (Tables::open(&one)?, Tables::open(&many)?);
     for step in steps {
         assert_eq!(take(&many, &of_many, step), take(&one, &orders, step), "{what}: {step:?}");
     }

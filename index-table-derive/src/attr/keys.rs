@@ -13,6 +13,7 @@ pub(crate) enum TableKey {
     View,
     ShardBy,
     ShardMap,
+    Reference,
     Allow,
     Crate,
 }
@@ -90,6 +91,7 @@ pub(crate) const TABLE_KEYS: &[Key<TableKey>] = &[
     key(TableKey::View, "view", Form::Flag, "view = CustomerView"),
     key(TableKey::ShardBy, "shard_by", Form::Value, "shard_by = field"),
     key(TableKey::ShardMap, "shard_map", Form::Value, "shard_map = \"customers\""),
+    key(TableKey::Reference, "reference", Form::Flag, "reference"),
     key(TableKey::Allow, "allow", Form::List, "allow(optional_key)"),
     key(TableKey::Crate, "crate", Form::Value, "crate = some::path"),
 ];

@@ -1,5 +1,5 @@
 //! `#[table(name = "…", version = N, previous = Type, changed = [FIELDS], repository = Ident,
-//! view = Ident, shard_by = FIELDS, shard_map = "…", allow(LINTS), crate = path)]`
+//! view = Ident, shard_by = FIELDS, shard_map = "…", reference, allow(LINTS), crate = path)]`
 
 use syn::ext::IdentExt as _;
 use syn::parse::ParseStream;
@@ -22,6 +22,7 @@ pub(crate) struct TableAttr {
     pub(crate) view: Option<Setting<Option<Ident>>>,
     pub(crate) shard_by: Option<Setting<ShardBy>>,
     pub(crate) shard_map: Option<Setting<LitStr>>,
+    pub(crate) reference: Option<Setting<()>>,
     pub(crate) krate: Option<Setting<Path>>,
     pub(crate) allow: Option<Setting<Vec<Lint>>>,
     /// Whether the attribute names the primary key, which has been reported.
@@ -82,6 +83,7 @@ impl TableAttr {
                 set(&mut self.shard_by, &word, shard_by)
             }
             TableKey::ShardMap => set(&mut self.shard_map, &word, string(input, &word, key.usage)?),
+            TableKey::Reference => set(&mut self.reference, &word, ()),
             TableKey::Allow if input.peek(token::Paren) => {
                 set(&mut self.allow, &word, lints(input, TABLE_LINTS, errors)?)
             }

@@ -125,7 +125,7 @@ fn revised(cx: &Context<'_>) -> Option<TokenStream> {
     })
 }
 
-/// Expands to, for a table with a shard key:
+/// Expands to, for a table with a shard key, or with `Distribution::Reference` for a reference table:
 ///
 /// ```text
 /// const DISTRIBUTION: _index_table::Distribution =
@@ -136,6 +136,11 @@ fn revised(cx: &Context<'_>) -> Option<TokenStream> {
 ///     });
 /// ```
 fn distribution(cx: &Context<'_>) -> Option<TokenStream> {
+    if cx.table.reference {
+        return Some(mixed! {
+            const DISTRIBUTION: _index_table::Distribution = _index_table::Distribution::Reference;
+        });
+    }
     let Sharding { fields, hashed, map } = cx.table.sharding.as_ref()?;
     let fields = Literal::usize_unsuffixed(*fields);
     Some(mixed! {

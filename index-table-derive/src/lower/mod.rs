@@ -151,6 +151,7 @@ fn table(
         findings,
         revision,
         sharding,
+        reference: attributes.table.reference.is_some(),
         view,
         queries,
     })

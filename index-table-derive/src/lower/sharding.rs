@@ -14,6 +14,12 @@ use crate::names;
 /// Returns the shard key of the table's attributes.
 pub(super) fn lower(attribute: &TableAttr, table: &str, scope: &Scope<'_>) -> Option<Sharding> {
     let errors = scope.errors;
+    if let (Some(reference), Some(_)) = (&attribute.reference, &attribute.shard_by) {
+        errors.error(
+            reference.key,
+            "a reference table has a copy in every shard, and so no shard key; remove `reference` or `shard_by`",
+        );
+    }
     let Some(shard_by) = &attribute.shard_by else {
         if let Some(map) = &attribute.shard_map {
             errors.error(

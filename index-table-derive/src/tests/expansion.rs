@@ -343,6 +343,14 @@ struct Event {
 }
 ";
 
+    reference: "
+#[table(reference)]
+struct PostalCode {
+    #[primary_key]
+    code: String,
+}
+";
+
     /// Unknown types, and types that are spelled with a path.
     types: "
 #[index(kind, tag, photo, optional_kind)]

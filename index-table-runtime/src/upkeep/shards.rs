@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use super::opening;
+use super::{copies::Copies, opening};
 use crate::{
     engine::{
         Cursor as _, Query, Read as _, Tables,
@@ -27,17 +27,15 @@ pub(super) fn open(
     store.inner.open_once(rows, |_| {
         let routing = shards.routing(rows.schema, rows.distribution)?;
         let new = shards.compare(&routing, rows.distribution)?;
-        let (mut tables, mut record) = (Vec::new(), None);
+        let (mut tables, mut copies) = (Vec::new(), Copies::default());
         for (number, shard) in (0..).zip(shards.shards()) {
-            let opened = open_in(shards, number, shard, &routing, rows)?;
-            if let Some(table) = &opened
-                && record.is_none()
-            {
-                record = Some(table.record.clone());
-            }
-            tables.push(opened.map(|table| table as Arc<dyn HasTables>));
+            let opened = open_in(shards, number, shard, (&routing, &mut copies), rows)?;
+            tables.push(opened);
         }
-        let Some(record) = record else {
+        if routing.is_reference() && !shards.is_read_only() {
+            copies.fill()?;
+        }
+        let Some(record) = tables.iter().flatten().next().map(|table| table.record.clone()) else {
             let first = routing.shards().first().copied().unwrap_or(0);
             shards.shard(first)?.opened()?;
             return Err(Error::internal("a table was opened in no shard"));
@@ -46,7 +44,8 @@ pub(super) fn open(
             shards.keep(rows.schema.name, new)?;
         }
         let readable = vec![true; rows.schema.indexes.len()];
-        let tables = Tables::Sharded(crate::engine::shards::Tables::new(routing, tables));
+        let tables = tables.into_iter().map(|it| it.map(|table| table as Arc<dyn HasTables>));
+        let tables = Tables::Sharded(crate::engine::shards::Tables::new(routing, tables.collect()));
         Ok((tables, Declared { record, readable }))
     })
 }
@@ -56,7 +55,7 @@ fn open_in(
     shards: &Engine,
     number: ShardNumber,
     shard: &Shard,
-    routing: &Routing,
+    (routing, copies): (&Routing, &mut Copies),
     rows: &'static RowVtable,
 ) -> Result<Option<Arc<OpenTable>>> {
     let Ok(opened) = shard.opened() else { return Ok(None) };
@@ -78,13 +77,20 @@ fn open_in(
     }
     let table = opening::open(&store_of(shard)?, rows)?;
     if let Some(mut identity) = unchecked {
-        check_rows(shards, number, shard, routing, &table)?;
+        if routing.is_reference() {
+            copies.check(&store_of(shard)?, &table, shard.name())?;
+        } else {
+            check_rows(shards, number, shard, routing, &table)?;
+        }
         if let Some(tables) = &mut identity.adopted
             && !opened.engine().is_read_only()
         {
             tables.push(rows.schema.name.to_owned());
             identity.write(opened.engine())?;
         }
+    }
+    if routing.is_reference() {
+        copies.add(store_of(shard)?, &table)?;
     }
     Ok(Some(table))
 }
@@ -123,11 +129,12 @@ fn check_rows(
     Ok(())
 }
 
-fn mismatch(schema: &TableSchema, difference: String) -> Error {
+pub(super) fn mismatch(schema: &TableSchema, difference: String) -> Error {
     Error::SchemaMismatch {
         table: schema.name,
         difference,
-        way_out: "declare a shard map, or a place, that gives all rows of an adopted or rebuilt shard to it",
+        way_out: "declare a shard map, or a place, that gives all rows of an adopted or rebuilt shard to it; the \
+                  copies of a reference table have to be equal",
     }
 }
 
@@ -139,11 +146,14 @@ impl ShardedStore {
     /// commits to this shard are lost. The directory of the shard must not exist; move a damaged one away before. Until
     /// the store is opened again, the commits to this shard are durable by a journal of its own.
     ///
-    /// Cost: that of [`Store::restore`], and of opening each table that is in use.
+    /// The shard gets the current copies of the reference tables. So their repositories have to be open.
+    ///
+    /// Cost: that of [`Store::restore`], of opening each table that is in use, and of writing each reference table.
     ///
     /// # Errors
     ///
-    /// [`Error::ShardRefused`]: the shard is available, or `backup` is not a backup of this shard.
+    /// [`Error::ShardRefused`]: the shard is available, `backup` is not a backup of this shard, or the repository of a
+    /// reference table is not open.
     /// [`Error::InMemory`], and those of [`Store::restore`], [`Store::open`] and of opening the repositories.
     ///
     /// # Examples
@@ -206,14 +216,27 @@ impl ShardedStore {
         if !is_backup(backup, &records, number)? {
             return Err(refused("the backup is not one of this shard"));
         }
+        let in_use = inner.tables_in_use();
+        let is_closed = |name: &String| in_use.iter().all(|table| table.schema.name != name);
+        if let Some(closed) = shards.reference_tables().into_iter().find(is_closed) {
+            return Err(refused(&format!(
+                "it gets the current copy of the reference table `{closed}`: open its repository first"
+            )));
+        }
         let manager = shards.directory();
         Store::restore(backup, place_of(&manager, &record.place))?;
         let restored: Arc<dyn HasEngine> = open_restored(&records, number, record, &manager)?;
         let shard = Shard::open(Arc::clone(lost.name()), Arc::clone(&restored));
         // The tables first: a transaction that has the shard has its tables.
-        for table in inner.tables_in_use() {
+        for table in in_use {
             let Tables::Sharded(tables) = &table.tables else { continue };
-            if let Some(own) = open_in(shards, number, &shard, tables.routing(), table.rows)? {
+            let copies = &mut Copies::default();
+            let routing = (tables.routing(), copies);
+            if let Some(own) = open_in(shards, number, &shard, routing, table.rows)? {
+                if tables.routing().is_reference() {
+                    // Nothing writes the other copies while this one is missing.
+                    Copies::of(shards, tables)?.replace(&store_of(&shard)?, &own)?;
+                }
                 tables.add(number, own);
             }
         }

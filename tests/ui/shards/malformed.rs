@@ -59,4 +59,18 @@ struct OnTheIndex {
     tenant: u32,
 }
 
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(shard_by = tenant, reference)]
+struct Both {
+    #[primary_key]
+    tenant: u32,
+}
+
+#[derive(Serialize, Deserialize, IndexTable)]
+#[table(reference = true)]
+struct Valued {
+    #[primary_key]
+    tenant: u32,
+}
+
 fn main() {}

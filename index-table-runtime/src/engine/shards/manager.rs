@@ -85,6 +85,8 @@ pub(crate) enum TableRecord {
     Whole(ShardNumber),
     /// By a shard key of so many fields, hashed or not, and this shard map.
     ByKey { fields: u32, hashed: bool, map: String },
+    /// In every shard.
+    Reference,
 }
 
 /// The manager itself.

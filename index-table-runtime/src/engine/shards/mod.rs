@@ -196,6 +196,7 @@ impl Engine {
                 hashed,
                 map: map.to_owned(),
             },
+            Distribution::Reference => TableRecord::Reference,
         };
         let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         match known.get(table) {
@@ -221,6 +222,7 @@ impl Engine {
                 let hash = if *hashed { "a hash of " } else { "" };
                 format!("by {hash}{fields} fields and shard map `{map}`")
             }
+            TableRecord::Reference => "in every shard".to_owned(),
         }
     }
 
@@ -232,6 +234,13 @@ impl Engine {
         }
         known.insert(table.to_owned(), record);
         Ok(())
+    }
+
+    /// The reference tables that were opened, now or before.
+    pub(crate) fn reference_tables(&self) -> Vec<String> {
+        let known = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let reference = known.iter().filter(|(_, record)| **record == TableRecord::Reference);
+        reference.map(|(table, _)| table.clone()).collect()
     }
 
     /// The shard map manager; `None`: the store is in memory.
@@ -275,22 +284,35 @@ impl Engine {
         schema: &'static TableSchema,
         distribution: Distribution,
     ) -> Result<Routing> {
-        let key = match distribution {
-            Distribution::ByKey(key) => key,
-            Distribution::Whole => {
-                let shard = self.places.get(schema.name).copied().unwrap_or(0);
-                return Ok(Routing::whole(schema, shard));
-            }
-        };
         let mismatch = |difference: String, way_out| {
             Err(Error::SchemaMismatch { table: schema.name, difference, way_out })
         };
-        if let Some(shard) = self.places.get(schema.name) {
-            return mismatch(
-                format!("it has a shard key, and is placed in shard `{}`", self.name(*shard)),
-                "place only tables without a shard key",
-            );
-        }
+        let place = self.places.get(schema.name).copied();
+        let key = match (distribution, place) {
+            (Distribution::Whole, place) => {
+                return Ok(Routing::whole(schema, place.unwrap_or(0)));
+            }
+            (Distribution::Reference, None) => {
+                let shards = u32::try_from(self.shards.len()).unwrap_or(u32::MAX);
+                return Ok(Routing::reference(schema, shards));
+            }
+            (Distribution::ByKey(key), None) => key,
+            (Distribution::ByKey(_), Some(shard)) => {
+                return mismatch(
+                    format!("it has a shard key, and is placed in shard `{}`", self.name(shard)),
+                    "place only tables without a shard key",
+                );
+            }
+            (Distribution::Reference, Some(shard)) => {
+                return mismatch(
+                    format!(
+                        "it has a copy in every shard, and is placed in `{}`",
+                        self.name(shard)
+                    ),
+                    "don't place reference tables",
+                );
+            }
+        };
         if schema.has_eventual() {
             return Err(Error::NotOffered {
                 what: "an eventual index of a table with a shard key",
@@ -441,6 +463,11 @@ impl Tables {
         &self.routing
     }
 
+    /// What keeps the table open in a shard; `None`: it is not open there.
+    pub(crate) fn in_shard(&self, shard: ShardNumber) -> Option<&Arc<dyn HasTables>> {
+        self.shards.get(shard as usize)?.get()
+    }
+
     pub(crate) fn were_known(&self) -> bool {
         self.shards.iter().filter_map(OnceLock::get).all(|tables| tables.tables().were_known())
     }
@@ -458,12 +485,6 @@ impl Tables {
 
     fn of(&self, engine: &Engine, shard: ShardNumber) -> Result<&super::Tables> {
         self.opened(engine, shard).map(HasTables::tables)
-    }
-
-    /// The shard of the row with this primary key.
-    #[inline]
-    fn shard_of(&self, primary_key: &[u8]) -> Result<ShardNumber> {
-        self.routing.shard_of(primary_key).ok_or_else(|| self.no_shard(primary_key))
     }
 
     #[cold]

@@ -29,8 +29,20 @@ impl<'t> Reader<'t> {
     /// Reads the shard of a row.
     #[inline]
     fn of_row(self, primary_key: &[u8]) -> Result<engine::Reader<'t>> {
-        let shard = self.tables.shard_of(primary_key)?;
+        let shard = match self.tables.routing.shard_of(primary_key) {
+            Some(shard) => shard,
+            None => self.without_a_shard(primary_key)?,
+        };
         self.txn.reader(self.tables, shard, Some(primary_key))
+    }
+
+    /// The shard of a row that has no shard by its key.
+    #[cold]
+    fn without_a_shard(self, primary_key: &[u8]) -> Result<ShardNumber> {
+        if self.tables.routing.is_reference() {
+            return Ok(self.txn.nearest(self.tables));
+        }
+        Err(self.tables.no_shard(primary_key))
     }
 
     fn of_shard(self, shard: ShardNumber) -> Result<engine::Reader<'t>> {
@@ -39,6 +51,9 @@ impl<'t> Reader<'t> {
 
     /// The shards that can have entries within bounds.
     fn shards_within(self, source: Source, bounds: &KeyRange) -> Result<Shards<'t>> {
+        if self.tables.routing.is_reference() {
+            return Ok(self.shards());
+        }
         let shards = self.tables.routing.shards_of(source, bounds);
         shards.map_err(|shard_key| self.tables.no_shard(&shard_key))
     }
@@ -69,7 +84,8 @@ impl<'t> Reader<'t> {
     /// Adds the shard of a row.
     #[cold]
     pub(crate) fn note_row(self, primary_key: &[u8], shards: &mut ShardSet) {
-        if let Some(shard) = self.tables.routing.shard_of(primary_key) {
+        let shard = self.tables.routing.shard_of(primary_key);
+        if let Ok(shard) = shard.map_or_else(|| self.without_a_shard(primary_key), Ok) {
             shards.insert(shard);
         }
     }
@@ -84,9 +100,12 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// All shards of the table.
-    fn all(self) -> impl Iterator<Item = Result<engine::Reader<'t>>> {
-        self.tables.routing.shards().iter().map(move |shard| self.of_shard(*shard))
+    /// The shards that together have each row once.
+    fn shards(self) -> Shards<'t> {
+        if self.tables.routing.is_reference() {
+            return Shards::One([self.txn.nearest(self.tables)]);
+        }
+        Shards::All(self.tables.routing.shards())
     }
 
     pub(crate) fn scan(self, query: Query) -> Result<engine::Entries<'t>> {
@@ -182,28 +201,19 @@ impl<'t> Reader<'t> {
 
     pub(crate) fn stored(self, source: Source) -> Result<Option<u64>> {
         let mut total = Some(0);
-        for reader in self.all() {
-            let stored = reader?.stored(source)?;
+        for shard in self.shards().iter() {
+            let stored = self.of_shard(*shard)?.stored(source)?;
             total = total.zip(stored).map(|(total, stored)| total + stored);
         }
         Ok(total)
     }
 
-    /// The only shard of a table that is whole in one; the small records of other tables are those of all
-    /// shards.
-    fn only(self) -> Option<ShardNumber> {
-        match self.tables.routing.shards() {
-            [only] => Some(*only),
-            _ => None,
-        }
-    }
-
     pub(crate) fn get(self, space: Space, key: &[u8]) -> Result<Option<&'t [u8]>> {
-        if let Some(only) = self.only() {
-            return self.of_shard(only)?.get(space, key);
+        if let [only] = self.tables.routing.shards() {
+            return self.of_shard(*only)?.get(space, key);
         }
         let mut first = None;
-        for shard in self.tables.routing.shards() {
+        for shard in self.shards().iter() {
             // What is not available has nothing to say.
             let Ok(declared) = self.tables.opened(self.txn.engine(), *shard).map(HasTables::record)
             else {
@@ -225,8 +235,8 @@ impl<'t> Reader<'t> {
         key: &[u8],
     ) -> Result<Option<(&'t [u8], &'t [u8])>> {
         let mut least: Option<(&'t [u8], &'t [u8])> = None;
-        for reader in self.all() {
-            let found = reader?.at_or_above(space, key)?;
+        for shard in self.shards().iter() {
+            let found = self.of_shard(*shard)?.at_or_above(space, key)?;
             least = match (least, found) {
                 (Some(least), Some(found)) if found.0 < least.0 => Some(found),
                 (least, found) => least.or(found),
@@ -237,8 +247,8 @@ impl<'t> Reader<'t> {
 
     pub(crate) fn below(self, space: Space, key: &[u8]) -> Result<Option<(&'t [u8], &'t [u8])>> {
         let mut greatest: Option<(&'t [u8], &'t [u8])> = None;
-        for reader in self.all() {
-            let found = reader?.below(space, key)?;
+        for shard in self.shards().iter() {
+            let found = self.of_shard(*shard)?.below(space, key)?;
             greatest = match (greatest, found) {
                 (Some(greatest), Some(found)) if found.0 > greatest.0 => Some(found),
                 (greatest, found) => greatest.or(found),
@@ -248,6 +258,7 @@ impl<'t> Reader<'t> {
     }
 
     pub(crate) fn len(self, space: Space) -> Result<u64> {
-        self.all().try_fold(0, |total, reader| Ok(total + reader?.len(space)?))
+        let len = |total, shard: &ShardNumber| Ok(total + self.of_shard(*shard)?.len(space)?);
+        self.shards().iter().try_fold(0, len)
     }
 }

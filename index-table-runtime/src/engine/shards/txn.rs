@@ -46,6 +46,9 @@ pub(super) trait Reads {
         primary_key: Option<&[u8]>,
     ) -> Result<engine::Reader<'t>>;
 
+    /// The shard whose copy of a reference table is read: one that the transaction uses already, if there is one.
+    fn nearest(&self, tables: &Tables) -> ShardNumber;
+
     /// Whether this shard can be read.
     ///
     /// # Errors
@@ -275,6 +278,14 @@ impl Reads for Txn<'_> {
             });
         }
         Err(self.engine.without(shard))
+    }
+
+    fn nearest(&self, tables: &Tables) -> ShardNumber {
+        let State::Read(snapshots, only) = &self.state else { return 0 };
+        let read = || (0..).zip(snapshots).find(|(_, it)| it.is_read.get()).map(|(shard, _)| shard);
+        let first =
+            || (0..).zip(snapshots).find(|(shard, _)| self.available(tables, *shard).is_ok());
+        only.or_else(read).or_else(|| first().map(|(shard, _)| shard)).unwrap_or(0)
     }
 
     fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {

@@ -37,7 +37,9 @@ impl<'t> Writer<'t> {
         primary_key: &[u8],
         mut write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
     ) -> Result<T> {
-        let shard = self.tables.shard_of(primary_key)?;
+        let Some(shard) = self.tables.routing.shard_of(primary_key) else {
+            return self.without_a_shard(primary_key, write);
+        };
         let mut outcome = None;
         self.txn.write(self.tables, shard, Some(primary_key), &mut |writer| {
             outcome = Some(write(writer)?);
@@ -46,12 +48,49 @@ impl<'t> Writer<'t> {
         outcome.ok_or_else(|| Error::internal("a shard was not written"))
     }
 
-    /// Writes in the only shard of the table.
+    /// Writes a row that has no shard by its key.
+    #[cold]
+    fn without_a_shard<T>(
+        &mut self,
+        primary_key: &[u8],
+        mut write: impl FnMut(&mut engine::Writer<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        if !self.tables.routing.is_reference() {
+            return Err(self.tables.no_shard(primary_key));
+        }
+        let mut outcome = None;
+        self.copies(Some(primary_key), &mut |writer| {
+            outcome = Some(write(writer)?);
+            Ok(())
+        })?;
+        outcome.ok_or_else(|| Error::internal("a store has no shards"))
+    }
+
+    /// Writes in all copies of a reference table.
+    fn copies(
+        &mut self,
+        primary_key: Option<&[u8]>,
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        let shards = self.tables.routing.shards();
+        // A shard that can't be written is found before any copy has changed.
+        for shard in shards {
+            self.txn.reader(self.tables, *shard, primary_key)?;
+        }
+        shards
+            .iter()
+            .try_for_each(|shard| self.txn.write(self.tables, *shard, primary_key, &mut *write))
+    }
+
+    /// Writes in the only shard of the table, or in all copies of a reference table.
     fn only(
         &mut self,
         what: &'static str,
         write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
     ) -> Result<()> {
+        if self.tables.routing.is_reference() {
+            return self.copies(None, write);
+        }
         let shard = self.only_shard(what)?;
         self.txn.write(self.tables, shard, None, write)
     }

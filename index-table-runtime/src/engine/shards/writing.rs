@@ -14,6 +14,9 @@
 //! operation fails from then on, and the next transaction locks the shards that the closure has used before it runs
 //! ([`Locks`]). The third transaction locks all shards, so there is no fourth one.
 //!
+//! A write of a reference table locks all shards, from the first one on. A read of a reference table uses a shard that is
+//! locked, or else locks the first one.
+//!
 //! A nested transaction has one inside of the write transaction of each shard that it uses. A shard that is not locked
 //! could not be unlocked again when the nested transaction is rolled back, since the closure may have read it. So it is
 //! locked in another run.
@@ -307,6 +310,14 @@ impl Reads for Writing<'_> {
     ) -> Result<engine::Reader<'t>> {
         let locked = self.begin(tables, shard, primary_key)?;
         locked.txn.reader(tables.of(self.engine, shard)?).ok_or_else(|| foreign(tables))
+    }
+
+    fn nearest(&self, tables: &Tables) -> ShardNumber {
+        let used = self.all().find(|locked| locked.is_used.get());
+        let locked = used.or_else(|| self.all().next()).map(|locked| locked.shard.get());
+        let is_available = |shard: &ShardNumber| self.available(tables, *shard).is_ok();
+        let available = || tables.routing.shards().iter().copied().find(is_available);
+        locked.or_else(available).unwrap_or(0)
     }
 }
 

@@ -12,6 +12,8 @@ pub enum Distribution {
     Whole,
     /// The shard key of a row determines its shard.
     ByKey(ShardKey),
+    /// Every shard has a copy of all rows.
+    Reference,
 }
 
 /// The shard key of a table.

@@ -24,6 +24,8 @@ pub(crate) struct Routing {
 enum Target {
     /// All rows are in one shard.
     Whole(ShardNumber),
+    /// All rows are in every shard.
+    Reference,
     ByKey {
         key: ShardKey,
         /// The length of the shard key, if it is the same for every row.
@@ -90,6 +92,16 @@ impl Routing {
         Self { schema, target: Target::Whole(shard), shards: vec![shard] }
     }
 
+    /// Creates the routing of a table with a copy in each of these shards.
+    pub(crate) fn reference(schema: &'static TableSchema, shards: u32) -> Self {
+        Self { schema, target: Target::Reference, shards: (0..shards).collect() }
+    }
+
+    /// Whether every shard has a copy of the table.
+    pub(crate) const fn is_reference(&self) -> bool {
+        matches!(self.target, Target::Reference)
+    }
+
     /// Creates the routing of a table with a shard key.
     pub(crate) fn by_key(
         schema: &'static TableSchema,
@@ -111,11 +123,12 @@ impl Routing {
         &self.shards
     }
 
-    /// Returns the shard of the row with this primary key; `None` if no shard has it.
+    /// Returns the shard of the row with this primary key; `None` if no shard has it, or all shards.
     #[inline]
     pub(crate) fn shard_of(&self, primary_key: &[u8]) -> Option<ShardNumber> {
         match &self.target {
             Target::Whole(shard) => Some(*shard),
+            Target::Reference => None,
             Target::ByKey { key, len, boundaries } => {
                 let len = len.or_else(|| {
                     len_of(key.of(self.schema.primary_key).iter().map(|it| &it.shape), primary_key)
@@ -134,7 +147,7 @@ impl Routing {
     /// Returns the name of the shard map.
     pub(crate) const fn map(&self) -> &'static str {
         match &self.target {
-            Target::Whole(_) => "",
+            Target::Whole(_) | Target::Reference => "",
             Target::ByKey { key, .. } => key.map,
         }
     }
@@ -144,6 +157,7 @@ impl Routing {
     pub(crate) fn shard_of_shard_key(&self, shard_key: &[u8]) -> Option<ShardNumber> {
         match &self.target {
             Target::Whole(shard) => Some(*shard),
+            Target::Reference => None,
             Target::ByKey { key, boundaries, .. } if key.hashed => {
                 boundaries.shard_of(&slot(shard_key))
             }

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     engine::{
         Retry, Tables,
-        shards::{Engine, HasEngine, HasTables, Locks},
+        shards::{self, Engine, HasEngine, HasTables, Locks},
     },
     model::{
         error::{Error, Result},
@@ -316,6 +316,12 @@ pub(crate) fn store_of(shard: &crate::engine::shards::Shard) -> Result<Store> {
     let open: Arc<dyn Any + Send + Sync> = Arc::clone(shard.opened()?) as _;
     let inner = open.downcast::<Inner>().map_err(|_| Error::internal("a shard is no store"))?;
     Ok(Store { inner })
+}
+
+/// A table of a sharded store in one of its shards; `None`: it is not open there.
+pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Arc<OpenTable>> {
+    let open: Arc<dyn Any + Send + Sync> = Arc::clone(tables.in_shard(shard)?) as _;
+    open.downcast().ok()
 }
 
 impl HasEngine for Inner {

@@ -1,0 +1,161 @@
+//! The copies of a reference table: comparing them, and filling those that are empty.
+//!
+//! Each write of a reference table is one transaction over all shards, so the copies are always equal. A copy is empty
+//! when its shard is new beside an adopted one, and old when its shard was restored from a backup.
+
+use std::sync::Arc;
+
+use super::shards::mismatch;
+use crate::{
+    engine::{
+        Ascending, Cursor as _, Query, Read as _, ReadRecords as _, Reader, Space, Write as _,
+        WriteRecords as _, Writer, shards,
+    },
+    model::{
+        KeyRange,
+        entry::RawEntry,
+        error::Result,
+        maintain::{Change, Sink as _},
+        schema::Source,
+    },
+    store::{OpenTable, Store, store_of, table_of},
+};
+
+/// How many rows of an old copy are deleted at a time.
+const BATCH: usize = 1024;
+
+/// The copies of a reference table, with the stores of their shards.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// The first copy with rows.
+    source: Option<(Store, Arc<OpenTable>)>,
+    empty: Vec<(Store, Arc<OpenTable>)>,
+}
+
+impl Copies {
+    /// The copies in the available shards.
+    pub(super) fn of(engine: &shards::Engine, tables: &shards::Tables) -> Result<Self> {
+        let mut copies = Self::default();
+        for (number, shard) in (0..).zip(engine.shards()) {
+            if let Some(table) = table_of(tables, number).filter(|_| shard.opened().is_ok()) {
+                copies.add(store_of(shard)?, &table)?;
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Adds a copy.
+    pub(super) fn add(&mut self, store: Store, table: &Arc<OpenTable>) -> Result<()> {
+        let copy = (store, Arc::clone(table));
+        if is_empty(&copy)? {
+            self.empty.push(copy);
+        } else {
+            self.source.get_or_insert(copy);
+        }
+        Ok(())
+    }
+
+    /// Refuses a copy with rows, unless it is equal to the copies before.
+    pub(super) fn check(&self, store: &Store, table: &OpenTable, shard: &str) -> Result<()> {
+        let Some((source, original)) = &self.source else { return Ok(()) };
+        let (source, copy) = (source.read()?, store.read()?);
+        let all = || Query::new(Source::Facts, KeyRange::ALL);
+        let mut originals = source.reader(original)?.cursor(all())?;
+        let mut rows = copy.reader(table)?.cursor(all())?;
+        let mut is_next = rows.advance()?;
+        if !is_next {
+            return Ok(());
+        }
+        while originals.advance()? {
+            if !is_next || !is_same(originals.entry(), rows.entry()) {
+                is_next = true;
+                break;
+            }
+            is_next = rows.advance()?;
+        }
+        if !is_next {
+            return Ok(());
+        }
+        let difference = format!("its copy in shard `{shard}` has other rows than another copy");
+        Err(mismatch(table.schema, difference))
+    }
+
+    /// Copies the rows to each copy without rows.
+    pub(super) fn fill(&self) -> Result<()> {
+        if self.source.is_none() {
+            return Ok(());
+        }
+        self.empty.iter().try_for_each(|(store, table)| self.replace(store, table))
+    }
+
+    /// Replaces the rows of a copy.
+    pub(super) fn replace(&self, store: &Store, table: &OpenTable) -> Result<()> {
+        let source = self.source.as_ref().or(self.empty.first());
+        let Some((source, original)) = source else { return Ok(()) };
+        let txn = source.read()?;
+        let source = txn.reader(original)?;
+        store.transaction(|txn| copy(source, &mut txn.writer(table)?.0))
+    }
+}
+
+fn is_same(one: RawEntry<'_>, other: RawEntry<'_>) -> bool {
+    (one.primary_key, one.data) == (other.primary_key, other.data)
+}
+
+fn is_empty((store, table): &(Store, Arc<OpenTable>)) -> Result<bool> {
+    let txn = store.read()?;
+    let first = Query { limit: Some(1), ..Query::new(Source::Facts, KeyRange::ALL) };
+    Ok(txn.reader(table)?.count(&first)?.found == 0)
+}
+
+/// Copies a table with its indexes, its sequence and its queue.
+fn copy(source: Reader<'_>, writer: &mut Writer<'_, '_>) -> Result<()> {
+    clear(writer)?;
+    let indexes = 0..source.table().indexes.len();
+    for source_of in std::iter::once(Source::Facts).chain(indexes.map(Source::Index)) {
+        let entries = source.cursor(Query::new(source_of, KeyRange::ALL))?;
+        writer.append(source_of, &mut Lent(entries))?;
+    }
+    if let Some(number) = source.sequence()? {
+        writer.put_sequence(number)?;
+    }
+    let mut from = Vec::new();
+    while let Some((key, message)) = source.at_or_above(Space::Queue, &from)? {
+        writer.put(Space::Queue, key, message)?;
+        key.clone_into(&mut from);
+        from.push(0);
+    }
+    Ok(())
+}
+
+/// Removes everything but the records in the catalog.
+fn clear(writer: &mut Writer<'_, '_>) -> Result<()> {
+    loop {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut rows = writer.reader().cursor(Query::new(Source::Facts, KeyRange::ALL))?;
+        while keys.len() < BATCH && rows.advance()? {
+            keys.push(rows.entry().primary_key.to_vec());
+        }
+        drop(rows);
+        if keys.is_empty() {
+            break;
+        }
+        for primary_key in &keys {
+            writer.change(Change::DeleteFact { primary_key })?;
+        }
+    }
+    for index in 0..writer.reader().table().indexes.len() {
+        writer.clear(index)?;
+    }
+    writer.clear_space(Space::Sequence)?;
+    writer.clear_space(Space::Queue)
+}
+
+/// The entries of a copy for another one.
+struct Lent<C>(C);
+
+impl<C: crate::engine::Cursor> Ascending for Lent<C> {
+    fn next(&mut self) -> Result<Option<RawEntry<'_>>> {
+        Ok(if self.0.advance()? { Some(self.0.entry()) } else { None })
+    }
+}

@@ -1,0 +1,241 @@
+//! Reference tables: a copy in every shard, written together, and read where the transaction already reads.
+
+use std::fs;
+
+use index_table::{Error, IndexTable, Result, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
+
+use crate::tables::{
+    Kind,
+    by_value::{Order, OrderRepository},
+    options,
+};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "towns", reference)]
+#[index(name)]
+pub(crate) struct Town {
+    #[primary_key]
+    pub(crate) code: u8,
+    pub(crate) name: String,
+}
+
+fn town(code: u8, name: &str) -> Town {
+    Town { code, name: name.to_owned() }
+}
+
+fn order(tenant: u8, number: u16) -> Order {
+    let (town, note, tags) = ("Oslo".to_owned(), String::new(), Vec::new());
+    Order { tenant, number, town, size: 0, code: number, note, tags }
+}
+
+/// The codes of all towns in each shard, by the rows and by the index.
+fn copies(store: &ShardedStore, towns: &TownRepository) -> Result<Vec<Vec<u8>>> {
+    let mut copies = Vec::new();
+    for shard in store.shard_ids() {
+        let txn = store.read_on(&shard)?;
+        let copy = towns.all(&txn).keys().collect::<Result<Vec<_>>>()?;
+        let mut by_name = towns.by_name(&txn).keys().collect::<Result<Vec<_>>>()?;
+        by_name.sort_unstable();
+        assert_eq!(by_name, copy);
+        copies.push(copy);
+    }
+    Ok(copies)
+}
+
+#[test]
+fn a_row_is_written_in_every_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options(Kind::Ranges, 4).in_memory()?, options(Kind::Ranges, 4).open(dir.path())?]
+    {
+        let towns = TownRepository::open(&store)?;
+        let mut runs = 0;
+        store.transaction(|txn| {
+            runs += 1;
+            towns.insert(txn, &town(1, "Oslo"))?;
+            towns.insert(txn, &town(2, "Rome"))
+        })?;
+        assert_eq!(runs, 1);
+        assert_eq!(copies(&store, &towns)?, [[1, 2], [1, 2], [1, 2], [1, 2]]);
+        store.transaction(|txn| {
+            assert!(matches!(towns.insert(txn, &town(1, "Bonn")), Err(Error::DuplicateKey { .. })));
+            assert!(towns.update(txn, 1, |town| town.name = "Bonn".to_owned())?);
+            assert!(towns.delete(txn, 2)?);
+            towns.insert_with(txn, |code| town(code, "Kyiv")).map(drop)
+        })?;
+        assert_eq!(copies(&store, &towns)?, [[1, 2], [1, 2], [1, 2], [1, 2]]);
+        let rolled_back: Result<()> = store.transaction(|txn| {
+            towns.put(txn, &town(9, "Oslo"))?;
+            Err(Error::WriteInProgress)
+        });
+        assert!(rolled_back.is_err());
+        let txn = store.read()?;
+        assert_eq!(towns.all(&txn).count()?, 2);
+        assert_eq!(towns.find_by_name(&txn, "Bonn").rows().count(), 1);
+        assert!(towns.verify(&txn).run()?.is_clean());
+        let sizes = store.sizes()?;
+        assert_eq!((sizes[0].rows, sizes[0].indexes[0].entries), (2, 2));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_transaction_reads_the_copy_of_a_shard_that_it_already_reads() -> Result<()> {
+    let store = options(Kind::Ranges, 4).in_memory()?;
+    let (towns, orders) = (TownRepository::open(&store)?, OrderRepository::open(&store)?);
+    store.transaction(|txn| {
+        towns.insert(txn, &town(1, "Oslo"))?;
+        orders.insert(txn, &order(20, 1))
+    })?;
+    let txn = store.read()?;
+    assert_eq!(orders.find_by_tenant(&txn, 20).count()?, 1);
+    assert_eq!(towns.get(&txn, 1)?, Some(town(1, "Oslo")));
+    assert_eq!(towns.find_by_name(&txn, "Oslo").rows().count(), 1);
+    assert_eq!(txn.stats().shards, 1);
+
+    // A transaction of one shard has its copy.
+    let shard = orders.shard_of(&store, 20)?;
+    assert_eq!(towns.all(&store.read_on(&shard)?).count()?, 1);
+    let mut runs = 0;
+    store.transaction(|txn| {
+        runs += 1;
+        orders.insert(txn, &order(20, 2))?;
+        assert_eq!(towns.all(txn).count()?, 1);
+        assert_eq!(txn.stats().shards, 1);
+        Ok(())
+    })?;
+    assert_eq!(runs, 1);
+    Ok(())
+}
+
+#[test]
+fn a_write_after_a_later_shard_runs_the_closure_again() -> Result<()> {
+    let store = options(Kind::Ranges, 4).in_memory()?;
+    let (towns, orders) = (TownRepository::open(&store)?, OrderRepository::open(&store)?);
+    let mut runs = 0;
+    store.transaction(|txn| {
+        runs += 1;
+        orders.insert(txn, &order(20, 1))?;
+        towns.insert(txn, &town(1, "Oslo"))
+    })?;
+    assert_eq!(runs, 3);
+    assert_eq!(copies(&store, &towns)?, [[1], [1], [1], [1]]);
+    let nested = store.transaction(|txn| {
+        let failed: Result<()> = txn.nested(|txn| {
+            towns.insert(txn, &town(2, "Rome"))?;
+            Err(Error::WriteInProgress)
+        });
+        assert!(failed.is_err());
+        txn.nested(|txn| towns.insert(txn, &town(3, "Kyiv")))
+    });
+    nested?;
+    assert_eq!(copies(&store, &towns)?, [[1, 3], [1, 3], [1, 3], [1, 3]]);
+    Ok(())
+}
+
+#[test]
+fn a_transaction_of_one_shard_does_not_write_it() -> Result<()> {
+    let store = options(Kind::Ranges, 2).in_memory()?;
+    let towns = TownRepository::open(&store)?;
+    for shard in store.shard_ids() {
+        let refused = store.transaction_on(&shard, |txn| towns.insert(txn, &town(1, "Oslo")));
+        assert!(matches!(refused, Err(Error::OtherShard { .. })), "{refused:?}");
+    }
+    assert_eq!(copies(&store, &towns)?, [Vec::<u8>::new(), Vec::new()]);
+    Ok(())
+}
+
+#[test]
+fn it_is_read_but_not_written_without_a_shard() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (shop, backup) = (dir.path().join("shop"), dir.path().join("backup"));
+    {
+        let store = options(Kind::Ranges, 3).open(&shop)?;
+        let towns = TownRepository::open(&store)?;
+        store.transaction(|txn| towns.insert(txn, &town(1, "Oslo")))?;
+        store.backup_to(&backup)?;
+        store.transaction(|txn| {
+            towns.delete(txn, 1)?;
+            towns.insert(txn, &town(2, "Rome"))?;
+            towns.insert(txn, &town(3, "Kyiv"))
+        })?;
+    }
+    fs::remove_dir_all(shop.join("s0")).expect("removed");
+    {
+        let store = ShardedStore::open(&shop)?;
+        let lost = store.shard("s0")?;
+        // Its copy would stay as old as the backup.
+        let refused = store.restore_shard(&lost, backup.join("shard.0"));
+        assert!(matches!(refused, Err(Error::ShardRefused { .. })), "{refused:?}");
+        let towns = TownRepository::open(&store)?;
+        assert_eq!(towns.all(&store.read()?).count()?, 2);
+        for outcome in [
+            store.transaction(|txn| towns.insert(txn, &town(4, "Bonn"))),
+            store.write().and_then(|mut txn| towns.insert(&mut txn, &town(4, "Bonn"))),
+        ] {
+            assert!(matches!(outcome, Err(Error::ShardUnavailable { .. })), "{outcome:?}");
+        }
+        store.restore_shard(&lost, backup.join("shard.0"))?;
+        assert_eq!(copies(&store, &towns)?, [[2, 3], [2, 3], [2, 3]]);
+    }
+    let store = ShardedStore::open(&shop)?;
+    let towns = TownRepository::open(&store)?;
+    store.transaction(|txn| towns.insert_with(txn, |code| town(code, "Bonn")).map(drop))?;
+    assert_eq!(copies(&store, &towns)?, [[2, 3, 4], [2, 3, 4], [2, 3, 4]]);
+    Ok(())
+}
+
+#[test]
+fn new_shards_beside_an_adopted_one_get_its_rows() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [old, other, shop] = ["old", "other", "shop"].map(|name| dir.path().join(name));
+    for (path, name) in [(&old, "Oslo"), (&other, "Rome")] {
+        let store = Store::open(path)?;
+        let towns = TownRepository::open(&store)?;
+        store.transaction(|txn| towns.insert(txn, &town(1, name)))?;
+    }
+    {
+        let options = ShardedStore::options().shard("new", "new").adopt("old", &old);
+        let store = options.open(&shop)?;
+        let towns = TownRepository::open(&store)?;
+        assert_eq!(copies(&store, &towns)?, [[1], [1]]);
+        store.transaction(|txn| towns.insert(txn, &town(2, "Rome")))?;
+    }
+    let store = ShardedStore::open(&shop)?;
+    assert_eq!(copies(&store, &TownRepository::open(&store)?)?, [[1, 2], [1, 2]]);
+    drop(store);
+
+    let options = ShardedStore::options().adopt("old", &old).adopt("other", &other);
+    let refused = options.open(dir.path().join("both"));
+    assert!(matches!(refused, Err(Error::ShardRefused { .. })), "a shard of two stores");
+    let third = dir.path().join("third");
+    {
+        let store = Store::open(&third)?;
+        let towns = TownRepository::open(&store)?;
+        store.transaction(|txn| towns.insert(txn, &town(1, "Bonn")))?;
+    }
+    let options = ShardedStore::options().adopt("third", &third).adopt("other", &other);
+    let store = options.open(dir.path().join("two"))?;
+    let Err(Error::SchemaMismatch { difference, .. }) = TownRepository::open(&store) else {
+        panic!("copies with different rows");
+    };
+    assert_eq!(difference, "its copy in shard `third` has other rows than another copy");
+    Ok(())
+}
+
+#[test]
+fn it_is_not_placed_in_a_shard() -> Result<()> {
+    let store = options(Kind::Ranges, 2).place("towns", "s1").in_memory()?;
+    let refused = TownRepository::open(&store);
+    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[test]
+fn a_plain_store_has_one_copy() -> Result<()> {
+    let store = Store::in_memory();
+    let towns = TownRepository::open(&store)?;
+    store.transaction(|txn| towns.insert(txn, &town(1, "Oslo")))?;
+    assert_eq!(towns.find_by_name(&store.read()?, "Oslo").rows().count(), 1);
+    Ok(())
+}
