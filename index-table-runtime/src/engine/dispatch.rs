@@ -420,6 +420,16 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Returns the parts of the table in the shards of a sharded store; `None` in other stores.
+    pub(crate) fn parts(self) -> Option<Result<Vec<shards::Part<'t>>>> {
+        match self {
+            Self::Sharded(reader) => Some(reader.parts()),
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
+        }
+    }
+
     /// Returns the reader of LMDB, for physical entries, which other engines don't have.
     pub(crate) const fn lmdb(self) -> Option<lmdb::Reader<'t>> {
         match self {
@@ -536,6 +546,16 @@ impl<'t, 's> Writer<'t, 's> {
             }
             #[cfg(feature = "memory")]
             Self::Memory(writer) => Reader::Memory(writer.reader()),
+        }
+    }
+
+    /// Returns the writer of a sharded store.
+    pub(crate) const fn sharded(&mut self) -> Option<&mut shards::Writer<'t>> {
+        match self {
+            Self::Sharded(writer) => Some(writer),
+            Self::Lmdb(_) => None,
+            #[cfg(feature = "memory")]
+            Self::Memory(_) => None,
         }
     }
 

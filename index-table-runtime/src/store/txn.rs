@@ -557,13 +557,24 @@ impl<'s> WriteTxn<'s> {
         Ok((writer, scratch, written))
     }
 
-    /// Empties the queue of a table if it is damaged, and returns the damage. Called before the messages are counted.
-    pub(crate) fn repair_queue(&mut self, table: &OpenTable) -> Result<Option<String>> {
+    /// Empties the queues of a table that are damaged, and returns the damage of each queue: a sharded table has a
+    /// queue in each shard. Called before the messages are counted.
+    pub(crate) fn repair_queues(&mut self, table: &OpenTable) -> Result<Vec<Option<String>>> {
         self.read.check(table)?;
         let wrong_store = || Error::WrongStore { table: table.schema.name };
         let mut writer = self.read.engine.writer(&table.tables).ok_or_else(wrong_store)?;
         check_record(&writer, table)?;
-        queue::repair(table.schema, &mut writer)
+        let Some(sharded) = writer.sharded() else {
+            return Ok(vec![queue::repair(table.schema, &mut writer)?]);
+        };
+        let mut damages = Vec::new();
+        for shard in sharded.parts() {
+            sharded.part(shard, &mut |writer| {
+                damages.push(queue::repair(table.schema, writer)?);
+                Ok(())
+            })?;
+        }
+        Ok(damages)
     }
 
     pub(crate) fn writer<'t>(

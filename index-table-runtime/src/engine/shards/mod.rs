@@ -27,7 +27,7 @@ pub(crate) use manager::{
     TableRecord, options_of, place_of, recorded,
 };
 pub(crate) use merge::{Entries, LentEntries};
-pub(crate) use read::Reader;
+pub(crate) use read::{Part, Reader};
 pub(crate) use txn::Txn;
 pub(crate) use write::Writer;
 pub(crate) use writing::Locks;

@@ -1,6 +1,6 @@
 //! Reading a table in its shards.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Entries, HasTables, LentEntries, Tables, txn::Reads};
 use crate::{
@@ -10,9 +10,20 @@ use crate::{
         entry::RawEntry,
         error::{Error, Result},
         schema::{Source, TableSchema},
-        shard::{ShardNumber, ShardSet, Shards},
+        shard::{Routing, ShardNumber, ShardSet, Shards},
     },
 };
+
+/// The part of a table that is in one shard.
+pub(crate) struct Part<'t> {
+    /// The name of the shard.
+    pub(crate) shard: &'t Arc<str>,
+    pub(crate) number: ShardNumber,
+    pub(crate) routing: &'t Routing,
+    pub(crate) reader: engine::Reader<'t>,
+    /// The first copy of a reference table, if this is another one.
+    pub(crate) first_copy: Option<engine::Reader<'t>>,
+}
 
 /// Reads one table in one transaction. It is as large as LMDB's, so that the engines' common type is no larger.
 #[derive(Clone, Copy)]
@@ -98,6 +109,26 @@ impl<'t> Reader<'t> {
                 missing.insert(*shard, error);
             }
         }
+    }
+
+    /// The parts of the table in its shards, or in the only shard of the transaction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ShardUnavailable`]
+    pub(crate) fn parts(self) -> Result<Vec<Part<'t>>> {
+        let (routing, engine) = (&self.tables.routing, self.txn.engine());
+        let alone = self.txn.alone();
+        let is_read = |shard: &&ShardNumber| alone.is_none_or(|alone| alone == **shard);
+        let mut parts: Vec<Part<'t>> = Vec::new();
+        for number in routing.shards().iter().filter(is_read).copied() {
+            let reader = self.of_shard(number)?;
+            let first_copy = parts.first().map(|first| first.reader);
+            let first_copy = first_copy.filter(|_| routing.is_reference());
+            let shard = engine.shard(number)?.name();
+            parts.push(Part { shard, number, routing, reader, first_copy });
+        }
+        Ok(parts)
     }
 
     /// The shards that together have each row once.

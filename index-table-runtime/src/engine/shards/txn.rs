@@ -49,6 +49,9 @@ pub(super) trait Reads {
     /// The shard whose copy of a reference table is read: one that the transaction uses already, if there is one.
     fn nearest(&self, tables: &Tables) -> ShardNumber;
 
+    /// The only shard of a transaction of one shard.
+    fn alone(&self) -> Option<ShardNumber>;
+
     /// Whether this shard can be read.
     ///
     /// # Errors
@@ -286,6 +289,13 @@ impl Reads for Txn<'_> {
         let first =
             || (0..).zip(snapshots).find(|(shard, _)| self.available(tables, *shard).is_ok());
         only.or_else(read).or_else(|| first().map(|(shard, _)| shard)).unwrap_or(0)
+    }
+
+    fn alone(&self) -> Option<ShardNumber> {
+        match &self.state {
+            State::Read(_, only) => *only,
+            State::Write(_) => None,
+        }
     }
 
     fn available(&self, tables: &Tables, shard: ShardNumber) -> Result<()> {

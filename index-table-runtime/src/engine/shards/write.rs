@@ -1,5 +1,7 @@
 //! Writing a table in its shards: each change goes to the shard of its primary key.
 
+use std::sync::Arc;
+
 use super::{Engine, Reader, Tables, txn::Writes};
 use crate::{
     engine::{self, Ascending, Space, Write as _},
@@ -92,6 +94,32 @@ impl<'t> Writer<'t> {
             return self.copies(None, write);
         }
         let shard = self.only_shard(what)?;
+        self.txn.write(self.tables, shard, None, write)
+    }
+
+    /// The shards of the table, or the only shard of the transaction.
+    pub(crate) fn parts(&self) -> Vec<ShardNumber> {
+        let alone = self.txn.alone();
+        let shards = self.tables.routing.shards().iter().copied();
+        shards.filter(|shard| alone.is_none_or(|alone| alone == *shard)).collect()
+    }
+
+    /// Whether every shard has a copy of the table.
+    pub(crate) const fn is_reference(&self) -> bool {
+        self.tables.routing.is_reference()
+    }
+
+    /// The name of a shard.
+    pub(crate) fn name(&self, shard: ShardNumber) -> Result<&'t Arc<str>> {
+        Ok(self.engine.shard(shard)?.name())
+    }
+
+    /// Writes in one shard, whatever the routing.
+    pub(crate) fn part(
+        &mut self,
+        shard: ShardNumber,
+        write: &mut dyn FnMut(&mut engine::Writer<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
         self.txn.write(self.tables, shard, None, write)
     }
 

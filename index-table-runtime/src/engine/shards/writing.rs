@@ -312,6 +312,12 @@ impl Reads for Writing<'_> {
         locked.txn.reader(tables.of(self.engine, shard)?).ok_or_else(|| foreign(tables))
     }
 
+    fn alone(&self) -> Option<ShardNumber> {
+        // If all shards were locked, there is no first one.
+        let first = self.first.get().filter(|_| !self.scope.grows())?;
+        Some(first.shard.get())
+    }
+
     fn nearest(&self, tables: &Tables) -> ShardNumber {
         let used = self.all().find(|locked| locked.is_used.get());
         let locked = used.or_else(|| self.all().next()).map(|locked| locked.shard.get());

@@ -102,6 +102,19 @@ impl ShardId {
     }
 }
 
+impl ShardId {
+    /// The number of the shard in the store with this [`Inner::id`].
+    pub(crate) fn number_in(&self, store: u64) -> Result<ShardNumber> {
+        if self.store != store {
+            return Err(Error::ShardRefused {
+                what: format!("shard `{self}`"),
+                reason: "it is a shard of another store".to_owned(),
+            });
+        }
+        Ok(self.number)
+    }
+}
+
 impl fmt::Display for ShardId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.name)
@@ -244,13 +257,7 @@ impl ShardedStore {
 impl Store {
     /// The number of a shard of this store.
     pub(crate) fn number_of(&self, shard: &ShardId) -> Result<ShardNumber> {
-        if shard.store != self.inner.id {
-            return Err(Error::ShardRefused {
-                what: format!("shard `{shard}`"),
-                reason: "it is a shard of another store".to_owned(),
-            });
-        }
-        Ok(shard.number)
+        shard.number_in(self.inner.id)
     }
 
     /// Begins the write transaction of one shard.

@@ -36,6 +36,10 @@ pub enum FindingKind {
     /// The queue of a table's eventual indexes has records that this crate does not write, or a wrong
     /// progress, so the missing changes of these indexes are unknown.
     DamagedQueue,
+    /// A row is in another shard than the shard map says, so queries that give its shard key don't find it.
+    WrongShard,
+    /// The copy of a reference table in a shard lacks a row of the first copy, or has another row.
+    DifferentCopy,
 }
 
 /// A difference or damage. From [`Verify`](crate::Verify) and [`Repair`](crate::Repair).
@@ -49,6 +53,8 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The table.
     pub table: &'static str,
+    /// The shard, in a sharded store.
+    pub shard: Option<String>,
     /// The index; `None` if the finding concerns a row, all rows or the queue.
     pub index: Option<&'static str>,
     /// The index key, if the finding concerns an entry or a piece.
@@ -60,12 +66,13 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(schema: &TableSchema, found: &RawFinding) -> Self {
+    pub(super) fn new(schema: &TableSchema, shard: Option<&str>, found: &RawFinding) -> Self {
         let RawFinding { kind, source, key, primary_key, reason, .. } = found;
         let shown = |key: &[u8], show: &dyn Fn() -> String| (!key.is_empty()).then(show);
         Self {
             kind: *kind,
             table: schema.name,
+            shard: shard.map(str::to_owned),
             index: schema.index_name(*source),
             key: shown(key, &|| schema.show_key(*source, key)),
             primary_key: shown(primary_key, &|| schema.show_primary_key(primary_key)),
@@ -77,6 +84,9 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "table `{}`", self.table)?;
+        if let Some(shard) = &self.shard {
+            write!(f, ", shard `{shard}`")?;
+        }
         if let Some(index) = self.index {
             write!(f, ", index `{index}`")?;
         }
@@ -98,6 +108,10 @@ impl fmt::Display for Finding {
             FindingKind::Duplicate => "change or delete one of the two rows, then `repair`",
             FindingKind::WrongCount if self.index.is_some() => "`repair` rebuilds the index",
             FindingKind::WrongCount => "copy the rows to another table",
+            FindingKind::WrongShard => {
+                "copy it, delete it in a transaction of its shard, and insert it again"
+            }
+            FindingKind::DifferentCopy => "`repair` replaces it with `copies_from`",
             FindingKind::DamagedQueue => {
                 "`repair` empties it and rewrites the entries from the \
                                           rows"
@@ -150,6 +164,11 @@ impl VerifyReport {
         self.counts.is_empty()
     }
 
+    /// The number of all findings.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.values().sum()
+    }
+
     /// The number of findings of this kind.
     #[must_use]
     pub fn count(&self, kind: FindingKind) -> u64 {
@@ -164,8 +183,13 @@ impl VerifyReport {
         }
     }
 
-    pub(super) fn add_repaired(&mut self, schema: &TableSchema, found: &RawFinding) {
-        self.add(Finding::new(schema, found));
+    pub(super) fn add_repaired(
+        &mut self,
+        schema: &TableSchema,
+        shard: Option<&str>,
+        found: &RawFinding,
+    ) {
+        self.add(Finding::new(schema, shard, found));
         if !matches!(found.fix, Fix::None) {
             self.left -= 1;
         }

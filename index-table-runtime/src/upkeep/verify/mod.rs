@@ -38,6 +38,10 @@ use walk::TableCheck;
 /// the progress, and [`cursor`](Verify::cursor) the position where [`after`](Verify::after) continues, in
 /// this transaction or a later one, and even in another process.
 ///
+/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are verified, one after another, and
+/// each finding names its shard. In a transaction of one shard ([`read_on`](crate::ShardedStore::read_on)), only the part
+/// in this shard is verified. Rows in a wrong shard and copies of reference tables that differ are findings too.
+///
 /// An index that is under construction or disabled is skipped. The duplicates of a
 /// [violated](crate::IndexState::Violated) index are not findings. For every other index, the physical pieces
 /// are checked first; then each entry is compared with its row. At the end, every row is read, and each of its
@@ -78,8 +82,10 @@ use walk::TableCheck;
 #[must_use = "a verification does nothing until it is run"]
 pub struct Verify<'txn> {
     rows: &'static RowVtable,
-    /// The walk; `None` after an error.
-    walk: Option<TableCheck<'txn>>,
+    /// The walks: a walk for each shard of a sharded store. Empty after an error.
+    walks: Vec<TableCheck<'txn>>,
+    /// The position of the current walk.
+    at: usize,
     /// An error of an earlier method, which the iterator returns as its only item.
     failure: Option<Error>,
     /// The remaining steps.
@@ -90,15 +96,17 @@ pub struct Verify<'txn> {
 impl<'txn> Verify<'txn> {
     pub(crate) fn of(table: &'txn OpenTable, txn: &'txn ReadTxn<'_>) -> Self {
         let rows = table.rows;
-        let reader = txn.reader(table).and_then(|reader| Ok((reader, txn.unreadable(table)?)));
-        let (walk, failure) = match reader {
-            Ok((reader, unreadable)) => {
-                let first = ResumePoint::first(rows.schema);
-                (Some(TableCheck::new(rows, reader, unreadable, first)), None)
-            }
-            Err(error) => (None, Some(error)),
+        let (walks, failure) = match walks(table, txn) {
+            Ok(walks) => (walks, None),
+            Err(error) => (Vec::new(), Some(error)),
         };
-        Self { rows, walk, failure, left: None, reporter: None }
+        Self { rows, walks, at: 0, failure, left: None, reporter: None }
+    }
+
+    /// Ends with an error, which the iterator returns as its only item.
+    fn fail(&mut self, error: Error) {
+        self.walks.clear();
+        self.failure = Some(error);
     }
 
     /// Continues at the position at which another verification of the table stopped. Any other cursor is
@@ -108,11 +116,21 @@ impl<'txn> Verify<'txn> {
     /// Counts of entries ([`FindingKind::WrongCount`]) are compared if one verification has read the whole
     /// index.
     pub fn after(mut self, cursor: &Cursor) -> Self {
-        if let Some(walk) = self.walk.take() {
-            match ResumePoint::of(self.rows.schema, cursor.clone()) {
-                Ok(resume_point) => self.walk = Some(walk.start_at(resume_point)),
-                Err(error) => self.failure = Some(error),
+        if self.failure.is_some() {
+            return self;
+        }
+        let shards = self.walks.iter().map(|walk| walk.shard.map(|shard| &**shard));
+        match ResumePoint::of(self.rows.schema, shards, cursor.clone()) {
+            Ok((at, resume_point)) => {
+                let mut walks: Vec<_> = self.walks.drain(at..).collect();
+                self.at = 0;
+                if !walks.is_empty() {
+                    let walk = walks.remove(0).start_at(resume_point);
+                    walks.insert(0, walk);
+                }
+                self.walks = walks;
             }
+            Err(error) => self.fail(error),
         }
         self
     }
@@ -120,7 +138,7 @@ impl<'txn> Verify<'txn> {
     /// Ends after this many steps: a step is a row, an entry or a block of entries.
     pub fn limit(mut self, steps: u64) -> Self {
         self.left = Some(steps);
-        self.walk = self.walk.map(TableCheck::in_parts);
+        self.walks = self.walks.into_iter().map(TableCheck::in_parts).collect();
         self
     }
 
@@ -129,15 +147,16 @@ impl<'txn> Verify<'txn> {
     ///
     /// Cost: the entries are counted first, as by [`Scan::count`](crate::Scan::count).
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'txn) -> Self {
-        if let Some(walk) = &self.walk {
-            match walk.total() {
-                Ok(total) => {
-                    let progress: Box<dyn FnMut(Progress) + 'txn> = Box::new(progress);
-                    self.reporter =
-                        Some(ProgressReporter::new(Some(progress), "steps", Some(total)));
-                }
-                Err(error) => (self.walk, self.failure) = (None, Some(error)),
+        if self.failure.is_some() {
+            return self;
+        }
+        let mut totals = self.walks.iter().map(TableCheck::total);
+        match totals.try_fold(0, |sum, total| Ok(sum + total?)) {
+            Ok(total) => {
+                let progress: Box<dyn FnMut(Progress) + 'txn> = Box::new(progress);
+                self.reporter = Some(ProgressReporter::new(Some(progress), "steps", Some(total)));
             }
+            Err(error) => self.fail(error),
         }
         self
     }
@@ -161,13 +180,13 @@ impl<'txn> Verify<'txn> {
     /// The number of rows that were read so far in the order of the table.
     #[must_use]
     pub fn rows(&self) -> u64 {
-        self.walk.as_ref().map_or(0, |walk| walk.rows)
+        self.walks.iter().map(|walk| walk.rows).sum()
     }
 
     /// The number of entries that were compared with their rows so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.walk.as_ref().map_or(0, |walk| walk.entries)
+        self.walks.iter().map(|walk| walk.entries).sum()
     }
 
     /// The current position, for [`after`](Verify::after); `None` at the end, or after an error.
@@ -175,8 +194,22 @@ impl<'txn> Verify<'txn> {
     /// Like every [`Cursor`], it contains keys of the table and is not signed.
     #[must_use]
     pub fn cursor(&self) -> Option<Cursor> {
-        self.walk.as_ref()?.resume_point().map(|it| it.cursor(self.rows.schema))
+        let mut walks = self.walks.iter().skip(self.at);
+        walks.find_map(|walk| {
+            let shard = walk.shard.map(|shard| &**shard);
+            walk.resume_point().map(|it| it.cursor(self.rows.schema, shard))
+        })
     }
+}
+
+/// The walks through a table, before their first steps.
+fn walks<'t>(table: &'t OpenTable, txn: &'t ReadTxn<'_>) -> Result<Vec<TableCheck<'t>>> {
+    let (rows, reader) = (table.rows, txn.reader(table)?);
+    if let Some(parts) = reader.parts() {
+        return parts?.iter().map(|part| TableCheck::of_part(rows, part)).collect();
+    }
+    let (unreadable, first) = (txn.unreadable(table)?, ResumePoint::first(rows.schema));
+    Ok(vec![TableCheck::new(rows, reader, unreadable, first)])
 }
 
 impl Iterator for Verify<'_> {
@@ -184,9 +217,14 @@ impl Iterator for Verify<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Some(walk) = &mut self.walk else { return self.failure.take().map(Err) };
+            if let Some(error) = self.failure.take() {
+                return Some(Err(error));
+            }
+            let is_last = self.at + 1 >= self.walks.len();
+            let walk = self.walks.get_mut(self.at)?;
             if let Some(found) = walk.next_raw() {
-                return Some(Ok(Finding::new(self.rows.schema, &found)));
+                let shard = walk.shard.map(|shard| &**shard);
+                return Some(Ok(Finding::new(self.rows.schema, shard, &found)));
             }
             if self.left == Some(0) {
                 return None;
@@ -198,6 +236,7 @@ impl Iterator for Verify<'_> {
                         reporter.add(1);
                     }
                 }
+                Ok(false) if !is_last => self.at += 1,
                 Ok(false) => {
                     if let Some(mut reporter) = self.reporter.take() {
                         reporter.report();
@@ -205,7 +244,7 @@ impl Iterator for Verify<'_> {
                     return None;
                 }
                 Err(error) => {
-                    self.walk = None;
+                    self.walks.clear();
                     return Some(Err(error));
                 }
             }

@@ -1,3 +1,5 @@
+mod copies;
+
 use std::{fmt, mem};
 
 use super::{
@@ -5,7 +7,7 @@ use super::{
     raw_finding::{Fix, RawFinding},
     resume_point::{ResumePoint, Stage},
     row::load,
-    walk::{Known, TableCheck},
+    walk::{self, Known, TableCheck},
 };
 use crate::model::KeyRange;
 use crate::{
@@ -18,9 +20,10 @@ use crate::{
         row_vtable::RowVtable,
         schema::{IndexSchema, Source, TableSchema},
     },
-    store::{OpenTable, Unreadable, WriteTxn},
+    store::{OpenTable, ShardId, Unreadable, WriteTxn},
     upkeep::build,
     usage::trace::span,
+    write::watch::Watched,
 };
 
 /// The maximum number of findings that are collected before they are repaired. A write invalidates the pages
@@ -45,6 +48,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// If a block is damaged, the correct entries of its key are removed with the block and then rewritten. The
 /// report counts them as [`Missing`](crate::FindingKind::Missing). If a row can't be decoded, its entries in a
 /// damaged block are lost.
+///
+/// In a [`ShardedStore`](crate::ShardedStore), the parts of the table in all shards are repaired, or the part in one shard
+/// in a transaction of this shard.
 ///
 /// The repair becomes permanent when the transaction is committed, so you can read the report first.
 ///
@@ -95,11 +101,22 @@ pub struct Repair<'t, 's> {
     txn: &'t mut WriteTxn<'s>,
     table: &'t OpenTable,
     delete_unreadable: bool,
+    copies_from: Option<&'t ShardId>,
 }
 
 impl<'t, 's> Repair<'t, 's> {
     pub(crate) const fn new(txn: &'t mut WriteTxn<'s>, table: &'t OpenTable) -> Self {
-        Self { txn, table, delete_unreadable: false }
+        Self { txn, table, delete_unreadable: false, copies_from: None }
+    }
+
+    /// Replaces the copies of a reference table by the copy in this shard. Without it,
+    /// [`DifferentCopy`](FindingKind::DifferentCopy) remains, because a repair can't know which copy is right. For other
+    /// tables, it has no effect.
+    ///
+    /// Cost: each copy is compared with the copy in the shard.
+    pub const fn copies_from(mut self, shard: &'t ShardId) -> Self {
+        self.copies_from = Some(shard);
+        self
     }
 
     /// Deletes the rows that can't be decoded, and the rows that are stored under a wrong primary key, with all
@@ -119,38 +136,88 @@ impl<'t, 's> Repair<'t, 's> {
     /// # Errors
     ///
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong) if a row has a key that no entry can have;
-    /// The [errors of writing](crate::Error#common-errors). Drop the transaction after an error.
+    /// [`Error::ShardRefused`](crate::Error::ShardRefused) if the shard of [`copies_from`](Repair::copies_from) is one of
+    /// another store; the [errors of writing](crate::Error#common-errors). Drop the transaction after an error.
     pub fn run(self) -> Result<VerifyReport> {
         span!(DEBUG, "repair", table = self.table.schema.name);
-        let Self { txn, table, delete_unreadable } = self;
+        let Self { txn, table, delete_unreadable, copies_from } = self;
         let rows = table.rows;
-        let unreadable = txn.unreadable(table)?;
-        let damage = txn.repair_queue(table)?;
+        let source = copies_from.map(|shard| shard.number_in(txn.store())).transpose()?;
+        let damages = txn.repair_queues(table)?;
+        let unreadable = match table.tables.routing() {
+            None => Some(txn.unreadable(table)?),
+            Some(_) => None,
+        };
         let (mut writer, _, written) = txn.writer(table)?;
         let mut report = VerifyReport::new(rows.schema);
+        let watched = &mut written.watched;
+        let part = Part { rows, shard: None, delete_unreadable, unreadable: unreadable.as_ref() };
+        let Some(sharded) = writer.sharded() else {
+            part.repair(&mut writer, damages.into_iter().flatten().next(), &mut report, watched)?;
+            return Ok(report);
+        };
+        for (shard, damage) in sharded.parts().into_iter().zip(damages) {
+            let name: &str = sharded.name(shard)?;
+            let part = Part { shard: Some(name), ..part };
+            if let Some(source) = source.filter(|source| *source != shard) {
+                copies::replace(part, sharded, (source, shard), &mut report, watched)?;
+            }
+            let mut damage = Some(damage);
+            sharded.part(shard, &mut |writer| {
+                let damage = damage.take().flatten();
+                part.repair(writer, damage, &mut report, watched)
+            })?;
+        }
+        Ok(report)
+    }
+}
+
+/// A table, or the part of a table in one shard.
+#[derive(Clone, Copy)]
+struct Part<'r> {
+    rows: &'static RowVtable,
+    shard: Option<&'r str>,
+    delete_unreadable: bool,
+    /// The indexes that are not readable; `None`: they are read in the shard.
+    unreadable: Option<&'r Unreadable>,
+}
+
+impl Part<'_> {
+    fn repair(
+        self,
+        writer: &mut Writer<'_, '_>,
+        damage: Option<String>,
+        report: &mut VerifyReport,
+        watched: &mut Watched,
+    ) -> Result<()> {
+        let Self { rows, shard, delete_unreadable, unreadable } = self;
+        let unreadable = match unreadable {
+            Some(unreadable) => unreadable.clone(),
+            None => walk::unreadable(rows.schema, writer.reader())?,
+        };
         if delete_unreadable {
-            self::delete_unreadable(rows, &mut writer, &mut report)?;
-            if !report.is_clean() {
+            let before = report.total();
+            self.delete_unreadable(writer, report)?;
+            if report.total() > before {
                 // The contents of the deleted rows are unknown, so it is unknown which subscribers they concern.
-                written.watched.note_untold();
-                build::restart(rows, &mut writer, &unreadable.incomplete)?;
+                watched.note_untold();
+                build::restart(rows, writer, &unreadable.incomplete)?;
             }
         }
         if let Some(damage) = damage {
-            build::restart(rows, &mut writer, &unreadable.incomplete)?;
-            report.add_repaired(rows.schema, &RawFinding::queue(&damage));
+            build::restart(rows, writer, &unreadable.incomplete)?;
+            report.add_repaired(rows.schema, shard, &RawFinding::queue(&damage));
         }
         let mut next = Some(ResumePoint::after_queue(rows.schema));
         let mut known = Known::default();
         while let Some(resume_point) = next {
             let reader = writer.reader();
-            let batch =
-                Batch::gather(rows, reader, &unreadable, resume_point, &mut known, &mut report)?;
+            let batch = Batch::gather(rows, reader, &unreadable, resume_point, &mut known, report)?;
             let mut removed = false;
             for found in &batch.found {
-                written.watched.note_untold();
-                removed |= apply_fix(rows.schema, &mut writer, &unreadable.violated, found)?;
-                report.add_repaired(rows.schema, found);
+                watched.note_untold();
+                removed |= apply_fix(rows.schema, writer, &unreadable.violated, found)?;
+                report.add_repaired(rows.schema, shard, found);
             }
             // A piece after a removed one may be wrong without it, so the stage starts again.
             next = if removed {
@@ -159,7 +226,48 @@ impl<'t, 's> Repair<'t, 's> {
                 batch.next
             };
         }
-        Ok(report)
+        Ok(())
+    }
+
+    /// Deletes the unreadable rows. The walk then finds their entries, which are dangling.
+    fn delete_unreadable(
+        self,
+        writer: &mut Writer<'_, '_>,
+        report: &mut VerifyReport,
+    ) -> Result<()> {
+        let Self { rows, shard, .. } = self;
+        let mut image = Image::default();
+        let mut position = None;
+        loop {
+            let mut batch: Vec<RawFinding> = Vec::new();
+            let query =
+                Query { position: position.take(), ..Query::new(Source::Facts, KeyRange::ALL) };
+            let mut facts = writer.reader().cursor(query)?;
+            while facts.advance()? {
+                let fact = facts.entry();
+                if let Err((kind, reason)) =
+                load(rows, &mut image, fact.primary_key, fact.data, None)
+                // A wrong conversion is not a fault of the row.
+                && kind != FindingKind::WrongConversion
+                {
+                    batch.push(RawFinding::new(kind, Source::Facts, fact, reason, Fix::Delete));
+                }
+                if batch.len() >= BATCH {
+                    break;
+                }
+            }
+            drop(facts);
+            for found in &batch {
+                writer.change(Change::DeleteFact { primary_key: &found.primary_key })?;
+                report.add_repaired(rows.schema, shard, found);
+            }
+            match batch.pop() {
+                Some(RawFinding { primary_key, .. }) if batch.len() + 1 >= BATCH => {
+                    position = Some(Position { key: Vec::new(), primary_key });
+                }
+                _ => return Ok(()),
+            }
+        }
     }
 }
 
@@ -262,45 +370,6 @@ fn check_length(
         return Ok(());
     }
     Err(schema.too_long(source, key, len))
-}
-
-/// Deletes the unreadable rows. The walk then finds their entries, which are dangling.
-fn delete_unreadable(
-    rows: &RowVtable,
-    writer: &mut Writer<'_, '_>,
-    report: &mut VerifyReport,
-) -> Result<()> {
-    let mut image = Image::default();
-    let mut position = None;
-    loop {
-        let mut batch: Vec<RawFinding> = Vec::new();
-        let query = Query { position: position.take(), ..Query::new(Source::Facts, KeyRange::ALL) };
-        let mut facts = writer.reader().cursor(query)?;
-        while facts.advance()? {
-            let fact = facts.entry();
-            if let Err((kind, reason)) =
-                load(rows, &mut image, fact.primary_key, fact.data, None)
-                // A wrong conversion is not a fault of the row.
-                && kind != FindingKind::WrongConversion
-            {
-                batch.push(RawFinding::new(kind, Source::Facts, fact, reason, Fix::Delete));
-            }
-            if batch.len() >= BATCH {
-                break;
-            }
-        }
-        drop(facts);
-        for found in &batch {
-            writer.change(Change::DeleteFact { primary_key: &found.primary_key })?;
-            report.add_repaired(rows.schema, found);
-        }
-        match batch.pop() {
-            Some(RawFinding { primary_key, .. }) if batch.len() + 1 >= BATCH => {
-                position = Some(Position { key: Vec::new(), primary_key });
-            }
-            _ => return Ok(()),
-        }
-    }
 }
 
 impl fmt::Debug for Repair<'_, '_> {

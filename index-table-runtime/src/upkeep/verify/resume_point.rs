@@ -12,6 +12,8 @@ use crate::{
 /// The stages of a walk, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// The comparison of a copy of a reference table with the first copy.
+    Copy,
     /// The queue, if some indexes are eventual.
     Queue,
     /// The physical pieces of an index.
@@ -41,36 +43,49 @@ impl ResumePoint {
     }
 
     /// Returns the hash that binds a cursor to a table and a stage.
-    fn owner(schema: &TableSchema, stage: Stage) -> u64 {
+    fn owner(schema: &TableSchema, shard: Option<&str>, stage: Stage) -> u64 {
         let (kind, source) = match stage {
+            Stage::Copy => ("copy", Source::Facts),
             Stage::Queue => ("queue", Source::Facts),
             Stage::Pieces(index) => ("pieces", Source::Index(index)),
             Stage::Entries(index) => ("entries", Source::Index(index)),
             Stage::Facts => ("facts", Source::Facts),
         };
         let index = schema.index_name(source).unwrap_or_default();
-        let parts = ["verify", schema.name, index, kind];
-        hash_of(&parts.map(str::as_bytes))
+        let parts = ["verify", schema.name, index, kind].into_iter().chain(shard);
+        hash_of(&parts.map(str::as_bytes).collect::<Vec<_>>())
     }
 
-    pub(super) fn cursor(self, schema: &TableSchema) -> Cursor {
+    pub(super) fn cursor(self, schema: &TableSchema, shard: Option<&str>) -> Cursor {
         let Self { stage, after } = self;
         let nowhere = || Position { key: Vec::new(), primary_key: Vec::new() };
         let Position { key, primary_key } = after.unwrap_or_else(nowhere);
         let entry = RawEntry { key: &key, primary_key: &primary_key, data: &[] };
-        Cursor::new(Self::owner(schema, stage), entry)
+        Cursor::new(Self::owner(schema, shard, stage), entry)
     }
 
-    pub(super) fn of(schema: &TableSchema, cursor: Cursor) -> Result<Self> {
+    /// Returns the position of a cursor in one of these shards, and the position of the shard.
+    pub(super) fn of<'s>(
+        schema: &TableSchema,
+        mut shards: impl Iterator<Item = Option<&'s str>>,
+        cursor: Cursor,
+    ) -> Result<(usize, Self)> {
         let (owner, position) = cursor.into_parts();
-        let mut stages = (0..schema.indexes.len())
-            .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
-            .chain([Stage::Queue, Stage::Facts]);
-        let stage = stages.find(|stage| Self::owner(schema, *stage) == owner);
+        let stages = |shard: Option<&str>| {
+            let mut stages = (0..schema.indexes.len())
+                .flat_map(|index| [Stage::Pieces(index), Stage::Entries(index)])
+                .chain([Stage::Copy, Stage::Queue, Stage::Facts]);
+            stages.find(|stage| Self::owner(schema, shard, *stage) == owner)
+        };
+        let mut at = 0;
+        let stage = shards.find_map(|shard| {
+            at += 1;
+            stages(shard)
+        });
         let stage = stage.ok_or(Error::InvalidCursor {
             reason: "it was not made by a verification of this table; start without a cursor",
         })?;
         let nowhere = position.key.is_empty() && position.primary_key.is_empty();
-        Ok(Self { stage, after: (!nowhere).then_some(position) })
+        Ok((at - 1, Self { stage, after: (!nowhere).then_some(position) }))
     }
 }

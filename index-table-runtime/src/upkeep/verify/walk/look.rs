@@ -101,6 +101,12 @@ impl<'t> TableCheck<'t> {
 
     fn fact(&mut self, fact: RawEntry<'_>) -> Result<()> {
         self.rows += 1;
+        if let Some((routing, own)) = self.place
+            && routing.shard_of(fact.primary_key) != Some(own)
+        {
+            let reason = "the shard map gives its shard key to another shard, or to none";
+            self.report(FindingKind::WrongShard, Source::Facts, fact, reason, Fix::None);
+        }
         if let Err((kind, reason)) =
             load(self.vtable, &mut self.image, fact.primary_key, fact.data, None)
         {

@@ -4,9 +4,13 @@
 //! The check of the entries finds wrong entries, and the check of the rows finds missing ones. In this order, a
 //! repair removes the wrong entries before it writes the missing ones, and each problem is found once.
 
+mod copies;
 mod look;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use super::{
     finding::FindingKind,
@@ -16,20 +20,24 @@ use super::{
     sums::Sums,
 };
 use crate::{
-    engine::{Cursor as _, LentEntries, Query, Read, Reader, lmdb::Pieces},
+    engine::{
+        Cursor as _, LentEntries, Query, Read, ReadRecords as _, Reader, lmdb::Pieces, shards::Part,
+    },
     model::{
         KeyRange,
         entry::{Position, RawEntry},
         error::{Error, Result},
         maintain::Image,
         row_vtable::RowVtable,
-        schema::{IndexSchema, Source},
+        schema::{IndexSchema, Source, StateRecord, TableSchema},
+        shard::{Routing, ShardNumber},
     },
     store::Unreadable,
     write::queue::{self, Queued},
 };
 
 enum Running<'t> {
+    Copy,
     Queue,
     Pieces(Box<Pieces<'t>>),
     /// The pieces of an engine that stores none.
@@ -77,6 +85,12 @@ pub(super) struct TableCheck<'t> {
     include_queued: bool,
     /// The indexes that are not readable. Incomplete indexes are skipped.
     unreadable: Unreadable,
+    /// The shard, in a sharded store.
+    pub(super) shard: Option<&'t Arc<str>>,
+    /// The shards of the rows, and the number of this shard.
+    place: Option<(&'t Routing, ShardNumber)>,
+    /// The first copy of a reference table, if this is another one.
+    first_copy: Option<Reader<'t>>,
 }
 
 impl<'t> TableCheck<'t> {
@@ -105,15 +119,32 @@ impl<'t> TableCheck<'t> {
             entries: 0,
             queued: None,
             include_queued: false,
+            shard: None,
+            place: None,
+            first_copy: None,
         }
+    }
+
+    /// A walk through the part of a table in one shard.
+    pub(super) fn of_part(vtable: &'static RowVtable, part: &Part<'t>) -> Result<Self> {
+        let Part { shard, number, routing, reader, first_copy } = *part;
+        let unreadable = unreadable(vtable.schema, reader)?;
+        let first = ResumePoint::first(vtable.schema);
+        let walk = Self::new(vtable, reader, unreadable, first);
+        let place = (!routing.is_reference()).then_some((routing, number));
+        let stage = if first_copy.is_some() { Stage::Copy } else { walk.stage };
+        Ok(Self { shard: Some(shard), place, first_copy, stage, ..walk })
     }
 
     /// Returns a walk with the same options that starts at `resume_point`.
     pub(super) fn start_at(self, resume_point: ResumePoint) -> Self {
-        let Self { include_queued, in_parts, .. } = self;
+        let Self { include_queued, in_parts, shard, place, first_copy, .. } = self;
         Self {
             in_parts,
             include_queued,
+            shard,
+            place,
+            first_copy,
             ..Self::new(self.vtable, self.reader, self.unreadable, resume_point)
         }
     }
@@ -191,6 +222,7 @@ impl<'t> TableCheck<'t> {
             None => self.begin()?,
         };
         match running {
+            Running::Copy => self.compare_copies()?,
             Running::Queue => {
                 let damage = queue::damage(self.vtable.schema, self.reader)?;
                 self.findings.extend(damage.as_deref().map(RawFinding::queue));
@@ -255,6 +287,7 @@ impl<'t> TableCheck<'t> {
             self.reader.cursor(query).map(Box::new).map(Running::Entries)
         };
         match self.stage {
+            Stage::Copy => Ok(Running::Copy),
             Stage::Queue => Ok(Running::Queue),
             Stage::Pieces(index) => {
                 // Assumes that the index is intact until a fault is found.
@@ -286,7 +319,7 @@ impl<'t> TableCheck<'t> {
     fn end(&mut self) -> Result<()> {
         let source = match self.stage {
             Stage::Pieces(index) => Some(Source::Index(index)),
-            Stage::Queue | Stage::Entries(_) => None,
+            Stage::Copy | Stage::Queue | Stage::Entries(_) => None,
             Stage::Facts => Some(Source::Facts),
         };
         if let (Some(source), Some(steps)) = (source, self.steps) {
@@ -303,6 +336,7 @@ impl<'t> TableCheck<'t> {
 
     fn next_stage(&mut self) {
         let next = match self.stage {
+            Stage::Copy => Some(ResumePoint::first(self.vtable.schema).stage),
             Stage::Queue => Some(ResumePoint::after_queue(self.vtable.schema).stage),
             Stage::Pieces(index) => Some(Stage::Entries(index)),
             Stage::Entries(index) if index + 1 < self.vtable.schema.indexes.len() => {
@@ -337,4 +371,19 @@ impl<'t> TableCheck<'t> {
         at.primary_key.clone_into(primary_key);
         self.steps = self.steps.map(|steps| steps + 1);
     }
+}
+
+/// Returns the indexes that are not readable in a shard.
+pub(super) fn unreadable(schema: &'static TableSchema, reader: Reader<'_>) -> Result<Unreadable> {
+    let (mut incomplete, mut violated) = (Vec::new(), Vec::new());
+    for (index, declared) in schema.indexes.iter().enumerate() {
+        match reader.record(declared.name)? {
+            None => {}
+            Some(state) if declared.unique && StateRecord::is_violated(state) => {
+                violated.push(index);
+            }
+            Some(_) => incomplete.push(index),
+        }
+    }
+    Ok(Unreadable { incomplete: incomplete.into(), violated: violated.into() })
 }
