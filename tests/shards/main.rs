@@ -16,3 +16,5 @@ mod routing;
 mod tables;
 mod transactions;
 mod transfers;
+mod upkeep;
+mod verify;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     engine::{Query, Read as _},
     model::{KeyRange, error::Result, schema::Source},
-    store::{OpenTable, Store},
+    store::{OpenTable, ReadTxn, ShardId, ShardedStore, Store},
     upkeep::{
         upgrade::{Upgrade, Upgraded},
         verify::{Verify, VerifyReport},
@@ -54,6 +54,10 @@ pub struct StoreReport {
 }
 
 impl StoreReport {
+    pub(super) const fn new(tables: Vec<VerifyReport>) -> Self {
+        Self { tables }
+    }
+
     /// Whether there are no findings in any table.
     #[must_use]
     pub fn is_clean(&self) -> bool {
@@ -64,7 +68,8 @@ impl StoreReport {
 /// Methods for all tables with a repository in use, in one snapshot of the store. Tables without a repository in
 /// this process are not included, since only the type of their rows defines the contents of their indexes.
 impl Store {
-    /// Verifies all tables that are in use, in one snapshot. Calls the `verify` of each repository.
+    /// Verifies all tables that are in use, in one snapshot. Calls the `verify` of each repository. To verify the tables
+    /// in the background, use [`scrub`](Store::scrub).
     ///
     /// Cost: the sum over the tables.
     ///
@@ -101,10 +106,14 @@ impl Store {
     /// # }
     /// ```
     pub fn verify(&self) -> Result<StoreReport> {
-        let (tables, txn) = (self.inner.tables_in_use(), self.read()?);
+        self.verify_in(&self.read()?)
+    }
+
+    fn verify_in(&self, txn: &ReadTxn<'_>) -> Result<StoreReport> {
+        let tables = self.inner.tables_in_use();
         let mut reports = Vec::with_capacity(tables.len());
         for table in &tables {
-            reports.push(Verify::of(table, &txn).run()?);
+            reports.push(Verify::of(table, txn).run()?);
         }
         Ok(StoreReport { tables: reports })
     }
@@ -139,7 +148,7 @@ impl Store {
     /// Returns the numbers of rows and entries of all tables that are in use, and their bytes in the file, by name.
     ///
     /// Bytes are counted as whole pages. Free pages of the file, the catalog, and the queues of eventual
-    /// indexes are not counted.
+    /// indexes are not counted. The rows of a reference table are counted once, and the bytes of all of its copies.
     ///
     /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
     ///
@@ -147,15 +156,31 @@ impl Store {
     ///
     /// Those of [`read`](Store::read).
     pub fn sizes(&self) -> Result<Vec<TableSize>> {
-        let (tables, txn) = (self.inner.tables_in_use(), self.read()?);
+        self.sizes_in(&self.read()?)
+    }
+
+    fn sizes_in(&self, txn: &ReadTxn<'_>) -> Result<Vec<TableSize>> {
+        let tables = self.inner.tables_in_use();
         let size = |table: &Arc<OpenTable>| {
             let reader = txn.reader(table)?;
+            // Each part of a table with its own rows, and each further copy of a reference table.
+            let parts = match reader.parts() {
+                None => vec![(reader, false)],
+                Some(parts) => {
+                    parts?.iter().map(|part| (part.reader, part.first_copy.is_some())).collect()
+                }
+            };
             let measure = |source: Source| -> Result<(u64, u64)> {
-                let entries = reader.count(&Query::new(source, KeyRange::ALL))?.found;
-                let bytes = match reader.lmdb() {
-                    Some(reader) => reader.bytes_of(source)?,
-                    None => 0,
-                };
+                let (mut entries, mut bytes) = (0, 0);
+                for (reader, is_copy) in &parts {
+                    if !is_copy {
+                        entries += reader.count(&Query::new(source, KeyRange::ALL))?.found;
+                    }
+                    bytes += match reader.lmdb() {
+                        Some(reader) => reader.bytes_of(source)?,
+                        None => 0,
+                    };
+                }
                 Ok((entries, bytes))
             };
             let (rows, bytes) = measure(Source::Facts)?;
@@ -167,6 +192,63 @@ impl Store {
             Ok(TableSize { table: table.schema.name, rows, bytes, indexes })
         };
         tables.iter().map(size).collect()
+    }
+}
+
+impl ShardedStore {
+    /// Verifies the parts of all tables in one shard, like [`verify`](Store::verify) for all shards.
+    ///
+    /// Cost: the sum over the tables.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read_on`](ShardedStore::read_on) and of [`Verify::run`]. The findings are in the report.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use index_table::{IndexTable, ShardMap, ShardedStore};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, IndexTable)]
+    /// #[table(name = "orders", shard_by = tenant)]
+    /// struct Order {
+    ///     #[primary_key]
+    ///     tenant: u32,
+    ///     #[primary_key]
+    ///     number: u64,
+    /// }
+    ///
+    /// # fn main() -> index_table::Result<()> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = ShardedStore::options()
+    ///     .shard("north", "north")
+    ///     .shard("south", "south")
+    ///     .map("orders", ShardMap::ranges().to("north", ..100u32).to("south", 100u32..))
+    ///     .open(dir.path().join("shop"))?;
+    /// let orders = OrderRepository::open(&store)?;
+    /// store.transaction(|txn| orders.insert(txn, &Order { tenant: 107, number: 1 }))?;
+    ///
+    /// let shard = store.shard("south")?;
+    /// let report = store.verify_on(&shard)?;
+    /// assert!(report.is_clean(), "{report}");
+    /// assert_eq!((report.tables[0].rows, store.sizes_on(&shard)?[0].rows), (1, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn verify_on(&self, shard: &ShardId) -> Result<StoreReport> {
+        self.verify_in(&self.read_on(shard)?)
+    }
+
+    /// Returns the sizes of the parts of all tables in one shard, like [`sizes`](Store::sizes) for all shards.
+    ///
+    /// Cost: as [`Scan::count`](crate::Scan::count) for each index.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read_on`](ShardedStore::read_on).
+    pub fn sizes_on(&self, shard: &ShardId) -> Result<Vec<TableSize>> {
+        self.sizes_in(&self.read_on(shard)?)
     }
 }
 

@@ -4,12 +4,14 @@
 mod all_tables;
 mod keyed;
 mod queries;
+mod scrub;
 mod untyped;
 
 use std::{borrow::Borrow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 pub use all_tables::{IndexSize, StoreReport, TableSize};
 pub use keyed::KeyedTable;
+pub use scrub::Scrub;
 
 use crate::{
     engine::Read as _,

@@ -7,9 +7,9 @@ use std::{
 
 use crate::model::KeyRange;
 use crate::{
-    engine::{Cursor as _, Query, Read, Reader},
+    engine::{Cursor as _, Query, Read, Reader, Tables},
     model::{entry::Position, error::Result, row, row_vtable::RowVtable, schema::Source},
-    store::{OpenTable, Store},
+    store::{OpenTable, ShardId, Store, parts_of},
     upkeep::versions,
     usage::{Progress, trace::span},
     write::rows,
@@ -84,6 +84,7 @@ pub struct Upgrade<'a> {
     store: &'a Store,
     table: &'a OpenTable,
     batch_bytes: usize,
+    shard: Option<&'a ShardId>,
     progress: Option<Box<dyn FnMut(Progress) + 'a>>,
 }
 
@@ -99,7 +100,7 @@ pub struct Upgraded {
 
 impl<'a> Upgrade<'a> {
     pub(crate) const fn new(store: &'a Store, table: &'a OpenTable) -> Self {
-        Self { store, table, batch_bytes: BATCH_BYTES, progress: None }
+        Self { store, table, batch_bytes: BATCH_BYTES, shard: None, progress: None }
     }
 
     /// Sets the number of bytes of rows that a transaction writes. It writes at least one row. Default: 1 MiB.
@@ -109,7 +110,14 @@ impl<'a> Upgrade<'a> {
         self
     }
 
-    /// Calls `progress` after each transaction, with the number of rows so far.
+    /// Rewrites the rows in one shard of a [`ShardedStore`](crate::ShardedStore). Otherwise, the shards are upgraded one
+    /// after another.
+    pub const fn on(mut self, shard: &'a ShardId) -> Self {
+        self.shard = Some(shard);
+        self
+    }
+
+    /// Calls `progress` after each transaction, with the number of rows so far. In a sharded store, the total is unknown.
     pub fn progress(mut self, progress: impl FnMut(Progress) + 'a) -> Self {
         self.progress = Some(Box::new(progress));
         self
@@ -130,12 +138,33 @@ impl<'a> Upgrade<'a> {
     /// for a row that can't be read or converted;
     /// [`Error::WriteInProgress`](crate::Error::WriteInProgress) if this thread has a write transaction;
     /// [`Error::SchemaMismatch`](crate::Error::SchemaMismatch) if another process has changed the declaration
-    /// meanwhile; the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
+    /// meanwhile; [`Error::ShardUnavailable`](crate::Error::ShardUnavailable); the errors of [`Store::transaction`]. Earlier transactions of the upgrade remain committed.
     pub fn run(self) -> Result<Upgraded> {
         span!(DEBUG, "upgrade", table = self.table.schema.name);
-        let Self { store, table, batch_bytes, progress } = self;
-        let work = Work { store, table, rows: table.rows, batch_bytes };
-        work.run(progress)
+        let Self { store, table, batch_bytes, shard, mut progress } = self;
+        let shard = shard.map(|shard| shard.number_in(store.inner.id)).transpose()?;
+        table.check_store(store.inner.id)?;
+        let Tables::Sharded(tables) = &table.tables else {
+            let work = Work { store, table, rows: table.rows, batch_bytes };
+            return work.run(progress);
+        };
+        store.inner.refuse_nested_write()?;
+        let mut done = Upgraded::default();
+        for (store, table) in parts_of(store, tables, shard)? {
+            let mut of_shard = progress.as_mut().map(|progress| {
+                let earlier = done.rows;
+                move |at: Progress| {
+                    progress(Progress { done: earlier + at.done, total: None, left: None, ..at });
+                }
+            });
+            let of_shard =
+                of_shard.as_mut().map(|it| Box::new(it) as Box<dyn FnMut(Progress) + '_>);
+            let work = Work { store: &store, table: &table, rows: table.rows, batch_bytes };
+            let Upgraded { rows, upgraded } = work.run(of_shard)?;
+            done.rows += rows;
+            done.upgraded += upgraded;
+        }
+        Ok(done)
     }
 }
 

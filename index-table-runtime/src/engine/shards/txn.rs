@@ -242,7 +242,7 @@ impl<'s> Txn<'s> {
 impl Engine {
     /// Why a transaction of all shards does not have this one.
     #[cold]
-    pub(super) fn without(&self, shard: ShardNumber) -> Error {
+    pub(crate) fn without(&self, shard: ShardNumber) -> Error {
         let unavailable = self.shard(shard).and_then(|shard| shard.opened().map(drop));
         unavailable.err().unwrap_or_else(|| Error::ShardUnavailable {
             shard: self.name(shard),

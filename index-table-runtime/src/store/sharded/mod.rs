@@ -331,6 +331,27 @@ pub(crate) fn table_of(tables: &shards::Tables, shard: ShardNumber) -> Option<Ar
     open.downcast().ok()
 }
 
+/// The shards of a table, or one of them, as stores of their own.
+///
+/// # Errors
+///
+/// [`Error::ShardUnavailable`]
+pub(crate) fn parts_of(
+    store: &Store,
+    tables: &shards::Tables,
+    only: Option<ShardNumber>,
+) -> Result<Vec<(Store, Arc<OpenTable>)>> {
+    let engine = engine_of(store)?;
+    let shards = tables.routing().shards().iter().copied();
+    let shards = shards.filter(|shard| only.is_none_or(|only| only == *shard));
+    let part = |number: ShardNumber| {
+        let store = store_of(engine.shard(number)?)?;
+        let table = table_of(tables, number).ok_or_else(|| engine.without(number))?;
+        Ok((store, table))
+    };
+    shards.map(part).collect()
+}
+
 impl HasEngine for Inner {
     fn engine(&self) -> &crate::engine::Engine {
         &self.engine

@@ -146,7 +146,7 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    pub(super) const fn new(schema: &TableSchema) -> Self {
+    pub(crate) const fn new(schema: &TableSchema) -> Self {
         Self {
             table: schema.name,
             rows: 0,
@@ -162,6 +162,19 @@ impl VerifyReport {
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.counts.is_empty()
+    }
+
+    /// Adds the report of a verification that has continued after this one.
+    pub(crate) fn continue_with(&mut self, part: Self) {
+        self.rows += part.rows;
+        self.entries += part.entries;
+        self.left += part.left;
+        for (kind, count) in part.counts {
+            *self.counts.entry(kind).or_default() += count;
+        }
+        let room = LISTED.saturating_sub(self.findings.len());
+        self.findings.extend(part.findings.into_iter().take(room));
+        self.next = part.next;
     }
 
     /// The number of all findings.

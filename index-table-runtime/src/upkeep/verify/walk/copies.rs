@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How many rows a step compares.
-const ROWS: usize = 1024;
+const ROWS: usize = 64;
 
 impl TableCheck<'_> {
     /// Compares the next rows of both copies.

@@ -35,7 +35,7 @@ impl<'t> TableCheck<'t> {
         self.entries += 1;
         let source = Source::Index(index);
         let Some(declared) = self.vtable.schema.index(source) else { return Ok(()) };
-        if self.has_one_entry_per_key(index, declared) && self.is_second(&entry) {
+        if self.has_one_entry_per_key(index, declared) && self.is_second(index, &entry)? {
             let reason = "it is a second entry of its key";
             self.report(FindingKind::Malformed, source, entry, reason, Fix::Delete);
             return Ok(());
@@ -73,9 +73,17 @@ impl<'t> TableCheck<'t> {
     }
 
     /// Whether the previous entry has the same key.
-    fn is_second(&self, entry: &RawEntry<'_>) -> bool {
-        let previous = self.previous.as_ref().or(self.after.as_ref());
-        previous.is_some_and(|previous| previous.key == entry.key)
+    fn is_second(&self, index: usize, entry: &RawEntry<'_>) -> Result<bool> {
+        if let Some(previous) = &self.previous {
+            return Ok(previous.key == entry.key);
+        }
+        // The walk may have continued in a later snapshot, without the entry that was the last one before.
+        match &self.after {
+            Some(after) if after.key == entry.key => {
+                Ok(self.reader.entry(index, entry.key, &after.primary_key)?.is_some())
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Reports an entry that should not exist.

@@ -1,0 +1,124 @@
+//! Work on whole tables: upgrades and verification in the background.
+
+use index_table::{IndexTable, Result, ShardMap, ShardedOptions, ShardedStore, Store};
+use serde::{Deserialize, Serialize};
+
+mod before {
+    use super::*;
+
+    #[derive(Serialize, Deserialize, IndexTable)]
+    #[table(name = "notes", version = 1, shard_by = tenant)]
+    pub(super) struct Note {
+        #[primary_key]
+        pub(super) tenant: u32,
+        #[primary_key]
+        pub(super) id: u64,
+        pub(super) text: String,
+    }
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
+#[table(name = "notes", version = 2, previous = before::Note, shard_by = tenant)]
+#[index(tenant, text)]
+struct Note {
+    #[primary_key]
+    tenant: u32,
+    #[primary_key]
+    id: u64,
+    text: String,
+    len: usize,
+}
+
+impl From<before::Note> for Note {
+    fn from(before::Note { tenant, id, text }: before::Note) -> Self {
+        let len = text.len();
+        Self { tenant, id, text, len }
+    }
+}
+
+fn options() -> ShardedOptions {
+    let map = ShardMap::ranges().to("a", ..100u32).to("b", 100u32..200).to("c", 200u32..);
+    ["a", "b", "c"]
+        .into_iter()
+        .fold(ShardedStore::options(), |options, name| options.shard(name, name))
+        .map("notes", map)
+}
+
+/// Rows of the older version: so many for each of three tenants.
+fn fill(store: &Store, rows: u64) -> Result<()> {
+    let notes = before::NoteRepository::open(store)?;
+    store.transaction(|txn| {
+        [1, 100, 200].into_iter().try_for_each(|tenant| {
+            let note = |id| before::Note { tenant, id, text: format!("note {id}") };
+            (0..rows).try_for_each(|id| notes.insert(txn, &note(id)))
+        })
+    })
+}
+
+#[test]
+fn rows_of_all_shards_are_upgraded() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().in_memory()?, options().open(dir.path())?] {
+        fill(&store, 10)?;
+        let notes = NoteRepository::open(&store)?;
+        assert_eq!(store.catalog()?.tables[0].older_versions, [1]);
+        let shard = store.shard("b")?;
+        let done = notes.upgrade(&store).on(&shard).run()?;
+        assert_eq!((done.rows, done.upgraded), (10, 10));
+        let mut last = 0;
+        let done = notes.upgrade(&store).progress(|at| last = at.done).run()?;
+        assert_eq!((done.rows, done.upgraded, last), (20, 20, 20));
+        assert!(store.catalog()?.tables[0].older_versions.is_empty());
+        assert_eq!(store.upgrade()?.rows, 0);
+        let expected = Note { tenant: 200, id: 3, text: "note 3".to_owned(), len: 6 };
+        assert_eq!(notes.get(&store.read()?, 200, 3)?, Some(expected));
+        assert!(store.verify()?.is_clean());
+        let txn = store.write()?;
+        assert!(notes.upgrade(&store).run().is_err(), "it would wait for its own thread");
+        drop(txn);
+    }
+    Ok(())
+}
+
+#[test]
+fn all_shards_are_verified_in_the_background() -> Result<()> {
+    let dir = tempfile::tempdir().expect("a directory");
+    for store in [options().in_memory()?, options().open(dir.path())?] {
+        fill(&store, 50)?;
+        let notes = NoteRepository::open(&store)?;
+        let report = store.scrub(1_000_000)?.wait()?;
+        assert!(report.is_clean(), "{report}");
+        let [table] = &report.tables[..] else { panic!("{report}") };
+        assert_eq!(
+            (table.table, table.rows, table.entries, &table.next),
+            ("notes", 150, 150, &None)
+        );
+
+        // A slow one is stopped when its handle is dropped.
+        let scrub = store.scrub(1)?;
+        assert!(!scrub.is_done());
+        drop(scrub);
+        drop(notes);
+        assert!(store.scrub(1)?.wait()?.tables.is_empty(), "no table is in use");
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_change_while_they_are_verified() -> Result<()> {
+    let store = Store::in_memory();
+    fill(&store, 50)?;
+    let notes = NoteRepository::open(&store)?;
+    let scrub = store.scrub(20_000)?;
+    let mut changed = 0;
+    while !scrub.is_done() {
+        store.transaction(|txn| {
+            notes.update(txn, 100, changed % 50, |note| note.text.push('x')).map(drop)
+        })?;
+        changed += 1;
+    }
+    let report = scrub.wait()?;
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(report.tables[0].rows, 150);
+    Ok(())
+}
