@@ -1,4 +1,4 @@
-//! Allocations on hot paths: for each written entry, and for each read entry.
+//! Allocations for each written entry and for each read entry.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -17,7 +17,7 @@ thread_local! {
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
-// SAFETY: all of it is the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -148,7 +148,7 @@ fn writes_reuse_their_buffers() -> TestResult {
     assert!(result?);
     assert_eq!(count, 0, "deleting a row with three entries");
 
-    // The place in a packed block is found with a range, of which heed copies the bound.
+    // The block is found with a range query, and heed copies the bound of the range.
     let (count, result) =
         allocations(|| referred.insert(&mut txn, &Referred { id: 100, group: *b"abcd" }));
     result?;
@@ -173,9 +173,9 @@ fn transactions_reuse_the_buffers_of_earlier_ones() -> TestResult {
     };
     let first = insert(1, vec![0; 20])?;
     let second = insert(2, vec![0; 20])?;
-    // Three are the town, the name and the photo: the first rows of a process are read back.
+    // Three of them are the town, the name and the photo, because the first rows of a process are read back.
     assert!(second <= 6 && first > second + 10, "{first} and then {second}");
-    // The memory of a large row is freed.
+    // The buffer of a large row is freed.
     insert(3, vec![0; 1 << 20])?;
     assert!(insert(4, vec![0; 20])? > second);
     assert_eq!(insert(5, vec![0; 20])?, second);

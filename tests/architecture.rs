@@ -1,5 +1,5 @@
-//! The layers of docs/ARCHITECTURE.md: every module is listed there, modules use those of lower layers
-//! only, and only an engine's folder names its client library.
+//! The layers of docs/ARCHITECTURE.md: it lists every module, modules use lower layers only, and only an
+//! engine's folder names its client library.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ fn source(package: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(package).join("src")
 }
 
-/// `key/` and `entity` for each module of this crate except its root and its tests.
+/// Returns the modules of a package except its root and its tests, as `key/` or `entity`.
 fn modules(package: &str) -> io::Result<BTreeSet<String>> {
     let mut modules = BTreeSet::new();
     for entry in fs::read_dir(source(package))? {
@@ -33,7 +33,7 @@ fn modules(package: &str) -> io::Result<BTreeSet<String>> {
     Ok(modules)
 }
 
-/// The first word of each line in the first block of code after this title.
+/// Returns the first word of each line in the first block of code after this title.
 fn listed(title: &str) -> BTreeSet<String> {
     let text = include_str!("../docs/ARCHITECTURE.md");
     let block = text.split_once(title).and_then(|(_, text)| text.split("```\n").nth(1));
@@ -41,7 +41,7 @@ fn listed(title: &str) -> BTreeSet<String> {
     lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// All source files below a folder: the path from there, with `/`, and the text without comments.
+/// Returns all source files below a folder: the relative path, with `/`, and the text without comments.
 fn files(folder: &Path) -> io::Result<Vec<(String, String)>> {
     fn walk(folder: &Path, prefix: &str, files: &mut Vec<(String, String)>) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
@@ -62,8 +62,8 @@ fn files(folder: &Path) -> io::Result<Vec<(String, String)>> {
     Ok(all)
 }
 
-/// The identifiers that follow the crate's root in paths of a file: those behind `crate::` and, where it is
-/// in the module at `path`, after as many `super::` as lead to the root.
+/// Returns the top-level modules that a file names: the identifiers after `crate::`, and after the number of
+/// `super::` that leads from the module at `path` to the root.
 fn top_modules_named(path: &str, code: &str) -> BTreeSet<String> {
     let module = path.trim_end_matches(".rs").trim_end_matches("/mod");
     let root = "super::".repeat(module.split('/').count());
@@ -76,7 +76,7 @@ fn top_modules_named(path: &str, code: &str) -> BTreeSet<String> {
     named
 }
 
-/// The first identifier of a path, or of each path of a group in braces.
+/// Returns the first identifier of a path, or of each path of a group in braces.
 fn first_identifiers(path: &str) -> Vec<String> {
     let identifier = |text: &str| -> String {
         text.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect()
@@ -104,14 +104,14 @@ fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| *layer == module)
 }
 
-/// The modules of higher layers that a file names.
+/// Returns the modules of higher layers that a file names.
 fn upward(path: &str, code: &str) -> Vec<String> {
-    let own = path.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+    let own_module = path.split('/').next().unwrap_or_default().trim_end_matches(".rs");
     let named = top_modules_named(path, code).into_iter();
-    named.filter(|named| layer(named) > layer(own)).collect()
+    named.filter(|named| layer(named) > layer(own_module)).collect()
 }
 
-/// Whether it is the source of unit tests, which may use everything.
+/// Whether a file has unit tests only, which may use every layer.
 fn is_test(path: &str) -> bool {
     path.split('/').any(|part| part.trim_end_matches(".rs") == "tests")
 }

@@ -8,7 +8,7 @@ mod stores;
 use index_table::{IndexEntry, ReadTxn, Result, Scan};
 use people::*;
 
-/// One scan of each index and of the fact table.
+/// Returns a scan of each index and of the fact table.
 fn scans<'txn>(people: &'txn PersonRepository, txn: &'txn ReadTxn<'_>) -> [Scan<'txn, Person>; 7] {
     [
         people.all(txn),
@@ -21,7 +21,7 @@ fn scans<'txn>(people: &'txn PersonRepository, txn: &'txn ReadTxn<'_>) -> [Scan<
     ]
 }
 
-/// All ways to run the scan have the same rows.
+/// Checks that all ways to run a scan return these rows.
 fn check<'txn>(scan: impl Fn() -> Scan<'txn, Person>, rows: &[Person]) -> TestResult {
     assert_eq!(scan().rows().collect::<Result<Vec<_>>>()?, rows);
     assert_eq!(scan().entries().collect::<Result<Vec<_>>>()?, rows);
@@ -65,7 +65,7 @@ fn a_boxed_scan_has_the_rows_of_its_index() -> TestResult {
     })
 }
 
-/// In the order of the index, as the scan itself.
+/// A boxed scan has the order of its index, as the scan itself.
 #[test]
 fn boxing_keeps_the_query_and_its_cursors() -> TestResult {
     fn check<'txn, E: IndexEntry<'txn, Row = Person>>(
@@ -105,7 +105,7 @@ fn boxed_scans_combine_and_delete() -> TestResult {
         }
         let mut txn = store.write()?;
         if store.is_sharded {
-            // The rows of one shard.
+            // All rows of this query are in one shard.
             let query = people.find_by_region(&txn, "region 1").boxed().query();
             assert_eq!(query.delete(&mut txn)?, 10);
             txn.commit()?;
@@ -119,7 +119,7 @@ fn boxed_scans_combine_and_delete() -> TestResult {
     })
 }
 
-/// Included fields are read from the entries, and other fields from the facts.
+/// Reading entries of a boxed scan reads the fact of each entry, as reading rows does.
 #[test]
 fn entries_of_a_boxed_scan_cost_what_rows_cost() -> TestResult {
     on_all_stores(|store, people| {
@@ -140,7 +140,7 @@ fn entries_of_a_boxed_scan_cost_what_rows_cost() -> TestResult {
         let seeks = if store.is_sharded { 3 } else { 1 };
         assert_eq!((rows.0, rows.1, rows.2), (15, seeks, 15));
         assert_eq!((entries.0, entries.1, entries.2), (15, seeks, 15));
-        assert!(entries.3 > rows.3, "the keys count as well");
+        assert!(entries.3 > rows.3, "the bytes of the keys are not counted");
         let full = cost(&|| people.by_name(&txn).boxed().entries().count());
         assert_eq!((full.0, full.2), (30, 0));
         Ok(())

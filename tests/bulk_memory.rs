@@ -1,4 +1,4 @@
-//! The allocations of a bulk load are bounded, for any number of rows.
+//! The memory that a bulk load allocates is bounded for any number of rows.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -21,7 +21,8 @@ fn allocated(bytes: usize) {
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
-// SAFETY: all of it is the system's allocator. `realloc` is the default one, which has both at once.
+// SAFETY: all calls are forwarded to the system's allocator. The default `realloc` allocates, copies and
+// frees.
 unsafe impl GlobalAlloc for Peak {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         allocated(layout.size());
@@ -51,7 +52,7 @@ struct Customer {
     email: String,
 }
 
-/// Different for all numbers, in no order.
+/// Returns a customer whose keys differ for all numbers and are in no order.
 fn customer(number: u64) -> Customer {
     let id = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     Customer {
@@ -76,7 +77,7 @@ struct Document {
 
 const LARGE: usize = 1 << 16;
 
-/// The maximum allocation of a load of rows of 64 KiB each.
+/// Returns the peak of the memory allocated by a load of rows of 64 KiB.
 fn peak_of_large(rows: u64) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(directory.path())?;
@@ -94,7 +95,7 @@ fn peak_of_large(rows: u64) -> Result<usize, Box<dyn Error>> {
     Ok(most)
 }
 
-/// The maximum allocation of a load of rows, each `times`.
+/// Returns the peak of the memory allocated by a load of rows, each of them `times` times.
 fn peak(rows: u64, times: u64, policy: OnDuplicate) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(directory.path())?;
@@ -111,17 +112,17 @@ fn peak(rows: u64, times: u64, policy: OnDuplicate) -> Result<usize, Box<dyn Err
 
 #[test]
 fn a_load_stays_within_its_memory_limit() -> Result<(), Box<dyn Error>> {
-    // Some 300 bytes a row: once what fits, and ten times as much.
+    // A row has about 300 bytes: the first load fits into memory, the second has ten times as many rows.
     for rows in [3_000, 30_000] {
         let most = peak(rows, 1, OnDuplicate::Fail)?;
         assert!(most <= MEMORY, "{most} bytes for {rows} rows");
     }
-    // Selecting the rows stays within the same bound.
+    // Finding duplicates stays within the same bound.
     for policy in [OnDuplicate::Skip, OnDuplicate::Replace] {
         let most = peak(10_000, 3, policy)?;
         assert!(most <= MEMORY, "{most} bytes to {policy:?}");
     }
-    // A merge holds a row of each run that it reads.
+    // A merge has a row of each run in memory.
     for rows in [16, 400] {
         let most = peak_of_large(rows)?;
         assert!(most <= MEMORY + 4 * LARGE, "{most} bytes for {rows} large rows");

@@ -6,7 +6,7 @@ use index_table::{Error, IndexState, Store};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Each module declares the table `people` again, with a mood of these variants.
+/// Declares a module with the table `people` and these variants of `Mood`.
 macro_rules! declaration {
     ($name:ident: $($variant:ident)*, $(#[$attribute:meta])*) => {
         mod $name {
@@ -47,7 +47,7 @@ impl indexed::Person {
     }
 }
 
-/// The names of the indexes of a table, with their states.
+/// Returns the names of the indexes of a table, with their states.
 fn states(store: &Store) -> index_table::Result<Vec<String>> {
     let catalog = store.catalog()?;
     let indexes = catalog.tables.iter().flat_map(|table| &table.indexes);
@@ -126,7 +126,7 @@ fn a_retired_index_is_kept_until_drop_retired() -> TestResult {
     })
 }
 
-/// It is declared again without having been dropped, so its entries are outdated.
+/// The entries of a retired index are outdated when it is declared again.
 #[test]
 fn a_retired_index_that_is_declared_again_is_rebuilt() -> TestResult {
     on_both(|store| {
@@ -143,15 +143,15 @@ fn a_retired_index_that_is_declared_again_is_rebuilt() -> TestResult {
     })
 }
 
-/// The variants are in rows, whether there is an index or not.
+/// Rows have the variants, whether there is an index or not.
 #[test]
 fn the_variants_of_a_retired_index_are_compared() -> TestResult {
     on_both(|store| {
         fill(store)?;
         drop(plain::PersonRepository::open(store)?);
-        let refused = swapped::PersonRepository::open(store).map(drop);
-        let Err(Error::SchemaMismatch { difference, .. }) = &refused else {
-            return Err(format!("{refused:?}").into());
+        let result = swapped::PersonRepository::open(store).map(drop);
+        let Err(Error::SchemaMismatch { difference, .. }) = &result else {
+            return Err(format!("{result:?}").into());
         };
         assert!(difference.contains("`mood` are enum[Good=0,Bad=1] in the file"), "{difference}");
         assert_eq!(states(store)?, ["mood retired", "odd retired", "town retired"]);
@@ -161,7 +161,7 @@ fn the_variants_of_a_retired_index_are_compared() -> TestResult {
     })
 }
 
-/// Runs `change` on the catalog, with heed alone.
+/// Runs `change` on the catalog with heed, while the store is closed.
 fn raw_catalog(
     path: &Path,
     change: impl FnOnce(
@@ -184,7 +184,7 @@ fn raw_catalog(
 fn a_file_of_a_later_format_is_not_changed() -> TestResult {
     let dir = tempfile::tempdir()?;
     {
-        // So large that a writer would take space ahead.
+        // A writer would reserve space after the used pages, so reservation is off.
         let store = Store::options().reserve(0).open(dir.path())?;
         let people = indexed::PersonRepository::open(&store)?;
         store.transaction(|txn| {
@@ -198,12 +198,12 @@ fn a_file_of_a_later_format_is_not_changed() -> TestResult {
     let before = bytes()?;
     {
         let store = Store::open(dir.path())?;
-        for refused in [
+        for result in [
             plain::PersonRepository::open(&store).map(drop),
             indexed::PersonRepository::open(&store).map(drop),
         ] {
-            let Err(Error::SchemaMismatch { difference, way_out, .. }) = &refused else {
-                return Err(format!("{refused:?}").into());
+            let Err(Error::SchemaMismatch { difference, way_out, .. }) = &result else {
+                return Err(format!("{result:?}").into());
             };
             assert_eq!(difference, "the file has format 2, this release reads format 1");
             assert!(way_out.contains("release of index-table"));
@@ -223,9 +223,9 @@ fn a_state_that_cant_be_read_is_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
     fill(&Store::open(dir.path())?)?;
     raw_catalog(dir.path(), |catalog, txn| catalog.put(txn, b"people.town", &[9, 9]))?;
-    let refused = indexed::PersonRepository::open(&Store::open(dir.path())?).map(drop);
-    let Err(Error::SchemaMismatch { difference, .. }) = &refused else {
-        return Err(format!("{refused:?}").into());
+    let result = indexed::PersonRepository::open(&Store::open(dir.path())?).map(drop);
+    let Err(Error::SchemaMismatch { difference, .. }) = &result else {
+        return Err(format!("{result:?}").into());
     };
     assert_eq!(difference, "the state of its index `town` can't be read");
     Ok(())

@@ -22,7 +22,7 @@ struct Item {
     parity: u32,
 }
 
-/// The groups are as large as one another.
+/// Inserts rows in groups of equal size.
 fn fill(store: &Tried, rows: u32, groups: u32) -> Result<ItemRepository> {
     let items = ItemRepository::open(store)?;
     let rows = (0..rows).map(|id| Item { id, group: id % groups, parity: id % 2 });
@@ -43,7 +43,7 @@ fn keys(combined: Combined<'_, Item>) -> Result<Vec<u32>> {
     combined.keys().collect()
 }
 
-/// The left operand of each operator is a combination with `depth` operators.
+/// Combines scans so that the left operand of each operator is a combination.
 fn to_the_left<'txn>(
     items: &'txn ItemRepository,
     txn: &'txn ReadTxn<'_>,
@@ -58,7 +58,7 @@ fn to_the_left<'txn>(
     })
 }
 
-/// The right operand of each operator is a combination with `depth` operators.
+/// Combines scans so that the right operand of each operator is a combination.
 fn to_the_right<'txn>(
     items: &'txn ItemRepository,
     txn: &'txn ReadTxn<'_>,
@@ -84,7 +84,7 @@ fn the_cost_of_a_combination_does_not_depend_on_the_order_of_its_parts() -> Test
         let before = txn.stats();
         assert_eq!(keys(to_the_left(&items, &txn, DEPTH))?, even);
         let read = txn.stats().entries - before.entries;
-        // Half of the parts have half of the rows, and the others ten each.
+        // Half of the parts have half of the rows. The other parts have ten rows each.
         assert!(read <= u64::from(DEPTH) / 2 * (320 + 10) + 10, "{read}");
     }
     Ok(())
@@ -100,7 +100,7 @@ fn a_deep_combination_does_not_recurse() -> TestResult {
         for build in [to_the_left, to_the_right] {
             assert_eq!(keys(build(&items, &txn, DEPTH))?, even);
             assert_eq!(build(&items, &txn, DEPTH).limit(2).rows().count(), 2);
-            // Dropped without having run, and while it runs.
+            // A combination is dropped before it runs, and while it runs.
             drop(build(&items, &txn, DEPTH));
             let mut rows = build(&items, &txn, DEPTH).rows();
             assert_eq!(rows.next().transpose()?.map(|item| item.id), Some(0));
@@ -113,7 +113,7 @@ fn a_deep_combination_does_not_recurse() -> TestResult {
 }
 
 #[test]
-fn an_or_of_many_scans_takes_little_longer_than_they_take_one_by_one() -> TestResult {
+fn an_or_takes_little_longer_than_its_scans_one_by_one() -> TestResult {
     const PARTS: u32 = 10_000;
     let stores = stores::plain_stores()?;
     let store = &stores[0];
@@ -131,7 +131,7 @@ fn an_or_of_many_scans_takes_little_longer_than_they_take_one_by_one() -> TestRe
             parts.reduce(Combined::or).map(|combined| combined.rows().count())
         });
         assert_eq!(combined, Some(one_by_one));
-        // The measured factor is 2. Asking all parts for each row takes hundreds of times longer.
+        // The measured factor is 2. Reading all parts for each row would take hundreds of times longer.
         assert!(together < alone * 8, "{together:?} against {alone:?}");
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! `each(computed(…))` and `hash(computed(…))`: keys from the results of methods, one for each element or hashed.
+//! `each(computed(…))` and `hash(computed(…))`: keys from the results of methods, one for each element or
+//! hashed.
 
 use index_table::{Error, IndexEntry, IndexTable, Result, Scan, Store};
 use serde::{Deserialize, Serialize};
@@ -65,7 +66,7 @@ fn open() -> Result<(Store, BookRepository)> {
 }
 
 #[test]
-fn each_element_that_a_method_returns_has_an_entry() -> Result<()> {
+fn each_element_of_a_methods_result_has_an_entry() -> Result<()> {
     let (store, books) = open()?;
     let txn = store.read()?;
     assert_eq!(ids(books.find_by_words(&txn, "sea"))?, [1, 3]);
@@ -83,7 +84,7 @@ fn each_element_that_a_method_returns_has_an_entry() -> Result<()> {
     assert_eq!(entries, [(Some("Oslo"), "sea", title, 1), (Some("Oslo"), "the", title, 1)]);
 
     let mut dated = books.find_by_dated_words(&txn, "sea").entries();
-    let first = dated.next().expect("there are two")?;
+    let first = dated.next().expect("two entries")?;
     assert_eq!((first.words, first.id, first.year, first.title), ("sea", 3, 1950, "Land and SEA"));
     assert_eq!(dated.count(), 1);
     assert_eq!(ids(books.find_by_dated_range(&txn, "sea", 1960..))?, [1]);
@@ -92,7 +93,7 @@ fn each_element_that_a_method_returns_has_an_entry() -> Result<()> {
 }
 
 #[test]
-fn entries_follow_what_the_method_returns() -> Result<()> {
+fn entries_follow_the_results_of_methods() -> Result<()> {
     let (store, books) = open()?;
     store.transaction(|txn| {
         books.update(txn, 1, |book| book.title = "The land".to_owned())?;
@@ -121,7 +122,7 @@ fn an_element_of_a_unique_index_belongs_to_one_row() -> Result<()> {
 }
 
 #[test]
-fn what_a_method_returns_is_found_by_its_hash() -> Result<()> {
+fn results_of_methods_are_found_by_their_hashes() -> Result<()> {
     let (store, books) = open()?;
     let mut txn = store.write()?;
     let long = "Long ".repeat(500);
@@ -134,9 +135,9 @@ fn what_a_method_returns_is_found_by_its_hash() -> Result<()> {
     assert_eq!(ids(books.find_by_subtitle(&txn, &"a tale".repeat(1000)))?, [2]);
 
     let mut full = books.find_by_full_hash(&txn, Some("Oslo"), &lower).entries();
-    let entry = full.next().expect("there is one")?;
+    let entry = full.next().expect("an entry")?;
     assert_eq!((entry.id, entry.title, entry.year), (5, &*long, 2005));
-    assert_eq!(full.stats().facts, 0, "a full entry has the row whose value is compared");
+    assert_eq!(full.stats().facts, 0, "the value was not compared with the row in the full entry");
     drop(full);
     assert_eq!(books.find_by_full_hash(&txn, Some("Oslo"), &lower).rows().count(), 1);
 
@@ -151,9 +152,11 @@ fn what_a_method_returns_is_found_by_its_hash() -> Result<()> {
 fn the_catalog_distinguishes_the_forms() -> Result<()> {
     let (store, _books) = open()?;
     let catalog = store.catalog()?;
-    let table = catalog.tables.iter().find(|table| table.name == "book").expect("it is open");
+    let table =
+        catalog.tables.iter().find(|table| table.name == "book").expect("the table is open");
     let form = |index: &str, field: usize| {
-        let index = table.indexes.iter().find(|it| it.name == index).expect("it is declared");
+        let index =
+            table.indexes.iter().find(|it| it.name == index).expect("the index is declared");
         (index.key[field].form.clone(), index.key[field].shape.clone())
     };
     assert_eq!(form("words", 0), ("each-computed".to_owned(), "text".to_owned()));

@@ -56,7 +56,7 @@ fn the_examples_of_writing_work() -> TestResult {
         let customers = CustomerRepository::open(&store)?;
         customers.insert(&mut store.write()?, &alice)?;
         let txn = store.read()?;
-        assert_eq!(customers.all(&txn).count()?, 0, "dropped without commit: nothing happened");
+        assert_eq!(customers.all(&txn).count()?, 0, "a dropped transaction was committed");
     }
     let store = Store::options()
         .map_size(1 << 30)
@@ -88,11 +88,11 @@ fn the_examples_of_writing_work() -> TestResult {
     assert!(failed.is_err());
     assert_eq!(customers.get(&store.read()?, 8)?.as_ref(), Some(&bob), "rolled back");
 
-    let own: Result<(), Box<dyn std::error::Error>> = store.try_transaction(|txn| {
+    let result: Result<(), Box<dyn std::error::Error>> = store.try_transaction(|txn| {
         customers.delete(txn, 8)?;
         Err("changed my mind".into())
     });
-    assert_eq!(own.map_err(|error| error.to_string()), Err("changed my mind".to_owned()));
+    assert_eq!(result.map_err(|error| error.to_string()), Err("changed my mind".to_owned()));
     assert_eq!(customers.get(&store.read()?, 8)?, Some(bob), "rolled back");
     Ok(())
 }
@@ -167,8 +167,8 @@ fn the_examples_of_queries_work() -> TestResult {
     let next = customers.find_by_town(&txn, "Redmond").after(&cursor).page(20)?;
     assert_eq!(next.items, people[3..4]);
     assert_eq!(next.next, None);
-    let refused = customers.find_by_town(&txn, "Portland").after(&cursor).page(20);
-    assert!(matches!(refused, Err(Error::InvalidCursor { .. })));
+    let result = customers.find_by_town(&txn, "Portland").after(&cursor).page(20);
+    assert!(matches!(result, Err(Error::InvalidCursor { .. })));
     Ok(())
 }
 

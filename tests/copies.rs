@@ -33,7 +33,7 @@ fn write(store: &Store, items: &ItemRepository, round: u32) -> index_table::Resu
     store.transaction(|txn| (0..ITEMS).try_for_each(|id| items.put(txn, &item(id, round))))
 }
 
-/// All rows are of one round, and the indexes say so as well; which one.
+/// Checks that all rows and entries of a copy are from one round, and returns its number.
 fn whole(path: &Path) -> Result<u32, Box<dyn std::error::Error>> {
     let store = Store::open(path)?;
     let items = ItemRepository::open(&store)?;
@@ -47,7 +47,7 @@ fn whole(path: &Path) -> Result<u32, Box<dyn std::error::Error>> {
         assert_eq!(items.get_by_code(&txn, row.code)?.as_ref(), Some(row));
     }
     drop(txn);
-    // It is a store like any other.
+    // The copy can be written to like any store.
     write(&store, &items, round + 1)?;
     Ok(round)
 }
@@ -70,12 +70,12 @@ fn a_copy_is_a_committed_state_during_writes() -> TestResult {
     let store = Store::open(dir.path().join("store"))?;
     let items = ItemRepository::open(&store)?;
     write(&store, &items, 0)?;
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let mut rounds = Vec::new();
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             (1..)
-                .take_while(|_| !over.load(Ordering::Relaxed))
+                .take_while(|_| !is_over.load(Ordering::Relaxed))
                 .try_fold(0, |_, round| write(&store, &items, round).map(|()| round))
         });
         let copied = (0..20).try_for_each(|n| -> TestResult {
@@ -88,12 +88,12 @@ fn a_copy_is_a_committed_state_during_writes() -> TestResult {
             rounds.push(whole(&path)?);
             Ok(())
         });
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         let last = writer.join().unwrap_or_else(|_| panic!("the writer"))?;
         assert!(rounds.is_sorted() && rounds.last() <= Some(&last), "{rounds:?} {last}");
         copied
     })?;
-    assert!(rounds.first() < rounds.last(), "the writer went on: {rounds:?}");
+    assert!(rounds.first() < rounds.last(), "no round was written during the copies: {rounds:?}");
     assert_eq!(names(dir.path())?, ["copies", "store"]);
     assert_eq!(names(&dir.path().join("copies"))?.len(), 20);
     Ok(())
@@ -116,7 +116,7 @@ fn a_compact_copy_leaves_out_free_pages() -> TestResult {
     let mut reports: Vec<Progress> = Vec::new();
     store.backup(path("backup")).progress(|at| reports.push(at)).run()?;
     let last = reports.last().ok_or("no progress")?;
-    // Space ahead is not copied.
+    // Reserved space is not copied.
     let used = length(&path("backup"))?;
     assert_eq!((last.done, last.total), (used, Some(used)));
     assert!(used < length(&path("store"))?);
@@ -144,11 +144,11 @@ fn a_copy_that_fails_changes_no_files() -> TestResult {
     std::os::unix::fs::symlink("nowhere", dir.path().join("link"))?;
     let before = names(dir.path())?;
     for name in before.iter().map(String::as_str).chain(["store/data.mdb"]) {
-        for refused in
+        for result in
             [store.backup_to(dir.path().join(name)), store.compact_to(dir.path().join(name))]
         {
-            let Err(Error::Io { path, source }) = refused else {
-                return Err(format!("{refused:?}").into());
+            let Err(Error::Io { path, source }) = result else {
+                return Err(format!("{result:?}").into());
             };
             assert_eq!(
                 (path, source.kind()),
@@ -162,7 +162,7 @@ fn a_copy_that_fails_changes_no_files() -> TestResult {
     assert!(matches!(store.backup_to(dir.path().join("copy")), Err(Error::WriteInProgress)));
     assert!(matches!(store.compact_to(dir.path().join("copy")), Err(Error::WriteInProgress)));
     drop(txn);
-    // Something comes there meanwhile.
+    // A file is created at the destination during the copy.
     let path = dir.path().join("late");
     let late = store.backup(&path).progress(|_| {
         fs::create_dir_all(path.join("inside")).unwrap_or_else(|error| panic!("{error}"));
@@ -179,7 +179,7 @@ fn a_copy_that_fails_changes_no_files() -> TestResult {
 }
 
 #[test]
-fn a_restore_replaces_nothing() -> TestResult {
+fn a_restore_replaces_no_existing_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = |name| dir.path().join(name);
     let store = Store::open(path("store"))?;
@@ -209,13 +209,13 @@ fn a_restore_replaces_nothing() -> TestResult {
     let last = reports.last().ok_or("no progress")?;
     assert_eq!((last.done, last.total), (length(&path("new"))?, Some(length(&path("backup"))?)));
     assert_eq!((whole(&path("new"))?, whole(&path("backup"))?), (1, 1));
-    // One that is in use.
+    // A store that is in use can be restored from.
     Store::restore(path("store"), path("another"))?;
     assert_eq!(whole(&path("another"))?, 2);
     Ok(())
 }
 
-/// Without a name before it, the directory is the current one.
+/// The parent of a path with one component is the current directory.
 #[test]
 fn a_copy_can_have_a_relative_path() -> TestResult {
     let dir = tempfile::tempdir_in(".")?;
@@ -251,14 +251,14 @@ fn a_copy_has_the_modes_of_the_store() -> TestResult {
     let store = Store::open(path("new/store"))?;
     let items = ItemRepository::open(&store)?;
     write(&store, &items, 1)?;
-    // New directories and files are private, and their copies too.
+    // New directories and files are private, and so are their copies.
     let mode =
         |name: &str| fs::metadata(path(name)).map(|entry| entry.permissions().mode() & 0o7777);
     assert_eq!((mode("new")?, mode("new/store/lock.mdb")?), (0o700, 0o600));
     assert_eq!(modes(&path("new/store"))?, (0o700, 0o600));
     let copied = |name: &str| -> Result<_, Box<dyn std::error::Error>> {
         let path = |what: &str| path(what).join(name);
-        // Writers and other users see nothing of a copy before it is complete.
+        // Other users can't read a copy before it is complete.
         let mut seen = Vec::new();
         let backup = store.backup(path("backup")).progress(|_| {
             let partial = fs::read_dir(dir.path().join("backup")).into_iter().flatten().flatten();
@@ -268,7 +268,7 @@ fn a_copy_has_the_modes_of_the_store() -> TestResult {
             seen.extend(partial.map(|partial| modes(&partial).ok()));
         });
         backup.run()?;
-        assert!(!seen.is_empty(), "there was no partial copy");
+        assert!(!seen.is_empty(), "no partial copy was observed");
         assert!(seen.iter().all(|modes| *modes == Some((0o700, 0o600))), "{seen:?}");
         store.compact_to(path("compact"))?;
         Store::restore(path("backup"), path("restored"))?;
@@ -278,7 +278,7 @@ fn a_copy_has_the_modes_of_the_store() -> TestResult {
     assert_eq!(copied("private")?, [(0o700, 0o600); 3]);
     assert_eq!((mode("backup")?, mode("restored")?), (0o700, 0o700));
 
-    // Modes that were changed since are copied, whatever the process's mask is.
+    // Changed modes are copied, regardless of the umask of the process.
     for (name, directory, file) in [("group", 0o770, 0o660), ("all", 0o755, 0o644)] {
         fs::set_permissions(path("new/store"), fs::Permissions::from_mode(directory))?;
         fs::set_permissions(path("new/store/data.mdb"), fs::Permissions::from_mode(file))?;

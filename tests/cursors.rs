@@ -27,7 +27,7 @@ fn event(n: u8) -> Event {
     Event { id: n.into(), tenant, at: n, secret: format!("{n:02}") }
 }
 
-/// A plain and a sharded store in memory.
+/// Returns a plain and a sharded store in memory, with events.
 fn filled_stores() -> Result<Vec<(Tried, EventRepository)>> {
     let filled = stores::stores_in_memory().into_iter().map(|store| {
         let events = EventRepository::open(&store)?;
@@ -52,14 +52,14 @@ fn page_after<'txn, E: IndexEntry<'txn, Row = Event>>(
 fn a_cursor_is_refused_by_another_query() -> Result<()> {
     for (store, events) in filled_stores()? {
         let txn = store.read()?;
-        let cursor = |page: Result<Page<Event>>| page.map(|page| page.next.expect("there is more"));
+        let cursor = |page: Result<Page<Event>>| page.map(|page| page.next.expect("no next page"));
         let cursor = cursor(events.find_by_tenant_at_range(&txn, "b", 10..50).page(2))?;
         assert_eq!(
             page_after(events.find_by_tenant_at_range(&txn, "b", 10..50), &cursor)?.items.len(),
             12
         );
 
-        let refused = [
+        let results = [
             page_after(events.find_by_tenant_at_range(&txn, "b", 10..50).rev(), &cursor),
             page_after(events.find_by_tenant_at_range(&txn, "b", 10..51), &cursor),
             page_after(events.find_by_tenant_at_range(&txn, "b", 9..50), &cursor),
@@ -69,7 +69,7 @@ fn a_cursor_is_refused_by_another_query() -> Result<()> {
             page_after(events.by_secret_id(&txn), &cursor),
             page_after(events.all(&txn), &cursor),
         ];
-        for page in refused {
+        for page in results {
             assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
         }
     }
@@ -79,14 +79,15 @@ fn a_cursor_is_refused_by_another_query() -> Result<()> {
     Ok(())
 }
 
-/// The position of another cursor, as its text has it after the first bytes.
+/// Returns the bytes of a position in the text of a cursor.
 fn position(tenant: u8, at: u8, id: u32) -> Vec<u8> {
     [&[0, 3, tenant, 0, at][..], &id.to_be_bytes()].concat()
 }
 
-/// The rows after a cursor of a tenant's events with another position in it; `None` if it is refused.
+/// Replaces the position in a cursor of a tenant's events, and returns the rows after the changed cursor, or
+/// `None` if it is refused.
 ///
-/// It is the same in a sharded store.
+/// Checks that a sharded store returns the same.
 fn read_from(position: &[u8], reverse: bool) -> Result<Option<Vec<Event>>> {
     let stores = filled_stores()?;
     let read = stores.iter().map(|(store, events)| read_from_in(store, events, position, reverse));
@@ -106,7 +107,7 @@ fn read_from_in(
         let scan = events.find_by_tenant_at_range(&txn, "b", 10..50);
         if reverse { scan.rev() } else { scan }
     };
-    let cursor = scan().page(1)?.next.expect("there is more");
+    let cursor = scan().page(1)?.next.expect("no next page");
     let mut text = cursor.to_string()[..18].to_owned();
     text.extend(position.iter().map(|byte| format!("{byte:02x}")));
     let pages = |cursor: Cursor| {
@@ -126,7 +127,7 @@ fn is_inside(event: &Event) -> bool {
 }
 
 #[test]
-fn a_cursor_with_another_position_stays_inside() -> Result<()> {
+fn a_cursor_with_another_position_stays_inside_its_query() -> Result<()> {
     let mut led = 0;
     for tenant in *b"abcz" {
         for at in [0, 9, 10, 30, 31, 49, 50, 255] {
@@ -137,7 +138,7 @@ fn a_cursor_with_another_position_stays_inside() -> Result<()> {
             }
         }
     }
-    assert!(led > 0, "all of them were refused");
+    assert!(led > 0, "all changed cursors were refused");
     let ids = |read: Option<Vec<Event>>| read.map(|read| read.iter().map(|it| it.id).collect());
     assert_eq!(ids(read_from(&position(b'b', 31, 31), false)?), Some(vec![34, 37, 40, 43, 46, 49]));
     assert_eq!(ids(read_from(&position(b'b', 19, 19), true)?), Some(vec![16, 13, 10]));
@@ -145,9 +146,9 @@ fn a_cursor_with_another_position_stays_inside() -> Result<()> {
 }
 
 proptest! {
-    /// Whatever is put after a cursor's first bytes, it stays with the tenant or is refused.
+    /// A cursor with any bytes after its first bytes is refused, or returns rows of its tenant only.
     #[test]
-    fn a_changed_cursor_stays_inside(
+    fn a_changed_cursor_stays_inside_its_query(
         position in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..20),
             (prop::sample::select(vec![b'a', b'b', b'c', b'z']), any::<u8>(), any::<u32>())
@@ -175,7 +176,7 @@ fn serde_stores_a_cursor_as_text() -> std::result::Result<(), Box<dyn std::error
     let stores = filled_stores()?;
     let (store, events) = &stores[0];
     let txn = store.read()?;
-    let cursor = events.all(&txn).page(3)?.next.ok_or("there is more")?;
+    let cursor = events.all(&txn).page(3)?.next.ok_or("no next page")?;
     let json = serde_json::to_string(&cursor)?;
     assert_eq!(json, format!("\"{cursor}\""));
     assert_eq!(serde_json::from_str::<Cursor>(&json)?, cursor);
@@ -194,7 +195,7 @@ fn a_cursor_of_one_store_is_valid_in_a_sharded_one() -> Result<()> {
     };
     let mut cursor = None;
     for page in 0..5 {
-        // Each page is from the other store than the page before.
+        // The pages are read from the two stores in turn.
         let (one, other) = (&stores[page % 2], &stores[(page + 1) % 2]);
         let found = next(one, cursor.as_ref())?;
         assert_eq!(found, next(other, cursor.as_ref())?);
@@ -212,7 +213,7 @@ struct Coded {
     code: u32,
 }
 
-/// In a unique index, a position is a key, with any row.
+/// In a unique index, a cursor is a position after a key, whatever row has the key.
 #[test]
 fn a_row_that_moves_between_pages_is_not_repeated()
 -> std::result::Result<(), Box<dyn std::error::Error>> {
@@ -221,8 +222,8 @@ fn a_row_that_moves_between_pages_is_not_repeated()
         let coded = CodedRepository::open(&store)?;
         let mut txn = store.write()?;
         (1..=5).try_for_each(|id| coded.insert(&mut txn, &Coded { id, code: id }))?;
-        let forward = coded.by_code(&txn).page(2)?.next.ok_or("there is more")?;
-        let backward = coded.by_code(&txn).rev().page(2)?.next.ok_or("there is more")?;
+        let forward = coded.by_code(&txn).page(2)?.next.ok_or("no next page")?;
+        let backward = coded.by_code(&txn).rev().page(2)?.next.ok_or("no next page")?;
         coded.update(&mut txn, 2, |row| row.id = 90)?;
         coded.update(&mut txn, 4, |row| row.id = 0)?;
         let read = |scan: Scan<'_, CodedByCode>| {
@@ -264,18 +265,18 @@ fn an_index_with_a_new_declaration_refuses_older_cursors()
     let coded = CodedRepository::open(&store)?;
     store
         .transaction(|txn| (1..=5).try_for_each(|id| coded.insert(txn, &Coded { id, code: id })))?;
-    let cursor = coded.by_code(&store.read()?).page(2)?.next.ok_or("there is more")?;
+    let cursor = coded.by_code(&store.read()?).page(2)?.next.ok_or("no next page")?;
 
     let store = Store::in_memory();
     let turned = anew::TurnedRepository::open(&store)?;
     store.transaction(|txn| turned.insert(txn, &anew::Turned { id: 1, code: 1 }))?;
-    let refused = turned.by_code(&store.read()?).after(&cursor).page(2);
-    assert!(refused.as_ref().is_err_and(is_refusal), "{refused:?}");
+    let outcome = turned.by_code(&store.read()?).after(&cursor).page(2);
+    assert!(outcome.as_ref().is_err_and(is_refusal), "{outcome:?}");
 
     let store = Store::in_memory();
     let moved = anew::MovedRepository::open(&store)?;
     store.transaction(|txn| moved.insert(txn, &anew::Moved { id: 1, other: 1 }))?;
-    let refused = moved.by_code(&store.read()?).after(&cursor).page(2);
-    assert!(refused.as_ref().is_err_and(is_refusal), "{refused:?}");
+    let outcome = moved.by_code(&store.read()?).after(&cursor).page(2);
+    assert!(outcome.as_ref().is_err_and(is_refusal), "{outcome:?}");
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Writes that return something or can fail, writes by unique keys, deleting what a scan finds, and savepoints.
+//! Writes that return a value or can fail, writes by unique keys, deletion of a scan's rows, and nested
+//! transactions.
 
 use std::collections::BTreeMap;
 
@@ -48,14 +49,14 @@ struct Seat {
     guest: String,
 }
 
-/// On disk, and in memory.
+/// Returns a store on disk and a store in memory.
 fn stores() -> Result<[(Option<tempfile::TempDir>, Store); 2]> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = Store::open(dir.path())?;
     Ok([(Some(dir), store), (None, Store::in_memory())])
 }
 
-/// Runs `test` with a table of members 1 to `last`, and compares the table's indexes with its rows.
+/// Runs `test` with a table of members 1 to `last`, and then compares the indexes with the rows.
 fn with_members(
     last: u32,
     test: impl Fn(&MemberRepository, &mut WriteTxn<'_>) -> Result<()>,
@@ -121,7 +122,7 @@ fn try_update_returns_the_closures_value_or_changes_nothing() -> Result<()> {
 }
 
 #[test]
-fn replace_and_remove_return_the_row_that_was_there() -> Result<()> {
+fn replace_and_remove_return_the_previous_row() -> Result<()> {
     with_members(2, |members, txn| {
         let other = Member { town: "Bergen".into(), ..member(1) };
         assert_eq!(members.replace(txn, &other)?, Some(member(1)));
@@ -150,12 +151,12 @@ fn put_by_a_unique_key_replaces_the_row_with_that_key() -> Result<()> {
         members.put_by_email(txn, &member(9))?;
         assert_eq!(ids(members, txn)?, [1, 3, 4, 8, 9]);
 
-        // The primary key is a third row's, whether a row has the email or not.
+        // The primary key belongs to a third row, whether a row has the email or not.
         for email in [member(3).email, "new@example.com".to_owned()] {
             let third = members.put_by_email(txn, &Member { email, ..member(4) });
             assert!(matches!(third, Err(Error::DuplicateKey { .. })), "{third:?}");
         }
-        // Another unique key is a third row's.
+        // Another unique key belongs to a third row.
         let taken = members.put_by_email(txn, &Member { url: member(3).url, ..member(4) });
         assert!(matches!(taken, Err(Error::UniqueViolation { index: "url", .. })), "{taken:?}");
         assert_eq!(ids(members, txn)?, [1, 3, 4, 8, 9]);
@@ -186,9 +187,9 @@ fn delete_by_a_unique_key_deletes_the_row_with_that_key() -> Result<()> {
 }
 
 #[test]
-fn deleting_a_scan_deletes_the_rows_that_it_finds() -> Result<()> {
+fn deleting_a_scan_deletes_the_rows_of_its_result() -> Result<()> {
     with_members(3000, |members, txn| {
-        // More rows than are read at a time.
+        // There are more rows than a batch of the deletion.
         assert_eq!(members.find_by_town(txn, "Oslo").query().delete(txn)?, 1500);
         assert_eq!(members.find_by_town(txn, "Oslo").query().delete(txn)?, 0);
         assert_eq!(members.all(txn).count()?, 1500);
@@ -196,7 +197,7 @@ fn deleting_a_scan_deletes_the_rows_that_it_finds() -> Result<()> {
         assert_eq!(members.find_by_id_range(txn, ..=5).query().delete(txn)?, 3);
         let page = members.all(txn).page(2)?;
         assert_eq!(page.items.iter().map(|row| row.id).collect::<Vec<_>>(), [7, 9]);
-        let cursor = page.next.expect("there are more");
+        let cursor = page.next.expect("no next page");
         assert_eq!(members.all(txn).after(&cursor).limit(1).query().delete(txn)?, 1);
         assert_eq!(members.get(txn, 11)?, None);
         assert_eq!(members.find_by_url(txn, "https://example.com/13").query().delete(txn)?, 1);
@@ -217,14 +218,14 @@ fn a_query_is_refused_by_another_store_and_without_its_repository() -> Result<()
         store.transaction(|txn| members.insert(txn, &member(1)))?;
     }
     let query = members.all(&store.read()?).query();
-    let refused = query.delete(&mut other.write()?);
-    assert!(matches!(refused, Err(Error::WrongStore { .. })), "{refused:?}");
+    let result = query.delete(&mut other.write()?);
+    assert!(matches!(result, Err(Error::WrongStore { .. })), "{result:?}");
     assert_eq!(others.all(&other.read()?).count()?, 1);
 
     let query = members.all(&store.read()?).query();
     drop(members);
-    let refused = query.delete(&mut store.write()?);
-    assert!(matches!(refused, Err(Error::WrongStore { .. })), "{refused:?}");
+    let result = query.delete(&mut store.write()?);
+    assert!(matches!(result, Err(Error::WrongStore { .. })), "{result:?}");
     Ok(())
 }
 
@@ -232,7 +233,7 @@ fn a_query_is_refused_by_another_store_and_without_its_repository() -> Result<()
 fn a_row_that_cannot_be_deleted_leaves_the_transaction_as_it_was() -> Result<()> {
     with_members(5, |members, txn| {
         let page = members.find_by_town(txn, "Rome").page(1)?;
-        let cursor = page.next.expect("there are more");
+        let cursor = page.next.expect("no next page");
         let foreign = members.find_by_town(txn, "Oslo").after(&cursor).query().delete(txn);
         assert!(matches!(foreign, Err(Error::InvalidCursor { .. })), "{foreign:?}");
         assert_eq!(ids(members, txn)?, [1, 2, 3, 4, 5]);
@@ -287,11 +288,11 @@ fn a_failed_nested_transaction_is_rolled_back() -> Result<()> {
 
         let kept = txn.nested(|txn| {
             members.insert(txn, &member(6))?;
-            let refused = txn.nested(|txn| {
+            let result = txn.nested(|txn| {
                 members.insert(txn, &member(7))?;
                 members.insert(txn, &member(6))
             });
-            assert!(matches!(refused, Err(Error::DuplicateKey { .. })));
+            assert!(matches!(result, Err(Error::DuplicateKey { .. })));
             Ok::<_, Error>("kept")
         });
         assert_eq!(kept?, "kept");
@@ -301,7 +302,7 @@ fn a_failed_nested_transaction_is_rolled_back() -> Result<()> {
 }
 
 #[test]
-fn events_and_counters_are_those_of_the_nested_transactions_that_were_kept() -> Result<()> {
+fn rolled_back_nested_transactions_have_no_events_and_counters() -> Result<()> {
     for (_dir, store) in stores()? {
         let members = MemberRepository::open(&store)?;
         let watcher = members.watch(&store).start()?;
@@ -445,7 +446,7 @@ fn apply(
     Ok(())
 }
 
-/// Whether two rows can't be there together.
+/// Whether two rows have a unique key in common.
 fn collide(one: &Member, other: &Member) -> bool {
     one.email == other.email
         || one.url == other.url

@@ -1,4 +1,4 @@
-//! A disk that is full, and one that can't be written to.
+//! Full disks, and disks that can't be written to.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -50,8 +50,8 @@ fn check(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
     Ok(())
 }
 
-/// Writes ten rows at a time until the disk is full, and returns their number. A reader sees the first ten all the
-/// time, so that no page is reused.
+/// Writes ten rows at a time until the disk is full, and returns their number. A reader holds the snapshot of
+/// the first ten, so that no page is reused.
 fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error::Error>> {
     insert(store, blobs, 0..10)?;
     let before = store.read()?;
@@ -64,13 +64,13 @@ fn fill(store: &Store, blobs: &BlobRepository) -> Result<u32, Box<dyn std::error
     };
     assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
     check(store, blobs, rows)?;
-    // A large transaction, which writes before its commit.
-    let refused = insert(store, blobs, rows..rows + 20_000);
-    assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+    // A large transaction writes pages before its commit.
+    let result = insert(store, blobs, rows..rows + 20_000);
+    assert!(matches!(result, Err(Error::DiskFull { .. })), "{result:?}");
     check(store, blobs, rows)?;
     let mut by_hand = store.write()?;
-    let refused = (rows..rows + 10_000).try_for_each(|id| blobs.insert(&mut by_hand, &blob(id)));
-    assert!(refused.and_then(|()| by_hand.commit()).is_err());
+    let result = (rows..rows + 10_000).try_for_each(|id| blobs.insert(&mut by_hand, &blob(id)));
+    assert!(result.and_then(|()| by_hand.commit()).is_err());
     check(store, blobs, rows)?;
     assert_eq!(blobs.all(&before).count()?, 10);
     Ok(rows)
@@ -92,13 +92,13 @@ fn group(store: &Store, blobs: &BlobRepository, rows: u32) -> TestResult {
         assert!(matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}");
     }
     check(store, blobs, rows)?;
-    // It does not have to write anything.
-    let own = blobs.clone();
-    assert_eq!(writer.submit(move |txn| own.all(txn).count()).wait()?, u64::from(rows));
+    // A closure that writes nothing succeeds.
+    let read_only = blobs.clone();
+    assert_eq!(writer.submit(move |txn| read_only.all(txn).count()).wait()?, u64::from(rows));
     Ok(())
 }
 
-/// A small file system of its own, where the process may mount one.
+/// A small file system, if the process may mount one.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -117,11 +117,11 @@ impl Disk {
         mount.is_ok_and(|status| status.success())
     }
 
-    /// While another test starts a process, that has our files open until it is another program, and
-    /// the disk is busy for so long.
-    fn remount(&self, as_what: &str) -> bool {
+    /// Remounts the disk, with retries: the disk is busy while another test starts a process, because that
+    /// process has the files open until `exec`.
+    fn remount(&self, mode: &str) -> bool {
         (0..200).any(|_| {
-            self.mount(&["-o", &format!("remount,{as_what}")]) || {
+            self.mount(&["-o", &format!("remount,{mode}")]) || {
                 thread::sleep(Duration::from_millis(50));
                 false
             }
@@ -149,18 +149,18 @@ fn a_full_disk_loses_no_commit_and_the_store_works_again() -> TestResult {
     assert!(rows > 100, "{rows}");
     group(&store, &blobs, rows)?;
 
-    // Without room, a copy fails and leaves no files.
-    for refused in
+    // On a full disk, a copy fails and leaves no files.
+    for result in
         [store.backup_to(disk.path().join("copy")), store.compact_to(disk.path().join("copy"))]
     {
-        let Err(Error::DiskFull { path, source }) = refused else {
-            return Err(format!("{refused:?}").into());
+        let Err(Error::DiskFull { path, source }) = result else {
+            return Err(format!("{result:?}").into());
         };
         assert_eq!((path, source.kind()), (disk.path().join("copy"), io::ErrorKind::StorageFull));
     }
     assert_eq!(fs::read_dir(disk.path())?.count(), 1);
 
-    // With room again, it continues without being reopened.
+    // After the disk is enlarged, the open store continues.
     assert!(disk.mount(&["-o", "remount,size=64m"]));
     insert(&store, &blobs, rows..rows + 5000)?;
     check(&store, &blobs, rows + 5000)?;
@@ -177,14 +177,14 @@ fn as_other_process() -> Option<PathBuf> {
     std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
 }
 
-/// A limit on the size of files does the same as a full disk, for any user.
+/// A limit on the file size has the same effect as a full disk, and needs no privilege.
 #[test]
 fn a_limit_on_the_file_size_loses_no_commit() -> TestResult {
     if let Some(path) = as_other_process() {
         let store = Store::open(&path)?;
         let blobs = BlobRepository::open(&store)?;
         let rows = fill(&store, &blobs)?;
-        // In the room that rows leave, it works again.
+        // After rows are deleted, writes reuse their pages.
         store.transaction(|txn| (5..rows).try_for_each(|id| blobs.delete(txn, id).map(drop)))?;
         insert(&store, &blobs, 5..rows)?;
         check(&store, &blobs, rows)?;
@@ -209,7 +209,7 @@ fn a_limit_on_the_file_size_loses_no_commit() -> TestResult {
     check(&store, &blobs, rows + 5000)
 }
 
-/// Runs the test in a process of its own, which a signal may end.
+/// Runs a test in its own process, which a signal may end.
 fn in_another_process(name: &str, path: &Path) -> TestResult {
     let mut child = Command::new(std::env::current_exe()?);
     let child = child.args(["--exact", name]).env("INDEX_TABLE_OTHER_PROCESS", path);
@@ -220,10 +220,10 @@ fn in_another_process(name: &str, path: &Path) -> TestResult {
     Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stdout)).into())
 }
 
-/// Leaves no room on the disk.
+/// Fills the disk with a file.
 fn fill_disk(disk: &Path) -> TestResult {
     let mut file = fs::File::create(disk.join("filler"))?;
-    // As many as such a disk can have.
+    // More steps than such a disk has room for.
     for _ in 0..1000 {
         match file.write_all(&[7; 4096]) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => return Ok(()),
@@ -234,8 +234,8 @@ fn fill_disk(disk: &Path) -> TestResult {
 }
 
 #[test]
-fn readers_need_no_room_on_the_disk() -> TestResult {
-    const NAME: &str = "readers_need_no_room_on_the_disk";
+fn readers_need_no_disk_space() -> TestResult {
+    const NAME: &str = "readers_need_no_disk_space";
     if let Some(disk) = as_other_process() {
         let store = Store::open(disk.join("store"))?;
         fill_disk(&disk)?;
@@ -246,7 +246,7 @@ fn readers_need_no_room_on_the_disk() -> TestResult {
     let Some(disk) = Disk::new()? else { return Ok(()) };
     in_another_process(NAME, disk.path())?;
 
-    // A lock file of another program, which has not reserved anything.
+    // A lock file of another program, without allocated space.
     fs::remove_file(disk.path().join("filler"))?;
     let lock = fs::File::create(disk.path().join("store/lock.mdb"))?;
     lock.set_len(8192)?;
@@ -254,15 +254,15 @@ fn readers_need_no_room_on_the_disk() -> TestResult {
 }
 
 #[test]
-fn opening_a_store_without_a_lock_file_needs_room() -> TestResult {
-    const NAME: &str = "opening_a_store_without_a_lock_file_needs_room";
+fn opening_a_store_without_a_lock_file_needs_disk_space() -> TestResult {
+    const NAME: &str = "opening_a_store_without_a_lock_file_needs_disk_space";
     if let Some(disk) = as_other_process() {
         for path in [disk.join("store"), disk.join("new")] {
-            let refused = Store::open(&path);
-            let Err(Error::DiskFull { path: refused, source }) = refused else {
-                return Err(format!("{refused:?}").into());
+            let result = Store::open(&path);
+            let Err(Error::DiskFull { path: named, source }) = result else {
+                return Err(format!("{result:?}").into());
             };
-            assert_eq!((refused, source.kind()), (path, io::ErrorKind::StorageFull));
+            assert_eq!((named, source.kind()), (path, io::ErrorKind::StorageFull));
         }
         return Ok(());
     }
@@ -283,7 +283,7 @@ fn opening_a_store_without_a_lock_file_needs_room() -> TestResult {
 }
 
 #[test]
-fn the_lock_file_has_its_space_on_the_disk() -> TestResult {
+fn the_lock_file_is_fully_allocated() -> TestResult {
     use std::os::unix::fs::MetadataExt;
 
     for readers in [1, 2, 62, 63, 126, 127, 1000, 10_000] {
@@ -293,7 +293,7 @@ fn the_lock_file_has_its_space_on_the_disk() -> TestResult {
         let lock = fs::metadata(dir.path().join("lock.mdb"))?;
         assert!(lock.blocks() * 512 >= lock.len(), "{readers} {lock:?}");
         assert!(lock.len() > 64 * u64::from(readers));
-        // One for more readers, too, when the store is closed.
+        // The same holds for a lock file that grows for more readers.
         drop(store);
         let _store = Store::options().max_readers(2 * readers).open(dir.path())?;
         let lock = fs::metadata(dir.path().join("lock.mdb"))?;
@@ -303,7 +303,7 @@ fn the_lock_file_has_its_space_on_the_disk() -> TestResult {
     Ok(())
 }
 
-/// What those who share the data need, too.
+/// Users that share the data file need the lock file too.
 #[test]
 fn a_new_lock_file_has_the_mode_of_the_data() -> TestResult {
     use std::os::unix::fs::PermissionsExt;
@@ -320,17 +320,17 @@ fn a_new_lock_file_has_the_mode_of_the_data() -> TestResult {
     Ok(())
 }
 
-fn refused(path: &Path) {
+fn assert_read_only(path: &Path) {
     for open in [path.to_owned(), path.join("new")] {
-        let refused = Store::open(&open);
+        let result = Store::open(&open);
         assert!(
-            matches!(&refused, Err(Error::ReadOnly { path, .. }) if *path == open),
-            "{refused:?}"
+            matches!(&result, Err(Error::ReadOnly { path, .. }) if *path == open),
+            "{result:?}"
         );
     }
 }
 
-/// Runs the test of this name in a process of a user without privileges, who owns the files at `path`.
+/// Runs the test of this name in a process of an unprivileged user that owns the files at `path`.
 fn as_nobody(name: &str, path: &Path) -> TestResult {
     use std::os::unix::{fs::chown, process::CommandExt};
 
@@ -338,7 +338,7 @@ fn as_nobody(name: &str, path: &Path) -> TestResult {
     let mut files = [path.to_owned(), path.join("data.mdb"), path.join("lock.mdb")].into_iter();
     let output =
         files.try_for_each(|file| chown(file, Some(NOBODY), Some(NOBODY))).and_then(|()| {
-            // By this path, folders above the program may be private.
+            // With this path, the folders above the program may be private.
             let mut program = Command::new("/proc/self/exe");
             program.args(["--exact", name, "--nocapture"]).env("INDEX_TABLE_OTHER_PROCESS", path);
             program.current_dir("/").uid(NOBODY).gid(NOBODY).output()
@@ -358,9 +358,9 @@ fn a_directory_that_cant_be_written_to_is_refused() -> TestResult {
     use std::os::unix::fs::PermissionsExt;
 
     if let Some(path) = as_other_process() {
-        assert!(fs::write(path.join("file"), "").is_err(), "this user may do everything");
-        refused(&path);
-        println!("it is refused");
+        assert!(fs::write(path.join("file"), "").is_err(), "this user ignores permissions");
+        assert_read_only(&path);
+        println!("the directory is refused");
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
@@ -370,9 +370,9 @@ fn a_directory_that_cant_be_written_to_is_refused() -> TestResult {
     allow(&file, 0o400)?;
     allow(dir.path(), 0o500)?;
     if fs::write(dir.path().join("file"), "").is_err() {
-        refused(dir.path());
+        assert_read_only(dir.path());
     } else {
-        // This user may do everything.
+        // The current user ignores permissions.
         as_nobody("a_directory_that_cant_be_written_to_is_refused", dir.path())?;
     }
     allow(dir.path(), 0o700)?;
@@ -386,7 +386,7 @@ fn a_file_system_that_cant_be_written_to_is_refused() -> TestResult {
     let Some(disk) = Disk::new()? else { return Ok(()) };
     drop(Store::open(disk.path())?);
     assert!(disk.remount("ro"));
-    refused(&disk.path().canonicalize()?);
+    assert_read_only(&disk.path().canonicalize()?);
     assert!(disk.remount("rw"));
     Store::open(disk.path())?;
     Ok(())
@@ -408,8 +408,8 @@ fn a_store_on_a_read_only_file_system_is_read() -> TestResult {
         let blobs = BlobRepository::open(&store)?;
         check(&store, &blobs, 50)?;
         store.check()?;
-        let refused = insert(&store, &blobs, 50..51);
-        assert!(matches!(refused, Err(Error::ReadOnly { source: None, .. })), "{refused:?}");
+        let result = insert(&store, &blobs, 50..51);
+        assert!(matches!(result, Err(Error::ReadOnly { source: None, .. })), "{result:?}");
         let dir = tempfile::tempdir()?;
         store.backup_to(dir.path().join("copy"))?;
         drop(store);
@@ -423,17 +423,17 @@ fn a_store_on_a_read_only_file_system_is_read() -> TestResult {
     Ok(())
 }
 
-/// Others may write to the same file system where it is mounted for writing.
+/// Other processes may write to the same file system through a writable mount.
 #[test]
-fn a_store_of_which_only_the_mount_is_read_only_is_refused() -> TestResult {
+fn a_read_only_mount_of_a_writable_file_system_is_refused() -> TestResult {
     let Some(disk) = Disk::new()? else { return Ok(()) };
     let path = disk.path().join("store");
     drop(Store::open(&path)?);
     let bound = Disk(tempfile::tempdir()?);
     assert!(bound.mount(&["--bind", &disk.path().display().to_string()]));
     assert!(bound.remount("bind,ro"));
-    let refused = Store::options().read_only(true).open(bound.path().join("store"));
-    assert!(matches!(refused, Err(Error::NoReaderSlot { .. })), "{refused:?}");
+    let result = Store::options().read_only(true).open(bound.path().join("store"));
+    assert!(matches!(result, Err(Error::NoReaderSlot { .. })), "{result:?}");
     Store::options().read_only(true).open(&path)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A killed process loses no acknowledged commit, and leaves no partial one.
+//! Commits of killed processes: no acknowledged commit is lost, and none is partial.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -35,8 +35,8 @@ fn job(id: u64) -> Job {
     Job { id, batch, state: 0, code: !id, note: format!("job {id}") }
 }
 
-/// Writes batch after batch, and says so once each is committed: a new batch, and a change of all
-/// rows of the one before.
+/// Commits batch after batch, and prints the number of each. A commit inserts a batch and changes all rows of
+/// the previous batch.
 fn write_until_killed(path: &Path) -> TestResult {
     let store = Store::open(path)?;
     let jobs = JobRepository::open(&store)?;
@@ -65,7 +65,7 @@ fn commits_survive_a_kill() -> TestResult {
         return write_until_killed(path.as_ref());
     }
     let dir = tempfile::tempdir()?;
-    // Commits after which a process is killed.
+    // The number of commits after which a process is killed.
     for commits in 1..13 {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--exact", "commits_survive_a_kill", "--nocapture"])
@@ -73,11 +73,11 @@ fn commits_survive_a_kill() -> TestResult {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        // Other output of the harness is not a number.
+        // The other output of the test harness has no numbers.
         let mut batches = lines.filter_map(|line| line.ok()?.parse::<u64>().ok());
         let acknowledged: Vec<u64> = batches.by_ref().take(commits).collect();
-        assert_eq!(acknowledged.len(), commits, "the process has ended by itself");
-        // At any moment of the next commits.
+        assert_eq!(acknowledged.len(), commits, "the process ended before it was killed");
+        // The process is killed at different moments of the next commits.
         std::thread::sleep(Duration::from_micros(commits as u64 * 700));
         child.kill()?;
         let committed = batches.last().or(acknowledged.last().copied()).ok_or("no commit")?;
@@ -88,7 +88,7 @@ fn commits_survive_a_kill() -> TestResult {
         let txn = store.read()?;
         let rows: Vec<Job> = jobs.all(&txn).rows().collect::<Result<_, _>>()?;
         let batches = rows.len() as u64 / BATCH;
-        assert_eq!(rows.len() as u64 % BATCH, 0, "a batch is there as a whole");
+        assert_eq!(rows.len() as u64 % BATCH, 0, "a batch is incomplete");
         assert!(committed < batches, "{committed} of {batches}");
         for row in &rows {
             let state = u8::from(u64::from(row.batch) + 1 < batches);
@@ -96,9 +96,9 @@ fn commits_survive_a_kill() -> TestResult {
             assert_eq!(jobs.get_by_code(&txn, row.code)?.as_ref(), Some(row));
         }
         for batch in 0..batches as u32 {
-            let own: Vec<_> = rows.iter().filter(|row| row.batch == batch).cloned().collect();
+            let expected: Vec<_> = rows.iter().filter(|row| row.batch == batch).cloned().collect();
             let found: Vec<_> = jobs.find_by_batch(&txn, batch).rows().collect::<Result<_, _>>()?;
-            assert_eq!(found, own);
+            assert_eq!(found, expected);
         }
         let entries: Vec<_> = jobs.by_state(&txn).entries().collect::<Result<_, _>>()?;
         let expected = rows.iter().map(|row| (row.batch, row.state, row.id, row.note.as_str()));

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 type TestResult = Result<(), Box<dyn Error>>;
 
-/// The program of an example. `cargo test` has built it, `cargo test --test examples` has not, or
-/// not since the last change; Cargo knows, and takes no time if there is nothing to do.
+/// Builds an example, and returns the path of its program. `cargo test` has built it already, `cargo test
+/// --test examples` may not have.
 fn program(example: &str) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo
@@ -39,7 +39,7 @@ fn run<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<Output, Box<dy
     Ok(Command::new(program(example)?).args(arguments).output()?)
 }
 
-/// The output of a successful run.
+/// Returns the output of a successful run.
 fn printed<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<String, Box<dyn Error>> {
     let output = run(example, arguments)?;
     let errors = String::from_utf8(output.stderr)?;
@@ -48,7 +48,7 @@ fn printed<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<String, Bo
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The error output of a failed run.
+/// Returns the error output of a failed run.
 fn complaint<A: AsRef<OsStr>>(example: &str, arguments: &[A]) -> Result<String, Box<dyn Error>> {
     let output = run(example, arguments)?;
     assert_eq!(output.status.code(), Some(1));
@@ -185,8 +185,7 @@ fn customers_prints_the_tables() -> TestResult {
 #[test]
 fn customers_counts_the_look_ups() -> TestResult {
     let output = printed("customers", &NONE)?;
-    let (_, question) =
-        output.split_once("Everyone in Redmond named Smith\n").ok_or("no question")?;
+    let (_, question) = output.split_once("Everyone in Redmond named Smith\n").ok_or("no query")?;
     let rows: Vec<Vec<&str>> = question
         .lines()
         .skip(3)
@@ -370,7 +369,7 @@ fn the_readme_shows_a_program_that_runs() -> TestResult {
     let readme = include_str!("../README.md");
     let (_, program) = include_str!("../examples/readme.rs")
         .split_once("\n\n")
-        .ok_or("the example has a line of documentation, and then the program")?;
+        .ok_or("no program after the first line of documentation")?;
     assert_prints(readme, program);
     let dir = tempfile::tempdir()?;
     for _ in 0..2 {

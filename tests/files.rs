@@ -36,8 +36,8 @@ fn open(path: &Path) -> index_table::Result<(Store, BlobRepository)> {
     Ok((store, blobs))
 }
 
-/// What is written and deleted in one transaction never comes to the file, whose pages are counted all
-/// the same.
+/// Rows that are inserted and deleted in one transaction are never written to the file, but LMDB counts their
+/// pages.
 #[test]
 fn a_file_may_end_before_its_last_page() -> TestResult {
     let mut short = 0;
@@ -58,7 +58,7 @@ fn a_file_may_end_before_its_last_page() -> TestResult {
             let (store, blobs) = open(dir.path())?;
             store.check()?;
             assert_eq!(blobs.all(&store.read()?).count()?, 10);
-            // In use, up to the last page that is counted.
+            // The file is copied up to the last counted page.
             let backup = store.backup(dir.path().join("copy")).progress(|at| {
                 short += u32::from(at.total > Some(length) && at.done > 0);
             });
@@ -69,12 +69,12 @@ fn a_file_may_end_before_its_last_page() -> TestResult {
         assert!(blobs.verify(&copy.read()?).run()?.is_clean());
         drop((copy, blobs));
 
-        // Pages that are in use may not be missing.
+        // A missing page that is in use is damage.
         fs::OpenOptions::new().write(true).open(&file)?.set_len(4 * PAGE as u64)?;
-        let refused = open(dir.path()).map(drop);
-        assert!(matches!(refused, Err(Error::DamagedFile { .. })), "{refused:?}");
+        let result = open(dir.path()).map(drop);
+        assert!(matches!(result, Err(Error::DamagedFile { .. })), "{result:?}");
     }
-    assert!(short > 0, "no file was shorter than what is counted");
+    assert!(short > 0, "no file was shorter than its counted pages");
     Ok(())
 }
 
@@ -83,11 +83,11 @@ fn a_check_of_a_store_in_use_finds_nothing() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = open(dir.path())?;
     store.check()?;
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let checker = scope.spawn(|| -> index_table::Result<u32> {
             let mut checks = 0;
-            while !over.load(Ordering::Relaxed) {
+            while !is_over.load(Ordering::Relaxed) {
                 store.check()?;
                 checks += 1;
             }
@@ -107,7 +107,7 @@ fn a_check_of_a_store_in_use_finds_nothing() -> TestResult {
                 Ok(())
             })
         });
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         written?;
         assert!(checker.join().map_err(|_| "the checks panicked")?? > 0);
         Ok::<_, Box<dyn std::error::Error>>(())
@@ -120,7 +120,7 @@ fn a_check_of_a_store_in_use_finds_nothing() -> TestResult {
     Ok(Store::open(&copy)?.check()?)
 }
 
-/// All that can be wrong with the first pages is found before LMDB has the file.
+/// Damage of the first two pages is found before LMDB opens the file.
 #[test]
 fn a_damaged_head_is_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -139,18 +139,20 @@ fn a_damaged_head_is_refused() -> TestResult {
             Ok(_) => Ok(None),
         }
     };
-    let refused = |data: &[u8]| {
-        outcome(data)?.ok_or("it was opened").map_err(Box::<dyn std::error::Error>::from)
+    let assert_refused = |data: &[u8]| {
+        outcome(data)?
+            .ok_or("the damaged file was opened")
+            .map_err(Box::<dyn std::error::Error>::from)
     };
     let word = |at: usize| healthy[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word));
     let newest = if word(144) > word(PAGE + 144) { 0 } else { PAGE };
-    // Where numbers are: kind, magic number, version and size of a page; size of the map, flags, the
-    // roots of both databases and the last page.
+    // The positions of numbers: kind, magic number, version and page size; size of the map, flags, the roots
+    // of both databases and the last page.
     for (places, both) in [(&[10, 16, 20, 40][..], true), (&[39, 44, 84, 92, 132, 142], false)] {
         for (page, at) in places.iter().flat_map(|at| [(0, at), (PAGE, at)]) {
             let mut data = healthy.clone();
             data[page + at] ^= 0x40;
-            // LMDB doesn't use the older one again.
+            // LMDB doesn't read these numbers of the older page.
             let found = outcome(&data)?;
             assert_eq!(found.is_some(), both || page == newest, "{page} {at} {found:?}");
         }
@@ -158,21 +160,21 @@ fn a_damaged_head_is_refused() -> TestResult {
     for page in [0, PAGE] {
         let mut data = healthy.clone();
         data[page..page + PAGE].fill(0);
-        refused(&data)?;
+        assert_refused(&data)?;
     }
     for length in [1, 100, PAGE, PAGE + 100, 2 * PAGE, 5 * PAGE] {
-        refused(&healthy[..length])?;
+        assert_refused(&healthy[..length])?;
     }
-    refused(&vec![7; 3 * PAGE])?;
+    assert_refused(&vec![7; 3 * PAGE])?;
     fs::write(&file, &healthy)?;
     let (store, blobs) = open(dir.path())?;
     assert!(blobs.verify(&store.read()?).run()?.is_clean());
     Ok(())
 }
 
-/// The numbers of their transactions decide which of the first two pages is the last commit.
+/// The transaction numbers of the first two pages decide which page is the last commit.
 #[test]
-fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
+fn a_check_finds_wrong_transaction_numbers() -> TestResult {
     const NUMBER: usize = 144;
     const LAST_PAGE: usize = 136;
     let dir = tempfile::tempdir()?;
@@ -203,15 +205,15 @@ fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
         };
         for page in [0, PAGE] {
             for other in (0..64).map(|bit| number(page) ^ 1 << bit) {
-                // What a commit leaves that could not be written. The number of pages would be the one of
-                // the commit before the last one.
+                // Two less looks like an interrupted commit, if no page was added since the commit before the
+                // last one.
                 let is_interrupted = page == newest && other == number(page) - 2 && !has_grown;
                 let found = found(page, other)?;
                 assert_eq!(found.is_none(), is_interrupted, "{page} {other} {found:?}");
             }
             let other = number(page) + 2;
             assert!(found(page, other)?.is_some(), "{page} {other}");
-            // The next one would be 0.
+            // The number of the next transaction would be 0.
             let last = u64::MAX - u64::from(page == 0);
             assert_eq!(found(page, last)?, Some("when it is opened"));
         }
@@ -220,10 +222,10 @@ fn a_check_finds_transaction_numbers_that_are_wrong() -> TestResult {
     Ok(())
 }
 
-/// The commit before has fewer pages, which is how a number is found that could be that of an earlier commit.
-/// In a compact copy, the state before the only commit is empty.
+/// A number that could belong to an earlier commit is found because the previous commit has fewer pages. In a
+/// compact copy, the state before the only commit is empty.
 #[test]
-fn a_check_finds_a_commit_that_became_older_than_the_one_before() -> TestResult {
+fn a_check_finds_a_last_commit_with_an_older_number() -> TestResult {
     const NUMBER: usize = 144;
     let dir = tempfile::tempdir()?;
     let (path, compact) = (dir.path().join("store"), dir.path().join("compact"));
@@ -248,7 +250,7 @@ fn a_check_finds_a_commit_that_became_older_than_the_one_before() -> TestResult 
     Ok(())
 }
 
-/// A disk that is full, or a process that ends, when a file is made.
+/// A full disk or a killed process can leave a file without its first pages.
 #[test]
 fn an_incompletely_created_file_is_created_again() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -264,16 +266,16 @@ fn an_incompletely_created_file_is_created_again() -> TestResult {
     Ok(())
 }
 
-/// Whatever page is another one than it should be.
+/// Each page is replaced by each other page in turn.
 #[test]
-fn a_check_finds_pages_that_are_wrong() -> TestResult {
+fn a_check_finds_wrong_pages() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = open(dir.path())?;
     store.transaction(|txn| (0..300).try_for_each(|id| blobs.insert(txn, &blob(id, 100))))?;
     store.transaction(|txn| blobs.insert(txn, &blob(300, 20_000)))?;
     store.compact_to(dir.path().join("compact"))?;
     drop((store, blobs));
-    // Every page of it is in use.
+    // Every page of a compact copy is in use.
     let dir = dir.path().join("compact");
     let file = dir.join("data.mdb");
     let healthy = fs::read(&file)?;

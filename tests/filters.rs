@@ -79,7 +79,7 @@ fn check<'txn, E: IndexEntry<'txn, Row = Customer> + 'txn>(
         assert_eq!(filtered().count()?, rows.len() as u64);
         assert!(filtered().exists()?);
         assert!(!filtered().filter(|_| false).exists()?);
-        // A limit is of rows that pass, wherever it is given.
+        // A limit counts the rows that pass, whether it is set before or after the filter.
         assert_eq!(filtered().limit(2).rows().collect::<Result<Vec<_>>>()?, rows[..2]);
         assert_eq!(scan().limit(2).filter(passes).rows().collect::<Result<Vec<_>>>()?, rows[..2]);
         assert_eq!(filtered().limit(2).count()?, 2);
@@ -123,7 +123,7 @@ fn a_filtered_scan_finds_the_rows_that_pass() -> TestResult {
     })
 }
 
-/// As the documentation of `boxed` and `filter` has it: a choice at run time, a filter, and a page.
+/// The example of `boxed` and `filter`: a scan chosen at run time, a filter, and a page.
 #[test]
 fn a_boxed_scan_of_a_match_is_filtered_and_paged() -> TestResult {
     fn search(
@@ -148,8 +148,7 @@ fn a_boxed_scan_of_a_match_is_filtered_and_paged() -> TestResult {
     })
 }
 
-/// The fact of each entry is looked up once, also where nothing else reads it, and none for an entry that has
-/// the row.
+/// The row of each entry is looked up once, even for queries that need no rows, unless the entry has the row.
 #[test]
 fn a_filter_reads_the_row_of_each_entry_once() -> TestResult {
     on_all_stores(|store, customers| {
@@ -196,20 +195,20 @@ fn watchers_and_deletions_refuse_a_filter() -> TestResult {
         let mut txn = store.write()?;
         if store.is_sharded {
             let query = customers.find_by_id(&txn, 7).filter(|row| row.id > 5).query();
-            let refused = query.delete(&mut txn);
-            assert!(matches!(refused, Err(Error::NotCombinable { .. })), "{refused:?}");
+            let result = query.delete(&mut txn);
+            assert!(matches!(result, Err(Error::NotCombinable { .. })), "{result:?}");
             return Ok(());
         }
         let query = customers.find_by_town(&txn, "town 1").filter(|row| row.id > 5).query();
-        let refused = query.delete(&mut txn);
+        let result = query.delete(&mut txn);
         assert!(
-            matches!(refused, Err(Error::NotCombinable { index: Some("town_name"), .. })),
-            "{refused:?}"
+            matches!(result, Err(Error::NotCombinable { index: Some("town_name"), .. })),
+            "{result:?}"
         );
         assert_eq!(customers.all(&txn).count()?, 60);
         let watch = customers.watch(store);
-        let refused = watch.only(customers.find_by_town(&txn, "town 1").filter(|_| true)).start();
-        let message = refused.map(drop).map_err(|error| error.to_string());
+        let result = watch.only(customers.find_by_town(&txn, "town 1").filter(|_| true)).start();
+        let message = result.map(drop).map_err(|error| error.to_string());
         assert_eq!(
             message.as_ref().map_err(String::as_str),
             Err(
@@ -221,9 +220,9 @@ fn watchers_and_deletions_refuse_a_filter() -> TestResult {
     })
 }
 
-/// What a filter borrows may be younger than the transaction.
+/// The values that a filter borrows may be younger than the transaction.
 #[test]
-fn a_filter_borrows_what_it_compares_with() -> TestResult {
+fn a_filter_can_borrow_values_younger_than_the_transaction() -> TestResult {
     on_all_stores(|store, customers| {
         let txn = store.read()?;
         let ids = vec![3_u32, 5, 8];

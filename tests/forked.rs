@@ -1,4 +1,4 @@
-//! A process that was forked from one that has a store open.
+//! Processes forked from a process with an open store.
 #![cfg(unix)]
 
 use std::{
@@ -26,26 +26,27 @@ fn row(id: u32) -> Row {
     Row { id, note: format!("row {id}") }
 }
 
-/// Forks, runs one of them, and waits for the child; `child` owns all that it is given.
+/// Forks, runs `child` in the child and `parent` in the parent, and waits for the child. Each of them owns
+/// its copy of the handles.
 #[expect(unsafe_code, reason = "there is no safe fork")]
 fn fork<T>(
     inherited: T,
     child: impl FnOnce(T) -> TestResult,
     parent: impl FnOnce(T) -> TestResult,
 ) -> TestResult {
-    // SAFETY: the process is there for this test alone, and no other of its threads holds a lock.
+    // SAFETY: this process runs this test alone, and no other thread holds a lock.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let outcome = child(inherited);
         if let Err(error) = &outcome {
             println!("in the child: {error}");
         }
-        // SAFETY: nothing of the test harness runs twice.
+        // SAFETY: the child ends without running the test harness.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };
     }
     assert!(pid > 0);
     let mut status = 0;
-    // SAFETY: the child is this process's own.
+    // SAFETY: `pid` is a child of this process.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert_eq!(status, 0, "the child failed");
     parent(inherited)
@@ -63,7 +64,7 @@ fn is_forked<T>(result: Result<T, Error>) -> TestResult {
     }
 }
 
-fn refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResult {
+fn assert_refused(store: &Store, rows: &RowRepository, path: &Path) -> TestResult {
     is_forked(store.read())?;
     is_forked(store.write())?;
     is_forked(store.transaction(|txn| rows.insert(txn, &row(9))))?;
@@ -78,7 +79,7 @@ fn open(path: &Path) -> Result<(Store, RowRepository), Error> {
     Ok((store, rows))
 }
 
-/// A reader that the child inherits, and drops.
+/// The child inherits a reader and drops it.
 fn with_a_reader(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     store.transaction(|txn| rows.insert(txn, &row(1)))?;
@@ -89,13 +90,13 @@ fn with_a_reader(path: &Path) -> TestResult {
     fork(
         (handles, held),
         |((store, rows), held)| {
-            refused(&store, &rows, path)?;
-            ensure(rows.get(&held, 1)?.is_some(), "the snapshot is there")?;
+            assert_refused(&store, &rows, path)?;
+            ensure(rows.get(&held, 1)?.is_some(), "the snapshot has lost its row")?;
             drop(held);
             is_forked(store.read())
         },
         |((_, rows), held)| {
-            // Of the two slots, there is one for others.
+            // The parent uses one of two slots, and the other slot is free.
             assert!(other_process("readers", path)?.wait()?.success());
             assert!(rows.get(&held, 1)?.is_some());
             Ok(())
@@ -110,10 +111,10 @@ fn opened_again(path: &Path) -> TestResult {
     fork(
         handles,
         |(store, rows)| {
-            refused(&store, &rows, path)?;
+            assert_refused(&store, &rows, path)?;
             drop((store, rows));
             let (store, rows) = open(path)?;
-            ensure(rows.get(&store.read()?, 1)?.is_some(), "the row is there")?;
+            ensure(rows.get(&store.read()?, 1)?.is_some(), "the row is missing")?;
             store.transaction(|txn| rows.put(txn, &row(2)))?;
             Ok(())
         },
@@ -126,7 +127,7 @@ fn opened_again(path: &Path) -> TestResult {
     )
 }
 
-/// A write transaction that the child inherits: it commits nothing, and does not end the parent's.
+/// The child inherits a write transaction. It commits nothing, and does not end the parent's transaction.
 fn with_a_writer(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     let store: &'static Store = Box::leak(Box::new(store));
@@ -145,13 +146,13 @@ fn with_a_writer(path: &Path) -> TestResult {
             },
             |txn| {
                 assert!(rows.get(&store.read()?, 5)?.is_none());
-                // Another process waits for the lock.
+                // Another process waits for the parent's lock.
                 let started = path.join("started");
                 let _ = std::fs::remove_file(&started);
                 let mut other = other_process("writer", path)?;
                 await_true(|| started.exists());
                 await_blocked_process(other.id());
-                assert!(other.try_wait()?.is_none(), "the parent's lock was given back");
+                assert!(other.try_wait()?.is_none(), "the parent's lock was released");
                 txn.commit()?;
                 assert!(other.wait()?.success());
                 Ok(())
@@ -163,8 +164,8 @@ fn with_a_writer(path: &Path) -> TestResult {
     Ok(())
 }
 
-/// The writer's thread belongs to the parent, which writes its closures. After dropping the handles, the
-/// child opens the store again.
+/// The thread of a group writer stays in the parent, and writes the parent's closures. After dropping its
+/// handles, the child opens the store again.
 fn with_a_group_writer(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     let writer = store.writer()?;
@@ -173,28 +174,28 @@ fn with_a_group_writer(path: &Path) -> TestResult {
         writer.submit(move |txn| rows.put(txn, &row(id)))
     };
     submit(&writer, &rows, 1).wait()?;
-    let held = submit(&writer, &rows, 2);
-    // It is done with both before the fork.
+    let submitted = submit(&writer, &rows, 2);
+    // The writer has finished both closures before the fork.
     while rows.get(&store.read()?, 2)?.is_none() {
         std::thread::yield_now();
     }
     std::thread::sleep(std::time::Duration::from_millis(50));
     fork(
-        (store, rows, writer, held),
-        |(store, rows, writer, held)| {
+        (store, rows, writer, submitted),
+        |(store, rows, writer, submitted)| {
             is_forked(submit(&writer, &rows, 3).wait())?;
             is_forked(writer.try_submit(|_| Ok::<_, Error>(())).map_err(|_| "full")?.wait())?;
-            is_forked(held.wait())?;
+            is_forked(submitted.wait())?;
             is_forked(writer.close())?;
             is_forked(store.writer())?;
-            ensure(writer.is_closed(), "it takes nothing")?;
+            ensure(writer.is_closed(), "the writer accepts closures in the child")?;
             drop((store, rows, writer));
             let (store, rows) = open(path)?;
             submit(&store.writer()?, &rows, 4).wait()?;
             Ok(())
         },
-        |(store, rows, writer, held)| {
-            held.wait()?;
+        |(store, rows, writer, submitted)| {
+            submitted.wait()?;
             submit(&writer, &rows, 5).wait()?;
             writer.close()?;
             let txn = store.read()?;
@@ -205,7 +206,7 @@ fn with_a_group_writer(path: &Path) -> TestResult {
     )
 }
 
-/// Nothing comes to a child's watcher, and it does not wait for it.
+/// A watcher in the child receives nothing and does not wait.
 fn with_a_watcher(path: &Path) -> TestResult {
     let (store, rows) = open(path)?;
     let watcher = rows.watch(&store).start()?;
@@ -213,7 +214,7 @@ fn with_a_watcher(path: &Path) -> TestResult {
     fork(
         (store, rows, watcher),
         |(store, rows, watcher)| {
-            ensure(watcher.recv().is_none(), "it has ended")?;
+            ensure(watcher.recv().is_none(), "the watcher has not ended")?;
             is_forked(rows.watch(&store).start())
         },
         |(store, rows, watcher)| {
@@ -251,10 +252,13 @@ fn a_forked_process_is_refused_and_does_not_disturb_its_parent() -> TestResult {
                 let (store, _rows) = open(&path)?;
                 let _one = store.read()?;
                 let two = store.read();
-                ensure(matches!(two, Err(Error::TooManyReaders { .. })), "a slot was given back")
+                ensure(
+                    matches!(two, Err(Error::TooManyReaders { .. })),
+                    "a reader slot was released",
+                )
             }
             _ => {
-                // Opening the table writes, too.
+                // Opening the table writes too.
                 std::fs::write(path.join("started"), "")?;
                 let (store, rows) = open(&path)?;
                 Ok(store.transaction(|txn| rows.put(txn, &row(6)))?)

@@ -1,4 +1,4 @@
-//! The forms of a field and the conditions of an index, as a program uses them.
+//! Queries on each form of a field and each condition of an index.
 
 use index_table::{Desc, Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ fn a_range_of_a_descending_field_is_a_range_of_its_values() -> Result<()> {
     assert_eq!(town.as_deref(), Some("Oz"));
 
     let page = members.find_by_town(&txn, "New York").page(3)?;
-    let next = page.next.as_ref().expect("there are four more");
+    let next = page.next.as_ref().expect("a next page");
     assert_eq!(ids(members.find_by_town(&txn, "New York").after(next))?, [3, 2, 1, 0]);
     Ok(())
 }
@@ -111,7 +111,7 @@ fn none_comes_last_in_descending_order() -> Result<()> {
     assert_eq!(ids(members.find_by_score(&txn, None))?, [1]);
     assert_eq!(ids(members.find_by_score_range(&txn, Some(-0.0)..))?, [3, 4]);
     assert_eq!(ids(members.find_by_score_range(&txn, ..Some(-0.0)))?, [2, 1]);
-    // The whole row, and the method's result for it.
+    // The entry has the whole row and the result of the method.
     let entry = members.find_by_score_initials(&txn, None, "Ro").entries().next();
     let entry = entry.expect("there is one")?;
     assert_eq!((entry.initials, entry.id, entry.town, entry.score), ("Ro", 1, "Rome", None));
@@ -139,7 +139,7 @@ struct Upload {
 }
 
 #[test]
-fn a_prefix_is_searched_for_in_bytes_and_in_options() -> Result<()> {
+fn prefixes_of_bytes_and_of_options_are_found() -> Result<()> {
     let store = Store::in_memory();
     let uploads = UploadRepository::open(&store)?;
     store.transaction(|txn| {
@@ -160,7 +160,7 @@ fn a_prefix_is_searched_for_in_bytes_and_in_options() -> Result<()> {
         uploads.find_by_slug_starting_with(&txn, prefix).keys().collect()
     };
     assert_eq!(slugs("re")?, [3, 2]);
-    assert_eq!(slugs("")?, [4, 3, 2], "`None` starts with nothing");
+    assert_eq!(slugs("")?, [4, 3, 2], "`None` has a prefix");
     assert_eq!(slugs("x")?, []);
     let digests = |prefix: &[u8]| -> Result<Vec<u32>> {
         uploads.find_by_digest_starting_with(&txn, prefix).keys().collect()
@@ -194,14 +194,14 @@ fn a_row_without_a_value_is_not_in_a_sparse_index() -> Result<()> {
     assert_eq!(members.get_by_email(&txn, "a@x")?.map(|row| row.id), Some(4));
     assert_eq!(ids(members.find_by_email(&txn, "a@x"))?, [4]);
     assert_eq!(ids(members.find_by_email_range(&txn, "b"..))?, []);
-    // An alias of an `Option` is one, and its queries take the value too.
+    // An alias of an `Option` works as the `Option`: its queries take the value too.
     assert_eq!(ids(members.by_nick(&txn))?, [1]);
     assert_eq!(ids(members.find_by_nick(&txn, "one"))?, [1]);
     assert_eq!(ids(members.find_by_nick_range(&txn, ..="one"))?, [1]);
     Ok(())
 }
 
-/// In a `Desc` too, which is how a method says that it sorts in descending order.
+/// A method can return `Desc`, which sorts in descending order, with an optional value.
 #[test]
 fn a_descending_value_of_a_method_can_be_absent() -> Result<()> {
     let scored = |id, score| Member { score, ..member(id, "Rome") };
@@ -235,7 +235,7 @@ fn rows_enter_and_leave_a_filtered_index() -> Result<()> {
     assert_eq!(ids(members.find_by_active_in(&txn, "New York"))?, [2]);
     assert_eq!(ids(members.find_by_active_tags(&txn, "New", 5))?, [2]);
     assert_eq!(ids(members.by_active_tags(&txn))?, [2]);
-    // The methods without the name belong to an index of all rows.
+    // The methods without the name query an index of all rows.
     assert_eq!(ids(members.find_by_town(&txn, "New York"))?, [2, 1]);
     Ok(())
 }
@@ -304,7 +304,7 @@ fn all_queries_on_a_named_index_have_its_name() -> Result<()> {
     assert_eq!(films.distinct_shown_by_genre_title(&txn, "Drama", "Ran").first()?, Some(None));
     assert_eq!(films.distinct_shown_genre(&txn).counts().next().transpose()?, Some(("Drama", 2)));
 
-    // One that has all rows, too.
+    // The same holds for another index of all rows.
     assert_eq!(film_ids(films.find_by_backwards_genre(&txn, "Drama"))?, [3, 2, 1]);
     assert_eq!(film_ids(films.find_by_backwards(&txn, "Drama", "M"))?, [1]);
     Ok(())
@@ -315,7 +315,7 @@ fn a_query_without_the_name_of_an_index_finds_all_rows() -> Result<()> {
     let (store, films) = films()?;
     let txn = store.read()?;
     assert_eq!(film_ids(films.find_by_genre(&txn, "Drama"))?, [3, 2, 1]);
-    // A prefix in front of a field that can be `None` has the name of its sparse index.
+    // A query for a prefix before an optional field has the name of the sparse index.
     assert_eq!(film_ids(films.find_by_genre_year_genre(&txn, "Drama"))?, [1, 3]);
     assert_eq!(film_ids(films.find_by_genre_year(&txn, "Drama", 1931))?, [1]);
     assert_eq!(film_ids(films.find_by_genre_year_range(&txn, "Drama", 1940..))?, [3]);

@@ -6,7 +6,7 @@ use index_table::{Error, Store};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// A release of a program: the table `jobs` with a key `Kind` of these variants.
+/// Declares a release of a program: the table `jobs` with these variants of the key `Kind`.
 macro_rules! release {
     ($release:ident: $($primary_key:ident)? $(#[index($index:ident)])?, $($(#[$order:meta])? $variant:ident),+) => {
         mod $release {
@@ -58,7 +58,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
     Store::options().map_size(1 << 24).open(path)
 }
 
-fn refused<T: std::fmt::Debug>(opened: index_table::Result<T>, what: &str) {
+fn assert_mismatch<T: std::fmt::Debug>(opened: index_table::Result<T>, what: &str) {
     match opened {
         Err(Error::SchemaMismatch { table: "jobs", difference, .. }) => {
             assert!(difference.contains(what), "{difference}");
@@ -78,8 +78,8 @@ fn new_variants_are_no_change() -> TestResult {
         more::fill(&store)?;
         assert_eq!(jobs.find_by_kind_range(&store.read()?, more::Kind::Copy..).count()?, 2);
     }
-    // The file has a variant now that the first release doesn't know.
-    refused(first::open(&store(dir.path())?), "enum[Print=0,Copy=1,Scan=2] in the file");
+    // The file now has a variant that the first release doesn't declare.
+    assert_mismatch(first::open(&store(dir.path())?), "enum[Print=0,Copy=1,Scan=2] in the file");
     Ok(())
 }
 
@@ -88,18 +88,19 @@ fn other_variants_are_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
     first::fill(&store(dir.path())?)?;
     let what = "keys of its field `kind` are enum[Print=0,Copy=1] in the file";
-    refused(swapped::open(&store(dir.path())?), what);
-    refused(numbered::open(&store(dir.path())?), what);
+    assert_mismatch(swapped::open(&store(dir.path())?), what);
+    assert_mismatch(numbered::open(&store(dir.path())?), what);
     first::open(&store(dir.path())?)?;
     Ok(())
 }
 
-/// Sorted in between is no change; declared in between, the variant would move the next one in rows.
+/// A new variant may be sorted between others. If it is declared between others, stored rows would get other
+/// variants.
 #[test]
-fn a_new_variant_can_be_sorted_in_between() -> TestResult {
+fn a_new_variant_can_be_sorted_between_others() -> TestResult {
     let dir = tempfile::tempdir()?;
     numbered::fill(&store(dir.path())?)?;
-    refused(between::open(&store(dir.path())?), "enum[Print=0,Copy=9] in the file");
+    assert_mismatch(between::open(&store(dir.path())?), "enum[Print=0,Copy=9] in the file");
     let store = store(dir.path())?;
     numbered_more::fill(&store)?;
     let jobs = numbered_more::open(&store)?;
@@ -109,21 +110,24 @@ fn a_new_variant_can_be_sorted_in_between() -> TestResult {
 }
 
 #[test]
-fn primary_keys_are_compared_alike() -> TestResult {
+fn variants_in_primary_keys_are_compared_too() -> TestResult {
     let dir = tempfile::tempdir()?;
     key_first::fill(&store(dir.path())?)?;
-    refused(key_swapped::open(&store(dir.path())?), "kind: enum[Print=0,Copy=1]) in the file");
+    assert_mismatch(
+        key_swapped::open(&store(dir.path())?),
+        "kind: enum[Print=0,Copy=1]) in the file",
+    );
     {
         let store = store(dir.path())?;
         let jobs = key_more::open(&store)?;
         assert!(jobs.get(&store.read()?, 2, key_more::Kind::Copy)?.is_some());
         key_more::fill(&store)?;
     }
-    refused(key_first::open(&store(dir.path())?), "Scan=2");
+    assert_mismatch(key_first::open(&store(dir.path())?), "Scan=2");
     Ok(())
 }
 
-/// A newtype of an `Option` is absent when its inside is.
+/// A newtype of an `Option`, which is absent when its value is `None`.
 mod absent {
     use std::collections::BTreeSet;
 

@@ -1,11 +1,11 @@
-//! Links to the chapters of the guide are files in the repository and modules in the documentation:
-//! each is defined in the text, and before it in the module that includes the text.
+//! Links to chapters of the guide lead to files in the repository and to modules in the documentation. Each
+//! link is defined twice: in the text, and in the module that includes the text.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-/// The links `[label]: target` that a text, or the documentation in a module, defines.
+/// Returns the links `[label]: target` that a text or the documentation of a module defines.
 fn definitions(text: &str) -> BTreeSet<(&str, &str)> {
     text.lines()
         .map(|line| line.trim_start_matches(['/', '!', ' ']))
@@ -13,12 +13,12 @@ fn definitions(text: &str) -> BTreeSet<(&str, &str)> {
         .collect()
 }
 
-/// The names of the chapters, and their texts.
+/// Returns the names of the chapters and their texts.
 fn chapters() -> io::Result<Vec<(String, String)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide");
     let chapter = |entry: io::Result<fs::DirEntry>| {
         let path = entry?.path();
-        let name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+        let name = path.file_stem().expect("a file name").to_string_lossy().into_owned();
         Ok((name, fs::read_to_string(path)?))
     };
     fs::read_dir(folder)?.map(chapter).collect()
@@ -41,11 +41,11 @@ fn the_readme_links_every_chapter() -> io::Result<()> {
     Ok(())
 }
 
-/// The fragments of the headings of a chapter, as in a link.
+/// Returns the fragments that link to the headings of a chapter.
 fn headings(text: &str) -> Vec<String> {
-    let kept = |c: char| (c.is_alphanumeric() || "_- ".contains(c)).then_some(c);
+    let fragment_char = |c: char| (c.is_alphanumeric() || "_- ".contains(c)).then_some(c);
     let fragment = |line: &str| {
-        line.to_lowercase().chars().filter_map(kept).collect::<String>().replace(' ', "-")
+        line.to_lowercase().chars().filter_map(fragment_char).collect::<String>().replace(' ', "-")
     };
     text.lines().filter_map(|line| line.strip_prefix("## ")).map(fragment).collect()
 }

@@ -111,7 +111,7 @@ fn ids<'txn, E: IndexEntry<'txn, Row = Trip>>(scan: Scan<'txn, E>) -> Result<Vec
     scan.keys().map(|key| key.map(|(_, id)| id)).collect()
 }
 
-/// A scan finds the entries of the whole index that are `among` the list, however it is read.
+/// Checks that a scan returns the entries of the whole index for which `among` is true, with every method.
 #[track_caller]
 fn check<'txn, E>(
     scan: impl Fn() -> Scan<'txn, E>,
@@ -257,7 +257,7 @@ fn a_list_takes_one_seek_for_each_value() -> Result<()> {
     assert_eq!((rows.stats().seeks, rows.stats().entries), (3, 24));
     let mut first = trips.find_by_town_in(&txn, ["Rome", "Bonn"]).limit(2).keys();
     assert_eq!(first.by_ref().count(), 2);
-    assert_eq!(first.stats().seeks, 1, "nothing is read behind the limit");
+    assert_eq!(first.stats().seeks, 1, "entries after the limit were read");
     Ok(())
 }
 
@@ -279,19 +279,23 @@ fn a_long_list_is_searched_without_recursion() -> Result<()> {
 fn a_cursor_belongs_to_its_list() -> Result<()> {
     on_all_stores(|store, trips| {
         let txn = store.read()?;
-        let ask = |towns: &[&str]| trips.find_by_town_in(&txn, towns);
-        let next = ask(&["Rome", "Oslo"]).page(1)?.next.expect("there are more");
-        assert_eq!(ask(&["Oslo", "Rome", "Oslo"]).after(&next).count()?, 23);
-        for scan in [ask(&["Oslo"]), ask(&["Oslo", "Rome", "Bonn"]), ask(&[]), trips.by_town(&txn)]
-        {
+        let in_towns = |towns: &[&str]| trips.find_by_town_in(&txn, towns);
+        let next = in_towns(&["Rome", "Oslo"]).page(1)?.next.expect("a next page");
+        assert_eq!(in_towns(&["Oslo", "Rome", "Oslo"]).after(&next).count()?, 23);
+        for scan in [
+            in_towns(&["Oslo"]),
+            in_towns(&["Oslo", "Rome", "Bonn"]),
+            in_towns(&[]),
+            trips.by_town(&txn),
+        ] {
             assert!(matches!(scan.after(&next).count(), Err(Error::InvalidCursor { .. })));
         }
-        // A town that is between two towns of the list.
+        // The cursor gets a town between two towns of the list.
         let text = next.to_string().replace(&hex("Oslo"), &hex("Paul"));
-        let changed = text.parse().expect("it is a cursor");
+        let changed = text.parse().expect("a cursor");
         assert_ne!(changed, next);
-        let refused = ask(&["Rome", "Oslo"]).after(&changed).page(1);
-        assert!(matches!(refused, Err(Error::InvalidCursor { .. })), "{refused:?}");
+        let result = in_towns(&["Rome", "Oslo"]).after(&changed).page(1);
+        assert!(matches!(result, Err(Error::InvalidCursor { .. })), "{result:?}");
         Ok(())
     })
 }
@@ -318,7 +322,7 @@ fn lists_are_combined() -> Result<()> {
         assert_eq!(towns().or(towns()).count()?, 24);
         assert_eq!(towns().or(trips.find_by_town_in(&txn, [""; 0])).count()?, 24);
         assert_eq!(towns().and(trips.find_by_town_in(&txn, [""; 0])).count()?, 0);
-        // The values are not whole keys, so that their rows are sorted.
+        // The values are no whole keys, so the primary keys have to be sorted.
         let urls = trips.find_by_url_in(&txn, ["https://1"]);
         let expected = urls.keys().collect::<Result<Vec<_>>>()?.into_iter();
         let both = trips.find_by_url_in(&txn, ["https://1"]).and(towns());
@@ -331,7 +335,7 @@ fn lists_are_combined() -> Result<()> {
 }
 
 #[test]
-fn a_watch_sees_the_rows_of_a_list() -> Result<()> {
+fn a_watcher_receives_the_rows_of_a_list() -> Result<()> {
     let (store, trips) = open()?;
     let watcher = {
         let txn = store.read()?;
@@ -351,7 +355,7 @@ fn a_watch_sees_the_rows_of_a_list() -> Result<()> {
     while let Ok(event) = watcher.try_recv() {
         let Event::Change(change) = event else { continue };
         assert_eq!(change.kind(), ChangeKind::Inserted);
-        seen.push(change.after().expect("it was inserted").key()?.1);
+        seen.push(change.after().expect("an inserted row").key()?.1);
     }
     assert_eq!(seen, [100, 102]);
     Ok(())
@@ -377,7 +381,7 @@ fn an_eventual_index_is_searched_for_a_list() -> Result<()> {
     assert_eq!(years().stale().count()?, expected);
     assert_eq!(years().verified().count()?, expected - 1);
     let page = years().rev().verified().page(2)?;
-    let rest = years().rev().after(&page.next.expect("there are more")).verified().count()?;
+    let rest = years().rev().after(&page.next.expect("a next page")).verified().count()?;
     assert_eq!(rest, expected - 3);
     Ok(())
 }
@@ -386,7 +390,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_list_finds_what_the_whole_index_has(
+    fn a_list_finds_the_matching_entries_of_the_whole_index(
         years in prop::collection::vec(1998..2009_u16, 0..9),
         towns in prop::collection::vec(prop::sample::select(TOWNS.to_vec()), 0..9),
     ) {

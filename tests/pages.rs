@@ -22,7 +22,7 @@ fn check_direction<'txn, E: IndexEntry<'txn, Row = Person> + 'txn>(
     id: &impl Fn(&E) -> u32,
 ) -> TestResult {
     let count = scan().rows().count();
-    assert!(count > 3, "a test of some pages");
+    assert!(count > 3, "the scan has too few rows");
     for size in [1, 3, count - 1, count, count + 1, usize::MAX] {
         let mut cursor: Option<Cursor> = None;
         let mut read = 0;
@@ -83,7 +83,7 @@ fn a_page_of_entries_reads_no_facts() -> TestResult {
     })
 }
 
-/// What a page borrows lives as long as the transaction, and not as the scan.
+/// The items of a page borrow from the transaction, not from the scan.
 #[test]
 fn entries_and_views_outlive_their_page() -> TestResult {
     fn names<'txn>(

@@ -1,4 +1,4 @@
-//! Pages in both directions, of rows, views and entries, while rows come and go.
+//! Pages in both directions, of rows, views and entries, while rows are inserted and deleted.
 
 #[path = "support/stores.rs"]
 mod stores;
@@ -28,7 +28,7 @@ fn person(id: u32) -> Person {
     Person { id, town: format!("town {}", id % 2), name: format!("name {id:03}"), code: id }
 }
 
-/// Even numbers up to 38, with an index of each layout, on plain and on sharded stores.
+/// Runs `test` on plain and on sharded stores with the even ids up to 38 and an index of each layout.
 fn on_all_stores(test: impl Fn(&Tried, &PersonRepository) -> TestResult) -> TestResult {
     for store in stores::stores("person")? {
         let people = PersonRepository::open(&store)?;
@@ -46,69 +46,69 @@ fn page_ids(page: &Page<Person>) -> Vec<u32> {
     page.items.iter().map(|person| person.id).collect()
 }
 
-/// The end of the first page, after row 8.
+/// Returns the cursor at the end of the first page, after row 8.
 fn gap<'txn, E: IndexEntry<'txn, Row = Person>>(scan: Scan<'txn, E>) -> TestResult<Cursor> {
     let page = scan.page(5)?;
     assert_eq!(page_ids(&page), [0, 2, 4, 6, 8]);
-    Ok(page.next.ok_or("there is more")?)
+    Ok(page.next.ok_or("no next page")?)
 }
 
 #[test]
-fn a_cursor_is_the_gap_behind_its_row() -> TestResult {
-    /// Inserted and deleted rows, and the rows that are then before and after the cursor.
+fn a_cursor_is_a_position_after_its_row() -> TestResult {
+    /// Checks the rows before and after a cursor.
     fn check<'txn, E: IndexEntry<'txn, Row = Person>>(
         scan: impl Fn() -> Scan<'txn, E>,
         gap: &Cursor,
-        in_front: &[u32],
-        behind: &[u32],
+        before: &[u32],
+        after: &[u32],
     ) -> TestResult {
-        assert_eq!(ids(scan().before(gap))?, in_front);
-        assert_eq!(ids(scan().after(gap))?, behind);
-        let last = &in_front[in_front.len().saturating_sub(3)..];
+        assert_eq!(ids(scan().before(gap))?, before);
+        assert_eq!(ids(scan().after(gap))?, after);
+        let last = &before[before.len().saturating_sub(3)..];
         let page = scan().before(gap).page(3)?;
         assert_eq!(page_ids(&page), last);
         assert_eq!(page.next.as_ref(), Some(gap));
-        assert_eq!(page.previous.is_some(), in_front.len() > 3);
+        assert_eq!(page.previous.is_some(), before.len() > 3);
         assert_eq!(ids(scan().before(gap).limit(3))?, last);
         let page = scan().after(gap).page(3)?;
-        assert_eq!(page_ids(&page), behind[..behind.len().min(3)]);
+        assert_eq!(page_ids(&page), after[..after.len().min(3)]);
         assert_eq!(page.previous.as_ref(), Some(gap));
-        assert_eq!(page.next.is_some(), behind.len() > 3);
+        assert_eq!(page.next.is_some(), after.len() > 3);
         Ok(())
     }
-    let behind: Vec<u32> = (5..20).map(|n| n * 2).collect();
+    let ids_after: Vec<u32> = (5..20).map(|n| n * 2).collect();
     on_all_stores(|store, people| {
         let mut session = store.session()?;
         let by_id = session.query(|txn| gap(people.all(txn)))?;
         let by_town = session.query(|txn| gap(people.find_by_town(txn, "town 0")))?;
         let by_code = session.query(|txn| gap(people.by_code_id(txn)))?;
         let by_name = session.query(|txn| gap(people.by_name(txn)))?;
-        let everywhere = |session: &Session<'_>, in_front: &[u32], behind: &[u32]| {
+        let everywhere = |session: &Session<'_>, before: &[u32], after: &[u32]| {
             session.query(|txn| {
-                check(|| people.all(txn), &by_id, in_front, behind)?;
-                check(|| people.find_by_town(txn, "town 0"), &by_town, in_front, behind)?;
-                check(|| people.by_code_id(txn), &by_code, in_front, behind)?;
-                check(|| people.by_name(txn), &by_name, in_front, behind)
+                check(|| people.all(txn), &by_id, before, after)?;
+                check(|| people.find_by_town(txn, "town 0"), &by_town, before, after)?;
+                check(|| people.by_code_id(txn), &by_code, before, after)?;
+                check(|| people.by_name(txn), &by_name, before, after)
             })
         };
         let delete = |session: &mut Session<'_>, mut ids: std::ops::Range<u32>| {
             ids.try_for_each(|id| session.change(|txn| people.delete(txn, id)).map(drop))
         };
-        everywhere(&session, &[0, 2, 4, 6, 8], &behind)?;
-        // The row that it was made from goes.
+        everywhere(&session, &[0, 2, 4, 6, 8], &ids_after)?;
+        // The row before the cursor is deleted.
         delete(&mut session, 8..9)?;
-        everywhere(&session, &[0, 2, 4, 6], &behind)?;
-        // Rows come on both sides.
+        everywhere(&session, &[0, 2, 4, 6], &ids_after)?;
+        // Rows are inserted on both sides.
         let near = |id| Person { town: "town 0".into(), ..person(id) };
         session.change(|txn| people.insert(txn, &near(7)))?;
         session.change(|txn| people.insert(txn, &near(9)))?;
-        everywhere(&session, &[0, 2, 4, 6, 7], &[&[9], behind.as_slice()].concat())?;
-        // It comes again.
+        everywhere(&session, &[0, 2, 4, 6, 7], &[&[9], ids_after.as_slice()].concat())?;
+        // The deleted row is inserted again.
         session.change(|txn| people.insert(txn, &person(8)))?;
-        everywhere(&session, &[0, 2, 4, 6, 7, 8], &[&[9], behind.as_slice()].concat())?;
-        // One side is empty.
+        everywhere(&session, &[0, 2, 4, 6, 7, 8], &[&[9], ids_after.as_slice()].concat())?;
+        // One side becomes empty.
         delete(&mut session, 0..9)?;
-        everywhere(&session, &[], &[&[9], behind.as_slice()].concat())?;
+        everywhere(&session, &[], &[&[9], ids_after.as_slice()].concat())?;
         delete(&mut session, 9..40)?;
         everywhere(&session, &[], &[])?;
         session.change(|txn| people.insert(txn, &person(4)))?;
@@ -124,16 +124,16 @@ struct Coded {
     code: u32,
 }
 
-/// In a unique index, a cursor is after the key, whatever its row.
+/// In a unique index, a cursor is a position after a key, whatever row has the key.
 #[test]
-fn the_gap_behind_a_unique_key_is_behind_its_next_holder() -> TestResult {
+fn a_cursor_after_a_unique_key_is_after_its_next_holder() -> TestResult {
     for store in stores::plain_stores()? {
         let coded = CodedRepository::open(&store)?;
         store.fill((0..20).map(|n| n * 2), |txn, id| {
             coded.insert(txn, &Coded { id: *id, code: *id })
         })?;
         let mut txn = store.write()?;
-        let gap = coded.by_code(&txn).page(5)?.next.ok_or("there is more")?;
+        let gap = coded.by_code(&txn).page(5)?.next.ok_or("no next page")?;
         let ids = |scan: Scan<'_, CodedByCode>| scan.keys().collect::<Result<Vec<_>>>();
         for id in [1, 39] {
             coded.update(&mut txn, if id == 1 { 8 } else { 1 }, |row| row.id = id)?;
@@ -161,11 +161,11 @@ fn a_reversed_scan_turns_pages_in_its_own_direction() -> TestResult {
         let back = second.previous.ok_or("the first page")?;
         assert_eq!(newest().before(&back).page(4)?, first);
         assert_eq!(ids(newest().before(&back).limit(2))?, [34, 32]);
-        // The other direction refuses it, as `after` does.
-        let refused = people.by_name(&txn).before(&back).page(4);
-        assert!(matches!(refused, Err(Error::InvalidCursor { .. })), "{refused:?}");
-        let refused = people.by_name(&txn).before(&back).rows().next();
-        assert!(matches!(refused, Some(Err(Error::InvalidCursor { .. }))), "{refused:?}");
+        // The other direction refuses the cursor, as `after` does.
+        let result = people.by_name(&txn).before(&back).page(4);
+        assert!(matches!(result, Err(Error::InvalidCursor { .. })), "{result:?}");
+        let result = people.by_name(&txn).before(&back).rows().next();
+        assert!(matches!(result, Some(Err(Error::InvalidCursor { .. }))), "{result:?}");
         assert!(matches!(people.all(&txn).before(&back).count(), Err(Error::InvalidCursor { .. })));
         Ok(())
     })
@@ -211,10 +211,10 @@ fn a_page_costs_little_more_than_its_rows() -> TestResult {
         let in_town = || people.find_by_town(&txn, "town 0");
         let next = in_town().page(5)?.next.ok_or("more")?;
         let seeks = if store.is_sharded { 3 } else { 1 };
-        // A step to see that there are more.
+        // One more entry is read to find out whether there is a next page.
         assert_eq!(read(in_town())?, (seeks, 5 + 1));
         assert_eq!(read(in_town().after(&next))?, (seeks, 5 + 1));
-        // There is nothing in front of these.
+        // No entry precedes these rows.
         assert_eq!(read(in_town().before(&next))?, (seeks, 5));
         let next = in_town().after(&next).page(5)?.next.ok_or("more")?;
         assert_eq!(read(in_town().before(&next))?, (seeks, 5 + 1));
@@ -223,7 +223,7 @@ fn a_page_costs_little_more_than_its_rows() -> TestResult {
 }
 
 #[test]
-fn a_page_of_nothing_leads_nowhere() -> TestResult {
+fn an_empty_page_has_no_cursors() -> TestResult {
     on_all_stores(|store, people| {
         let txn = store.read()?;
         let next = people.all(&txn).page(5)?.next.ok_or("more")?;
@@ -233,7 +233,7 @@ fn a_page_of_nothing_leads_nowhere() -> TestResult {
             let page = scan.page(0)?;
             assert_eq!((page.items.len(), page.next, page.previous), (0, None, None));
         }
-        // A limit ends a page, and there are no rows after it.
+        // A limit ends a page, which then has no next page.
         let page = people.all(&txn).after(&next).limit(2).page(5)?;
         assert_eq!((page_ids(&page), page.next), (vec![10, 12], None));
         let page = people.all(&txn).before(&next).limit(2).page(5)?;
@@ -243,9 +243,9 @@ fn a_page_of_nothing_leads_nowhere() -> TestResult {
     })
 }
 
-/// Lists, hashed values and filters, of which no end is one of the bounds.
+/// Lists, hashed values and filters are no bounds of a range.
 #[test]
-fn a_page_before_a_cursor_has_the_conditions_of_its_scan() -> TestResult {
+fn a_page_before_a_cursor_keeps_the_conditions_of_its_scan() -> TestResult {
     fn check<'txn, E: IndexEntry<'txn, Row = Person>>(
         scan: impl Fn() -> Scan<'txn, E>,
     ) -> TestResult {
@@ -253,7 +253,7 @@ fn a_page_before_a_cursor_has_the_conditions_of_its_scan() -> TestResult {
             let scan = || if reverse { scan().rev() } else { scan() };
             let all = ids(scan())?;
             for at in 1..all.len() {
-                let cursor = scan().page(at)?.next.ok_or("there is more")?;
+                let cursor = scan().page(at)?.next.ok_or("no next page")?;
                 assert_eq!(ids(scan().before(&cursor))?, all[..at]);
                 assert_eq!(scan().before(&cursor).count()?, at as u64);
                 assert_eq!(scan().before(&cursor).first()?.map(|row| row.id), Some(all[0]));
@@ -264,7 +264,7 @@ fn a_page_before_a_cursor_has_the_conditions_of_its_scan() -> TestResult {
                     assert_eq!(ids(scan().limit(size).before(&cursor))?, last);
                     assert_eq!(scan().before(&cursor).limit(size).count()?, last.len() as u64);
                 }
-                let start = scan().page(1)?.next.ok_or("there is more")?;
+                let start = scan().page(1)?.next.ok_or("no next page")?;
                 let between = || scan().after(&start).before(&cursor);
                 assert_eq!(ids(between())?, all[1..at]);
                 assert_eq!(between().count()?, at as u64 - 1);
@@ -288,7 +288,7 @@ fn a_page_before_a_cursor_has_the_conditions_of_its_scan() -> TestResult {
 }
 
 #[test]
-fn what_lies_between_cursors_is_deleted() -> TestResult {
+fn rows_between_two_cursors_are_deleted() -> TestResult {
     for store in stores::plain_stores()? {
         let people = &PersonRepository::open(&store)?;
         store.fill(0..20, |txn, n| people.insert(txn, &person(n * 2)))?;

@@ -1,4 +1,4 @@
-//! The reads of each query, and the refused queries.
+//! The number of reads of each query, and refused queries.
 
 #[path = "support/stores.rs"]
 mod stores;
@@ -31,8 +31,8 @@ struct Customer {
     tags: Vec<u8>,
 }
 
-/// 4000 customers: everyone in the first 1000 lives in Chicago and so on; every fifth is a Brown;
-/// only number 77 and the last are 99 years old.
+/// Returns one of 4000 customers. The first 1000 live in Chicago, the next 1000 in the next town, and so on.
+/// Every fifth is called Brown. Only number 77 and the last one are 99 years old.
 fn customer(id: u32) -> Customer {
     Customer {
         id,
@@ -47,32 +47,32 @@ fn customer(id: u32) -> Customer {
 
 /// Returns the reads and the result of a query.
 #[track_caller]
-fn took<T>(txn: &ReadTxn<'_>, question: impl FnOnce() -> Result<T>) -> ([u64; 3], T) {
+fn measure<T>(txn: &ReadTxn<'_>, query: impl FnOnce() -> Result<T>) -> ([u64; 3], T) {
     let before = txn.stats();
-    let answer = question().expect("the question is answered");
+    let result = query().expect("the query succeeds");
     let Stats { seeks, entries, facts, .. } = txn.stats();
-    ([seeks - before.seeks, entries - before.entries, facts - before.facts], answer)
+    ([seeks - before.seeks, entries - before.entries, facts - before.facts], result)
 }
 
-/// Compares the reads of a query with `[seeks, entries, facts]`, and compares its result. Shards read more entries
-/// than one store, but no more facts.
-macro_rules! assert_took {
-    ($txn:expr, $took:expr, $question:expr, $answer:expr) => {
-        let (mut read, answer) = took($txn, || $question);
-        let expected = $took;
+/// Compares the reads of a query with `[seeks, entries, facts]`, and its result with the expected one. A
+/// sharded store may read more entries than one store, but no more facts.
+macro_rules! assert_reads {
+    ($txn:expr, $reads:expr, $query:expr, $result:expr) => {
+        let (mut read, result) = measure($txn, || $query);
+        let expected = $reads;
         if $txn.stats().shards > 0 {
             read[..2].copy_from_slice(&expected[..2]);
         }
-        assert_eq!((read, answer), (expected, $answer), stringify!($question));
+        assert_eq!((read, result), (expected, $result), stringify!($query));
     };
 }
 
-fn collect<T>(answer: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
-    answer.collect()
+fn collect<T>(rows: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
+    rows.collect()
 }
 
-/// Runs `check` on 4000 customers in a plain and a sharded store of each engine; `true`: it is LMDB, which has blocks
-/// and knows the sizes of its databases.
+/// Runs `check` on 4000 customers in a plain and a sharded store of each engine. The flag is true for LMDB,
+/// which has blocks and counts the entries of its databases.
 fn on_all_stores(check: impl Fn(&CustomerRepository, &ReadTxn<'_>, bool)) -> TestResult {
     for store in stores::stores("customer")? {
         let customers = CustomerRepository::open(&store)?;
@@ -82,7 +82,7 @@ fn on_all_stores(check: impl Fn(&CustomerRepository, &ReadTxn<'_>, bool)) -> Tes
     Ok(())
 }
 
-/// Each value is once in the index.
+/// A row whose unique index has each value once.
 #[derive(Serialize, Deserialize, IndexTable)]
 #[index(email, unique)]
 struct Mailbox {
@@ -98,7 +98,7 @@ fn distinct_values_of_a_unique_index_are_steps() -> TestResult {
         let mailbox = |id: &u32| Mailbox { id: *id, email: format!("{id}@example.com") };
         store.fill(0..4000, |txn, id| mailboxes.insert(txn, &mailbox(id)))?;
         let txn = &store.read()?;
-        assert_took!(txn, [1, 4000, 0], Ok(mailboxes.distinct_email(txn).values().count()), 4000);
+        assert_reads!(txn, [1, 4000, 0], Ok(mailboxes.distinct_email(txn).values().count()), 4000);
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ fn a_scan_and_a_combination_are_iterated_by_rows() -> TestResult {
     on_all_stores(|customers, txn, _| {
         let mut ids = Vec::new();
         for row in customers.find_by_age(txn, 99) {
-            let row: Customer = row.expect("it can be read");
+            let row: Customer = row.expect("a readable row");
             ids.push(row.id);
         }
         assert_eq!(ids, [77, 3999]);
@@ -116,7 +116,7 @@ fn a_scan_and_a_combination_are_iterated_by_rows() -> TestResult {
             (customers.find_by_town(txn, "Salem"), customers.find_by_age(txn, 99));
         let mut rows = 0;
         for row in town.and(last_name) {
-            let row: Customer = row.expect("it can be read");
+            let row: Customer = row.expect("a readable row");
             assert_eq!(row.id, 3999);
             rows += 1;
         }
@@ -127,38 +127,38 @@ fn a_scan_and_a_combination_are_iterated_by_rows() -> TestResult {
 #[test]
 fn exists_is_one_seek() -> TestResult {
     on_all_stores(|customers, txn, lmdb| {
-        assert_took!(txn, [1, 1, 0], customers.find_by_town(txn, "Redmond").exists(), true);
-        assert_took!(txn, [1, 0, 0], customers.find_by_town(txn, "Oz").exists(), false);
-        assert_took!(txn, [1, 1, 0], customers.find_by_last_name(txn, "Li").exists(), true);
-        assert_took!(txn, [1, 1, 0], customers.find_by_id_range(txn, 7..).rev().exists(), true);
-        assert_took!(txn, [0, 0, 0], customers.all(txn).limit(0).exists(), false);
-        // The size of a whole table is known.
-        let took = if lmdb { [0, 0, 0] } else { [1, 1, 0] };
-        assert_took!(txn, took, customers.all(txn).exists(), true);
+        assert_reads!(txn, [1, 1, 0], customers.find_by_town(txn, "Redmond").exists(), true);
+        assert_reads!(txn, [1, 0, 0], customers.find_by_town(txn, "Oz").exists(), false);
+        assert_reads!(txn, [1, 1, 0], customers.find_by_last_name(txn, "Li").exists(), true);
+        assert_reads!(txn, [1, 1, 0], customers.find_by_id_range(txn, 7..).rev().exists(), true);
+        assert_reads!(txn, [0, 0, 0], customers.all(txn).limit(0).exists(), false);
+        // LMDB counts the entries of a whole table.
+        let expected = if lmdb { [0, 0, 0] } else { [1, 1, 0] };
+        assert_reads!(txn, expected, customers.all(txn).exists(), true);
     })
 }
 
 #[test]
 fn count_reads_no_more_than_it_must() -> TestResult {
     on_all_stores(|customers, txn, lmdb| {
-        let by_entry = |entries, lmdb_took| if lmdb { lmdb_took } else { [1, entries, 0] };
-        // Sizes.
-        assert_took!(txn, by_entry(4000, [0, 0, 0]), customers.all(txn).count(), 4000);
-        assert_took!(txn, by_entry(4000, [0, 0, 0]), customers.by_age(txn).count(), 4000);
+        let by_entry = |entries, lmdb_reads| if lmdb { lmdb_reads } else { [1, entries, 0] };
+        // Whole tables and indexes.
+        assert_reads!(txn, by_entry(4000, [0, 0, 0]), customers.all(txn).count(), 4000);
+        assert_reads!(txn, by_entry(4000, [0, 0, 0]), customers.by_age(txn).count(), 4000);
         let some = || customers.all(txn).rev().limit(3000).count();
-        assert_took!(txn, by_entry(3000, [0, 0, 0]), some(), 3000);
+        assert_reads!(txn, by_entry(3000, [0, 0, 0]), some(), 3000);
         // Blocks: 128 primary keys of 4 bytes in each.
         let redmond = || customers.find_by_town(txn, "Redmond");
-        assert_took!(txn, by_entry(1000, [1, 8, 0]), redmond().count(), 1000);
-        assert_took!(txn, by_entry(130, [1, 2, 0]), redmond().limit(130).count(), 130);
-        assert_took!(txn, by_entry(1, [1, 1, 0]), redmond().limit(1).count(), 1);
+        assert_reads!(txn, by_entry(1000, [1, 8, 0]), redmond().count(), 1000);
+        assert_reads!(txn, by_entry(130, [1, 2, 0]), redmond().limit(130).count(), 130);
+        assert_reads!(txn, by_entry(1, [1, 1, 0]), redmond().limit(1).count(), 1);
         let page = redmond().page(100).unwrap();
         let after = || redmond().after(page.next.as_ref().unwrap());
-        assert_took!(txn, by_entry(900, [1, 8, 0]), after().count(), 900);
-        // Entries by themselves.
+        assert_reads!(txn, by_entry(900, [1, 8, 0]), after().count(), 900);
+        // Single entries.
         let brown = || customers.find_by_last_name(txn, "Brown");
-        assert_took!(txn, [1, 800, 0], brown().count(), 800);
-        assert_took!(txn, [1, 5, 0], brown().limit(5).count(), 5);
+        assert_reads!(txn, [1, 800, 0], brown().count(), 800);
+        assert_reads!(txn, [1, 5, 0], brown().limit(5).count(), 5);
     })
 }
 
@@ -166,8 +166,8 @@ fn count_reads_no_more_than_it_must() -> TestResult {
 fn get_many_keeps_the_order_of_the_keys() -> TestResult {
     on_all_stores(|customers, txn, _| {
         let expected = vec![Some(customer(7)), None, Some(customer(3)), Some(customer(7))];
-        let ask = || collect(customers.get_many(txn, [7, 9999, 3, 7]));
-        assert_took!(txn, [0, 0, 4], ask(), expected);
+        let query = || collect(customers.get_many(txn, [7, 9999, 3, 7]));
+        assert_reads!(txn, [0, 0, 4], query(), expected);
         // Owned keys, borrowed keys, and keys from another query.
         let keys: Vec<u32> = collect(customers.find_by_age(txn, 99).keys()).unwrap();
         let borrowed = collect(customers.get_many(txn, &keys)).unwrap();
@@ -181,17 +181,17 @@ fn get_many_keeps_the_order_of_the_keys() -> TestResult {
 fn distinct_seeks_from_value_to_value() -> TestResult {
     on_all_stores(|customers, txn, lmdb| {
         let towns = || customers.distinct_town(txn);
-        assert_took!(txn, [5, 4, 0], collect(towns().values()), TOWNS.to_vec());
+        assert_reads!(txn, [5, 4, 0], collect(towns().values()), TOWNS.to_vec());
         let mut backward = TOWNS.to_vec();
         backward.reverse();
-        assert_took!(txn, [5, 4, 0], collect(towns().rev().values()), backward);
-        // A count is one more seek, and the blocks.
+        assert_reads!(txn, [5, 4, 0], collect(towns().rev().values()), backward);
+        // A count takes another seek, and reads the blocks.
         let counts = TOWNS.map(|town| (town, 1000)).to_vec();
-        let took = if lmdb { [9, 4 + 4 * 8, 0] } else { [9, 4 + 4000, 0] };
-        assert_took!(txn, took, collect(towns().counts()), counts);
-        // Lazily.
-        assert_took!(txn, [2, 2, 0], collect(towns().values().take(2)), TOWNS[..2].to_vec());
-        assert_took!(txn, [3, 2, 0], collect(customers.distinct_tags(txn).values()), vec![0, 1]);
+        let expected = if lmdb { [9, 4 + 4 * 8, 0] } else { [9, 4 + 4000, 0] };
+        assert_reads!(txn, expected, collect(towns().counts()), counts);
+        // Values are read lazily.
+        assert_reads!(txn, [2, 2, 0], collect(towns().values().take(2)), TOWNS[..2].to_vec());
+        assert_reads!(txn, [3, 2, 0], collect(customers.distinct_tags(txn).values()), vec![0, 1]);
     })
 }
 
@@ -199,40 +199,40 @@ fn distinct_seeks_from_value_to_value() -> TestResult {
 fn the_smallest_and_the_largest_are_one_seek() -> TestResult {
     on_all_stores(|customers, txn, _| {
         let towns = || customers.distinct_town(txn);
-        assert_took!(txn, [1, 1, 0], towns().first(), Some("Chicago"));
-        assert_took!(txn, [1, 1, 0], towns().rev().first(), Some("Salem"));
+        assert_reads!(txn, [1, 1, 0], towns().first(), Some("Chicago"));
+        assert_reads!(txn, [1, 1, 0], towns().rev().first(), Some("Salem"));
         let names = |town: &str| customers.distinct_residents_by_town(txn, town);
-        assert_took!(txn, [1, 1, 0], names("Redmond").first(), Some("Brown"));
-        assert_took!(txn, [1, 1, 0], names("Redmond").rev().first(), Some("Young"));
-        assert_took!(txn, [1, 0, 0], names("Oz").first(), None);
+        assert_reads!(txn, [1, 1, 0], names("Redmond").first(), Some("Brown"));
+        assert_reads!(txn, [1, 1, 0], names("Redmond").rev().first(), Some("Young"));
+        assert_reads!(txn, [1, 0, 0], names("Oz").first(), None);
     })
 }
 
 #[test]
 fn and_seeks_over_entries() -> TestResult {
     on_all_stores(|customers, txn, _| {
-        // Two rows of 4000 have the age. The second one is thought to be close to the first until
-        // 16 steps have not led there; what is left between them is not read.
+        // Two rows of 4000 have the age. From the first to the second, the scan steps 16 times before it
+        // seeks. The other entries between them are not read.
         let old_li = || customers.find_by_age(txn, 99).and(customers.find_by_last_name(txn, "Li"));
-        assert_took!(txn, [3, 2 + 1 + 16, 0], old_li().count(), 1);
-        // The other way round the larger scan leaps; it starts at its first entry.
+        assert_reads!(txn, [3, 2 + 1 + 16, 0], old_li().count(), 1);
+        // In the other order, the larger scan seeks. It starts at its first entry.
         let li_old = || customers.find_by_last_name(txn, "Li").and(customers.find_by_age(txn, 99));
-        let (read, rows) = took(txn, || collect(li_old().rows()));
+        let (read, rows) = measure(txn, || collect(li_old().rows()));
         assert_eq!(rows, [customer(77)]);
-        // Each seek is one in each of three shards, and distances between the entries are other ones.
+        // Each seek runs in each of three shards, and the distances between entries differ.
         let shards = txn.stats().shards.max(1);
         assert!(read[0] <= 4 * shards && read[1] < 50 && read[2] == 1, "{read:?}");
-        // Entries that lie close together are stepped over.
+        // Between close entries, the scan steps instead of seeking.
         let redmond_li =
             || customers.find_by_town(txn, "Redmond").and(customers.find_by_last_name(txn, "Li"));
-        let (read, count) = took(txn, || redmond_li().count());
+        let (read, count) = measure(txn, || redmond_li().count());
         assert_eq!(count, 200);
         assert!(read[0] <= 3 * shards && read[1] <= 1250 && read[2] == 0, "{read:?}");
-        // As lazy as a scan.
-        let (read, first) = took(txn, || redmond_li().first());
+        // A combination is as lazy as a scan.
+        let (read, first) = measure(txn, || redmond_li().first());
         assert_eq!(first, Some(customer(2002)));
         assert!(read[0] <= 3 * shards && read[1] <= 20 && read[2] == 1, "{read:?}");
-        // A range of the fact table.
+        // A part can be a range of the fact table.
         let some = redmond_li().and(customers.find_by_id_range(txn, 2500..2510));
         assert_eq!(collect(some.keys()).unwrap(), [2502, 2507]);
     })
@@ -241,26 +241,26 @@ fn and_seeks_over_entries() -> TestResult {
 #[test]
 fn or_yields_each_row_once() -> TestResult {
     on_all_stores(|customers, txn, _| {
-        let ask = || {
+        let query = || {
             customers
                 .find_by_age(txn, 99)
                 .or(customers.find_by_email(txn, "77@example.com"))
                 .or(customers.find_by_email(txn, "5@example.com"))
         };
-        assert_took!(txn, [3, 4, 0], collect(ask().keys()), vec![5, 77, 3999]);
-        assert_took!(txn, [3, 4, 3], collect(ask().rows()).map(|rows| rows.len()), 3);
-        // Combined again, on either side.
+        assert_reads!(txn, [3, 4, 0], collect(query().keys()), vec![5, 77, 3999]);
+        assert_reads!(txn, [3, 4, 3], collect(query().rows()).map(|rows| rows.len()), 3);
+        // A combination can be combined again, on either side.
         let redmond = || customers.find_by_town(txn, "Salem");
-        assert_eq!(collect(redmond().and(ask()).keys()).unwrap(), [3999]);
-        assert_eq!(collect(ask().and(redmond()).limit(1).keys()).unwrap(), [3999]);
+        assert_eq!(collect(redmond().and(query()).keys()).unwrap(), [3999]);
+        assert_eq!(collect(query().and(redmond()).limit(1).keys()).unwrap(), [3999]);
     })
 }
 
 #[test]
 fn a_part_with_a_direction_or_an_end_is_refused() -> TestResult {
     #[track_caller]
-    fn refused(outcome: Result<u64>, expected: &str) {
-        let error = outcome.expect_err("it can't be combined");
+    fn assert_refused(outcome: Result<u64>, expected: &str) {
+        let error = outcome.expect_err("a combination was accepted");
         assert!(matches!(error, Error::NotCombinable { .. }), "{error:?}");
         assert_eq!(error.to_string(), expected);
     }
@@ -272,20 +272,23 @@ fn a_part_with_a_direction_or_an_end_is_refused() -> TestResult {
                  `after` or `before`; the whole can have them instead"
             )
         };
-        refused(li().rev().and(li()).count(), &limited("the scan of index `last_name`"));
-        refused(li().or(li().limit(3)).count(), &limited("the scan of index `last_name`"));
-        refused(li().or(customers.all(txn).rev()).count(), &limited("these scans"));
-        refused(li().and(li()).limit(3).and(li()).count(), &limited("these scans"));
-        // It is the one error of every way to run it.
+        assert_refused(li().rev().and(li()).count(), &limited("the scan of index `last_name`"));
+        assert_refused(li().or(li().limit(3)).count(), &limited("the scan of index `last_name`"));
+        assert_refused(li().or(customers.all(txn).rev()).count(), &limited("these scans"));
+        assert_refused(li().and(li()).limit(3).and(li()).count(), &limited("these scans"));
+        // Every way to run the combination returns this error.
         let mut rows = li().and(customers.by_town(txn).rev()).rows();
         assert!(matches!(rows.next(), Some(Err(Error::NotCombinable { index: Some("town"), .. }))));
-        refused(li().rev().and(li()).page(3).map(|_| 0), &limited("the scan of index `last_name`"));
+        assert_refused(
+            li().rev().and(li()).page(3).map(|_| 0),
+            &limited("the scan of index `last_name`"),
+        );
         assert!(rows.next().is_none());
     })
 }
 
 #[test]
-fn parts_are_from_one_transaction() -> TestResult {
+fn parts_from_different_transactions_are_refused() -> TestResult {
     let store = Store::in_memory();
     let customers = CustomerRepository::open(&store)?;
     let (one, other) = (store.read()?, store.read()?);
@@ -297,8 +300,7 @@ fn parts_are_from_one_transaction() -> TestResult {
     Ok(())
 }
 
-/// More fields than a tuple that is a key may have, and a type with the name of what the derive
-/// would call a parameter.
+/// A key of more fields than a tuple may have, and a type whose name the derive would use for a parameter.
 mod wide {
     use super::{Deserialize, IndexTable, Serialize};
 

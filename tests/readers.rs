@@ -1,4 +1,4 @@
-//! Read transactions that are held too long, or by a process that is no more.
+//! Long read transactions, and read transactions of killed processes.
 
 use std::{
     io::{BufRead, BufReader},
@@ -24,7 +24,7 @@ fn as_other_process() -> Option<PathBuf> {
     std::env::var_os("INDEX_TABLE_OTHER_PROCESS").map(Into::into)
 }
 
-/// The test of this name in a process of its own, which has said that it is ready.
+/// Starts the test of this name in another process, and waits until it holds its readers.
 fn other_process(name: &str, path: &Path, held: usize) -> Result<Child, std::io::Error> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--exact", name, "--nocapture"])
@@ -39,10 +39,10 @@ fn other_process(name: &str, path: &Path, held: usize) -> Result<Child, std::io:
             return Ok(child);
         }
     }
-    Err(std::io::Error::other("it has ended before it was ready"))
+    Err(std::io::Error::other("the process ended before it was ready"))
 }
 
-/// Holds read transactions until its input ends, or it is killed.
+/// Holds read transactions until the standard input ends, or until the process is killed.
 fn hold(path: &Path) -> TestResult {
     let store = Store::options().max_readers(4).open(path)?;
     let held: usize = std::env::var("HELD")?.parse()?;
@@ -66,15 +66,15 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
         return hold(&path);
     }
     let dir = tempfile::tempdir()?;
-    // Keeps the lock file in use, which LMDB would otherwise initialize again.
+    // This process keeps the lock file in use, which LMDB would otherwise initialize again.
     let witness = other_process(NAME, dir.path(), 1)?;
 
-    // When the store is opened.
+    // Stale readers are cleared when the store is opened.
     kill(other_process(NAME, dir.path(), 2)?)?;
     let store = Store::options().max_readers(4).open(dir.path())?;
     assert_eq!(store.clear_stale_readers()?, 0);
 
-    // On request: the file stops growing.
+    // Stale readers are cleared on request, and the file stops growing.
     let blobs = BlobRepository::open(&store)?;
     kill(other_process(NAME, dir.path(), 2)?)?;
     let grown = || -> Result<u64, Box<dyn std::error::Error>> {
@@ -86,12 +86,12 @@ fn readers_of_killed_processes_are_cleared() -> TestResult {
         Ok(length()? - before)
     };
     kill(witness)?;
-    assert!(grown()? > 2_000_000, "the readers that were killed hold the pages");
+    assert!(grown()? > 2_000_000, "the readers of killed processes don't retain pages");
     assert_eq!(store.clear_stale_readers()?, 3);
     assert_eq!(store.clear_stale_readers()?, 0);
-    assert!(grown()? < 500_000, "pages are used again");
+    assert!(grown()? < 500_000, "pages are not reused");
 
-    // When all slots are taken.
+    // Stale readers are cleared when all slots are in use.
     kill(other_process(NAME, dir.path(), 4)?)?;
     let _readers = [store.read()?, store.read()?, store.read()?, store.read()?];
     Ok(())
@@ -107,15 +107,15 @@ fn readers_have_an_age() -> TestResult {
     thread::sleep(AGE);
     let second = store.read()?;
     assert!(matches!(store.readers().oldest, Some(age) if age >= AGE));
-    let refused = store.read();
-    let Err(Error::TooManyReaders { max_readers: 2, oldest: Some(age) }) = refused else {
-        return Err(format!("{refused:?}").into());
+    let result = store.read();
+    let Err(Error::TooManyReaders { max_readers: 2, oldest: Some(age) }) = result else {
+        return Err(format!("{result:?}").into());
     };
     assert!(age >= AGE);
     drop(first);
     assert_eq!(store.readers().count, 1);
     drop(second);
-    // A write transaction is none.
+    // A write transaction is no reader.
     let _writer = store.write()?;
     assert_eq!(store.readers().count, 0);
     assert_eq!(Store::in_memory().readers().count, 0);

@@ -29,8 +29,8 @@ fn length(path: &Path) -> std::io::Result<u64> {
     Ok(fs::metadata(path.join("data.mdb"))?.len())
 }
 
-/// The length of the file after 3,000 rows of a thousand bytes and then one more at a time, under a
-/// reader that keeps pages from being reused; and how often it has grown meanwhile.
+/// Writes 3,000 rows of a thousand bytes and then single rows, while a reader prevents the reuse of pages.
+/// Returns the length of the file, and how often it has grown during the single rows.
 fn grow(options: &Options, path: &Path) -> Result<(u64, u32), Box<dyn std::error::Error>> {
     let store = options.open(path)?;
     let blobs = BlobRepository::open(&store)?;
@@ -56,9 +56,9 @@ fn the_file_grows_in_steps_or_with_each_commit() -> TestResult {
         let path = dir.path().join(name);
         let (length, growths) = grow(&Store::options().reserve(step), &path)?;
         assert!((1..most).contains(&growths), "{growths} steps of {step}");
-        assert!(length <= none + step as u64, "no more than a step ahead");
+        assert!(length <= none + step as u64, "more than a step is reserved");
         longest = longest.max(length);
-        // What is ahead is neither in the way of opening nor in a copy.
+        // Reserved space does not prevent opening, and is not copied.
         let store = Store::options().reserve(step).open(&path)?;
         let blobs = BlobRepository::open(&store)?;
         assert_eq!(blobs.all(&store.read()?).count()?, 3100);
@@ -108,7 +108,7 @@ fn small_stores_stay_small() -> TestResult {
 }
 
 #[test]
-fn space_ahead_ends_with_the_map() -> TestResult {
+fn reserved_space_ends_with_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;
     let size = 4 << 20;
     let store = Store::options().map_size(size).max_map_size(size).open(dir.path())?;
@@ -127,11 +127,11 @@ fn space_ahead_ends_with_the_map() -> TestResult {
     Ok(())
 }
 
-/// What a limit on the size of files leaves is all used, and the process lives on, though it does not
-/// ignore the signal of who goes beyond it.
+/// The store uses all space that a limit on the file size leaves. The process survives, although it does not
+/// ignore the signal for exceeding the limit.
 #[test]
-fn a_limit_on_files_is_no_error() -> TestResult {
-    const NAME: &str = "a_limit_on_files_is_no_error";
+fn a_limit_on_the_file_size_is_no_error() -> TestResult {
+    const NAME: &str = "a_limit_on_the_file_size_is_no_error";
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         let path = Path::new(&path);
         let store = Store::open(path)?;
@@ -158,8 +158,8 @@ fn a_limit_on_files_is_no_error() -> TestResult {
 
 /// Two processes that reserve in turn.
 #[test]
-fn processes_share_the_space_ahead() -> TestResult {
-    const NAME: &str = "processes_share_the_space_ahead";
+fn processes_share_reserved_space() -> TestResult {
+    const NAME: &str = "processes_share_reserved_space";
     let work = |path: &Path| -> TestResult {
         let store = Store::open(path)?;
         let blobs = BlobRepository::open(&store)?;

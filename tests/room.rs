@@ -1,4 +1,4 @@
-//! A map that is too small: because it is full, or because another process has made the store larger.
+//! Maps that are full, or too small because another process has enlarged the store.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +26,7 @@ struct Blob {
     bytes: Vec<u8>,
 }
 
-/// The same table with an index more.
+/// The same table with another index.
 mod indexed {
     use super::{Deserialize, IndexTable, Serialize};
 
@@ -62,7 +62,7 @@ fn check(store: &Store, blobs: &BlobRepository, ids: std::ops::Range<u32>) -> Te
     Ok(())
 }
 
-/// What the test of this name does in a process of its own.
+/// Runs the test of this name in another process.
 fn in_another_process(name: &str, path: &Path) -> Result<Child, std::io::Error> {
     Command::new(std::env::current_exe()?)
         .args(["--exact", name])
@@ -91,9 +91,9 @@ fn transactions_enlarge_the_map() -> TestResult {
         runs += 1;
         (0..3000).try_for_each(|id| blobs.insert(txn, &blob(id)))
     })?;
-    assert!((4..12).contains(&runs), "it doubles each time: {runs}");
+    assert!((4..12).contains(&runs), "the map did not double each time: {runs}");
     check(&store, &blobs, 0..3000)?;
-    // One by one.
+    // The map also grows in small transactions.
     for id in 3000..4000 {
         store.transaction(|txn| blobs.insert(txn, &blob(id)))?;
     }
@@ -107,13 +107,13 @@ fn transactions_enlarge_the_map() -> TestResult {
 fn the_map_grows_while_others_read() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (store, blobs) = small(dir.path())?;
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 scope.spawn(|| -> index_table::Result<u64> {
                     let mut before = 0;
-                    while !over.load(Ordering::Relaxed) {
+                    while !is_over.load(Ordering::Relaxed) {
                         let txn = store.read()?;
                         let rows = blobs.all(&txn).count()?;
                         assert_eq!(blobs.by_group(&txn).count()?, rows);
@@ -133,10 +133,10 @@ fn the_map_grows_while_others_read() -> TestResult {
                 (round * 10..(round + 1) * 10).try_for_each(|id| blobs.insert(txn, &blob(id)))
             })
         });
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         for reader in readers {
             let rows = reader.join().unwrap_or_else(|_| panic!("a reader"))?;
-            assert!(rows > 0, "it has not read while others wrote");
+            assert!(rows > 0, "no row was read during the writes");
         }
         written
     })?;
@@ -163,19 +163,19 @@ fn a_closure_runs_again_even_if_it_hides_the_error() -> TestResult {
         })
         .map_err(|Own| "not grown")?;
     check(&store, &blobs, 0..1000)?;
-    // Not even when it is taken for success.
+    // The closure runs again even if it treats the error as success.
     store.transaction(|txn| {
         (1000..4000).for_each(|id| drop(blobs.insert(txn, &blob(id))));
         Ok(())
     })?;
     check(&store, &blobs, 0..4000)?;
-    // Other errors are not tried again.
+    // A closure with another error does not run again.
     let mut runs = 0;
-    let refused = store.transaction(|txn| {
+    let result = store.transaction(|txn| {
         runs += 1;
         blobs.insert(txn, &blob(0))
     });
-    assert!(matches!(refused, Err(Error::DuplicateKey { .. })));
+    assert!(matches!(result, Err(Error::DuplicateKey { .. })));
     assert_eq!(runs, 1);
     Ok(())
 }
@@ -207,7 +207,7 @@ fn a_full_map_loses_no_commit() -> TestResult {
         let blobs = BlobRepository::open(&store)?;
         store.transaction(|txn| (0..10).try_for_each(|id| blobs.insert(txn, &blob(id))))?;
 
-        // The error of an explicit transaction has the remedy.
+        // The error of an explicit transaction names the remedy.
         let mut txn = store.write()?;
         let full = (10..3000).try_for_each(|id| blobs.insert(&mut txn, &blob(id)));
         let Err(error @ Error::MapFull { map_size: SMALL }) = full else {
@@ -224,7 +224,7 @@ fn a_full_map_loses_no_commit() -> TestResult {
         assert!(txn.commit().is_err());
         check(&store, &blobs, 0..10)?;
 
-        // A closure up to the limit.
+        // A closure enlarges the map up to its limit.
         let full =
             store.transaction(|txn| (10..3000).try_for_each(|id| blobs.insert(txn, &blob(id))));
         let limit = SMALL * 3;
@@ -250,10 +250,10 @@ fn a_blocking_reader_is_reported_with_its_age() -> TestResult {
         return Err(format!("{blocked:?}").into());
     };
     assert!(oldest >= Duration::from_millis(100), "{oldest:?}");
-    assert_eq!(blobs.all(&held).count()?, 0, "the reader goes on");
+    assert_eq!(blobs.all(&held).count()?, 0, "the snapshot has changed");
     drop(held);
 
-    // One that ends in time is waited for.
+    // Growth waits for a reader that ends in time.
     let held = store.read()?;
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -282,7 +282,7 @@ fn a_map_enlarged_by_another_process_is_adopted() -> TestResult {
     done(in_another_process(NAME, dir.path())?)?;
     let blocked = store.read().map(drop);
     assert!(matches!(blocked, Err(Error::GrowthBlocked { readers: 1, .. })), "{blocked:?}");
-    assert_eq!(blobs.all(&before).count()?, 0, "the reader goes on");
+    assert_eq!(blobs.all(&before).count()?, 0, "the snapshot has changed");
     drop(before);
     check(&store, &blobs, 0..2000)?;
 
@@ -301,7 +301,7 @@ fn a_map_enlarged_by_another_process_is_adopted() -> TestResult {
     check(&store, &blobs, 0..5999)
 }
 
-/// Waits until the file is there.
+/// Waits until a file exists.
 fn await_file(file: &Path) {
     await_true(|| file.exists());
 }
@@ -334,7 +334,7 @@ fn a_read_succeeds_while_a_write_waits_for_another_process() -> TestResult {
             blobs.all(&store.read()?).count()
         });
         await_true(|| started.load(Ordering::Relaxed));
-        // Longer than a reader that is in the way is waited for.
+        // This is longer than growth waits for a reader.
         thread::sleep(Duration::from_millis(2500));
         std::fs::write(dir.path().join("unlock"), "")?;
         writer.join().unwrap_or_else(|_| panic!("the writer"))?;
@@ -365,7 +365,7 @@ fn a_map_enlarged_by_another_process_is_adopted_beyond_the_limit() -> TestResult
     check(&store, &blobs, 0..2000)
 }
 
-/// Each process maps pages that the others have added, and adds pages itself.
+/// Each process maps the pages of the other processes, and adds pages itself.
 #[test]
 fn several_processes_can_enlarge_a_store() -> TestResult {
     const NAME: &str = "several_processes_can_enlarge_a_store";
@@ -393,11 +393,12 @@ fn several_processes_can_enlarge_a_store() -> TestResult {
     check(&store, &blobs, 0..3 * ROWS)
 }
 
-/// A process that may map little gets a smaller map than the default, and an error in the end.
+/// A process with little address space gets a smaller map than the default, and an error when the map can't
+/// grow.
 #[cfg(target_os = "linux")]
 #[test]
-fn little_address_space_is_enough() -> TestResult {
-    const NAME: &str = "little_address_space_is_enough";
+fn a_store_opens_with_little_address_space() -> TestResult {
+    const NAME: &str = "a_store_opens_with_little_address_space";
     if let Some(path) = as_other_process() {
         let store = Store::open(&path)?;
         let blobs = BlobRepository::open(&store)?;

@@ -1,4 +1,4 @@
-//! Rows that serde would write and not read back are refused when they are written.
+//! Rows that serde can write but not read back, which are refused when they are written.
 
 use index_table::{Error, IndexTable, Store};
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ struct Skipping {
     kept: u8,
 }
 
-/// Comes back in small letters.
+/// A key that is decoded in lower case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[serde(from = "Plain", into = "Plain")]
 #[index(town)]
@@ -87,8 +87,8 @@ fn keys_are_decoded_unchanged() -> TestResult {
     let small = SmallRepository::open(&store)?;
     let mut txn = store.write()?;
     small.insert(&mut txn, &Small { id: 1, town: "rome".into() })?;
-    let refused = small.insert(&mut txn, &Small { id: 2, town: "Rome".into() });
-    assert!(matches!(refused, Err(Error::Codec { table: "small", .. })), "{refused:?}");
+    let result = small.insert(&mut txn, &Small { id: 2, town: "Rome".into() });
+    assert!(matches!(result, Err(Error::Codec { table: "small", .. })), "{result:?}");
     assert_eq!(small.by_town(&txn).rows().count(), 1);
     Ok(())
 }

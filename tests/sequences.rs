@@ -1,4 +1,4 @@
-//! `insert_with`: numbers that are given out once.
+//! `insert_with`, which assigns each number once.
 
 use std::num::NonZero;
 
@@ -51,7 +51,7 @@ fn on_both_engines(check: impl Fn(&Store) -> TestResult) -> TestResult {
 }
 
 #[test]
-fn numbers_begin_with_one_and_are_not_reused() -> TestResult {
+fn numbers_start_at_one_and_are_not_reused() -> TestResult {
     on_both_engines(|store| {
         let customers = CustomerRepository::open(store)?;
         let mut txn = store.write()?;
@@ -148,7 +148,7 @@ fn numbers_of_128_bits_continue_beyond_64() -> TestResult {
             assert_eq!(ticks.insert_with(&mut txn, tick)?, next);
         }
         assert!(ticks.delete(&mut txn, BEYOND + 1)?);
-        assert_eq!(ticks.insert_with(&mut txn, tick)?, BEYOND + 2, "a number is given out once");
+        assert_eq!(ticks.insert_with(&mut txn, tick)?, BEYOND + 2, "a number was assigned twice");
         ticks.insert(&mut txn, &tick(u128::MAX - 1))?;
         assert_eq!(ticks.insert_with(&mut txn, tick)?, u128::MAX);
         let exhausted = ticks.insert_with(&mut txn, tick).map_err(|error| error.to_string());
@@ -194,7 +194,7 @@ fn the_last_number_is_stored_in_the_file() -> TestResult {
         env.create_databases_and_commit(txn, |opener, txn| {
             use heed::types::Bytes;
             let sequences = opener.open_database::<Bytes, Bytes>(txn, Some(".sequences"))?;
-            let sequences = sequences.expect("there is a database of sequences");
+            let sequences = sequences.expect("the database of sequences");
             let number = sequences.get(txn, b"customers")?.map(<[u8]>::to_vec);
             assert_eq!(number, Some(vec![0, 0, 0, 0, 0, 0, 0, 3]));
             assert_eq!(sequences.len(txn)?, 1);
@@ -233,7 +233,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The keys that there are, and the last number that was given out.
+/// The existing keys, and the last assigned number.
 type Model = (std::collections::BTreeSet<i8>, i8);
 
 fn run(store: &Store, steps: &[Step]) -> TestResult {
@@ -245,14 +245,14 @@ fn run(store: &Store, steps: &[Step]) -> TestResult {
         match step {
             Step::Next => {
                 let above = keys.last().copied().unwrap_or(0).max(*last);
-                let given = customers.insert_with(&mut txn, customer);
+                let number = customers.insert_with(&mut txn, customer);
                 match above.checked_add(1) {
                     Some(next) => {
-                        assert_eq!(given?, next);
+                        assert_eq!(number?, next);
                         keys.insert(next);
                         *last = next;
                     }
-                    None => assert!(matches!(given, Err(Error::SequenceExhausted { .. }))),
+                    None => assert!(matches!(number, Err(Error::SequenceExhausted { .. }))),
                 }
             }
             Step::Insert(id) => match customers.insert(&mut txn, &customer(*id)) {
@@ -284,7 +284,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn sequences_behave_as_the_model(steps in prop::collection::vec(step(), 1..60)) {
+    fn numbers_match_the_model(steps in prop::collection::vec(step(), 1..60)) {
         on_both_engines(|store| run(store, &steps))
             .map_err(|error| TestCaseError::fail(error.to_string()))?;
     }

@@ -1,5 +1,5 @@
-//! `and` and `or` of scans whose rows are not in the order of the primary key: sorted in memory, and beyond that in
-//! temporary files.
+//! `and` and `or` of scans in another order than the primary key's, whose primary keys are sorted in memory,
+//! or in temporary files if there are many.
 
 #[path = "support/stores.rs"]
 mod stores;
@@ -13,7 +13,7 @@ type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 #[table(view, shard_by = hash(name))]
 #[indexes((town, allow(redundant)), (age), (each(tags)), (town, age, name = "placed"), (hash(town), age, name = "hashed"))]
 struct Person {
-    /// Long, so that the primary keys of some thousands take more than the memory for sorting.
+    /// A long name, so that the primary keys of some thousand rows exceed the memory for sorting.
     #[primary_key]
     name: String,
     town: String,
@@ -50,24 +50,29 @@ fn on_all_stores(
 }
 
 fn assert_finds<'txn>(
-    ask: impl Fn() -> Combined<'txn, Person>,
+    combination: impl Fn() -> Combined<'txn, Person>,
     rows: &[Person],
     keep: impl Fn(&Person) -> bool,
 ) -> TestResult {
     let mut expected: Vec<&Person> = rows.iter().filter(|row| keep(row)).collect();
     for reverse in [false, true] {
-        let ask = || if reverse { ask().rev() } else { ask() };
-        assert!(ask().rows().map(Result::ok).eq(expected.iter().map(|row| Some((*row).clone()))));
-        assert_eq!(ask().count()?, expected.len() as u64);
-        let page = ask().page(5)?;
+        let combination = || if reverse { combination().rev() } else { combination() };
+        assert!(
+            combination()
+                .rows()
+                .map(Result::ok)
+                .eq(expected.iter().map(|row| Some((*row).clone())))
+        );
+        assert_eq!(combination().count()?, expected.len() as u64);
+        let page = combination().page(5)?;
         assert!(page.items.iter().eq(expected.iter().copied().take(5)));
-        let cursor = page.next.as_ref().ok_or("there are more than five")?;
-        let second = ask().after(cursor).page_views(5)?;
+        let cursor = page.next.as_ref().ok_or("no next page")?;
+        let second = combination().after(cursor).page_views(5)?;
         let names: Vec<_> = second.items.iter().map(|view| view.name).collect();
         assert!(names.iter().eq(expected[5..10].iter().map(|row| &row.name)));
         let back = second.previous.ok_or("the first page")?;
-        assert_eq!(ask().before(&back).page(5)?, page);
-        assert_eq!(ask().before(&back).limit(2).keys().count(), 2);
+        assert_eq!(combination().before(&back).page(5)?, page);
+        assert_eq!(combination().before(&back).limit(2).keys().count(), 2);
         expected.reverse();
     }
     Ok(())
@@ -120,56 +125,63 @@ fn ranges_prefixes_and_whole_indexes_are_combined() -> TestResult {
     })
 }
 
-/// More primary keys than fit into memory: they go to temporary files.
+/// More primary keys than fit into memory are sorted in temporary files.
 #[test]
 fn many_primary_keys_are_sorted_on_disk() -> TestResult {
     on_all_stores(11_000, |people, txn, rows| {
-        let ask = || people.by_age(txn).and(people.find_by_town_range(txn, "town 2".."town 6"));
+        let combination =
+            || people.by_age(txn).and(people.find_by_town_range(txn, "town 2".."town 6"));
         let keep = |row: &Person| ("town 2".."town 6").contains(&row.town.as_str());
-        assert_finds(ask, rows, keep)
+        assert_finds(combination, rows, keep)
     })
 }
 
 #[test]
-fn a_combination_refuses_the_cursors_of_others() -> TestResult {
+fn a_combination_refuses_cursors_of_other_combinations() -> TestResult {
     on_all_stores(200, |people, txn, _| {
-        let ask = || people.find_by_town(txn, "town 3").and(people.find_by_age_range(txn, ..60));
-        let cursor = ask().page(3)?.next.ok_or("there are more")?;
-        assert_eq!(ask().after(&cursor).page(3)?.items.len(), 3);
+        let combination =
+            || people.find_by_town(txn, "town 3").and(people.find_by_age_range(txn, ..60));
+        let cursor = combination().page(3)?.next.ok_or("no next page")?;
+        assert_eq!(combination().after(&cursor).page(3)?.items.len(), 3);
         let town = || people.find_by_town(txn, "town 3");
-        let refused = [
-            ask().rev().after(&cursor).page(3),
+        let result = [
+            combination().rev().after(&cursor).page(3),
             town().and(people.find_by_age_range(txn, ..61)).after(&cursor).page(3),
             town().or(people.find_by_age_range(txn, ..60)).before(&cursor).page(3),
             town().after(&cursor).page(3),
             people.all(txn).before(&cursor).page(3),
         ];
-        for page in refused {
+        for page in result {
             assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
         }
-        assert!(matches!(ask().rev().after(&cursor).count(), Err(Error::InvalidCursor { .. })));
-        let refused = ask().rev().before(&cursor).keys().next();
-        assert!(matches!(refused, Some(Err(Error::InvalidCursor { .. }))), "{refused:?}");
-        // Its text may have been changed.
+        assert!(matches!(
+            combination().rev().after(&cursor).count(),
+            Err(Error::InvalidCursor { .. })
+        ));
+        let result = combination().rev().before(&cursor).keys().next();
+        assert!(matches!(result, Some(Err(Error::InvalidCursor { .. }))), "{result:?}");
+        // The text of a cursor may have been changed.
         let text = cursor.to_string();
         for changed in [format!("{text}00"), format!("{}ff", &text[..22])] {
             let Ok(cursor) = changed.parse() else { continue };
-            let page = ask().after(&cursor).page(3);
+            let page = combination().after(&cursor).page(3);
             assert!(matches!(page, Err(Error::InvalidCursor { .. })), "{page:?}");
         }
         Ok(())
     })
 }
 
-/// A scan that ends before the place where the other one is, in either direction, has nothing there.
+/// In either direction, a scan that ends before the position of the other scan has no entries there.
 #[test]
-fn a_scan_is_not_read_behind_its_end() -> TestResult {
+fn a_scan_is_not_read_past_its_end() -> TestResult {
     on_all_stores(100, |people, txn, rows| {
         let none = || people.find_by_age_in(txn, [0; 0]);
         let some = || people.find_by_age(txn, 7);
         let (first, last) = (rows[0].name.as_str(), rows[99].name.as_str());
         for reverse in [false, true] {
-            let count = |ask: Combined<'_, Person>| if reverse { ask.rev() } else { ask }.count();
+            let count = |combination: Combined<'_, Person>| {
+                if reverse { combination.rev() } else { combination }.count()
+            };
             assert_eq!(count(some().and(none()))?, 0);
             assert_eq!(count(none().and(some()))?, 0);
             assert_eq!(count(people.by_town(txn).and(none()))?, 0);

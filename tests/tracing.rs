@@ -17,7 +17,7 @@ use tracing::{
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// A span: its level, its name and its fields, and whether it is over.
+/// A span: its level, its name and its fields, and whether it has ended.
 #[derive(Debug, Clone)]
 struct Seen {
     level: Level,
@@ -36,7 +36,7 @@ impl Visit for Seen {
     }
 }
 
-/// Keeps all spans of this crate, in order.
+/// A subscriber that keeps all spans of this crate in order.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<Seen>>>);
 
@@ -117,7 +117,7 @@ fn writes_and_opening_have_spans() -> TestResult {
     let store = Store::open(dir.path())?;
     let open = || FilmRepository::open(&store).map(drop);
     assert_eq!(Spans::of(open), ["DEBUG open table=films", "DEBUG build indexes=2 table=films"]);
-    // Nothing to build, and nothing to open.
+    // The table is open already, so nothing is built.
     assert_eq!(Spans::of(open), ["DEBUG open table=films"]);
     let films = FilmRepository::open(&store)?;
     assert_eq!(Spans::of(open), [""; 0]);
@@ -186,14 +186,14 @@ fn a_span_is_open_as_long_as_its_scan() -> TestResult {
     let films = FilmRepository::open(&store)?;
     store.transaction(|txn| (1..4).try_for_each(|id| films.insert(txn, &film(id))))?;
     let txn = store.read()?;
-    let mut kept = None;
+    let mut open_scan = None;
     let begin = || {
         let mut rows = films.by_year(&txn).rows();
         rows.next().transpose()?;
-        kept = Some(rows);
+        open_scan = Some(rows);
         Ok(())
     };
     assert_eq!(Spans::of(begin), ["DEBUG scan index=year table=films (open)"]);
-    drop(kept);
+    drop(open_scan);
     Ok(())
 }

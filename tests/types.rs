@@ -47,7 +47,7 @@ fn self_is_the_struct_wherever_the_type_is_repeated() -> TestResult {
     Ok(())
 }
 
-/// As many fields as a primary key can have.
+/// A row with the maximum number of fields in its primary key.
 #[derive(Debug, PartialEq, Serialize, Deserialize, IndexTable)]
 #[index(text)]
 struct Twelve {
@@ -101,7 +101,7 @@ fn entries_that_carry_own_types_have_the_traits_of_a_derive() -> TestResult {
 }
 
 #[test]
-fn a_primary_key_of_twelve_fields() -> TestResult {
+fn a_primary_key_can_have_twelve_fields() -> TestResult {
     let store = Store::in_memory();
     let table = TwelveRepository::open(&store)?;
     let row = |l| Twelve {

@@ -1,7 +1,6 @@
-//! The errors of the derive macros. Each mistake has a program and a file with its messages.
-//!
-//! The programs also call the repository, to detect superfluous messages. After a change of the messages,
-//! `TRYBUILD=overwrite cargo test --test ui` writes them again.
+//! The errors of the derive macros. For each mistake, there is a program and a file with the messages.
+//! The programs also call the repository, to detect superfluous messages. `TRYBUILD=overwrite cargo test
+//! --test ui` accepts changed messages.
 
 /// The folders of programs with mistakes.
 const TOPICS: [&str; 16] = [
@@ -23,9 +22,9 @@ const TOPICS: [&str; 16] = [
     "view",
 ];
 
-/// A folder that is not listed would not be tried, and a program in no folder neither.
+/// Programs in unlisted folders or outside of folders would not be compiled.
 #[test]
-fn every_program_is_tried() {
+fn every_program_is_in_a_listed_folder() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui");
     let names = std::fs::read_dir(folder).expect("a folder");
     let mut names: Vec<String> = names

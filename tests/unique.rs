@@ -1,4 +1,4 @@
-//! Unique indexes: a row whose key is taken is rejected, and the transaction is unchanged.
+//! Unique indexes reject a row whose key is in use, and leave the transaction unchanged.
 
 use index_table::{Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
@@ -24,15 +24,16 @@ fn member(id: u32) -> Member {
     Member { id, email, town: "Redmond".into(), phones, badge: Some(id as u16) }
 }
 
-/// On disk, and in memory.
+/// Returns a store on disk and a store in memory.
 fn stores() -> Result<[(Option<tempfile::TempDir>, Store); 2]> {
     let dir = tempfile::tempdir().expect("a directory");
     let store = Store::open(dir.path())?;
     Ok([(Some(dir), store), (None, Store::in_memory())])
 }
 
-/// Rows that are refused, each by another index or by two of them, with its name and the holder.
-fn refused() -> Vec<(Member, &'static str, &'static str)> {
+/// Returns rows that one index or two indexes reject, with the name of the index in the error and the holder
+/// of the key.
+fn rejected_rows() -> Vec<(Member, &'static str, &'static str)> {
     let new = member(9);
     let badge = Member { badge: Some(2), ..new.clone() };
     let phones = Member { phones: vec![5, 7, 21], ..new.clone() };
@@ -55,21 +56,21 @@ fn a_rejected_row_does_not_change_its_transaction() -> Result<()> {
         let before = ["email", "phones", "badge"].map(written);
 
         let mut txn = store.write()?;
-        for (row, index, holder) in refused() {
+        for (row, index, holder) in rejected_rows() {
             for write in writes {
                 match write(&members, &mut txn, &row) {
-                    Err(Error::UniqueViolation { index: by, holder: of, .. }) => {
-                        assert_eq!((by, of.as_str()), (index, holder));
+                    Err(Error::UniqueViolation { index: violated, holder: found, .. }) => {
+                        assert_eq!((violated, found.as_str()), (index, holder));
                     }
                     other => panic!("{index}: {other:?}"),
                 }
                 assert!(members.verify(&txn).run()?.is_clean());
             }
         }
-        // The row is there, and its keys are free.
+        // The primary key is in use, and the unique keys are free.
         let other = Member { id: 2, ..member(9) };
-        let there = members.insert(&mut txn, &other);
-        assert!(matches!(there, Err(Error::DuplicateKey { .. })), "{there:?}");
+        let inserted = members.insert(&mut txn, &other);
+        assert!(matches!(inserted, Err(Error::DuplicateKey { .. })), "{inserted:?}");
         // Both the primary key and a unique key are taken. The error names the primary key.
         let same = members.insert(&mut txn, &member(2));
         assert!(matches!(same, Err(Error::DuplicateKey { .. })), "{same:?}");
@@ -78,7 +79,7 @@ fn a_rejected_row_does_not_change_its_transaction() -> Result<()> {
         txn.commit()?;
         assert_eq!(["email", "phones", "badge"].map(written), before);
 
-        // All that was refused before is free.
+        // The keys of the rejected rows are free.
         store.transaction(|txn| members.insert(txn, &member(9)))?;
         store.transaction(|txn| members.put(txn, &member(10)))?;
         assert_eq!(written("phones"), Some(15));

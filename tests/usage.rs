@@ -1,5 +1,4 @@
-//! The statistics of scans and tables: look-ups by the index alone, with one or two look-ups, and the cost of
-//! writes.
+//! The statistics of scans and tables: the cost of each kind of query and of writes.
 
 use std::thread;
 
@@ -27,7 +26,7 @@ fn card(id: u32) -> Card {
     Card { id, group: (id / 3) as u16, score: 7, code: u64::from(id) << 32 }
 }
 
-/// 30 cards in a store of each kind.
+/// Runs `check` on 30 cards in a store of each kind.
 fn on_both_engines(check: impl Fn(&Store, &CardRepository) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     for store in [Store::open(dir.path())?, Store::in_memory()] {
@@ -38,7 +37,7 @@ fn on_both_engines(check: impl Fn(&Store, &CardRepository) -> TestResult) -> Tes
     Ok(())
 }
 
-/// Seeks, entries, facts and bytes.
+/// Returns the seeks, entries, facts and bytes.
 fn figures(stats: Stats) -> [u64; 4] {
     let Stats { seeks, entries, facts, bytes, .. } = stats;
     [seeks, entries, facts, bytes]
@@ -46,20 +45,19 @@ fn figures(stats: Stats) -> [u64; 4] {
 
 /// Reads an iterator to its end. Compares its statistics with the expected ones, and with the change of the
 /// transaction's statistics after it is dropped.
-macro_rules! assert_took {
-    ($txn:expr, $question:expr, $figures:expr) => {{
+macro_rules! assert_reads {
+    ($txn:expr, $query:expr, $figures:expr) => {{
         let before = figures($txn.stats());
-        let mut question = $question;
-        let answers =
-            question.by_ref().map(|answer| answer.map(drop)).collect::<Result<Vec<_>>>()?;
-        let took = figures(question.stats());
-        assert_eq!(took, $figures, stringify!($question));
+        let mut query = $query;
+        let results = query.by_ref().map(|result| result.map(drop)).collect::<Result<Vec<_>>>()?;
+        let figures_read = figures(query.stats());
+        assert_eq!(figures_read, $figures, stringify!($query));
         // The transaction counts the reads when the iterator is dropped.
-        assert_eq!(figures($txn.stats()), before, stringify!($question));
-        drop(question);
+        assert_eq!(figures($txn.stats()), before, stringify!($query));
+        drop(query);
         let after = figures($txn.stats());
-        assert_eq!(std::array::from_fn(|i| after[i] - before[i]), took, stringify!($question));
-        answers.len()
+        assert_eq!(std::array::from_fn(|i| after[i] - before[i]), figures_read, stringify!($query));
+        results.len()
     }};
 }
 
@@ -68,54 +66,54 @@ macro_rules! assert_took {
 const ROW: u64 = 1 + 1 + 1 + 1 + 5;
 
 #[test]
-fn each_strategy_has_its_look_ups() -> TestResult {
+fn each_strategy_takes_its_number_of_look_ups() -> TestResult {
     on_both_engines(|store, cards| {
         let txn = store.read()?;
-        let row = cards.get(&txn, 3)?.ok_or("it is there")?;
+        let row = cards.get(&txn, 3)?.ok_or("no row")?;
         assert_eq!(row, card(3));
         assert_eq!(figures(txn.stats()), [0, 0, 1, ROW]); // one look-up
 
-        // Rows: two look-ups, but for a full index and the table itself.
+        // Rows take two look-ups, except from a full index and from the table itself.
         let (key, primary_key) = (2, 4);
-        assert_took!(txn, cards.find_by_group(&txn, 1).rows(), [1, 3, 3, 3 * ROW]);
-        assert_took!(txn, cards.find_by_scored(&txn, 1).rows(), [1, 3, 3, 3 * ROW]);
-        assert_took!(txn, cards.find_by_whole(&txn, 1).rows(), [1, 3, 0, 3 * ROW]);
-        assert_took!(txn, cards.find_by_id_range(&txn, 3..6).rows(), [1, 3, 0, 3 * ROW]);
-        assert_took!(txn, cards.find_by_code(&txn, 3 << 32).rows(), [1, 1, 1, ROW]);
+        assert_reads!(txn, cards.find_by_group(&txn, 1).rows(), [1, 3, 3, 3 * ROW]);
+        assert_reads!(txn, cards.find_by_scored(&txn, 1).rows(), [1, 3, 3, 3 * ROW]);
+        assert_reads!(txn, cards.find_by_whole(&txn, 1).rows(), [1, 3, 0, 3 * ROW]);
+        assert_reads!(txn, cards.find_by_id_range(&txn, 3..6).rows(), [1, 3, 0, 3 * ROW]);
+        assert_reads!(txn, cards.find_by_code(&txn, 3 << 32).rows(), [1, 1, 1, ROW]);
 
-        // The index alone, whatever it carries.
+        // Keys are read from the index alone, with every strategy.
         let referring = 3 * (key + primary_key);
-        assert_took!(txn, cards.find_by_group(&txn, 1).entries(), [1, 3, 0, referring]);
-        assert_took!(txn, cards.find_by_scored(&txn, 1).entries(), [1, 3, 0, referring + 3]);
+        assert_reads!(txn, cards.find_by_group(&txn, 1).entries(), [1, 3, 0, referring]);
+        assert_reads!(txn, cards.find_by_scored(&txn, 1).entries(), [1, 3, 0, referring + 3]);
         let whole = referring + 3 * ROW;
-        assert_took!(txn, cards.find_by_whole(&txn, 1).entries(), [1, 3, 0, whole]);
-        assert_took!(txn, cards.find_by_code(&txn, 3 << 32).entries(), [1, 1, 0, 8 + primary_key]);
+        assert_reads!(txn, cards.find_by_whole(&txn, 1).entries(), [1, 3, 0, whole]);
+        assert_reads!(txn, cards.find_by_code(&txn, 3 << 32).entries(), [1, 1, 0, 8 + primary_key]);
         let keys = 3 * primary_key;
-        assert_took!(txn, cards.find_by_group(&txn, 1).keys(), [1, 3, 0, keys]);
-        assert_took!(txn, cards.find_by_scored(&txn, 1).keys(), [1, 3, 0, keys]);
-        assert_took!(txn, cards.find_by_whole(&txn, 1).keys(), [1, 3, 0, keys]);
-        assert_took!(txn, cards.find_by_id_range(&txn, 3..6).keys(), [1, 3, 0, keys]);
+        assert_reads!(txn, cards.find_by_group(&txn, 1).keys(), [1, 3, 0, keys]);
+        assert_reads!(txn, cards.find_by_scored(&txn, 1).keys(), [1, 3, 0, keys]);
+        assert_reads!(txn, cards.find_by_whole(&txn, 1).keys(), [1, 3, 0, keys]);
+        assert_reads!(txn, cards.find_by_id_range(&txn, 3..6).keys(), [1, 3, 0, keys]);
 
-        // With a limit, backward, and nothing at all.
-        assert_took!(txn, cards.find_by_scored(&txn, 1).limit(2).keys(), [1, 2, 0, 2 * 4]);
-        assert_took!(txn, cards.by_whole(&txn).rev().limit(2).keys(), [1, 2, 0, 2 * 4]);
-        assert_took!(txn, cards.find_by_group(&txn, 99).rows(), [1, 0, 0, 0]);
+        // With a limit, backward, and without results.
+        assert_reads!(txn, cards.find_by_scored(&txn, 1).limit(2).keys(), [1, 2, 0, 2 * 4]);
+        assert_reads!(txn, cards.by_whole(&txn).rev().limit(2).keys(), [1, 2, 0, 2 * 4]);
+        assert_reads!(txn, cards.find_by_group(&txn, 99).rows(), [1, 0, 0, 0]);
 
-        // Several at once.
-        assert_took!(txn, cards.get_many(&txn, [3, 99, 4]), [0, 0, 3, 2 * ROW]);
+        // Several rows at once.
+        assert_reads!(txn, cards.get_many(&txn, [3, 99, 4]), [0, 0, 3, 2 * ROW]);
         let two = || cards.find_by_group(&txn, 1).or(cards.find_by_code(&txn, 4 << 32));
-        assert_took!(txn, two().keys(), [2, 4, 0, 3 * primary_key]);
-        assert_took!(txn, two().rows(), [2, 4, 3, 3 * ROW]);
+        assert_reads!(txn, two().keys(), [2, 4, 0, 3 * primary_key]);
+        assert_reads!(txn, two().rows(), [2, 4, 3, 3 * ROW]);
 
-        // Values: a seek for each.
+        // Each distinct value takes a seek.
         let groups = cards.distinct_group(&txn).values();
-        assert_eq!(assert_took!(txn, groups, [11, 10, 0, 10 * key]), 10);
+        assert_eq!(assert_reads!(txn, groups, [11, 10, 0, 10 * key]), 10);
         Ok(())
     })
 }
 
 #[test]
-fn counting_decodes_nothing() -> TestResult {
+fn counting_decodes_no_rows() -> TestResult {
     on_both_engines(|store, cards| {
         let txn = store.read()?;
         assert_eq!(cards.find_by_scored(&txn, 1).count()?, 3);
@@ -134,7 +132,7 @@ fn a_scan_has_its_own_stats() -> TestResult {
         assert_eq!(figures(rows.stats()), [1, 0, 0, 0]);
         rows.next().transpose()?;
         assert_eq!(figures(rows.stats())[..3], [1, 1, 1]);
-        // Another one counts for itself.
+        // Another scan has its own statistics.
         let mut keys = cards.by_scored(&txn).keys();
         keys.nth(3).transpose()?;
         assert_eq!(figures(keys.stats()), [1, 4, 0, 16]);
@@ -145,7 +143,7 @@ fn a_scan_has_its_own_stats() -> TestResult {
         assert_eq!(figures(txn.stats())[..3], [1, 2, 2]);
         drop(keys);
         assert_eq!(figures(txn.stats())[..3], [2, 6, 2]);
-        // What was not run is nothing.
+        // A scan that does not run reads nothing.
         drop(cards.by_group(&txn));
         drop(cards.distinct_group(&txn).values());
         drop(cards.find_by_group(&txn, 1).and(cards.find_by_scored(&txn, 1)));
@@ -154,13 +152,13 @@ fn a_scan_has_its_own_stats() -> TestResult {
     })
 }
 
-/// Gets, scans, scanned; inserts, puts, updates, deletes.
+/// Returns gets, scans, scanned rows, inserts, puts, updates and deletes.
 fn of_rows(usage: &Usage) -> [u64; 7] {
     let Usage { gets, scans, scanned, inserts, puts, updates, deletes, .. } = *usage;
     [gets, scans, scanned, inserts, puts, updates, deletes]
 }
 
-/// Queries, entries, facts and written entries of each index.
+/// Returns the queries, entries, facts and written entries of each index.
 fn of_indexes(usage: &Usage) -> Vec<(&'static str, [u64; 4])> {
     let figures = |index: &IndexUsage| {
         let IndexUsage { name, queries, entries, facts, written, .. } = *index;
@@ -184,7 +182,7 @@ fn usage_counts_queries() -> TestResult {
         cards.find_by_scored(&txn, 1).first()?;
         assert!(cards.find_by_scored(&txn, 1).exists()?);
         assert_eq!(cards.distinct_scored(&txn).values().take(2).count(), 2);
-        // The rows of a combination are looked up by themselves.
+        // The rows of a combination are looked up one by one.
         let both = cards.find_by_scored(&txn, 1).and(cards.find_by_whole(&txn, 1));
         assert_eq!(both.rows().count(), 3);
 
@@ -209,7 +207,7 @@ fn usage_counts_queries() -> TestResult {
 fn usage_counts_committed_writes() -> TestResult {
     on_both_engines(|store, cards| {
         let written = |usage: &Usage| usage.indexes.iter().map(|it| it.written).collect::<Vec<_>>();
-        // Rolled back, refused, and without a change: nothing.
+        // Rolled back, refused and unchanged rows are not counted.
         let mut txn = store.write()?;
         cards.insert(&mut txn, &card(100))?;
         cards.delete(&mut txn, 3)?;
@@ -226,14 +224,14 @@ fn usage_counts_committed_writes() -> TestResult {
         assert_eq!(written(&cards.usage()), [30; 4]);
 
         let mut txn = store.write()?;
-        // A carried field: the entries that carry it.
+        // A changed field is rewritten in the entries that carry it.
         cards.update(&mut txn, 3, |card| card.score = 1)?;
         cards.put(&mut txn, &card(3))?;
-        // A field of keys: an entry away and an entry in.
+        // For a changed field in a key, an entry is removed and another is added.
         cards.update(&mut txn, 4, |card| card.group = 5)?;
         cards.put(&mut txn, &card(100))?;
         cards.delete(&mut txn, 100)?;
-        // Not before it is committed.
+        // Writes are counted when they are committed.
         assert_eq!(written(&cards.usage()), [30; 4]);
         txn.commit()?;
         assert_eq!(of_rows(&cards.usage()), [0, 0, 0, 30, 2, 2, 1]);
@@ -281,7 +279,7 @@ struct Customer {
     tags: Vec<u8>,
 }
 
-/// The whole report, with advice.
+/// The report has all counters and the advice.
 #[test]
 fn the_report_is_displayed_and_serialized() -> TestResult {
     let store = Store::in_memory();

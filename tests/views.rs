@@ -33,7 +33,7 @@ type Name = String;
 /// Fields of many types, in keys and outside of keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
-#[allow(clippy::option_option, reason = "a type like another")]
+#[allow(clippy::option_option, reason = "a field may have this type")]
 #[table(view, shard_by = hash(group))]
 #[index(kind, score)]
 #[index(kind, desc(score), include = [nick], name = "partial")]
@@ -168,8 +168,8 @@ fn check(store: &Tried, rows: &[Wide]) -> Result<()> {
     let txn = store.read()?;
     for row in rows {
         let view = wide.get_view(&txn, &row.group, row.id)?;
-        same(&view.expect("it is there"), row);
-        same(&wide.get_view_by_id_group(&txn, row.id, &row.group)?.expect("it is there"), row);
+        same(&view.expect("a row"), row);
+        same(&wide.get_view_by_id_group(&txn, row.id, &row.group)?.expect("a row"), row);
     }
     assert_eq!(wide.get_view(&txn, "c", 0)?, None);
     assert_eq!(wide.get_view_by_id_group(&txn, u32::MAX, "a")?, None);
@@ -178,7 +178,7 @@ fn check(store: &Tried, rows: &[Wide]) -> Result<()> {
         let stats = txn.stats();
         [stats.seeks, stats.entries, stats.facts]
     };
-    let took = |from: [u64; 3], to: [u64; 3]| [0, 1, 2].map(|at| to[at] - from[at]);
+    let difference = |from: [u64; 3], to: [u64; 3]| [0, 1, 2].map(|at| to[at] - from[at]);
     macro_rules! compare {
         ($($scan:expr),* $(,)?) => {$({
             let before = stats();
@@ -186,7 +186,7 @@ fn check(store: &Tried, rows: &[Wide]) -> Result<()> {
             let between = stats();
             let views = $scan.views().collect::<Result<Vec<_>>>()?;
             assert_eq!(views.len(), rows.len());
-            assert_eq!(took(between, stats()), took(before, between), stringify!($scan));
+            assert_eq!(difference(between, stats()), difference(before, between), stringify!($scan));
             views.iter().zip(&rows).for_each(|(view, row)| same(view, row));
         })*};
     }
@@ -239,7 +239,7 @@ proptest! {
     }
 }
 
-/// Seconds, as text.
+/// A serde format of seconds as text.
 mod as_text {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
@@ -277,7 +277,7 @@ mod made {
     }
 }
 
-/// Neither serde nor `Default` is implemented.
+/// A type without serde's traits and without `Default`.
 #[derive(Debug, Clone, PartialEq)]
 struct Foreign(u32);
 
@@ -295,7 +295,7 @@ mod foreign {
     }
 }
 
-/// Every attribute of serde that a row with a view may have.
+/// A row with every attribute of serde that is allowed in a row with a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(view = Twin)]
 #[serde(rename = "other", rename_all(serialize = "camelCase"), deny_unknown_fields, default)]
@@ -351,7 +351,7 @@ fn serde_attributes_mean_the_same_in_a_view() -> TestResult {
     let table = AttributedRepository::open(&store)?;
     store.transaction(|txn| table.insert(txn, &Attributed::default()))?;
     let txn = store.read()?;
-    let row = table.get(&txn, 1)?.ok_or("it is there")?;
+    let row = table.get(&txn, 1)?.ok_or("no row")?;
     let Twin {
         row_id,
         full_name,
@@ -365,10 +365,10 @@ fn serde_attributes_mean_the_same_in_a_view() -> TestResult {
         defaulted,
         seven,
         last,
-    } = table.get_view(&txn, 1)?.ok_or("it is there")?;
+    } = table.get_view(&txn, 1)?.ok_or("no row")?;
     assert_eq!((row_id, full_name), (row.row_id, &*row.full_name));
     assert_eq!((in_seconds, foreign), (row.in_seconds, row.foreign.clone()));
-    // What has a form of its own is owned, as in the row.
+    // Fields with `with` attributes are owned, as in the row.
     let owned: (String, String, String) = (both_ways, one_way, other_way);
     assert_eq!(owned, (row.both_ways.clone(), row.one_way.clone(), row.other_way.clone()));
     assert_eq!(owned, ("BOTH!".to_owned(), "ONE".to_owned(), "other!".to_owned()));
@@ -394,7 +394,7 @@ struct Transparent {
     cache: u8,
 }
 
-/// A view without anything to borrow has the lifetime too.
+/// The view of a row without borrowed fields has a lifetime too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(view)]
 #[index(number)]
@@ -446,7 +446,7 @@ fn views_outlive_the_scan() -> TestResult {
     Ok(())
 }
 
-/// A reader of another store is an error here too.
+/// Methods for views return the same errors as methods for rows.
 #[test]
 fn views_fail_like_rows() -> TestResult {
     let (store, other) = (Store::in_memory(), Store::in_memory());

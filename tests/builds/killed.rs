@@ -1,4 +1,4 @@
-//! A process that is killed while it builds.
+//! Processes that are killed during a build.
 
 use std::{
     io::{BufRead, BufReader},
@@ -16,7 +16,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
     Store::options().map_size(1 << 26).durability(index_table::Durability::None).open(path)
 }
 
-/// The child: it builds in small batches, and acknowledges each.
+/// Builds in small batches in the child process, and acknowledges each batch.
 fn build(path: &Path) -> index_table::Result<()> {
     let store = store(path)?;
     let items = after::ItemRepository::open_online(&store)?;
@@ -50,7 +50,7 @@ fn a_killed_build_continues_from_its_position() -> TestResult {
         assert_eq!(states.len(), 11);
         let IndexState::Building { rows, .. } = states[0].1 else { return Err("building".into()) };
         assert!(rows > 0 && rows < u64::from(ROWS), "{rows}");
-        // Rows are written and deleted on both sides of the place.
+        // Rows are written and deleted before and after the position of the build.
         store.transaction(|txn| {
             for id in [steps as u32, ROWS - steps as u32] {
                 items.update(txn, id, |row| row.town = "Bonn".into())?;
@@ -69,8 +69,8 @@ fn a_killed_build_continues_from_its_position() -> TestResult {
     Ok(())
 }
 
-/// Other processes declare the table in another way, and as before: the known states of the indexes are
-/// outdated.
+/// Another process declares the table in another way, and then as before. The states of the indexes that this
+/// process has read are outdated.
 #[test]
 fn a_process_detects_a_declaration_that_changed_and_changed_back() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
@@ -88,12 +88,12 @@ fn a_process_detects_a_declaration_that_changed_and_changed_back() -> TestResult
         .env("INDEX_TABLE_OTHER_PROCESS", dir.path())
         .output()?;
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
-    for refused in [
+    for result in [
         store.transaction(|txn| items.insert(txn, &item(2, 1))),
         items.build(&store).run().map(drop),
     ] {
-        let Err(Error::SchemaMismatch { table: "items", difference, .. }) = &refused else {
-            return Err(format!("{refused:?}").into());
+        let Err(Error::SchemaMismatch { table: "items", difference, .. }) = &result else {
+            return Err(format!("{result:?}").into());
         };
         assert!(difference.contains("another declaration since"), "{difference}");
     }
@@ -104,7 +104,7 @@ fn a_process_detects_a_declaration_that_changed_and_changed_back() -> TestResult
     Ok(())
 }
 
-/// An index that a repository still has is not dropped from under it.
+/// An index is not dropped while a repository uses it.
 #[test]
 fn an_index_retired_by_another_process_is_kept_while_in_use() -> TestResult {
     if let Some(path) = std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {

@@ -16,7 +16,7 @@ use index_table::{IndexState, ReadTxn, Result, Store};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// The table before it has indexes.
+/// The table without indexes.
 mod before {
     use index_table::IndexTable;
     use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ mod before {
     }
 }
 
-/// The same with an index of each kind.
+/// The table with an index of each kind.
 mod after {
     use index_table::IndexTable;
     use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ mod after {
 
 /// Returns a row with the unique keys of row `number`.
 fn item(id: u32, number: u32) -> after::Item {
-    let name = |names: [&str; 3], of: u32| names[of as usize % 3].to_owned();
+    let name = |names: [&str; 3], number: u32| names[number as usize % 3].to_owned();
     after::Item {
         id,
         town: name(["Oz", "Rome", "Oslo"], id / 3),
@@ -98,7 +98,7 @@ fn plain(row: after::Item) -> before::Item {
     before::Item { id, town, name, code, tags, note, url, live }
 }
 
-/// Writes rows while there are no indexes.
+/// Writes rows to the table without indexes.
 #[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
 fn fill(store: &Store, rows: impl IntoIterator<Item = after::Item> + Clone) -> Result<()> {
     let items = before::ItemRepository::open(store)?;
@@ -106,7 +106,7 @@ fn fill(store: &Store, rows: impl IntoIterator<Item = after::Item> + Clone) -> R
         .transaction(|txn| rows.clone().into_iter().try_for_each(|row| items.put(txn, &plain(row))))
 }
 
-/// All kinds of stores, each with these rows and no indexes.
+/// Runs a test on each kind of store, with these rows and no indexes.
 #[expect(clippy::needless_pass_by_value, reason = "ranges are handed over")]
 fn on_both(
     rows: impl IntoIterator<Item = after::Item> + Clone,
@@ -122,7 +122,7 @@ fn on_both(
     Ok(())
 }
 
-/// The states of the table's indexes that are not readable.
+/// Returns the states of the indexes that are not readable.
 fn unreadable(store: &Store) -> Result<Vec<(String, IndexState)>> {
     let catalog = store.catalog()?;
     let indexes = catalog.tables.into_iter().flat_map(|table| table.indexes);
@@ -130,7 +130,7 @@ fn unreadable(store: &Store) -> Result<Vec<(String, IndexState)>> {
     Ok(unreadable.map(|index| (index.name, index.state)).collect())
 }
 
-/// Whether all indexes match the rows.
+/// Checks that all indexes match the rows.
 fn assert_clean(items: &after::ItemRepository, txn: &ReadTxn<'_>) -> Result<()> {
     let report = items.verify(txn).run()?;
     assert!(report.is_clean(), "{report}");

@@ -9,7 +9,7 @@ use crate::{
     unreadable,
 };
 
-/// More rows than are built in the transaction in which an index is declared.
+/// More rows than `open` builds in the transaction that declares an index.
 const MANY: u32 = 4_200;
 
 #[test]
@@ -27,11 +27,8 @@ fn opening_builds_a_large_table_in_batches() -> TestResult {
 #[test]
 fn duplicates_in_a_small_table_change_nothing() -> TestResult {
     on_both((0..100).map(|id| item(id, id / 2)), |store| {
-        let refused = after::ItemRepository::open(store).map(drop);
-        assert!(
-            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
-            "{refused:?}"
-        );
+        let result = after::ItemRepository::open(store).map(drop);
+        assert!(matches!(result, Err(Error::UniqueViolation { index: "code", .. })), "{result:?}");
         assert_eq!(unreadable(store)?, []);
         assert_eq!(before::ItemRepository::open(store)?.all(&store.read()?).count()?, 100);
         Ok(())
@@ -42,14 +39,14 @@ fn duplicates_in_a_small_table_change_nothing() -> TestResult {
 fn duplicates_in_a_large_table_are_listed_in_the_catalog() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id.max(1))), |store| {
         for _ in 0..2 {
-            let refused = after::ItemRepository::open(store).map(drop);
+            let result = after::ItemRepository::open(store).map(drop);
             let Err(Error::IndexNotReadable {
                 index: "code", state: IndexState::Violated(_), ..
-            }) = &refused
+            }) = &result
             else {
-                return Err(format!("{refused:?}").into());
+                return Err(format!("{result:?}").into());
             };
-            let text = refused.unwrap_err().to_string();
+            let text = result.unwrap_err().to_string();
             assert!(text.contains("`Store::catalog` lists them, `open_online` opens"), "{text}");
         }
         assert_eq!(unreadable(store)?.len(), 3, "of `code`, `coded` and `once`");
@@ -64,7 +61,7 @@ fn duplicates_in_a_large_table_are_listed_in_the_catalog() -> TestResult {
     })
 }
 
-/// Both take part, and other tables and writers are not held up.
+/// Both threads take part in the build. They block neither other tables nor writers.
 #[test]
 fn threads_that_open_a_large_table_share_the_build() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id)), |store| {
@@ -84,15 +81,15 @@ fn threads_that_open_a_large_table_share_the_build() -> TestResult {
 }
 
 impl after::ItemRepository {
-    /// A row after all others.
+    /// Inserts a row after all others.
     fn insert_with_next(&self, txn: &mut index_table::WriteTxn<'_>) -> index_table::Result<()> {
         self.insert_with(txn, |id| item(id, id + 1_000_000)).map(drop)
     }
 }
 
-/// Writers continue while another thread builds, and maintain the entries of their own rows.
+/// Writers maintain the entries of their own rows while another thread builds.
 #[test]
-fn writers_go_on_during_a_build() -> TestResult {
+fn writers_continue_during_a_build() -> TestResult {
     on_both((0..MANY).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         let (report, written) = thread::scope(|scope| {
@@ -110,14 +107,14 @@ fn writers_go_on_during_a_build() -> TestResult {
             Ok::<_, Error>((build.join().unwrap_or_else(|_| panic!())?, written))
         })?;
         assert!(report.is_readable(), "{report}");
-        assert!(written > 1, "writers waited for the whole build");
+        assert!(written > 1, "the writers waited for the end of the build");
         assert_clean(&items, &store.read()?)?;
         assert_eq!(items.by_code(&store.read()?).count()?, u64::from(MANY));
         Ok(())
     })
 }
 
-/// A thread that writes can open an open table, while another thread opens a table.
+/// A thread that writes can open a table that is open already, even while another thread opens a table.
 #[test]
 fn a_build_does_not_wait_for_its_own_thread() -> TestResult {
     let store = Store::in_memory();
@@ -147,7 +144,7 @@ mod other {
     }
 }
 
-/// The map is full in the middle of a step.
+/// The map becomes full in the middle of a step.
 #[test]
 fn a_build_enlarges_the_map() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! A process that has a table open, which another one declares otherwise meanwhile.
+//! A process with an open table that another process then declares in another way.
 
 use std::{path::Path, process::Command};
 
@@ -46,7 +46,7 @@ mod changed {
     }
 }
 
-/// The code of the other process.
+/// Runs `work` in the other process, and returns true there.
 fn as_other_process(work: impl FnOnce(&Store) -> Result<()>) -> Result<bool> {
     match std::env::var_os("INDEX_TABLE_OTHER_PROCESS") {
         Some(path) => work(&Store::open(Path::new(&path))?).map(|()| true),
@@ -74,9 +74,9 @@ fn is_declared_otherwise<T: std::fmt::Debug>(result: Result<T>) -> TestResult {
     }
 }
 
-/// The entries of the index are of another declaration, or not built yet, so queries fail.
+/// Queries fail because the entries of the index have another declaration or are not built yet.
 #[test]
-fn queries_on_an_index_declared_in_another_way_are_refused() -> TestResult {
+fn queries_on_an_index_with_another_declaration_are_refused() -> TestResult {
     if as_other_process(|store| changed::PlaceRepository::open_online(store).map(drop))? {
         return Ok(());
     }
@@ -91,10 +91,10 @@ fn queries_on_an_index_declared_in_another_way_are_refused() -> TestResult {
     let before = store.read()?;
     assert_eq!(towns.by_gone(&before).count()?, u64::from(ROWS));
     in_another_process(
-        "otherwise::queries_on_an_index_declared_in_another_way_are_refused",
+        "otherwise::queries_on_an_index_with_another_declaration_are_refused",
         dir.path(),
     )?;
-    assert_eq!(towns.find_by_town(&before, "town 1").count()?, 100, "a snapshot is what it was");
+    assert_eq!(towns.find_by_town(&before, "town 1").count()?, 100, "the snapshot has changed");
     for txn in [&store.read()?, &*store.write()?] {
         is_declared_otherwise(towns.find_by_town(txn, "town 1").count())?;
         is_declared_otherwise(towns.find_by_town(txn, "town 1").keys().next().transpose())?;
@@ -102,13 +102,13 @@ fn queries_on_an_index_declared_in_another_way_are_refused() -> TestResult {
         is_declared_otherwise(towns.verify(txn).run())?;
         let retired = towns.by_gone(txn).count();
         assert!(matches!(retired, Err(Error::IndexNotReadable { index: "gone", .. })));
-        assert_eq!(towns.find_by_kept(txn, 5).count()?, 1, "both declare it alike");
+        assert_eq!(towns.find_by_kept(txn, 5).count()?, 1, "both declarations have this index");
         assert_eq!(towns.get(txn, 5)?.map(|row| row.code), Some(5));
     }
     Ok(())
 }
 
-/// LMDB in this process regards the databases as open: the error has the reason and the remedy.
+/// LMDB has the dropped databases open in this process. The error names the reason and the remedy.
 #[test]
 fn an_index_dropped_by_another_process_needs_a_reopened_store() -> TestResult {
     if as_other_process(|store| {
@@ -128,11 +128,11 @@ fn an_index_dropped_by_another_process_needs_a_reopened_store() -> TestResult {
     )?;
     is_declared_otherwise(items.by_code(&store.read()?).count())?;
     drop(items);
-    let refused = after::ItemRepository::open(&store).map(drop).err().ok_or("it opens")?;
-    assert!(matches!(refused, Error::ReopenNeeded { .. }), "{refused:?}");
-    let refused = refused.to_string();
-    assert!(refused.contains("another process has dropped an index"), "{refused}");
-    assert!(refused.contains("close the store"), "{refused}");
+    let error = after::ItemRepository::open(&store).map(drop).err().ok_or("it opens")?;
+    assert!(matches!(error, Error::ReopenNeeded { .. }), "{error:?}");
+    let message = error.to_string();
+    assert!(message.contains("another process has dropped an index"), "{message}");
+    assert!(message.contains("close the store"), "{message}");
     drop(store);
     let store = Store::open(dir.path())?;
     let items = after::ItemRepository::open(&store)?;

@@ -9,22 +9,22 @@ use crate::{after, assert_clean, fill, item};
 
 #[derive(Debug, Clone)]
 enum Operation {
-    /// The row and the number of its unique keys.
+    /// A row, and the number that its unique keys are made from.
     Insert(u32, u32),
     Put(u32, u32),
-    /// Takes another number, or another primary key.
+    /// Gives a row another number.
     Renumber(u32, u32),
     Move(u32, u32),
     Rename(u32),
     Delete(u32),
-    /// Steps of a build, of so many bytes.
+    /// A number of steps of a build, with this batch size in bytes.
     Build(u64, usize),
-    /// The store is closed and opened.
+    /// Closes the store and opens it again.
     Reopen,
 }
 
 fn operation(ids: u32) -> impl Strategy<Value = Operation> {
-    // Numbers above the ids are hardly ever taken.
+    // Numbers above the ids are rarely in use.
     let (id, number) = (0..ids, 0..ids * 3);
     prop_oneof![
         3 => (id.clone(), number.clone()).prop_map(|(id, number)| Operation::Insert(id, number)),
@@ -38,10 +38,10 @@ fn operation(ids: u32) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// The rows of the table, whose numbers are those of `numbers`.
+/// The rows of the table, by primary key.
 type Model = BTreeMap<u32, after::Item>;
 
-/// Does the same to the table and to the model, as far as the table allows it.
+/// Makes the same change to the table and to the model, unless the table refuses it.
 fn apply(
     store: &Store,
     items: &after::ItemRepository,
@@ -102,7 +102,7 @@ fn apply(
     Ok(())
 }
 
-/// Gives every row a number of its own.
+/// Resolves all duplicates by giving each row its own number.
 fn repair(
     store: &Store,
     items: &after::ItemRepository,
@@ -143,7 +143,7 @@ fn run(
             items = after::ItemRepository::open_online(&store)?;
         }
         apply(&store, &items, &mut model, operation)?;
-        // Results of readable indexes are right at any time.
+        // Readable indexes match the rows at any time.
         assert_clean(&items, &store.read()?)?;
     }
     let report = items.build(&store).batch_bytes(300).run()?;
@@ -160,11 +160,11 @@ fn run(
     let rows: Vec<_> = items.all(&txn).rows().collect::<Result<_, _>>()?;
     assert!(rows.iter().eq(model.values()), "{rows:?}\n{model:?}");
     let entries = items.verify(&txn).run()?.entries;
-    let of = |row: &after::Item| {
+    let entries_of = |row: &after::Item| {
         let (notes, live) = (u64::from(row.note.is_some()), u64::from(row.live));
         8 + notes + live + row.tags.len() as u64
     };
-    assert_eq!(entries, model.values().map(of).sum::<u64>());
+    assert_eq!(entries, model.values().map(entries_of).sum::<u64>());
     Ok(())
 }
 
@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn random_writes_during_builds_leave_right_indexes(
+    fn indexes_match_the_rows_after_random_writes_during_builds(
         numbers in prop::collection::vec(0..60_u32, 0..40),
         operations in prop::collection::vec(operation(40), 1..60),
         mended: Index,

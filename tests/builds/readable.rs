@@ -1,10 +1,10 @@
-//! When an index is readable, and for which transactions.
+//! The transactions for which an index is readable.
 
 use index_table::{Error, IndexState, Store};
 
 use crate::{TestResult, after, assert_clean, fill, item, on_both, unreadable};
 
-fn refused<T: std::fmt::Debug>(result: index_table::Result<T>) -> String {
+fn assert_not_readable<T: std::fmt::Debug>(result: index_table::Result<T>) -> String {
     match result {
         Err(error @ Error::IndexNotReadable { table: "items", .. }) => error.to_string(),
         other => panic!("{other:?}"),
@@ -15,7 +15,7 @@ fn refused<T: std::fmt::Debug>(result: index_table::Result<T>) -> String {
 fn queries_on_an_index_under_construction_are_refused() -> TestResult {
     on_both((0..200).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
-        let ask = |txn: &index_table::ReadTxn<'_>| {
+        let run_queries = |txn: &index_table::ReadTxn<'_>| {
             vec![
                 items.find_by_town(txn, "Oz").rows().collect::<Result<Vec<_>, _>>().map(|_| ()),
                 items.find_by_town(txn, "Oz").count().map(drop),
@@ -38,8 +38,8 @@ fn queries_on_an_index_under_construction_are_refused() -> TestResult {
             ]
         };
         let before = store.read()?;
-        for result in ask(&before) {
-            let text = refused(result);
+        for result in run_queries(&before) {
+            let text = assert_not_readable(result);
             assert!(
                 text.contains("is not readable: it is under construction, with 0 of 200 rows done"),
                 "{text}"
@@ -50,24 +50,26 @@ fn queries_on_an_index_under_construction_are_refused() -> TestResult {
         assert_eq!(items.all(&before).count()?, 200);
         assert_eq!(items.find_by_id_range(&before, 1..5).rows().count(), 4);
         items.build(store).batch_bytes(1000).limit(3).run()?;
-        let between = store.read()?;
-        assert!(!refused(items.find_by_town(&between, "Oz").count()).contains(" 0 of 200"));
+        let later = store.read()?;
+        assert!(
+            !assert_not_readable(items.find_by_town(&later, "Oz").count()).contains(" 0 of 200")
+        );
         let report = items.build(store).run()?;
         assert!(report.is_readable());
 
-        // A snapshot does not change when an index is built later.
-        for txn in [&before, &between] {
-            for result in ask(txn) {
-                refused(result);
+        // An index that is built later is not readable in earlier snapshots.
+        for txn in [&before, &later] {
+            for result in run_queries(txn) {
+                assert_not_readable(result);
             }
             assert_clean(&items, txn)?;
         }
-        let now = store.read()?;
-        for result in ask(&now) {
+        let current = store.read()?;
+        for result in run_queries(&current) {
             result?;
         }
-        assert_eq!(items.find_by_town(&now, "Oz").count()?, 68);
-        assert_clean(&items, &now)?;
+        assert_eq!(items.find_by_town(&current, "Oz").count()?, 68);
+        assert_clean(&items, &current)?;
         Ok(())
     })
 }
@@ -78,7 +80,7 @@ fn write_transactions_refuse_the_same_queries() -> TestResult {
         let items = after::ItemRepository::open_online(store)?;
         let mut txn = store.write()?;
         items.insert(&mut txn, &item(60, 60))?;
-        refused(items.find_by_town(&txn, "Oz").count());
+        assert_not_readable(items.find_by_town(&txn, "Oz").count());
         assert!(matches!(items.build(store).run(), Err(Error::WriteInProgress)));
         txn.commit()?;
         items.build(store).run()?;

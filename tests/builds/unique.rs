@@ -1,10 +1,10 @@
-//! Rows with the same key in a unique index that is being built.
+//! Duplicates in a unique index under construction.
 
 use index_table::{Error, IndexState, Store};
 
 use crate::{TestResult, after, assert_clean, item, on_both, unreadable};
 
-/// The rows 0 to 99, of which each tenth has the keys of the one before it.
+/// Returns the rows 0 to 99. Every tenth row has the keys of the row before it.
 fn doubles() -> impl Iterator<Item = after::Item> + Clone {
     (0..100).map(|id| item(id, if id % 10 == 0 && id > 0 { id - 1 } else { id }))
 }
@@ -30,22 +30,22 @@ fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
             };
             let report = build()?;
             assert!(report.is_done() && !report.is_readable(), "{report}");
-            // The other indexes are not held up.
+            // The other indexes are built.
             let names = ["code", "coded", "once"].map(str::to_owned);
             let counts = violated(store)?;
             assert!(counts.iter().map(|(name, _)| name).eq(&names), "{counts:?}");
             assert_eq!(counts.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [9, 6, 9]);
             assert_eq!(items.find_by_town(&store.read()?, "Oz").count()?, 34);
 
-            let refused = items.get_by_code(&store.read()?, 100);
-            let Err(Error::IndexNotReadable { index: "code", state, .. }) = &refused else {
-                return Err(format!("{refused:?}").into());
+            let result = items.get_by_code(&store.read()?, 100);
+            let Err(Error::IndexNotReadable { index: "code", state, .. }) = &result else {
+                return Err(format!("{result:?}").into());
             };
             let IndexState::Violated(duplicates) = state else { return Err("violated".into()) };
             let first = &duplicates.first[0];
             let first = [&first.key, &first.holder, &first.row].map(String::as_str);
             assert_eq!(first, ["109", "9", "10"]);
-            let text = refused.unwrap_err().to_string();
+            let text = result.unwrap_err().to_string();
             assert!(text.contains("its build has found 9 duplicates"), "{text}");
             assert!(text.contains("(the row 10 has the key 109, and so has the row 9)"), "{text}");
             assert!(store.catalog()?.to_string().contains("violated, 9 duplicates"));
@@ -69,25 +69,19 @@ fn all_duplicates_are_listed_and_can_be_resolved() -> TestResult {
     Ok(())
 }
 
-/// A writer finds duplicates that are in the index. The build finds duplicates in rows that it reads later.
+/// A writer refuses keys that are in the index already. The build finds the other duplicates later.
 #[test]
 fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
     on_both((0..100).map(|id| item(id, id)), |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(2000).limit(1).run()?;
-        let refused = store.transaction(|txn| items.insert(txn, &item(500, 3)));
-        assert!(
-            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
-            "{refused:?}"
-        );
+        let result = store.transaction(|txn| items.insert(txn, &item(500, 3)));
+        assert!(matches!(result, Err(Error::UniqueViolation { index: "code", .. })), "{result:?}");
         // The index has no entries of row 90 yet.
         store.transaction(|txn| items.insert(txn, &item(501, 90)))?;
-        let refused = store.transaction(|txn| items.insert(txn, &item(502, 90)));
-        assert!(
-            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
-            "{refused:?}"
-        );
-        // The row 90 is changed, moved and changed back: the entries are another row's all the
+        let result = store.transaction(|txn| items.insert(txn, &item(502, 90)));
+        assert!(matches!(result, Err(Error::UniqueViolation { index: "code", .. })), "{result:?}");
+        // Row 90 is changed, moved and changed back. Its keys belong to the entries of another row all the
         // time.
         store.transaction(|txn| items.update(txn, 90, |row| row.name.push('x')))?;
         store.transaction(|txn| items.update(txn, 90, |row| row.id = 600))?;
@@ -103,7 +97,7 @@ fn writes_of_a_key_in_the_index_are_refused_during_a_build() -> TestResult {
     })
 }
 
-/// Mended before the build comes to it, a duplicate was none.
+/// Duplicates that are resolved before the build reads them have no effect.
 #[test]
 fn duplicates_resolved_before_the_end_do_not_violate_an_index() -> TestResult {
     on_both(doubles(), |store| {
@@ -137,34 +131,34 @@ fn more_duplicates_than_are_listed_are_counted() -> TestResult {
     Ok(())
 }
 
-/// A row that the build has not been at does not get past it with keys that another one has.
+/// A row with a duplicate key can't be moved from unbuilt to built primary keys.
 #[test]
-fn a_duplicate_does_not_move_past_the_build() -> TestResult {
+fn a_duplicate_can_not_be_moved_past_the_build() -> TestResult {
     let rows = (2..100).map(|id| item(id, if id == 90 { 9 } else { id }));
     on_both(rows, |store| {
         let items = after::ItemRepository::open_online(store)?;
         items.build(store).batch_bytes(2000).limit(1).run()?;
         let moved = |from, to| store.transaction(|txn| items.update(txn, from, |row| row.id = to));
-        assert!(moved(90, 95).is_err(), "it is there");
-        assert!(moved(90, 200)?, "the build comes to it");
+        assert!(moved(90, 95).is_err(), "row 95 exists");
+        assert!(moved(90, 200)?, "row 200 is not built yet");
         for index in ["code", "once"] {
-            // The one that is violated first is named; the row with the hash has that alone.
+            // The error names the first violated index. For `once`, no other key of the row is a duplicate.
             if index == "once" {
                 let apart = |row: &mut after::Item| (row.code, row.note) = (1, None);
                 store.transaction(|txn| items.update(txn, 200, apart))?;
             }
-            let refused = moved(200, 1);
-            let Err(Error::UniqueViolation { index: named, holder, .. }) = refused else {
-                return Err(format!("{refused:?}").into());
+            let result = moved(200, 1);
+            let Err(Error::UniqueViolation { index: named, holder, .. }) = result else {
+                return Err(format!("{result:?}").into());
             };
             assert_eq!((named, holder.as_str()), (index, "9"));
         }
-        assert!(moved(80, 0)?, "its keys are its own");
-        assert!(moved(9, 1)?, "the entries are its own");
+        assert!(moved(80, 0)?, "no other row has the keys of row 80");
+        assert!(moved(9, 1)?, "the entries of the keys belong to row 9");
         let report = items.build(store).batch_bytes(2000).run()?;
         assert!(!report.is_readable(), "{report}");
         assert_eq!(violated(store)?, [("once".to_owned(), 1)]);
-        assert!(moved(200, 9)?, "what is violated is in nobody's way");
+        assert!(moved(200, 9)?, "a violated index refuses no key");
         store.transaction(|txn| items.delete(txn, 9))?;
         assert!(items.build(store).run()?.is_readable());
         assert_clean(&items, &store.read()?)?;

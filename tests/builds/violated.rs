@@ -1,5 +1,5 @@
-//! A unique index with duplicates: maintained, and read like an index that isn't unique, until they are
-//! resolved.
+//! Unique indexes with duplicates. Until the duplicates are resolved, such an index is maintained and read
+//! like an index that isn't unique.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use crate::{TestResult, after, assert_clean, fill, item, on_both, unreadable};
 
 const UNIQUE: [&str; 4] = ["code", "coded", "noted", "once"];
 
-/// The rows 0 to 59, of which some have the keys of the row before them or of one before that.
+/// Returns the rows 0 to 59. Some have the keys of one of the two rows before them.
 fn duplicates() -> impl Iterator<Item = after::Item> + Clone {
     (0..60).map(|id| {
-        let of = match (id % 10, id % 3) {
+        let key_holder = match (id % 10, id % 3) {
             (9, _) => id - 2,
             (_, 2) => id - 1,
             _ => id,
         };
-        after::Item { town: "Oz".into(), ..item(id, of * 2) }
+        after::Item { town: "Oz".into(), ..item(id, key_holder * 2) }
     })
 }
 
-/// How many of them have the key of another one.
+/// Returns the number of duplicates.
 fn count() -> u64 {
     let by_code: BTreeSet<_> = duplicates().map(|row| row.code).collect();
     60 - by_code.len() as u64
@@ -67,7 +67,7 @@ fn compare(items: &after::ItemRepository, store: &Store) -> TestResult {
     let noted = noted.iter().map(|entry| (entry.note, entry.id, entry.town));
     assert!(noted.eq(by_note.values().map(|row| (row.note.as_deref(), row.id, &*row.town))));
 
-    // Pages of every size, in both directions, meet each row once.
+    // Pages of every size, in both directions, have each row once.
     for size in [1, 2, 3, 7] {
         for reverse in [false, true] {
             let (mut paged, mut after) = (Vec::new(), None);
@@ -123,15 +123,15 @@ fn a_scan_returns_all_rows_of_a_duplicate_key() -> TestResult {
         compare(&items, store)?;
         let txn = store.read()?;
         assert_eq!(items.find_by_code(&txn, 114).keys().collect::<Result<Vec<_>, _>>()?, [7, 8, 9]);
-        let refused = [
+        let results = [
             items.get_by_code(&txn, 114).map(drop),
-            // Where no other row has the key, too.
+            // This key has no duplicates.
             items.get_by_code(&txn, 106).map(drop),
             items.get_by_once(&txn, "https://example.com/14").map(drop),
         ];
-        for refused in refused {
-            let Err(Error::IndexNotReadable { table: "items", state, .. }) = &refused else {
-                return Err(format!("{refused:?}").into());
+        for results in results {
+            let Err(Error::IndexNotReadable { table: "items", state, .. }) = &results else {
+                return Err(format!("{results:?}").into());
             };
             let IndexState::Violated(duplicates) = state else { return Err("a state".into()) };
             assert_eq!((duplicates.count, duplicates.first.len() as u64), (count(), count()));
@@ -148,7 +148,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
             store.transaction(|txn| change(txn))?;
             compare(&items, store)
         };
-        // Rows whose primary keys are before, after and between the primary keys of the other rows with their key.
+        // New rows with a key of other rows, with primary keys before, after and between theirs.
         for id in [200, 6, 100] {
             write(&|txn| {
                 items.delete(txn, 6)?;
@@ -156,7 +156,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
             })?;
         }
         assert_eq!(items.find_by_code(&store.read()?, 114).count()?, 5);
-        // The first one, one in the middle and the last one go.
+        // The first row of a key is deleted, a row in the middle, and the last one.
         for id in [7, 9, 200] {
             write(&|txn| items.delete(txn, id).map(drop))?;
         }
@@ -177,7 +177,7 @@ fn a_violated_index_is_maintained_and_refuses_no_key() -> TestResult {
     })
 }
 
-/// The first row of a key is deleted, or another one is inserted before it, between two pages.
+/// Between two pages, the first row of a key is deleted, or another row is inserted before it.
 #[test]
 fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
     on_both(duplicates(), |store| {
@@ -189,10 +189,10 @@ fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
         assert_eq!((ids(&from.items), ids(&to.items)), (vec![7], vec![9, 8]));
         let (from, to) = (from.next.ok_or("no more")?, to.next.ok_or("no more")?);
         drop(txn);
-        let check = |behind: &[u32], before: &[u32]| -> TestResult {
+        let check = |second_entry: &[u32], before: &[u32]| -> TestResult {
             let txn = store.read()?;
             let rest = items.find_by_code(&txn, 114).after(&from).page(9)?;
-            assert_eq!(ids(&rest.items), behind);
+            assert_eq!(ids(&rest.items), second_entry);
             let rest = items.find_by_code(&txn, 114).rev().after(&to).page(9)?;
             assert_eq!(ids(&rest.items), before);
             Ok(())
@@ -207,12 +207,12 @@ fn pages_of_a_shared_key_skip_and_repeat_no_row() -> TestResult {
     })
 }
 
-/// Without reading a row: the index has all entries.
+/// The build reads no row, because the index has all entries.
 #[test]
 fn a_violated_index_becomes_readable_when_the_duplicates_are_resolved() -> TestResult {
     on_both(duplicates(), |store| {
         let items = open(store)?;
-        // Resolved duplicates are listed until the next build.
+        // The catalog lists resolved duplicates until the next build.
         store.transaction(|txn| items.delete(txn, 2))?;
         let report = items.build(store).run()?;
         assert_eq!((report.rows, report.steps), (0, 0), "{report}");
@@ -227,22 +227,19 @@ fn a_violated_index_becomes_readable_when_the_duplicates_are_resolved() -> TestR
             let mut ids = ids.iter().copied();
             ids.try_for_each(|id| items.put(txn, &item(id, id * 2)))
         })?;
-        assert!(is_violated(store)?, "until it is looked at");
+        assert!(is_violated(store)?, "the index became readable without a build");
         let report = items.build(store).run()?;
         assert!(report.is_readable() && report.rows == 0, "{report}");
         assert!(!is_violated(store)?);
         compare(&items, store)?;
         assert_eq!(items.get_by_code(&store.read()?, 110)?.map(|row| row.id), Some(5));
-        let refused = store.transaction(|txn| items.insert(txn, &item(500, 10)));
-        assert!(
-            matches!(refused, Err(Error::UniqueViolation { index: "code", .. })),
-            "{refused:?}"
-        );
+        let result = store.transaction(|txn| items.insert(txn, &item(500, 10)));
+        assert!(matches!(result, Err(Error::UniqueViolation { index: "code", .. })), "{result:?}");
         Ok(())
     })
 }
 
-/// A row has its entry while the build has not met it, or has met another one.
+/// A row with a duplicate key has its entry before and after the build reads it.
 #[test]
 fn a_build_keeps_the_entries_of_duplicates() -> TestResult {
     on_both(duplicates(), |store| {
@@ -271,8 +268,8 @@ fn an_index_stays_violated_in_a_reopened_store() -> TestResult {
         drop(open(&store)?);
     }
     let store = options.open(dir.path())?;
-    let refused = after::ItemRepository::open(&store).map(drop);
-    assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
+    let result = after::ItemRepository::open(&store).map(drop);
+    assert!(matches!(result, Err(Error::UniqueViolation { .. })), "{result:?}");
     let items = after::ItemRepository::open_online(&store)?;
     compare(&items, &store)?;
     store.transaction(|txn| (0..60).try_for_each(|id| items.put(txn, &item(id, id * 2))))?;
@@ -282,9 +279,9 @@ fn an_index_stays_violated_in_a_reopened_store() -> TestResult {
     compare(&items, &store)
 }
 
-/// Further entries of a key are stored under key and primary key together, which has a limit.
+/// Further entries of a key are stored under key and primary key, whose common length has a limit.
 #[test]
-fn a_key_without_room_behind_it_is_not_shared() -> TestResult {
+fn a_key_without_room_for_a_primary_key_is_not_shared() -> TestResult {
     mod before {
         #[derive(serde::Serialize, serde::Deserialize, index_table::IndexTable)]
         #[table(name = "pages")]
@@ -303,8 +300,8 @@ fn a_key_without_room_behind_it_is_not_shared() -> TestResult {
         title: String,
     }
 
-    let title = |of: &str| of.repeat(400);
-    let path = |of: &str, len: usize| of.repeat(len);
+    let title = |letter: &str| letter.repeat(400);
+    let path = |letter: &str, len: usize| letter.repeat(len);
     let store = Store::in_memory();
     let dir = tempfile::tempdir()?;
     let on_disk = Store::options().map_size(1 << 26).open(dir.path())?;
@@ -319,29 +316,29 @@ fn a_key_without_room_behind_it_is_not_shared() -> TestResult {
         })?;
         drop(pages);
         let pages = PageRepository::open_online(&store)?;
-        let refused = pages.build(&store).run();
+        let outcome = pages.build(&store).run();
         assert!(
-            matches!(refused, Err(Error::KeyTooLong { index: Some("title"), len: 522, .. })),
-            "{refused:?}"
+            matches!(outcome, Err(Error::KeyTooLong { index: Some("title"), len: 522, .. })),
+            "{outcome:?}"
         );
         store.transaction(|txn| pages.delete(txn, &path("q", 120)))?;
         pages.build(&store).run()?;
         assert!(is_violated(&store)?);
-        let refused = |path: String, of: &str| {
-            let page = Page { path, title: title(of) };
-            let refused = store.transaction(|txn| {
-                let refused = pages.put(txn, &page);
-                assert!(pages.get(txn, &page.path)?.is_none(), "nothing is written");
-                refused
+        let assert_too_long = |path: String, letter: &str| {
+            let page = Page { path, title: title(letter) };
+            let result = store.transaction(|txn| {
+                let result = pages.put(txn, &page);
+                assert!(pages.get(txn, &page.path)?.is_none(), "the refused row was written");
+                result
             });
-            assert!(matches!(refused, Err(Error::KeyTooLong { .. })), "{refused:?}");
+            assert!(matches!(result, Err(Error::KeyTooLong { .. })), "{result:?}");
         };
-        refused(path("z", 120), "a");
-        // The row that has the key would no longer be the first one.
-        refused(path("o", 20), "b");
+        assert_too_long(path("z", 120), "a");
+        // The existing row with the key would no longer be the first one.
+        assert_too_long(path("o", 20), "b");
         store.transaction(|txn| {
             pages.put(txn, &Page { path: path("z", 120), title: title("c") })?;
-            // The first one has no primary key after its key.
+            // The entry of the first row has no primary key after its key.
             pages.put(txn, &Page { path: path("a", 120), title: title("a") })
         })?;
         let txn = store.read()?;
@@ -362,17 +359,17 @@ fn entries_of_a_violated_index_are_verified_and_repaired() -> TestResult {
         drop(open(&store)?);
     }
     let code = |id: u64| (100 + id).to_be_bytes().to_vec();
-    let behind = |id: u64, row: u32| [code(id), row.to_be_bytes().to_vec()].concat();
+    let second_entry = |id: u64, row: u32| [code(id), row.to_be_bytes().to_vec()].concat();
     let value = |row: u32| row.to_be_bytes().to_vec();
     raw(dir.path(), "items.code", |index, txn| {
-        // A further entry is gone, the first one of a key, and both; one is there twice, one in the wrong
-        // place, and one of no row.
-        assert!(index.delete(txn, &behind(14, 8))?);
+        // The damage: a further entry is missing, the first entry of a key, and both; an entry is stored
+        // twice, another at the wrong position, and another has no row.
+        assert!(index.delete(txn, &second_entry(14, 8))?);
         assert!(index.delete(txn, &code(2))?);
-        assert!(index.delete(txn, &code(8))? && index.delete(txn, &behind(8, 5))?);
-        index.put(txn, &behind(14, 7), &value(7))?;
-        index.put(txn, &behind(20, 3), &value(3))?;
-        index.put(txn, &behind(26, 999), &value(999))
+        assert!(index.delete(txn, &code(8))? && index.delete(txn, &second_entry(8, 5))?);
+        index.put(txn, &second_entry(14, 7), &value(7))?;
+        index.put(txn, &second_entry(20, 3), &value(3))?;
+        index.put(txn, &second_entry(26, 999), &value(999))
     })?;
     let store = options.open(dir.path())?;
     let items = after::ItemRepository::open_online(&store)?;
@@ -385,7 +382,7 @@ fn entries_of_a_violated_index_are_verified_and_repaired() -> TestResult {
     compare(&items, &store)
 }
 
-/// Earlier releases emptied an index that was violated.
+/// Earlier releases emptied violated indexes.
 #[test]
 fn an_index_emptied_by_an_earlier_release_is_built() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -401,9 +398,9 @@ fn an_index_emptied_by_an_earlier_release_is_built() -> TestResult {
     raw(dir.path(), "items.code", |index, txn| index.clear(txn))?;
     let store = options.open(dir.path())?;
     let items = after::ItemRepository::open_online(&store)?;
-    let refused = items.by_code(&store.read()?).count();
-    let Err(Error::IndexNotReadable { index: "code", state, .. }) = refused else {
-        return Err(format!("{refused:?}").into());
+    let result = items.by_code(&store.read()?).count();
+    let Err(Error::IndexNotReadable { index: "code", state, .. }) = result else {
+        return Err(format!("{result:?}").into());
     };
     assert!(matches!(state, IndexState::Building { rows: 0, .. }), "{state:?}");
     assert_eq!(items.build(&store).run()?.rows, 60);
@@ -425,7 +422,7 @@ fn raw(
     let env = unsafe { heed::EnvOpenOptions::new().max_dbs(40).map_size(1 << 28).open(path)? };
     let txn = env.write_txn()?;
     env.create_databases_and_commit(txn, |opener, txn| {
-        let database = opener.open_database(txn, Some(name))?.expect("it is there");
+        let database = opener.open_database(txn, Some(name))?.expect("the database exists");
         work(database, txn)?;
         Ok::<_, heed::Error>(heed::CommitOrAbort::<(), ()>::Commit(()))
     })?;

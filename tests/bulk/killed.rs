@@ -1,4 +1,4 @@
-//! A load in a killed process leaves no rows and no files.
+//! Bulk loads in killed processes.
 
 use std::{
     env,
@@ -8,10 +8,10 @@ use std::{
 
 use crate::{all, item, open};
 
-/// Where the child works, and whether it dies while it writes.
+/// Set in the child process to its directory, and to the phase in which it aborts.
 const CHILD: &str = "INDEX_TABLE_BULK_CHILD";
 
-/// Whether a process has ended by `abort`, and not by a test that failed.
+/// Whether a process has ended by `abort`, not by a failed test.
 fn has_aborted(status: ExitStatus) -> bool {
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGABRT);

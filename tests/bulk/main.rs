@@ -1,4 +1,4 @@
-//! Bulk loads against the same rows inserted one by one.
+//! Bulk loads, compared with single inserts of the same rows.
 
 mod killed;
 mod random;
@@ -7,7 +7,7 @@ mod rows;
 use index_table::{Durability, IndexTable, ReadTxn, Result, Store};
 use serde::{Deserialize, Serialize};
 
-/// Each layout, each strategy, and each way in which a row comes to its keys.
+/// A row with an index of each layout, each strategy and each form of key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "items")]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -44,7 +44,7 @@ impl Item {
     }
 }
 
-/// With a primary key of any length, for which nothing is packed.
+/// A row with a primary key of variable length, so that no index is packed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[index(town)]
 #[index(code, unique)]
@@ -57,7 +57,7 @@ struct Place {
     code: u32,
 }
 
-/// A row with a key of its own in every unique index.
+/// Returns a row whose unique keys no other row has.
 fn item(id: u32) -> Item {
     Item {
         id,
@@ -77,7 +77,7 @@ fn open(path: &std::path::Path) -> Result<(Store, ItemRepository)> {
     Ok((store, items))
 }
 
-/// All rows; the indexes have been compared with them.
+/// Checks the indexes, and returns all rows.
 fn all(items: &ItemRepository, txn: &ReadTxn<'_>) -> Result<Vec<Item>> {
     let report = items.verify(txn).run()?;
     assert!(report.is_clean(), "{report}");

@@ -1,4 +1,4 @@
-//! Random rows into tables with random rows: each policy works, for every memory limit.
+//! Random rows loaded into tables with random rows, with each policy and different memory limits.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,14 @@ use proptest::prelude::*;
 
 use crate::{Item, ItemRepository, Place, PlaceRepository, all, item};
 
-/// A row with keys from small ranges, so that keys of different rows sometimes collide.
-fn rows(of: u32) -> impl Strategy<Value = Item> {
-    (0..of, 0..of, prop::collection::vec(0..of, 0..3), 0..of).prop_map(|(id, code, tags, url)| {
-        let tags = tags.into_iter().map(|tag| tag.to_string()).collect();
-        Item { code, tags, url: format!("https://example.com/{url}"), ..item(id) }
-    })
+/// Generates rows with keys below `keys`, so that keys of different rows sometimes collide.
+fn rows(keys: u32) -> impl Strategy<Value = Item> {
+    (0..keys, 0..keys, prop::collection::vec(0..keys, 0..3), 0..keys).prop_map(
+        |(id, code, tags, url)| {
+            let tags = tags.into_iter().map(|tag| tag.to_string()).collect();
+            Item { code, tags, url: format!("https://example.com/{url}"), ..item(id) }
+        },
+    )
 }
 
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ struct Case {
 }
 
 fn case() -> impl Strategy<Value = Case> {
-    let rows_of = |of, most| prop::collection::vec(rows(of), 0..most);
+    let rows_of = |keys, most| prop::collection::vec(rows(keys), 0..most);
     let few = (rows_of(30, 20), rows_of(30, 40));
     let many = (rows_of(400, 100), rows_of(4_000_000_000, 400));
     let ordered = (rows_of(100, 2), (0..600_u32).prop_map(|most| (0..most).map(item).collect()));
@@ -57,7 +59,8 @@ fn insert_free(items: &ItemRepository, txn: &mut WriteTxn<'_>, rows: &[Item]) ->
     Ok(inserted)
 }
 
-/// The expected rows of the table, and the expected number of written rows; `None` if the load is refused.
+/// Returns the expected rows of the table and the expected number of written rows, or `None` if the load must
+/// fail.
 fn expected(case: &Case, before: &[Item]) -> Result<Option<(Vec<Item>, u64)>> {
     let store = Store::in_memory();
     let items = ItemRepository::open(&store)?;
@@ -65,8 +68,8 @@ fn expected(case: &Case, before: &[Item]) -> Result<Option<(Vec<Item>, u64)>> {
     let written = match case.policy {
         OnDuplicate::Replace => {
             let latest: BTreeMap<u32, &Item> = case.rows.iter().map(|row| (row.id, row)).collect();
-            let kept = before.iter().filter(|row| !latest.contains_key(&row.id));
-            let rows: Vec<Item> = kept.chain(latest.values().copied()).cloned().collect();
+            let unchanged = before.iter().filter(|row| !latest.contains_key(&row.id));
+            let rows: Vec<Item> = unchanged.chain(latest.values().copied()).cloned().collect();
             if insert_free(&items, &mut txn, &rows)? < rows.len() as u64 {
                 return Ok(None);
             }
@@ -84,7 +87,7 @@ fn expected(case: &Case, before: &[Item]) -> Result<Option<(Vec<Item>, u64)>> {
     Ok(Some((items.all(&txn).rows().collect::<Result<_>>()?, written)))
 }
 
-/// A quarter of the requested cases: a case is many rows.
+/// Returns a quarter of the requested number of cases, because each case has many rows.
 fn cases() -> u32 {
     ProptestConfig::default().cases / 4
 }
@@ -98,7 +101,7 @@ fn check(store: &Store, case: &Case) -> Result<()> {
     let report = if case.inside {
         let load = items.bulk_load_in(&mut txn, &case.rows);
         let report = load.on_duplicate(case.policy).memory(case.memory).run();
-        // A refused load leaves the transaction as it was, and it continues.
+        // A refused load leaves the transaction unchanged and usable.
         items.put(&mut txn, &item(4_000_000_001))?;
         items.delete(&mut txn, 4_000_000_001)?;
         txn.commit()?;

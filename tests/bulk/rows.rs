@@ -1,4 +1,4 @@
-//! Loads: errors, reports, growth, sequences and counters.
+//! Errors, reports and counters of bulk loads, and growth of the map.
 
 use std::{
     error::Error as StdError,
@@ -18,7 +18,7 @@ fn store() -> Result<(Store, ItemRepository)> {
 }
 
 #[test]
-fn a_load_takes_rows_references_and_results() -> TestResult {
+fn a_load_accepts_rows_references_and_results() -> TestResult {
     let (store, items) = store()?;
     items.bulk_load(&store, vec![item(1)]).run()?;
     items.bulk_load(&store, &[item(2)]).run()?;
@@ -35,9 +35,9 @@ fn a_load_takes_rows_references_and_results() -> TestResult {
 fn errors_name_the_existing_row() -> TestResult {
     let (store, items) = store()?;
     store.transaction(|txn| items.insert(txn, &item(1)))?;
-    let refused = |rows: &[Item]| items.bulk_load(&store, rows).run().map_err(|it| it.to_string());
+    let load = |rows: &[Item]| items.bulk_load(&store, rows).run().map_err(|it| it.to_string());
     let starts = |rows: &[Item], expected: &str| {
-        let error = refused(rows).expect_err("it is there");
+        let error = load(rows).expect_err("the key is taken");
         assert!(error.starts_with(expected), "{error}");
     };
     starts(&[item(3), item(1)], "table `items` already has a row with primary key 1");
@@ -53,8 +53,8 @@ fn errors_name_the_existing_row() -> TestResult {
         &[url],
         "unique index `once` of table `items` already has the key \"https://example.com/1\"",
     );
-    // Names another row of the load, or of the table, as the holder.
-    let error = refused(&[code(3, 9), code(2, 9)]).expect_err("the same code");
+    // The holder of a key is another row of the load, or of the table.
+    let error = load(&[code(3, 9), code(2, 9)]).expect_err("the same code");
     assert!(error.contains("for the row with primary key 2"), "{error}");
     assert_eq!(all(&items, &store.read()?)?, [item(1)]);
     Ok(())
@@ -82,8 +82,8 @@ fn replaced_rows_can_exchange_unique_keys() -> TestResult {
     let report = replace(&[code(1, 2), code(2, 1), code(3, 3)])?;
     assert_eq!((report.written, report.replaced, report.skipped), (3, 2, 0));
     assert_eq!(all(&items, &store.read()?)?, [code(1, 2), code(2, 1), code(3, 3)]);
-    // Not if the other one keeps it.
-    let error = replace(&[code(1, 3), code(2, 7)]).expect_err("3 is taken");
+    // The load fails if the other row keeps the key.
+    let error = replace(&[code(1, 3), code(2, 7)]).expect_err("row 3 has the key");
     assert!(matches!(error, Error::UniqueViolation { index: "code", holder, .. } if holder == "3"));
     assert_eq!(items.get_by_code(&store.read()?, 7)?, None);
     Ok(())
@@ -109,8 +109,8 @@ fn equal_rows_are_not_written() -> TestResult {
         .zip(counted(&before))
         .map(|(after, before)| after - before)
         .collect();
-    // One entry goes and one comes in `town` and `town_name`; `name` and `noted` carry the town,
-    // which the row 7 has no note for.
+    // `town` and `town_name` lose an entry and get another. `name` carries the town, and so does `noted`, but
+    // row 7 has no note.
     assert_eq!(written, [2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!((before.inserts, after.inserts, after.puts), (100, 100, 1));
     Ok(())
@@ -159,7 +159,7 @@ fn a_load_in_a_dropped_transaction_changes_nothing() -> TestResult {
     let (store, items) = open(directory.path())?;
     let mut txn = store.write()?;
     items.bulk_load_in(&mut txn, (0..100).map(item)).run()?;
-    // The transaction reads the rows that it has loaded.
+    // The transaction reads its own rows.
     assert_eq!(all(&items, &txn)?.len(), 100);
     drop(txn);
     assert_eq!(items.all(&store.read()?).count()?, 0);
@@ -168,7 +168,9 @@ fn a_load_in_a_dropped_transaction_changes_nothing() -> TestResult {
 
 /// Loads half of the rows, ignores the error, and continues.
 fn load_half(items: &ItemRepository, txn: &mut WriteTxn<'_>) -> Result<()> {
-    let half = |at: Progress| assert!(at.total.is_none() || at.done < 5_000, "half of it");
+    let half = |at: Progress| {
+        assert!(at.total.is_none() || at.done < 5_000, "the load continued past its first half")
+    };
     let load = items.bulk_load_in(txn, (0..1_000).map(item)).on_duplicate(OnDuplicate::Replace);
     assert!(catch_unwind(AssertUnwindSafe(|| load.progress(half).run())).is_err());
     items.put(txn, &item(2_000))
@@ -188,7 +190,7 @@ fn a_transaction_with_half_a_load_can_not_be_committed() -> TestResult {
             Err(Error::TransactionFailed { .. })
         ));
 
-        // In a group, whether it is the first closure or not, those beside it are.
+        // In a group, the other closures are committed, whether the failed closure is the first or not.
         let writer = store.writer()?;
         let txn = store.write()?;
         let submit =
@@ -210,7 +212,7 @@ fn a_transaction_with_half_a_load_can_not_be_committed() -> TestResult {
 }
 
 #[test]
-fn others_write_while_rows_are_read() -> TestResult {
+fn other_threads_write_while_a_load_reads_its_rows() -> TestResult {
     let (store, items) = store()?;
     let rows = (0..10).map(|id| {
         let other = item(100 + id);
@@ -224,13 +226,13 @@ fn others_write_while_rows_are_read() -> TestResult {
 #[test]
 fn a_load_refuses_another_store() -> TestResult {
     let ((store, _), (_, others)) = (store()?, store()?);
-    let mut asked = false;
+    let mut has_read = false;
     let rows = std::iter::from_fn(|| {
-        asked = true;
+        has_read = true;
         Some(item(1))
     });
     let error = others.bulk_load(&store, rows).run().expect_err("another store");
     assert!(matches!(error, Error::WrongStore { table: "items" }));
-    assert!(!asked);
+    assert!(!has_read);
     Ok(())
 }

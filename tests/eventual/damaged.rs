@@ -1,4 +1,4 @@
-//! Queues whose numbers are damaged.
+//! Damaged queues of eventual indexes.
 
 use std::{ops::Range, path::Path, time::Duration};
 
@@ -16,18 +16,22 @@ type Damage = fn(&Raw<'_>, &mut RwTxn<'_>) -> heed::Result<()>;
 
 const POSITION: [u8; 8] = [0; 8];
 
-/// 2^63 and 2^64 − 1, as postcard has them.
+/// 2^63 and 2^64 − 1, as postcard encodes them.
 const HALF: [u8; 10] = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1];
 const MOST: [u8; 10] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
 
-/// Damage of a queue with two applied messages and four others, and the finding of `verify`. Without a
+/// Damage of a queue with two applied and four pending messages, and the finding of `verify`. Without a
 /// finding, messages are applied again.
 const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
     ("no position", |queue, txn| queue.delete(txn, &POSITION).map(drop), None),
-    ("a position that is none", |queue, txn| queue.put(txn, &POSITION, b"\xff"), UNREADABLE),
-    ("at the end", |queue, txn| queue.put(txn, &POSITION, &[&MOST[..], &[0]].concat()), UNREADABLE),
+    ("an unreadable position", |queue, txn| queue.put(txn, &POSITION, b"\xff"), UNREADABLE),
     (
-        "behind the end",
+        "a position at the end",
+        |queue, txn| queue.put(txn, &POSITION, &[&MOST[..], &[0]].concat()),
+        UNREADABLE,
+    ),
+    (
+        "a position after the end",
         |queue, txn| queue.put(txn, &POSITION, &[&HALF[..], &[0]].concat()),
         UNREADABLE,
     ),
@@ -38,31 +42,31 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
             "it has 5 records, and only 2 of them are its state, messages to apply, or dead letters",
         ),
     ),
-    ("not far enough", |queue, txn| queue.put(txn, &POSITION, &[1, 0]), None),
+    ("an earlier position", |queue, txn| queue.put(txn, &POSITION, &[1, 0]), None),
     (
-        "more dead letters",
+        "a higher count of dead letters",
         |queue, txn| queue.put(txn, &POSITION, &[2, 3]),
         Some("its state counts 3 dead letters, and it has 0"),
     ),
     (
-        "all are dead letters",
+        "a count of dead letters for all messages",
         |queue, txn| queue.put(txn, &POSITION, &[&[2], &MOST[..]].concat()),
         UNREADABLE,
     ),
     (
-        "no dead letter",
+        "an uncounted dead letter",
         |queue, txn| queue.put(txn, &(1 << 63 | 1_u64).to_be_bytes(), b"no"),
         Some("its state counts 0 dead letters, and it has 1"),
     ),
     (
-        "a message that was applied",
+        "an applied message",
         |queue, txn| queue.put(txn, &1_u64.to_be_bytes(), b"no"),
         Some(
             "it has 6 records, and only 5 of them are its state, messages to apply, or dead letters",
         ),
     ),
     (
-        "the last number",
+        "the last possible number",
         |queue, txn| queue.put(txn, &((1 << 63) - 1_u64).to_be_bytes(), b"no"),
         Some("a message has the number 9223372036854775807, which is too great"),
     ),
@@ -74,7 +78,7 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
         ),
     ),
     (
-        "no number where one was",
+        "a message without a number",
         |queue, txn| queue.put(txn, &[0, 0, 0, 0, 0, 0, 0, 2, 0], b"no"),
         Some("a message has a key that is not a number"),
     ),
@@ -82,7 +86,8 @@ const DAMAGES: [(&str, Damage, Option<&str>); 13] = [
 
 const UNREADABLE: Option<&str> = Some("its progress can't be read");
 
-/// Nothing panics or loops forever, a verification finds the damage, and a repair corrects it.
+/// With each kind of damage, no call panics or loops forever, `verify` finds the damage, and `repair` removes
+/// it.
 #[test]
 fn a_repair_empties_a_damaged_queue() -> TestResult {
     for (name, damage, said) in DAMAGES {
@@ -131,7 +136,7 @@ fn a_repair_empties_a_damaged_queue() -> TestResult {
     Ok(())
 }
 
-/// The finding of a verification about the queue, at once or in steps.
+/// Verifies the table at once and in steps, and returns the finding about the queue.
 fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Option<String>> {
     let mut ticks = Vec::new();
     let whole = items.verify(txn).progress(|at| ticks.push((at.done, at.total))).run()?;
@@ -149,14 +154,14 @@ fn verified(items: &ItemRepository, txn: &ReadTxn<'_>) -> index_table::Result<Op
         }
     }
     assert_eq!(findings, whole.findings);
-    let (steps, total) = *ticks.last().expect("it is reports at the end");
+    let (steps, total) = *ticks.last().expect("progress is reported at the end");
     assert_eq!(Some(steps), total);
     // Only an intact queue explains late entries.
     assert_eq!(damage.is_none(), whole.is_clean());
     Ok(damage)
 }
 
-/// The finding of a report about the queue.
+/// Returns the finding of a report about the queue.
 fn damage_in(report: &VerifyReport) -> Option<String> {
     let mut of_queue =
         report.findings.iter().filter(|found| found.kind == FindingKind::DamagedQueue);
@@ -173,7 +178,7 @@ fn damage_in(report: &VerifyReport) -> Option<String> {
     Some(damage.expect("the table, the damage and the way out").to_owned())
 }
 
-/// A queue that nothing was in is empty again.
+/// A damaged queue that never had a message is emptied too.
 #[test]
 fn a_repair_empties_a_queue_without_messages() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -227,7 +232,7 @@ fn open_small(path: &Path) -> index_table::Result<Store> {
     options.index_queue(6, WhenFull::Disable).open(path)
 }
 
-/// Writes a row for each of these.
+/// Writes a row for each id.
 fn put(store: &Store, items: &before::ItemRepository, ids: Range<u32>) -> index_table::Result<()> {
     store.transaction(|txn| {
         let item = |id: u32| before::Item { id, town: format!("{}", id % 3), code: 1 };
@@ -235,8 +240,8 @@ fn put(store: &Store, items: &before::ItemRepository, ids: Range<u32>) -> index_
     })
 }
 
-/// If the indexes of a message have to be known, a damaged queue is emptied, and all eventual indexes are
-/// rebuilt: at once in a small table, and in batches in a large one.
+/// A changed declaration has to read the indexes of each message. If the queue is damaged, it is emptied, and
+/// all eventual indexes are rebuilt: at once in a small table, and in batches in a large one.
 #[test]
 fn another_declaration_empties_the_queue() -> TestResult {
     for ((name, damage, said), rows) in DAMAGES.into_iter().zip([6, 5000].into_iter().cycle()) {
@@ -262,7 +267,7 @@ fn another_declaration_empties_the_queue() -> TestResult {
     Ok(())
 }
 
-/// So it is where an index is built that was disabled.
+/// Building a disabled index empties a damaged queue.
 #[test]
 fn a_disabled_index_is_built_without_the_queue() -> TestResult {
     for rows in [7, 5000] {
@@ -287,7 +292,7 @@ fn a_disabled_index_is_built_without_the_queue() -> TestResult {
     Ok(())
 }
 
-/// The worker handles an intact queue.
+/// A repair leaves the messages of an intact queue to the worker.
 #[test]
 fn a_repair_keeps_an_intact_queue() -> TestResult {
     let store = Store::in_memory();

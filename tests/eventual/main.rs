@@ -1,4 +1,4 @@
-//! Indexes that follow the rows.
+//! Eventual indexes.
 
 mod damaged;
 mod killed;
@@ -66,7 +66,7 @@ const TOWNS: [&str; 3] = ["Oz", "Rome", "Oslo"];
 
 /// Returns a row whose fields depend on `content`.
 fn item(id: u32, content: u32) -> Item {
-    let one_of = |names: [&str; 3], of: u32| names[of as usize % 3].to_owned();
+    let one_of = |names: [&str; 3], number: u32| names[number as usize % 3].to_owned();
     Item {
         id,
         town: one_of(TOWNS, content),
@@ -80,7 +80,7 @@ fn item(id: u32, content: u32) -> Item {
     }
 }
 
-/// A store of each kind.
+/// Runs `check` on a store of each kind.
 fn on_both(check: impl Fn(&Store) -> TestResult) -> TestResult {
     let dir = tempfile::tempdir()?;
     let options = Store::options().map_size(1 << 26).durability(index_table::Durability::None);
@@ -89,20 +89,20 @@ fn on_both(check: impl Fn(&Store) -> TestResult) -> TestResult {
     check(&Store::in_memory())
 }
 
-/// Whether all indexes match the rows, except for queued messages.
+/// Checks that all indexes match the rows, except for pending messages.
 fn assert_clean(items: &ItemRepository, txn: &ReadTxn<'_>) -> Result<()> {
     let report = items.verify(txn).run()?;
     assert!(report.is_clean(), "{report}");
     Ok(())
 }
 
-/// How many entries a row has.
+/// Returns the number of entries of a row.
 fn entries(row: &Item) -> u64 {
     let tags: std::collections::BTreeSet<_> = row.tags.iter().collect();
     8 + tags.len() as u64 + u64::from(row.note.is_some()) + u64::from(row.live)
 }
 
-/// Whether all indexes match the rows, and the queue is empty.
+/// Checks that all indexes match the rows, and that the queue is empty.
 fn assert_drained(items: &ItemRepository, store: &Store) -> Result<()> {
     let txn = store.read()?;
     let lag = items.lag(&txn)?;
@@ -112,11 +112,11 @@ fn assert_drained(items: &ItemRepository, store: &Store) -> Result<()> {
     let rows: Vec<Item> = items.all(&txn).rows().collect::<Result<_>>()?;
     assert_eq!(report.entries, rows.iter().map(entries).sum::<u64>());
     for town in TOWNS {
-        let own: Vec<_> = rows.iter().filter(|row| row.town == town).cloned().collect();
+        let expected: Vec<_> = rows.iter().filter(|row| row.town == town).cloned().collect();
         let found: Vec<_> =
             items.find_by_town(&txn, town).verified().rows().collect::<Result<_>>()?;
-        assert_eq!(found, own);
-        assert_eq!(items.find_by_town(&txn, town).stale().count()?, own.len() as u64);
+        assert_eq!(found, expected);
+        assert_eq!(items.find_by_town(&txn, town).stale().count()?, expected.len() as u64);
     }
     Ok(())
 }

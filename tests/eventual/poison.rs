@@ -60,7 +60,7 @@ fn a_message_about_an_unreadable_row_becomes_a_dead_letter() -> TestResult {
     assert!(dead_letters[0].error.contains("key 4"), "{}", dead_letters[0].error);
     assert_eq!(items.find_by_town(&txn, &item(5, 5).town).verified().count()?, 2);
     drop(txn);
-    // It is no better yet.
+    // The row is still unreadable.
     let again = items.retry_dead_letters(&store)?;
     assert_eq!((again.applied, again.dead_letters), (0, 1));
     drop((items, store));
@@ -75,7 +75,7 @@ fn a_message_about_an_unreadable_row_becomes_a_dead_letter() -> TestResult {
     Ok(())
 }
 
-/// A repair doesn't wait for the worker, nor for dead letters.
+/// A repair deletes an unreadable row while messages about it are pending or are dead letters.
 #[test]
 fn a_row_deleted_by_a_repair_blocks_no_message() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -122,7 +122,7 @@ fn damaged_messages_become_dead_letters_and_can_be_retried() -> TestResult {
     items.drain(&store, u64::MAX)?;
     assert_drained(&items, &store)?;
     drop((items, store));
-    // The same once more, in another order, and one that is none.
+    // A second copy of each message in another order, and bytes that are no message.
     on(dir.path(), ".queue.items", |queue, txn| {
         let messages = messages.iter().filter(|(number, _)| **number != [0; 8]).rev();
         for (number, (_, message)) in (1000_u64..).zip(messages) {
@@ -136,14 +136,14 @@ fn damaged_messages_become_dead_letters_and_can_be_retried() -> TestResult {
     assert!(drained.applied > 10);
     let txn = store.read()?;
     let [dead_letter] = &items.dead_letters(&txn)?[..] else {
-        return Err("there is one dead letter".into());
+        return Err("no dead letter".into());
     };
     assert_eq!((dead_letter.number, &dead_letter.row), (1003, &None));
     assert!(items.verify(&txn).run()?.is_clean());
     Ok(())
 }
 
-/// A method that keys are computed by may panic for a row that is in the table.
+/// A method that computes keys may panic for a stored row.
 #[test]
 fn a_message_whose_method_panics_becomes_a_dead_letter() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -152,7 +152,7 @@ fn a_message_whose_method_panics_becomes_a_dead_letter() -> TestResult {
     let items = ItemRepository::open(&store)?;
     store.transaction(|txn| (0..3).try_for_each(|id| items.insert(txn, &item(id, id))))?;
     drop((items, store));
-    // The name of the second row becomes one that a method doesn't bear.
+    // The method panics for the new name of the second row.
     on(dir.path(), "items", |rows, txn| {
         let row = rows.get(txn, &1_u32.to_be_bytes())?.expect("a row").to_vec();
         let at = row.windows(3).position(|at| at == b"\x02Li").expect("its name");

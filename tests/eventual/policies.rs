@@ -1,4 +1,4 @@
-//! Queues that are full.
+//! Full queues.
 
 use std::{
     sync::{
@@ -13,7 +13,7 @@ use index_table::{Durability, Error, IndexState, Store, Submitted, WhenFull, Wri
 
 use crate::{ItemRepository, TestResult, assert_clean, assert_drained, item};
 
-/// Rows of two versions, which an index carries.
+/// Rows of two versions, and a full index.
 mod versions {
     use index_table::IndexTable;
     use serde::{Deserialize, Serialize};
@@ -69,7 +69,7 @@ fn with_a_full_queue_entries_are_changed_in_line() -> TestResult {
     assert_eq!(found, [3, 4, 5, 6, 7]);
     assert_clean(&items, &txn)?;
     drop(txn);
-    // Of a row about which there is a message, too.
+    // Rows with a pending message are changed in line too.
     store.transaction(|txn| {
         items.put(txn, &item(1, 2))?;
         items.put(txn, &item(1, 3))?;
@@ -85,14 +85,14 @@ fn with_a_full_queue_entries_are_changed_in_line() -> TestResult {
 fn a_writer_waits_for_the_worker() -> TestResult {
     let (_dir, store) = store(3, WhenFull::Wait(Duration::MAX))?;
     let items = ItemRepository::open(&store)?;
-    // A transaction that has left a message continues.
+    // A transaction with a message can add further messages.
     store.transaction(|txn| (0..5).try_for_each(|id| items.insert(txn, &item(id, id))))?;
-    // One by hand can't wait, and nothing has changed.
+    // An explicit transaction fails instead of waiting, and is unchanged.
     let mut txn = store.write()?;
     let Err(Error::IndexQueueFull { table: "items", messages: 5 }) =
         items.put(&mut txn, &item(7, 7))
     else {
-        return Err("there is room".into());
+        return Err("a full queue accepted a message".into());
     };
     assert_eq!(items.get(&txn, 7)?, None);
     drop(txn);
@@ -114,9 +114,9 @@ fn a_writer_waits_no_longer_than_its_timeout() -> TestResult {
     let items = ItemRepository::open(&store)?;
     store.transaction(|txn| (0..2).try_for_each(|id| items.insert(txn, &item(id, id))))?;
     let started = Instant::now();
-    let refused = store.transaction(|txn| items.insert(txn, &item(3, 3)));
-    let Err(error @ Error::IndexQueueFull { messages: 2, .. }) = refused else {
-        return Err(format!("{refused:?}").into());
+    let result = store.transaction(|txn| items.insert(txn, &item(3, 3)));
+    let Err(error @ Error::IndexQueueFull { messages: 2, .. }) = result else {
+        return Err(format!("{result:?}").into());
     };
     assert!(error.to_string().contains("start_index_worker"), "{error}");
     assert!(started.elapsed() >= wait);
@@ -128,7 +128,7 @@ fn a_writer_waits_no_longer_than_its_timeout() -> TestResult {
     Ok(())
 }
 
-/// The refused write was a nested transaction's, which is gone when the closure ends.
+/// The refused write is in a nested transaction, which is rolled back before the closure ends.
 #[test]
 fn a_writer_waits_when_a_nested_transaction_was_refused() -> TestResult {
     let (_dir, store) = store(2, WhenFull::Wait(Duration::from_mins(1)))?;
@@ -146,7 +146,7 @@ fn a_writer_waits_when_a_nested_transaction_was_refused() -> TestResult {
     Ok(())
 }
 
-/// The group's transaction is not in the worker's way.
+/// The transaction of the group does not block the worker.
 #[test]
 fn a_group_writer_waits_for_the_worker() -> TestResult {
     let (_dir, store) = store(3, WhenFull::Wait(Duration::from_mins(1)))?;
@@ -170,7 +170,7 @@ fn a_group_writer_waits_for_the_worker() -> TestResult {
     }
     let worker = store.start_index_worker()?;
     submitted.into_iter().try_for_each(Submitted::wait)?;
-    assert!(runs.load(Ordering::Relaxed) > 200, "none was run again");
+    assert!(runs.load(Ordering::Relaxed) > 200, "no closure ran again");
     assert!(order.lock().expect("no panics").is_sorted());
     drop(worker);
     items.drain(&store, u64::MAX)?;
@@ -191,15 +191,15 @@ fn a_group_writer_waits_no_longer_than_its_timeout() -> TestResult {
         let items = items.clone();
         move |txn: &mut WriteTxn<'_>| items.insert(txn, &item(id, id))
     };
-    // Which leaves no message.
+    // A closure without a message.
     let unneeded = |txn: &mut WriteTxn<'_>| Ok::<_, Error>(txn.stats().seeks);
     let before = writer.submit(unneeded);
     let all = (3..43).map(|id| writer.submit(insert(id))).collect::<Vec<_>>();
     let after = writer.submit(unneeded);
     drop(held);
     before.wait()?;
-    for refused in all {
-        assert!(matches!(refused.wait(), Err(Error::IndexQueueFull { messages: 2, .. })));
+    for insert in all {
+        assert!(matches!(insert.wait(), Err(Error::IndexQueueFull { messages: 2, .. })));
     }
     // The writers waited at the same time, not in sequence.
     assert!((wait..30 * wait).contains(&submitted.elapsed()));
@@ -222,11 +222,11 @@ fn disabled_indexes_are_rebuilt() -> TestResult {
     store.transaction(|txn| (4..9).try_for_each(|id| items.insert(txn, &item(id, id))))?;
 
     let txn = store.read()?;
-    let refused = items.find_by_town(&txn, "Rome").verified().count();
+    let result = items.find_by_town(&txn, "Rome").verified().count();
     let Err(error @ Error::IndexNotReadable { index: "town", state: IndexState::Disabled, .. }) =
-        refused
+        result
     else {
-        return Err(format!("{refused:?}").into());
+        return Err(format!("{result:?}").into());
     };
     assert!(error.to_string().contains("`build`"), "{error}");
     // The earlier snapshot and the strong indexes are unchanged.
@@ -250,7 +250,7 @@ fn disabled_indexes_are_rebuilt() -> TestResult {
     Ok(())
 }
 
-/// Messages for indexes that are rebuilt are removed, or the next write would disable them again.
+/// Messages for rebuilt indexes are removed. Otherwise the next write would disable the indexes again.
 #[test]
 fn a_rebuild_empties_the_queue() -> TestResult {
     let (_dir, store) = store(4, WhenFull::Disable)?;
@@ -269,7 +269,7 @@ fn a_rebuild_empties_the_queue() -> TestResult {
             0 => drop(items.build(&store).run()?),
             1 => drop(items.build(&store).exclusive().run()?),
             2 => drop(items.build(&store).batch_bytes(100).limit(2).run()?),
-            // Opening the table does so too.
+            // Opening the table rebuilds disabled indexes too.
             _ => drop(ItemRepository::open(&store)?),
         }
         assert_eq!(items.lag(&store.read()?)?.messages, 0);
@@ -286,7 +286,7 @@ fn a_rebuild_empties_the_queue() -> TestResult {
     Ok(())
 }
 
-/// There are more rows than a queue has room for, and no thread waits for them.
+/// An upgrade of more rows than the queue has room for does not wait.
 #[test]
 fn an_upgrade_fills_no_queue() -> TestResult {
     for when_full in [WhenFull::ApplyInLine, WhenFull::Wait(Duration::ZERO), WhenFull::Disable] {

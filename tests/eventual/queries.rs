@@ -1,8 +1,8 @@
-//! Results of an index with pending messages, and of `verified`.
+//! Results of indexes with pending messages, with `stale` and with `verified`.
 
 use crate::{Item, ItemRepository, TestResult, item, on_both};
 
-/// Rows whose town is Rome and whose name is Li.
+/// Returns a row whose town is Rome and whose name is Li.
 fn roman(id: u32) -> Item {
     Item { town: "Rome".into(), name: "Li".into(), ..item(id, 0) }
 }
@@ -23,15 +23,15 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         let txn = store.read()?;
         let rome = || items.find_by_town_name(&txn, "Rome", "Li");
         // The index has the old values.
-        let said: Vec<_> = rome()
+        let stale: Vec<_> = rome()
             .stale()
             .entries()
             .map(|entry| entry.map(|entry| (entry.id, entry.code)))
             .collect::<Result<_, _>>()?;
-        assert_eq!(said, [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]);
+        assert_eq!(stale, [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0)]);
         assert_eq!(rome().stale().count()?, 6);
         assert_eq!(rome().stale().keys().collect::<Result<Vec<_>, _>>()?, [0, 1, 2, 3, 4, 5]);
-        // The rows say what is, but for one that is missing.
+        // Verified results have current rows. A row without an entry yet is missing.
         let ids = |rows: Vec<Item>| rows.iter().map(|row| row.id).collect::<Vec<_>>();
         let rows: Vec<_> = rome().verified().rows().collect::<Result<_, _>>()?;
         assert_eq!(rows[0].code, 77);
@@ -51,7 +51,7 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         let last: Vec<_> = rome().rev().limit(1).verified().rows().collect::<Result<_, _>>()?;
         assert_eq!(ids(last), [5]);
         assert_eq!(rome().limit(2).stale().entries().count(), 2);
-        // Stale rows are those that there are.
+        // Stale results leave out entries whose rows were deleted.
         let town = || items.find_by_town(&txn, "Rome").stale();
         let stale: Vec<_> = town().rows().collect::<Result<_, _>>()?;
         assert_eq!(ids(stale), [1, 2, 3, 4, 5]);
@@ -69,7 +69,7 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         assert_eq!(ids(both), [2, 3, 4, 5]);
         let entries: Vec<Item> = verified().entries().collect::<Result<_, _>>()?;
         assert_eq!(entries, rome().verified().rows().collect::<Result<Vec<_>, _>>()?);
-        // Pages too.
+        // Pages are verified too.
         let page = rome().verified().page(3)?;
         assert_eq!(ids(page.items), [2, 3, 4]);
         let next = page.next.ok_or("a page")?;
@@ -85,7 +85,7 @@ fn verified_scans_leave_out_outdated_entries() -> TestResult {
         assert_eq!(ids(last), [3, 4]);
         assert_eq!(rome().before(&back).limit(9).verified().count()?, 3);
         assert_eq!(rome().before(&back).limit(0).verified().count()?, 0);
-        // A hashed field is compared with the row, which may be gone.
+        // A hashed field is compared with the row, which may have been deleted.
         assert_eq!(items.find_by_url(&txn, &roman(0).url).verified().count()?, 5);
         assert_eq!(items.find_by_url(&txn, &roman(0).url).stale().entries().count(), 5);
         drop(txn);

@@ -1,4 +1,4 @@
-//! Writers and workers at random, against a model.
+//! Random writes and random steps of workers, compared with a model.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::{Item, ItemRepository, TOWNS, assert_clean, assert_drained, item};
 
 #[derive(Debug, Clone)]
 enum Operation {
-    /// Several in one transaction, the last of which may be dropped.
+    /// Several changes in one transaction; `true`: the transaction is committed.
     Transaction(Vec<Change>, bool),
     /// Loads rows that replace existing rows.
     Load(Vec<(u32, u32)>),
     Drain(u64),
     Start,
     Stop,
-    /// The store is closed and opened.
+    /// Closes the store and opens it again.
     Reopen,
 }
 
@@ -56,7 +56,7 @@ fn operation(ids: u32) -> impl Strategy<Value = Operation> {
 
 type Model = BTreeMap<u32, Item>;
 
-/// Does the same in a transaction and to the model.
+/// Makes the same change in a transaction and to the model.
 fn apply(
     items: &ItemRepository,
     txn: &mut index_table::WriteTxn<'_>,
@@ -96,7 +96,7 @@ fn apply(
     Ok(())
 }
 
-/// The queries that are valid at any time.
+/// Checks the queries that are valid with any pending messages.
 fn assert_possible(
     store: &Store,
     items: &ItemRepository,
@@ -177,7 +177,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn random_writes_and_workers_converge(
+    fn eventual_indexes_converge_after_random_writes(
         operations in prop::collection::vec(operation(20), 1..40),
         bound in prop_oneof![Just(u64::MAX), 1..10_u64],
     ) {

@@ -1,4 +1,4 @@
-//! Tables that are declared in another way while messages are in their queues.
+//! Tables that are declared in another way while messages are pending.
 
 use index_table::{IndexTable, Store};
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ table!(eventual, #[index(a, include = [b], name = "it", consistency = "eventual"
 table!(other, #[index(b, include = [a], name = "it", consistency = "eventual")]);
 table!(none,);
 
-/// Rows whose keys and primary keys are easily confused.
+/// Writes rows whose keys and primary keys are easily confused.
 fn fill(store: &Store, round: u32) -> TestResult {
     let rows = eventual::RowRepository::open(store)?;
     store.transaction(|txn| {
@@ -71,7 +71,7 @@ fn messages_of_another_declaration_are_dropped() -> TestResult {
                 assert_eq!(assert_right!(strong, store), 4);
             }
             let rows = eventual::RowRepository::open(store)?;
-            // Its entries are all there, and what is in the queue changes nothing.
+            // All entries exist, and the queued messages change nothing.
             assert_eq!(assert_right!(eventual, store), 4);
             let token = store.transaction(|txn| {
                 rows.update(txn, "ab", |row| row.b += 1)?;
@@ -117,9 +117,9 @@ fn an_index_is_built_while_messages_arrive() -> TestResult {
         let rows = eventual::RowRepository::open_online(store)?;
         for step in 0..400_u32 {
             store.transaction(|txn| {
-                let of = |id: u32| (id * 37 % 300).to_string();
-                rows.update(txn, &of(step), |row| row.a.push('x'))?;
-                rows.delete(txn, &of(step + 100))?;
+                let key = |id: u32| (id * 37 % 300).to_string();
+                rows.update(txn, &key(step), |row| row.a.push('x'))?;
+                rows.delete(txn, &key(step + 100))?;
                 let none::Row { id, a, b } = row(step * 53 % 300);
                 rows.put(txn, &eventual::Row { id, a, b })
             })?;
@@ -138,8 +138,7 @@ fn an_index_is_built_while_messages_arrive() -> TestResult {
     })
 }
 
-/// The key of one row in the old declaration is, with its primary key, an entry of another row in the
-/// new one.
+/// An entry of a row in the old declaration has the bytes of another row's entry in the new declaration.
 #[test]
 fn a_key_of_another_declaration_is_not_applied() -> TestResult {
     on_both(|store| {

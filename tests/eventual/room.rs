@@ -1,4 +1,4 @@
-//! A full queue refuses writes that leave a message.
+//! Writes with a full queue.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn assert_full<T: std::fmt::Debug>(outcome: &Result<T>) {
 
 #[test]
 fn a_write_without_a_message_needs_no_room() -> TestResult {
-    // Whoever waits would do so for longer than a test may take.
+    // A write that waits would never end.
     let (_dir, store, guests) = open(1, Duration::MAX)?;
     store.transaction(|txn| guests.insert(txn, &ANN))?;
     store.transaction(|txn| {
@@ -49,9 +49,9 @@ fn a_write_without_a_message_needs_no_room() -> TestResult {
         assert!(!guests.delete(txn, 2)?);
         Ok(())
     })?;
-    // One that is refused for something else doesn't wait either.
-    let again = store.transaction(|txn| guests.insert(txn, &ANN));
-    assert!(matches!(again, Err(Error::DuplicateKey { .. })), "{again:?}");
+    // A write that fails for another reason doesn't wait either.
+    let duplicate = store.transaction(|txn| guests.insert(txn, &ANN));
+    assert!(matches!(duplicate, Err(Error::DuplicateKey { .. })), "{duplicate:?}");
     let taken = store.transaction(|txn| guests.insert(txn, &Guest { id: 2, mail: 7, ..ANN }));
     assert!(matches!(taken, Err(Error::UniqueViolation { .. })), "{taken:?}");
 
@@ -106,7 +106,7 @@ fn write() -> impl Strategy<Value = Write> {
     ]
 }
 
-/// What is written, and what was said, in a store with room and in one without.
+/// Compares the rows and the results of a store with room in its queue and of a store without.
 fn check(writes: &[Write]) -> Result<()> {
     let (_roomy, roomy, all) = open(u64::MAX, Duration::ZERO)?;
     let (_full, full, guests) = open(1, Duration::ZERO)?;
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_write_is_refused_if_it_leaves_a_message(
+    fn a_full_queue_refuses_each_write_that_adds_a_message(
         writes in proptest::collection::vec(write(), 1..60),
     ) {
         check(&writes).expect("a store");

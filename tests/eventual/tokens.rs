@@ -1,4 +1,4 @@
-//! Waiting for writes, and the lag of the indexes.
+//! Waiting for the messages of a write, and the lag of the indexes.
 
 use std::time::Duration;
 
@@ -44,18 +44,18 @@ fn a_closure_can_return_its_token() -> TestResult {
         assert!(!items.wait_for(store, &token, SHORT)?);
         items.drain(store, 1)?;
         assert!(items.wait_for(store, &token, SHORT)?);
-        // What changes no eventual index leaves nothing.
+        // `number` is in no key of an eventual index.
         let token = store.transaction(|txn| {
             items.update(txn, 1, |row| row.number = 7)?;
             Ok(txn.token())
         })?;
-        // But one that carries the whole row.
+        // A full index carries it nevertheless.
         assert!(!token.is_empty());
         let token = store.transaction(|txn| {
             items.put(txn, &items.get(txn, 1)?.expect("a row"))?;
             Ok(txn.token())
         })?;
-        // It writes nothing, and what was there before is waited for.
+        // This transaction writes nothing. Its token covers the earlier messages.
         assert!(!items.wait_for(store, &token, SHORT)?);
         items.drain(store, 1)?;
         assert!(items.wait_for(store, &token, SHORT)?);
@@ -69,7 +69,7 @@ fn a_closure_can_return_its_token() -> TestResult {
     })
 }
 
-/// A row is found by its current values, with a message of any transaction.
+/// After `wait_for`, a row is found by its current values, whichever transaction added its message.
 #[test]
 fn a_token_covers_rows_that_are_partly_changed_in_line() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -79,7 +79,7 @@ fn a_token_covers_rows_that_are_partly_changed_in_line() -> TestResult {
         |tags: &[&str]| Item { tags: tags.iter().map(ToString::to_string).collect(), ..item(1, 1) };
     let found = || items.find_by_tags(&store.read()?, "a").verified().count();
     store.transaction(|txn| items.insert(txn, &tagged(&["a", "b"])))?;
-    // There is no room any more; of the tags, one was changed here, and one is in the message.
+    // The queue is full now. One tag is changed in line, and another is in the message.
     let token = store.transaction(|txn| {
         items.put(txn, &tagged(&["a", "c"]))?;
         Ok(txn.token())
@@ -106,7 +106,7 @@ fn waiting_within_a_write_transaction_is_refused() -> TestResult {
         let token = txn.token();
         assert!(matches!(items.wait_for(store, &token, LONG), Err(Error::WriteInProgress)));
         assert!(matches!(items.drain(store, 1), Err(Error::WriteInProgress)));
-        // It doesn't wait for a worker that waits for this transaction.
+        // Dropping the worker doesn't wait for the worker, which waits for this transaction.
         drop(worker);
         txn.commit()?;
         items.drain(store, u64::MAX)?;
@@ -135,7 +135,7 @@ fn lag_has_the_number_and_the_age_of_messages() -> TestResult {
     })
 }
 
-/// The store is closed when its last handle is gone, whatever a worker does.
+/// The store is closed when its last handle is dropped, even while a worker runs.
 #[test]
 fn a_worker_does_not_keep_the_store_open() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -154,7 +154,7 @@ fn a_worker_does_not_keep_the_store_open() -> TestResult {
     Ok(())
 }
 
-/// Transactions inside of others, which a group writer has.
+/// A group writer runs closures as nested transactions.
 #[test]
 fn group_writers_return_tokens() -> TestResult {
     on_both(|store| {

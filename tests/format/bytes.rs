@@ -1,4 +1,4 @@
-//! The contents of the file after rows were written.
+//! The bytes of a file with rows.
 
 use std::{
     fmt::Write as _,
@@ -27,7 +27,7 @@ fn the_bytes_of_every_layout_are_fixed() -> TestResult {
     let expected = include_str!("../golden/format-1.txt");
     assert_eq!(
         text, expected,
-        "the format has changed: it needs a new number, and the old one a reader"
+        "the format has changed: it needs a new number, and the old format a reader"
     );
     Ok(())
 }
@@ -41,7 +41,7 @@ struct Citizen {
     town: String,
 }
 
-/// The blocks of `docs/FORMAT.md`: filled in order, split, and emptied from the front.
+/// The blocks of `docs/FORMAT.md`: filled in order, split, and emptied from the start.
 #[test]
 fn blocks_are_filled_and_split() -> TestResult {
     let ids = |range: std::ops::RangeInclusive<u16>| -> Vec<u8> {
@@ -148,7 +148,7 @@ fn further_entries_of_a_key_are_after_its_first_entry() -> TestResult {
     assert(&[(b"l@x\0", eight.1)], None)
 }
 
-/// The next block takes the place of an empty one, for every way to find it.
+/// The next block replaces an empty first block, in every method that can empty it.
 #[test]
 fn an_empty_first_block_is_replaced() -> TestResult {
     for other_town_before in [false, true] {
@@ -161,7 +161,7 @@ fn an_empty_first_block_is_replaced() -> TestResult {
                     .try_for_each(|id| citizens.insert(txn, &Citizen { id, town: "Oz".into() }))?;
                 (0..=254).try_for_each(|id| citizens.delete(txn, id).map(drop))?;
                 if other_town_before {
-                    // A key of its own: the next change expects another one.
+                    // A new key, because the next change needs another one.
                     citizens.insert(txn, &Citizen { id: 999, town: "Rome".into() })?;
                 }
                 citizens.delete(txn, 255).map(drop)
@@ -177,7 +177,7 @@ fn an_empty_first_block_is_replaced() -> TestResult {
     Ok(())
 }
 
-/// A file that an earlier build wrote.
+/// A file written by an earlier build.
 #[test]
 fn a_file_of_an_earlier_release_opens() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -193,7 +193,7 @@ fn a_file_of_an_earlier_release_opens() -> TestResult {
     let ages = people.by_age(&txn).entries().map(|entry| entry.map(|entry| entry.age));
     assert_eq!(ages.collect::<Result<Vec<_>, _>>()?, [None, Some(-1), Some(5)]);
     assert_eq!(notes.find_by_author(&txn, 'é').count()?, 1);
-    // Neither table was rebuilt: the file has the bytes that this release writes.
+    // Neither table was rebuilt: the file still has the same bytes.
     let reports = [people.verify(&txn).run()?, notes.verify(&txn).run()?];
     assert!(reports.iter().all(|report| report.is_clean() && report.rows > 0), "{reports:?}");
     Ok(())

@@ -1,4 +1,4 @@
-//! Files that are damaged, cut off or no stores at all.
+//! Damaged, truncated and foreign files.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use proptest::prelude::*;
 
 use super::{NAMES, TestResult, dump, hex, open, raw, write};
 
-/// Damage that must be detected, and the rest of the result.
+/// A scan returns the rows before a damaged entry, then an error, and nothing after it.
 #[test]
 fn a_scan_ends_at_a_damaged_entry() -> TestResult {
     let dir = tempfile::tempdir()?;
     let damaged: [(&str, &[u8], &[u8]); 4] = [
-        // A block with half a primary key, and one without any.
+        // A block with half a primary key, and a block without a primary key.
         ("people.town", b"Oslo\0", &[0, 1, 0]),
         ("people.town", b"Pisa\0", &[]),
         // A key with bytes after its end.
         ("people.town", b"Quito\0xyz", &[0, 1]),
-        // An entry in a full index with no row in it.
+        // An entry in a full index without a row.
         ("people.age", &[0, 0, 9], &[1, 9]),
     ];
     for (name, key, value) in damaged {
@@ -37,15 +37,15 @@ fn a_scan_ends_at_a_damaged_entry() -> TestResult {
             "people.town" => people.by_town(&txn).rows().collect(),
             _ => people.by_age(&txn).rows().collect(),
         };
-        let last = rows.pop().ok_or("no answer")?;
+        let last = rows.pop().ok_or("no result")?;
         assert!(matches!(last, Err(Error::Corrupt { table: "people", .. })), "{last:?}");
-        assert!(rows.iter().all(Result::is_ok), "nothing comes after an error");
+        assert!(rows.iter().all(Result::is_ok), "the scan continued after an error");
         assert!(rows.len() < 3, "{rows:?}");
     }
     Ok(())
 }
 
-/// Bytes that are not a row are not a view either, for the same reason.
+/// Bytes that can't be read as a row can't be read as a view either, with the same reason.
 #[test]
 fn views_are_read_as_strictly_as_rows() -> TestResult {
     type Damage = fn(&mut Vec<u8>);
@@ -69,7 +69,7 @@ fn views_are_read_as_strictly_as_rows() -> TestResult {
         })?;
         let (store, people, _) = open(dir.path())?;
         let txn = store.read()?;
-        let row = people.get(&txn, 1).err().ok_or("it is damaged")?;
+        let row = people.get(&txn, 1).err().ok_or("the damaged row was read")?;
         assert!(matches!(row, Error::Corrupt { table: "people", .. }), "{row:?}");
         assert!(row.to_string().contains(reason), "{row}");
         let views = [
@@ -86,7 +86,7 @@ fn views_are_read_as_strictly_as_rows() -> TestResult {
     Ok(())
 }
 
-/// A database that has the name of a table and is none.
+/// A database with the name of a table that is not a table is refused and not changed.
 #[test]
 fn foreign_databases_are_left_alone() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -100,14 +100,14 @@ fn foreign_databases_are_left_alone() -> TestResult {
         Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
     })?;
     drop(env);
-    let refused = open(dir.path()).map(drop);
-    assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
+    let result = open(dir.path()).map(drop);
+    assert!(matches!(result, Err(Error::SchemaMismatch { table: "people", .. })), "{result:?}");
     assert_eq!(dump(dir.path())?["people"], [(b"some".to_vec(), b"thing".to_vec())]);
     Ok(())
 }
 
 #[test]
-fn files_that_are_cut_off_or_no_stores_are_refused() -> TestResult {
+fn truncated_and_foreign_files_are_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
     write(dir.path())?;
     let whole = std::fs::read(dir.path().join("data.mdb"))?;
@@ -116,7 +116,7 @@ fn files_that_are_cut_off_or_no_stores_are_refused() -> TestResult {
         let dir = tempfile::tempdir()?;
         std::fs::write(dir.path().join("data.mdb"), &whole[..length])?;
         match open(dir.path()).map(drop) {
-            // LMDB takes an empty file for a new one.
+            // LMDB treats an empty file as a new one.
             Ok(()) => assert_eq!(length, 0),
             Err(error) => {
                 assert!(matches!(error, Error::DamagedFile { .. }), "{length}: {error:?}");
@@ -125,22 +125,22 @@ fn files_that_are_cut_off_or_no_stores_are_refused() -> TestResult {
     }
     let dir = tempfile::tempdir()?;
     std::fs::write(dir.path().join("data.mdb"), "x".repeat(20_000))?;
-    let refused = open(dir.path()).map(drop);
-    assert!(matches!(refused, Err(Error::DamagedFile { .. })), "{refused:?}");
+    let result = open(dir.path()).map(drop);
+    assert!(matches!(result, Err(Error::DamagedFile { .. })), "{result:?}");
     Ok(())
 }
 
-/// The items that were read, and the errors.
+/// Returns the outcome of each read item.
 fn outcomes<T>(read: impl Iterator<Item = index_table::Result<T>>) -> Vec<Result<(), String>> {
     read.map(|outcome| outcome.map(drop).map_err(|error| error.to_string())).collect()
 }
 
-/// Runs all queries; they must return.
-fn ask_everything(path: &Path) -> index_table::Result<()> {
+/// Runs all queries, which must return a result or an error.
+fn run_all_queries(path: &Path) -> index_table::Result<()> {
     let (store, people, notes) = open(path)?;
     let txn = store.read()?;
     let mut failures = Vec::new();
-    macro_rules! ask {
+    macro_rules! run {
         ($($scan:expr),+) => {$(
             failures.extend($scan.rows().filter_map(Result::err));
             assert_eq!(outcomes($scan.views()), outcomes($scan.rows()));
@@ -157,7 +157,7 @@ fn ask_everything(path: &Path) -> index_table::Result<()> {
             }
         )+};
     }
-    ask!(
+    run!(
         people.all(&txn),
         people.by_town(&txn),
         people.find_by_town(&txn, "Rome"),
@@ -214,7 +214,7 @@ proptest! {
                     (None, None) => Ok(()),
                 }
             })?;
-            ask_everything(dir.path())?;
+            run_all_queries(dir.path())?;
             Ok(())
         };
         check().map_err(|error| TestCaseError::fail(error.to_string()))?;
@@ -231,8 +231,8 @@ proptest! {
                 _ => Ok(()),
             })?;
             let before = dump(dir.path())?;
-            let refused = open(dir.path()).map(drop);
-            assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
+            let result = open(dir.path()).map(drop);
+            assert!(matches!(result, Err(Error::SchemaMismatch { table: "people", .. })), "{result:?}");
             assert_eq!(dump(dir.path())?, before);
             Ok(())
         };

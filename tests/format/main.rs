@@ -1,4 +1,4 @@
-//! The bytes in the file, read and damaged with heed alone.
+//! The bytes of a file, which heed reads and damages without this crate.
 
 mod bytes;
 mod damage;

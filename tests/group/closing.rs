@@ -20,7 +20,7 @@ fn close_finishes_accepted_closures() -> TestResult {
         assert!(!writer.is_closed());
         let txn = hold(&store)?;
         for id in 0..50 {
-            // Nobody waits for them.
+            // No thread waits for these results.
             drop(insert(&writer, &items, item(id)));
         }
         drop(txn);
@@ -29,12 +29,13 @@ fn close_finishes_accepted_closures() -> TestResult {
         check(&store, &items, 0..50)?;
 
         assert!(writer.is_closed());
-        let refused = insert(&writer, &items, item(50)).wait();
-        assert!(matches!(refused, Err(Error::WriterClosed)), "{refused:?}");
-        let refused = block_on(writer.submit_async(|_| Ok::<_, Error>(())));
-        assert!(matches!(refused, Err(Error::WriterClosed)), "{refused:?}");
-        let refused = writer.try_submit(|_| Ok::<_, Error>(())).map_err(|full| full.to_string())?;
-        assert!(matches!(refused.wait(), Err(Error::WriterClosed)));
+        let result = insert(&writer, &items, item(50)).wait();
+        assert!(matches!(result, Err(Error::WriterClosed)), "{result:?}");
+        let result = block_on(writer.submit_async(|_| Ok::<_, Error>(())));
+        assert!(matches!(result, Err(Error::WriterClosed)), "{result:?}");
+        let submitted =
+            writer.try_submit(|_| Ok::<_, Error>(())).map_err(|full| full.to_string())?;
+        assert!(matches!(submitted.wait(), Err(Error::WriterClosed)));
         writer.close()?;
         // Another writer can be started.
         insert(&store.writer()?, &items, item(50)).wait()?;
@@ -75,26 +76,26 @@ fn closures_that_wait_for_room_are_refused_by_close() -> TestResult {
             (threads, task.join(), closing.join())
         });
         closing.map_err(|_| "closing")??;
-        let mut there = Vec::new();
+        let mut ids = Vec::new();
         for (id, outcome) in (0..).zip(threads.into_iter().chain([task])) {
             match outcome.map_err(|_| "a thread")? {
-                Ok(()) => there.push(id),
+                Ok(()) => ids.push(id),
                 Err(Error::WriterClosed) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        assert!((1..=3).contains(&there.len()), "{there:?}");
-        check(&store, &items, there)?;
+        assert!((1..=3).contains(&ids.len()), "{ids:?}");
+        check(&store, &items, ids)?;
     }
     Ok(())
 }
 
-/// Whoever has a result finds the store as free as if there had been no thread.
+/// After `close`, the store can be closed at once.
 #[test]
 fn a_closed_writer_releases_the_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     for round in 0..50 {
-        // Other options each time, so that it can't be the same store.
+        // The options differ each time, so an open store would be an error.
         let store = Store::options().map_size(1 << (24 + round % 3)).durability(Durability::None);
         let store = store.open(dir.path())?;
         let items = ItemRepository::open(&store)?;
@@ -110,7 +111,7 @@ fn a_closed_writer_releases_the_store() -> TestResult {
     check(&store, &ItemRepository::open(&store)?, 0..50)
 }
 
-/// The last handle is dropped in any thread while closures are waiting.
+/// The last handle can be dropped in any thread while closures are waiting.
 #[test]
 fn the_last_handle_can_be_dropped_at_any_time() -> TestResult {
     for (store, _dir) in stores()? {
@@ -119,9 +120,9 @@ fn the_last_handle_can_be_dropped_at_any_time() -> TestResult {
         for round in 0..20 {
             let writer = store.writer()?;
             for id in 0..10 {
-                let (items, own) = (items.clone(), writer.clone());
+                let (items, handle) = (items.clone(), writer.clone());
                 submitted.push(writer.submit(move |txn| {
-                    let _held = &own;
+                    let _handle = &handle;
                     items.insert(txn, &item(round * 10 + id))
                 }));
             }
@@ -134,12 +135,12 @@ fn the_last_handle_can_be_dropped_at_any_time() -> TestResult {
     Ok(())
 }
 
-/// Closing races with submitting: each submission has one outcome, and it is the truth.
+/// Closing races with submitting. Each submission has one result, which matches the table.
 #[test]
 fn every_closure_gets_a_result_when_the_writer_closes() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
-        let mut refused = 0;
+        let mut rejected = 0;
         for round in 0..30 {
             let writer = store.writer()?.queue(3).most(2);
             let (go, submitted) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -153,14 +154,14 @@ fn every_closure_gets_a_result_when_the_writer_closes() -> TestResult {
                             }
                             let ids = (0..5).map(|n| round * 100 + thread * 10 + n);
                             let insert = |id| {
-                                let one = insert(writer, items, item(id));
+                                let submitted_item = insert(writer, items, item(id));
                                 submitted.fetch_add(1, Ordering::Release);
-                                (id, one)
+                                (id, submitted_item)
                             };
                             let pending: Vec<_> = ids.map(insert).collect();
                             pending
                                 .into_iter()
-                                .map(|(id, one)| (id, one.wait()))
+                                .map(|(id, submitted_item)| (id, submitted_item.wait()))
                                 .collect::<Vec<_>>()
                         })
                     })
@@ -184,14 +185,17 @@ fn every_closure_gets_a_result_when_the_writer_closes() -> TestResult {
                     }
                     Err(Error::WriterClosed) => {
                         assert!(items.get(&txn, id)?.is_none(), "{id}");
-                        refused += 1;
+                        rejected += 1;
                     }
                     Err(error) => return Err(error.into()),
                 }
             }
-            assert!(accepted >= round.min(19), "{accepted} of what was submitted before it closed");
+            assert!(
+                accepted >= round.min(19),
+                "{accepted} accepted of the closures submitted before the close"
+            );
         }
-        assert!(refused > 0, "it was never closed in time");
+        assert!(rejected > 0, "the writer was closed after every submission");
     }
     Ok(())
 }

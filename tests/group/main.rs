@@ -1,4 +1,4 @@
-//! Group commit: closures of many threads are committed together.
+//! Group writers, which commit closures of many threads together.
 
 mod closing;
 mod killed;
@@ -43,7 +43,7 @@ fn item(id: u64) -> Item {
 
 type Stores = [(Store, Option<TempDir>); 3];
 
-/// A store on disk, without syncs, one with a journal, and one in memory.
+/// Returns a store on disk without syncs, a store with a journal, and a store in memory.
 fn stores() -> Result<Stores, Box<dyn std::error::Error>> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
@@ -61,7 +61,7 @@ fn insert(
     writer.submit(move |txn| items.insert(txn, &item))
 }
 
-/// The items with these ids are there, in every index, and no others.
+/// Checks that the table and every index have exactly the items with these ids.
 fn check(store: &Store, items: &ItemRepository, ids: impl IntoIterator<Item = u64>) -> TestResult {
     let mut ids: Vec<u64> = ids.into_iter().collect();
     ids.sort_unstable();
@@ -75,7 +75,7 @@ fn check(store: &Store, items: &ItemRepository, ids: impl IntoIterator<Item = u6
     Ok(())
 }
 
-/// While this transaction lives, submitted closures have to wait.
+/// Starts a transaction. Submitted closures wait until it ends.
 fn hold(store: &Store) -> index_table::Result<index_table::WriteTxn<'_>> {
     store.write()
 }
@@ -88,7 +88,7 @@ impl Wake for Unpark {
     }
 }
 
-/// The smallest executor.
+/// Runs a future with a minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);

@@ -19,7 +19,7 @@ use crate::{
     support::{PATIENCE, Threads},
 };
 
-/// Closures panic here, so the messages are not printed.
+/// Suppresses the messages of panics, because closures panic in these tests.
 fn quiet() {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -50,7 +50,11 @@ fn closures_submitted_during_a_commit_share_the_next_one_in_order() -> TestResul
             .collect();
         drop(txn);
         for (place, submitted) in (0..).zip(submitted) {
-            assert_eq!(submitted.wait()?, (place, 0), "it sees those before it, and readers none");
+            assert_eq!(
+                submitted.wait()?,
+                (place, 0),
+                "a closure sees the writes of earlier closures, and readers see none"
+            );
         }
         check(&store, &items, 0..100)?;
     }
@@ -94,20 +98,20 @@ fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer()?;
-        let mut there = BTreeMap::new();
+        let mut expected = BTreeMap::new();
         for pattern in 0..3_u64.pow(5) {
             let txn = hold(&store)?;
-            let fates = [1, 3, 9, 27, 81].map(|place| match pattern / place % 3 {
+            let kinds = [1, 3, 9, 27, 81].map(|divisor| match pattern / divisor % 3 {
                 0 => Fate::Returns,
                 1 => Fate::Fails,
                 _ => Fate::Panics,
             });
             let submitted: Vec<Submitted<(), Error>> = (0..)
-                .zip(fates)
+                .zip(kinds)
                 .map(|(place, fate)| {
                     let items = items.clone();
                     writer.submit(move |txn| {
-                        // It changes rows of earlier closures and groups.
+                        // The closure changes rows of earlier closures and groups.
                         let last = items.all(txn).rev().first()?;
                         items.insert(txn, &item(pattern * 5 + place))?;
                         if let Some(last) = last {
@@ -122,14 +126,14 @@ fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
                 })
                 .collect();
             drop(txn);
-            for ((place, fate), submitted) in (0..).zip(fates).zip(submitted) {
+            for ((place, fate), submitted) in (0..).zip(kinds).zip(submitted) {
                 match (fate, submitted.wait()) {
                     (Fate::Returns, Ok(())) => {
-                        if let Some(mut last) = there.last_entry() {
+                        if let Some(mut last) = expected.last_entry() {
                             let last: &mut Item = last.get_mut();
                             last.bytes.push(1);
                         }
-                        there.insert(pattern * 5 + place, item(pattern * 5 + place));
+                        expected.insert(pattern * 5 + place, item(pattern * 5 + place));
                     }
                     (Fate::Fails, Err(Error::DuplicateKey { .. })) => {}
                     (Fate::Panics, Err(Error::Panicked { message })) => {
@@ -139,15 +143,15 @@ fn a_closure_that_fails_or_panics_does_not_affect_others() -> TestResult {
                 }
             }
             if pattern % 27 == 0 {
-                check(&store, &items, there.keys().copied())?;
+                check(&store, &items, expected.keys().copied())?;
             }
         }
         let txn = store.read()?;
         let rows: Vec<Item> = items.all(&txn).rows().collect::<Result<_, _>>()?;
-        assert!(rows.iter().eq(there.values()));
-        check(&store, &items, there.keys().copied())?;
-        // Undone writes aren't counted.
-        assert_eq!(items.usage().inserts, there.len() as u64);
+        assert!(rows.iter().eq(expected.values()));
+        check(&store, &items, expected.keys().copied())?;
+        // Rolled back writes aren't counted.
+        assert_eq!(items.usage().inserts, expected.len() as u64);
     }
     Ok(())
 }
@@ -160,7 +164,7 @@ fn the_error_of_a_panic_has_its_message() -> TestResult {
     let panics: [(fn(), &str); 3] = [
         (|| panic!("no"), "no"),
         (|| panic!("{}", "formatted"), "formatted"),
-        (|| panic::panic_any(7), "with a value that is not text"),
+        (|| panic::panic_any(7), "with a value that is no text"),
     ];
     for (panics, said) in panics {
         let submitted = writer.submit(move |_| {
@@ -221,12 +225,12 @@ fn a_closure_can_not_wait_for_itself() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer()?.queue(1);
-        let own = (store.clone(), writer.clone(), items.clone());
+        let handles = (store.clone(), writer.clone(), items.clone());
         let inside = writer.submit(move |_| {
-            let (store, writer, items) = &own;
+            let (store, writer, items) = &handles;
             // The queue has room for the first closure only.
             let accepted = insert(writer, items, item(1));
-            let refused = [
+            let outcomes = [
                 store.write().map(drop),
                 store.transaction(|_| Ok(())),
                 OtherRepository::open(store).map(drop),
@@ -234,15 +238,16 @@ fn a_closure_can_not_wait_for_itself() -> TestResult {
                 accepted.wait(),
                 writer.close(),
             ];
-            Ok::<_, Error>(refused)
+            Ok::<_, Error>(outcomes)
         });
-        for refused in inside.wait()? {
-            assert!(matches!(refused, Err(Error::WriteInProgress)), "{refused:?}");
+        for outcomes in inside.wait()? {
+            assert!(matches!(outcomes, Err(Error::WriteInProgress)), "{outcomes:?}");
         }
         insert(&writer, &items, item(3)).wait()?;
         check(&store, &items, [1, 3])?;
 
-        // Nor can a thread that holds the transaction that it would wait for.
+        // A thread with a write transaction can't wait either, because the closure waits for this
+        // transaction.
         let txn = hold(&store)?;
         let waits = insert(&writer, &items, item(4)).wait();
         assert!(matches!(waits, Err(Error::WriteInProgress)));
@@ -254,7 +259,7 @@ fn a_closure_can_not_wait_for_itself() -> TestResult {
     Ok(())
 }
 
-/// Waits for the writer, and closes it, where it is dropped.
+/// A value whose drop waits for the writer and closes it.
 struct Waits {
     writer: GroupWriter,
     items: ItemRepository,
@@ -264,10 +269,10 @@ struct Waits {
 impl Drop for Waits {
     fn drop(&mut self) {
         let Self { writer, items, results } = self;
-        // There is room for one.
+        // The queue has room for one closure.
         let accepted = insert(writer, items, item(1));
-        let refused = insert(writer, items, item(2)).wait();
-        let _ = results.send([refused, accepted.wait(), writer.close()]);
+        let result = insert(writer, items, item(2)).wait();
+        let _ = results.send([result, accepted.wait(), writer.close()]);
     }
 }
 
@@ -276,15 +281,15 @@ fn the_drop_of_a_captured_value_can_not_wait_for_the_writer() -> TestResult {
     for (store, _dir) in stores()? {
         let items = ItemRepository::open(&store)?;
         let writer = store.writer()?.queue(1);
-        let (results, refused) = channel();
+        let (results, received) = channel();
         let waits = Waits { writer: writer.clone(), items: items.clone(), results };
-        // Its captured values, and its result without a receiver.
+        // The value is captured by a closure, and is a result without a receiver.
         let txn = hold(&store)?;
         let mut waits = Some(waits);
         drop(writer.submit(move |_| Ok::<_, Error>(waits.take())));
         drop(txn);
-        for refused in refused.recv_timeout(PATIENCE)? {
-            assert!(matches!(refused, Err(Error::WriteInProgress)), "{refused:?}");
+        for result in received.recv_timeout(PATIENCE)? {
+            assert!(matches!(result, Err(Error::WriteInProgress)), "{result:?}");
         }
         writer.close()?;
         check(&store, &items, [1])?;
@@ -292,7 +297,7 @@ fn the_drop_of_a_captured_value_can_not_wait_for_the_writer() -> TestResult {
     Ok(())
 }
 
-/// It panics when it is dropped.
+/// A value that panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -310,9 +315,9 @@ fn a_panic_in_a_drop_does_not_affect_others() -> TestResult {
         let txn = hold(&store)?;
         let first = insert(&writer, &items, item(1));
         let payload = writer.submit(|_| -> Result<(), Error> { std::panic::panic_any(Bomb) });
-        let held = Bomb;
+        let bomb = Bomb;
         let holds = writer.submit(move |_| {
-            let _held = &held;
+            let _bomb = &bomb;
             Ok::<_, Error>(())
         });
         drop(writer.submit(|_| Ok::<_, Error>(Bomb)));
@@ -328,7 +333,7 @@ fn a_panic_in_a_drop_does_not_affect_others() -> TestResult {
     Ok(())
 }
 
-/// So is one that runs again, for the map was full, and has returned such a thing before.
+/// If a closure runs again because the map was full, the result of its first run is dropped.
 #[test]
 fn the_result_of_an_earlier_run_is_dropped() -> TestResult {
     quiet();
@@ -341,7 +346,7 @@ fn the_result_of_an_earlier_run_is_dropped() -> TestResult {
     let runs = Arc::new(AtomicU32::new(0));
     let second = {
         let (items, runs) = (items.clone(), Arc::clone(&runs));
-        // Whether it has room or not, it returns the same.
+        // The closure returns the same value with and without room.
         writer.submit(move |txn| {
             runs.fetch_add(1, Ordering::Relaxed);
             let _ = (0..1000).try_for_each(|id| items.insert(txn, &item(id)));
@@ -351,13 +356,13 @@ fn the_result_of_an_earlier_run_is_dropped() -> TestResult {
     drop(txn);
     first.wait()?;
     std::mem::forget(second.wait()?);
-    assert!(runs.load(Ordering::Relaxed) > 1, "it had room at first");
+    assert!(runs.load(Ordering::Relaxed) > 1, "the map was not full");
     check(&store, &items, (0..1000).chain([10_000]))
 }
 
 /// Later closures can use a table that was opened while the writer waited for its turn.
 #[test]
-fn tables_can_be_opened_meanwhile() -> TestResult {
+fn tables_can_be_opened_while_a_group_writer_waits() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let items = ItemRepository::open(&store)?;
@@ -365,7 +370,7 @@ fn tables_can_be_opened_meanwhile() -> TestResult {
     let txn = hold(&store)?;
     let first = insert(&writer, &items, item(1));
     let waiting = Threads::default();
-    let others = thread::scope(|scope| {
+    let repository = thread::scope(|scope| {
         let opening = scope.spawn(|| {
             waiting.enter();
             OtherRepository::open(&store)
@@ -374,7 +379,7 @@ fn tables_can_be_opened_meanwhile() -> TestResult {
         drop(txn);
         opening.join().unwrap_or_else(|_| panic!("opening"))
     })?;
-    let second = writer.submit(move |txn| others.insert(txn, &Other { id: 1 }));
+    let second = writer.submit(move |txn| repository.insert(txn, &Other { id: 1 }));
     first.wait()?;
     second.wait()?;
     Ok(())

@@ -1,4 +1,4 @@
-//! The end of the map in the middle of a group.
+//! Groups that fill the map.
 
 use std::{
     sync::{
@@ -35,7 +35,7 @@ fn submit_large(
     ids.map(|id| insert(writer, items, large_or_plain(id, bytes))).collect()
 }
 
-/// An index carries the bytes, and its key has to fit.
+/// Returns an item with this number of bytes, or with fewer if they exceed the limit of a key.
 fn large_or_plain(id: u64, bytes: usize) -> Item {
     large(id, bytes.min(150))
 }
@@ -89,7 +89,7 @@ fn the_closure_that_filled_the_map_runs_again() -> TestResult {
 }
 
 #[test]
-fn at_the_limit_only_those_fail_that_do_not_fit() -> TestResult {
+fn only_closures_that_do_not_fit_fail_at_the_limit() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(SMALL).max_map_size(SMALL * 2).open(dir.path())?;
     let items = ItemRepository::open(&store)?;
@@ -122,20 +122,20 @@ fn at_the_limit_only_those_fail_that_do_not_fit() -> TestResult {
     }
     check(&store, &items, 0..40)?;
 
-    // As many closures as fit succeed, in any grouping, and the rest gets an error.
+    // As many closures as fit succeed, in any grouping. The others fail.
     let txn = hold(&store)?;
     let submitted = submit_large(&writer, &items, 100..1100, 150);
     drop(txn);
-    let mut there: Vec<u64> = (0..40).collect();
+    let mut ids: Vec<u64> = (0..40).collect();
     for (id, submitted) in (100..).zip(submitted) {
         match submitted.wait() {
-            Ok(()) => there.push(id),
+            Ok(()) => ids.push(id),
             Err(Error::MapFull { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    assert!((100..1000).contains(&there.len()), "{}", there.len());
-    check(&store, &items, there)
+    assert!((100..1000).contains(&ids.len()), "{}", ids.len());
+    check(&store, &items, ids)
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_blocking_reader_is_reported_to_closures_that_need_room() -> TestResult {
     drop(txn);
     let began = std::time::Instant::now();
     small.wait()?;
-    assert!(began.elapsed() < Duration::from_secs(1), "it does not wait for the room of others");
+    assert!(began.elapsed() < Duration::from_secs(1), "the closure waited for space");
     let blocked = large_one.wait();
     assert!(matches!(blocked, Err(Error::GrowthBlocked { readers: 1, .. })), "{blocked:?}");
     after.wait()?;
@@ -163,8 +163,8 @@ fn a_blocking_reader_is_reported_to_closures_that_need_room() -> TestResult {
     check(&store, &items, [1, 2])
 }
 
-/// A transaction of LMDB can change some 131,000 pages. Closures that come to more together are
-/// committed in several.
+/// An LMDB transaction can change about 131,000 pages. Closures that change more pages together are committed
+/// in several transactions.
 #[test]
 fn a_group_with_too_many_pages_is_split() -> TestResult {
     const CLOSURES: u64 = 320;
@@ -181,7 +181,7 @@ fn a_group_with_too_many_pages_is_split() -> TestResult {
             let wide = wide.clone();
             writer.submit(move |txn| {
                 let rows = (part * ROWS..).take(ROWS as usize);
-                // No two of them fit into a page.
+                // A page has room for one of these rows.
                 rows.map(|id| Wide { id, text: "x".repeat(2000) })
                     .try_for_each(|row| wide.insert(txn, &row))?;
                 Ok::<_, Error>(txn.commit_number())
@@ -191,7 +191,7 @@ fn a_group_with_too_many_pages_is_split() -> TestResult {
     drop(txn);
     let mut commits = submitted.into_iter().map(Submitted::wait).collect::<Result<Vec<_>, _>>()?;
     commits.dedup();
-    assert!(commits.len() > 1, "they are one commit");
+    assert!(commits.len() > 1, "all closures are in one commit");
     assert_eq!(wide.all(&store.read()?).count()?, CLOSURES * ROWS);
     Ok(())
 }

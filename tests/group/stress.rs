@@ -1,4 +1,4 @@
-//! Sixty-four threads at once, in every way.
+//! Sixty-four threads that submit closures in different ways.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use crate::{Item, ItemRepository, TestResult, block_on, check, insert, item, sto
 
 const THREADS: u64 = 64;
 
-/// Each thread has rows of its own, and one that all of them count up.
+/// Each thread writes its own rows, and increments a row that all threads share.
 #[test]
 fn many_threads_lose_no_closure() -> TestResult {
     for (store, dir) in stores()? {
@@ -22,21 +22,21 @@ fn many_threads_lose_no_closure() -> TestResult {
         store.transaction(|txn| items.insert(txn, &item(0)))?;
         let writer = store.writer()?.queue(16).most(40);
         let counted = AtomicU64::new(0);
-        let kept = thread::scope(|scope| {
+        let counts = thread::scope(|scope| {
             let threads: Vec<_> = (1..=THREADS)
                 .map(|thread| {
                     let (store, writer, items, counted) = (&store, &writer, &items, &counted);
                     scope.spawn(move || -> Result<BTreeMap<u64, Item>, Error> {
-                        let mut kept = BTreeMap::new();
+                        let mut counts = BTreeMap::new();
                         for round in 0..rounds {
                             let id = thread * 1000 + round;
                             let fails = (id * 7919) % 5 == 0;
-                            let own = items.clone();
+                            let items = items.clone();
                             let body = move |txn: &mut index_table::WriteTxn<'_>| {
-                                own.insert(txn, &item(id))?;
-                                own.update(txn, 0, |row| row.code = row.code.wrapping_add(1))?;
-                                own.delete(txn, id - 1)?;
-                                if fails { own.insert(txn, &item(id)) } else { Ok(()) }
+                                items.insert(txn, &item(id))?;
+                                items.update(txn, 0, |row| row.code = row.code.wrapping_add(1))?;
+                                items.delete(txn, id - 1)?;
+                                if fails { items.insert(txn, &item(id)) } else { Ok(()) }
                             };
                             let outcome = match id % 4 {
                                 0 => writer.submit(body).wait(),
@@ -49,49 +49,49 @@ fn many_threads_lose_no_closure() -> TestResult {
                             };
                             match outcome {
                                 Ok(()) if !fails => {
-                                    kept.remove(&(id - 1));
-                                    kept.insert(id, item(id));
+                                    counts.remove(&(id - 1));
+                                    counts.insert(id, item(id));
                                     counted.fetch_add(1, Ordering::Relaxed);
                                 }
                                 Err(Error::DuplicateKey { .. }) if fails => {}
-                                Ok(()) => panic!("{id} was to fail"),
+                                Ok(()) => panic!("{id} succeeded"),
                                 Err(error) => return Err(error),
                             }
                         }
-                        Ok(kept)
+                        Ok(counts)
                     })
                 })
                 .collect();
-            let mut kept = BTreeMap::new();
+            let mut counts = BTreeMap::new();
             for thread in threads {
-                kept.append(&mut thread.join().unwrap_or_else(|_| panic!("a thread"))?);
+                counts.append(&mut thread.join().unwrap_or_else(|_| panic!("a thread"))?);
             }
-            Ok::<_, Error>(kept)
+            Ok::<_, Error>(counts)
         })?;
         let counted = counted.load(Ordering::Relaxed);
         assert_eq!(
             items.get(&store.read()?, 0)?.map(|row| row.code),
             Some(item(0).code.wrapping_add(counted))
         );
-        check(&store, &items, kept.into_keys().chain([0]))?;
+        check(&store, &items, counts.into_keys().chain([0]))?;
     }
     Ok(())
 }
 
 /// Explicit transactions get their turn to write while a group writer is busy.
 #[test]
-fn transactions_beside_a_group_writer_get_their_turn() -> TestResult {
+fn a_group_writer_does_not_starve_explicit_transactions() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
     let items = ItemRepository::open(&store)?;
     let writer = store.writer()?;
-    let over = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for thread in 0..8 {
-            let (writer, items, over) = (&writer, &items, &over);
+            let (writer, items, is_over) = (&writer, &items, &is_over);
             scope.spawn(move || {
                 for id in 0.. {
-                    if over.load(Ordering::Relaxed) {
+                    if is_over.load(Ordering::Relaxed) {
                         break;
                     }
                     drop(insert(writer, items, item(1_000_000 * (thread + 1) + id)));
@@ -101,7 +101,7 @@ fn transactions_beside_a_group_writer_get_their_turn() -> TestResult {
         let began = Instant::now();
         let written =
             (0..50).try_for_each(|id| store.transaction(|txn| items.insert(txn, &item(id))));
-        over.store(true, Ordering::Relaxed);
+        is_over.store(true, Ordering::Relaxed);
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
         written
     })?;

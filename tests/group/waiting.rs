@@ -1,4 +1,4 @@
-//! A queue that is full: back-pressure for threads and for tasks.
+//! Full queues: back-pressure for threads and for tasks.
 
 use std::{
     future::Future,
@@ -31,7 +31,7 @@ fn a_full_queue_gives_the_closure_back() -> TestResult {
         let items = ItemRepository::open(&store)?;
         let writer = limited(&store)?;
         let txn = hold(&store)?;
-        let (mut accepted, mut refused) = (Vec::new(), Vec::new());
+        let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
         for id in 0..20 {
             let items = items.clone();
             let body = move |txn: &mut WriteTxn<'_>| items.insert(txn, &item(id));
@@ -39,17 +39,17 @@ fn a_full_queue_gives_the_closure_back() -> TestResult {
                 Ok(submitted) => accepted.push(submitted),
                 Err(full) => {
                     assert!(full.to_string().contains("try again"), "{full}");
-                    refused.push(full);
+                    rejected.push(full);
                 }
             }
         }
-        // The thread has some of them in its hands, or none yet.
+        // The writer's thread may have taken up to two closures out of the queue.
         assert!((QUEUE..=QUEUE + 2).contains(&(accepted.len() as u64)), "{}", accepted.len());
         drop(txn);
         for submitted in accepted {
             submitted.wait()?;
         }
-        for QueueFull(body) in refused {
+        for QueueFull(body) in rejected {
             block_on(writer.submit_async(body))?;
         }
         check(&store, &items, 0..20)?;
@@ -82,7 +82,7 @@ fn threads_wait_for_room() -> TestResult {
                 .collect();
             waiting.await_blocked(10);
             let before = submitted.load(Ordering::SeqCst);
-            assert!((QUEUE..=QUEUE + 2).contains(&before), "the others wait: {before}");
+            assert!((QUEUE..=QUEUE + 2).contains(&before), "no thread waits: {before}");
             drop(txn);
             threads
                 .into_iter()
@@ -117,7 +117,7 @@ fn tasks_wait_for_room_and_can_be_dropped() -> TestResult {
 
         let txn = hold(&store)?;
         drop(submit(100)); // never polled, never run
-        // Those that fill the thread's hands and the queue.
+        // These closures fill the queue and the batch of the writer's thread.
         let mut accepted = 0;
         for _ in 0..2 {
             thread::sleep(Duration::from_millis(50));
@@ -125,7 +125,7 @@ fn tasks_wait_for_room_and_can_be_dropped() -> TestResult {
                 let items = items.clone();
                 move |txn| items.insert(txn, &item(accepted))
             }) {
-                // Given up, but accepted.
+                // The result is dropped, but the closure is accepted.
                 drop(submitted);
                 accepted += 1;
             }

@@ -8,23 +8,23 @@ use super::{Link, LinkRepository, link, raw};
 
 const FORGED: [&str; 6] = ["normalized", "partial", "covered", "whole", "once", "once_a_year"];
 
-/// Gives the row 2 an entry like its own under the key of the row 1 in each index, as if their
-/// urls had the same hash.
+/// In each index, gives row 2 an entry with the key of row 1, as if their urls had the same hash.
 fn forge(path: &Path) {
     raw(path, &FORGED, |database, entries, txn| {
         let (one, two) = (1_u16.to_be_bytes(), 2_u16.to_be_bytes());
         if let Some((key, _)) = entries.iter().find(|(_, value)| *value == one) {
-            // Primary keys in a block.
+            // A block of primary keys.
             return database.put(txn, key, &[one, two].concat());
         }
-        let of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
-        let ((first, _), (_, data)) = of(&one).zip(of(&two)).expect("both have entries");
-        let key = first.strip_suffix(&one).expect("its primary key");
+        let entry_of = |id| entries.iter().find(move |(key, _)| key.ends_with(id));
+        let ((first, _), (_, data)) =
+            entry_of(&one).zip(entry_of(&two)).expect("both have entries");
+        let key = first.strip_suffix(&one).expect("the primary key of row 1");
         database.put(txn, &[key, &two].concat(), data)
     });
 }
 
-/// A file in which the rows 1 and 2 have entries under the same keys.
+/// Returns a file in which rows 1 and 2 have entries with the same keys.
 fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
     let dir = tempfile::tempdir().expect("a directory");
     let open = || {
@@ -45,7 +45,7 @@ fn forged() -> (tempfile::TempDir, Store, LinkRepository) {
     (dir, store, links)
 }
 
-/// Every query for a url finds only the row with this primary key.
+/// Checks that every query for a url finds this row only.
 fn assert_only<'txn, E>(scan: impl Fn() -> Scan<'txn, E>, row: &Link) -> Result<()>
 where
     E: index_table::IndexEntry<'txn, Row = Link>,
@@ -61,7 +61,7 @@ where
         let scan = || if rev { scan().rev() } else { scan() };
         let page = scan().page(1)?;
         assert_eq!(page.items, std::slice::from_ref(row));
-        // The entry after it has only the hash.
+        // The next entry has the same hash, but another url.
         assert_eq!(page.next, None);
         assert_eq!(scan().limit(1).page(5)?.items, std::slice::from_ref(row));
     }
@@ -72,7 +72,7 @@ where
 fn rows_that_only_share_a_hash_are_not_found() -> Result<()> {
     let (_dir, store, links) = forged();
     let txn = store.read()?;
-    // They are there.
+    // A count of the whole index includes the forged entries.
     for count in [
         links.by_normalized(&txn).count()?,
         links.by_partial(&txn).count()?,
@@ -120,20 +120,20 @@ fn rows_that_only_share_a_hash_are_not_found() -> Result<()> {
 fn rows_that_only_share_a_hash_do_not_conflict() -> Result<()> {
     let (_dir, store, links) = forged();
     let mut txn = store.write()?;
-    // The row 2 has entries under the keys of the row 1, and another url.
+    // Row 2 has entries with the keys of row 1, and another url.
     links.put(&mut txn, &Link { title: "B".to_owned(), ..link(1, "https://a") })?;
     links.update(&mut txn, 3, |row| row.title.push('!'))?;
     assert!(links.delete(&mut txn, 1)?);
     links.insert(&mut txn, &link(4, "https://a"))?;
     assert_eq!(links.get_by_once(&txn, "https://a")?.map(|row| row.id), Some(4));
-    let refused = links.insert(&mut txn, &link(5, "https://a"));
-    match refused {
+    let result = links.insert(&mut txn, &link(5, "https://a"));
+    match result {
         Err(Error::UniqueViolation { table: "links", index: "once", key, holder }) => {
             assert_eq!((key.as_str(), holder.as_str()), ("\"https://a\"", "4"));
         }
         other => panic!("{other:?}"),
     }
-    let refused = links.update(&mut txn, 2, |row| row.url = "https://c".to_owned());
-    assert!(matches!(refused, Err(Error::UniqueViolation { .. })), "{refused:?}");
+    let result = links.update(&mut txn, 2, |row| row.url = "https://c".to_owned());
+    assert!(matches!(result, Err(Error::UniqueViolation { .. })), "{result:?}");
     Ok(())
 }

@@ -5,7 +5,7 @@ use index_table::{Error, Result};
 use super::{Page, PageRepository, Url, ids, page, stores};
 
 #[test]
-fn texts_of_any_length_are_keys() -> Result<()> {
+fn hashed_texts_of_any_length_are_keys() -> Result<()> {
     for (store, _dir) in stores()? {
         let pages = PageRepository::open(&store)?;
         let long = |last: char| format!("host/{}{last}", "x\0".repeat(50 << 10));
@@ -49,7 +49,7 @@ fn texts_of_any_length_are_keys() -> Result<()> {
         }
         assert_eq!(pages.find_by_url(&txn, &long('c')).count()?, 0);
         assert!(!pages.find_by_three_blob_url(&txn, rows[0].blob.as_slice(), "").exists()?);
-        // A prefix before the hash, and the whole index: each row once, in whatever order.
+        // Queries for a prefix before the hash and for the whole index return each row once, in any order.
         assert_eq!(pages.find_by_town(&txn, "Redmond").count()?, 4);
         assert_eq!(
             pages.distinct_town(&txn).counts().collect::<Result<Vec<_>>>()?,
@@ -67,9 +67,9 @@ fn a_covered_index_compares_without_the_fact_table() -> Result<()> {
         let mut row = page(1, "host/");
         row.tags.push("x".to_owned());
         store.transaction(|txn| pages.insert(txn, &row))?;
-        let facts = |ask: &dyn Fn(&index_table::ReadTxn<'_>) -> Result<()>| {
+        let facts = |query: &dyn Fn(&index_table::ReadTxn<'_>) -> Result<()>| {
             let txn = store.read()?;
-            ask(&txn)?;
+            query(&txn)?;
             Ok::<_, Error>((txn.stats().seeks, txn.stats().entries, txn.stats().facts))
         };
         assert_eq!(
@@ -85,7 +85,7 @@ fn a_covered_index_compares_without_the_fact_table() -> Result<()> {
             facts(&|txn| ids(pages.find_by_on_host(txn, "host", None)).map(drop))?,
             (1, 1, 0)
         );
-        // The row that was looked up for the comparison is the result.
+        // The result is the row that was looked up for the comparison: there is no second look-up.
         assert_eq!(facts(&|txn| ids(pages.find_by_url(txn, "host/")).map(drop))?, (1, 1, 1));
         assert_eq!(
             facts(&|txn| pages.find_by_url(txn, "host/").rows().try_for_each(|e| e.map(drop)))?,
@@ -107,22 +107,22 @@ fn an_error_shows_the_value_and_not_its_hash() -> Result<()> {
         (row.live, row.mirror) = (true, Some(Url("m".to_owned())));
         pages.insert(&mut txn, &row)?;
         pages.insert(&mut txn, &Page { live: false, mirror: None, id: 2, ..row.clone() })?;
-        let refused = pages.insert(&mut txn, &Page { mirror: None, id: 3, ..row.clone() });
-        let Err(Error::UniqueViolation { index: "live", key, holder, .. }) = refused else {
-            panic!("{refused:?}");
+        let result = pages.insert(&mut txn, &Page { mirror: None, id: 3, ..row.clone() });
+        let Err(Error::UniqueViolation { index: "live", key, holder, .. }) = result else {
+            panic!("{result:?}");
         };
         assert!(key.starts_with("\"host/longlonglong"), "{key}");
         assert!(key.ends_with("… (4006 bytes)"), "{key}");
         assert_eq!(holder, "1");
-        let refused = pages.insert(&mut txn, &Page { live: false, id: 4, ..row.clone() });
-        let Err(Error::UniqueViolation { index: "mirror", key, .. }) = refused else {
-            panic!("{refused:?}");
+        let result = pages.insert(&mut txn, &Page { live: false, id: 4, ..row.clone() });
+        let Err(Error::UniqueViolation { index: "mirror", key, .. }) = result else {
+            panic!("{result:?}");
         };
         assert_eq!(key, "Some(\"m\")");
-        // Nothing of them was written.
+        // The refused rows have no entries.
         assert_eq!(pages.by_live(&txn).count()?, 1);
         assert_eq!(pages.by_mirror(&txn).count()?, 1);
-        // A row is not in its own way, under another primary key either.
+        // A row doesn't conflict with itself, even with another primary key.
         pages.put(&mut txn, &Page { year: 1, ..row.clone() })?;
         assert!(pages.update(&mut txn, 1, |row| row.id = 9)?);
         assert_eq!(pages.get_by_live(&txn, &url)?.map(|row| row.id), Some(9));

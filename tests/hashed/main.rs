@@ -1,4 +1,4 @@
-//! `hash(field)`, as a program uses it, and with entries that share a hash.
+//! Queries on `hash(field)`, also with entries that share a hash.
 
 mod forged;
 mod found;
@@ -98,7 +98,7 @@ fn link(id: u16, url: &str) -> Link {
     Link { id, url: url.to_owned(), title: "A".to_owned(), year: 7 }
 }
 
-/// Runs `work` on the entries of each of these indexes in a write transaction.
+/// Runs `work` on the entries of each index in a write transaction.
 fn raw(
     path: &Path,
     names: &[&str],

@@ -1,4 +1,4 @@
-//! The bytes of a hash, and an index that becomes one of hashes.
+//! The bytes of a hash, and an index whose field becomes hashed.
 
 use index_table::{Error, IndexTable, Result, Store};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ fn the_bytes_of_a_hashed_key_are_fixed() -> Result<()> {
         });
         found
     };
-    // A unique index lies as one that isn't, since two values may have the hash.
+    // Entries of a unique index have the form of other indexes, since two values may share a hash.
     assert_eq!(entries("normalized"), [(HASH.to_vec(), id.to_vec())]);
     assert_eq!(entries("once"), [(HASH.to_vec(), id.to_vec())]);
     assert_eq!(entries("partial"), [([&HASH, year, id].concat(), b"\x01A".to_vec())]);

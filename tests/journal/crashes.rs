@@ -16,7 +16,7 @@ fn a_store_that_is_closed_and_opened_has_its_commits() -> TestResult {
         }
         expect(&store, round * 10 + 10)?;
     }
-    // Nothing is needed of the journal then.
+    // A closed store needs nothing of the journal.
     for at in 0..3 {
         fs::remove_file(dir.path().join(format!("journal.{at}")))?;
     }
@@ -24,7 +24,7 @@ fn a_store_that_is_closed_and_opened_has_its_commits() -> TestResult {
 }
 
 #[test]
-fn commits_of_a_process_that_was_killed_are_there() -> TestResult {
+fn commits_of_a_killed_process_are_recovered() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = options().open(dir.path().join("store"))?;
     let notes = NoteRepository::open(&store)?;
@@ -41,7 +41,7 @@ fn commits_of_a_process_that_was_killed_are_there() -> TestResult {
 }
 
 #[test]
-fn a_data_file_of_which_nothing_was_written_since_the_checkpoint_is_brought_up() -> TestResult {
+fn a_data_file_without_writes_since_the_checkpoint_is_recovered() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let store = options().open(&path)?;
@@ -55,7 +55,7 @@ fn a_data_file_of_which_nothing_was_written_since_the_checkpoint_is_brought_up()
     }
     let left = killed(&path, &dir.path().join("left"))?;
     fs::write(left.join("data.mdb"), old)?;
-    // It may be killed in recovery, too.
+    // The process may be killed during recovery too.
     for _ in 0..2 {
         let again = killed(&left, &tempfile::tempdir_in(dir.path())?.keep())?;
         expect(&options().open(&again)?, 60)?;
@@ -68,7 +68,7 @@ fn a_data_file_of_which_nothing_was_written_since_the_checkpoint_is_brought_up()
 }
 
 #[test]
-fn checkpoints_are_made_beside_writers() -> TestResult {
+fn checkpoints_run_concurrently_with_writers() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let store = many_checkpoints().open(&path)?;
@@ -80,7 +80,7 @@ fn checkpoints_are_made_beside_writers() -> TestResult {
             expect(&options().open(&left)?, step + 1)?;
         }
     }
-    // Each of them begins a segment.
+    // Each checkpoint starts a segment.
     let head = fs::read(path.join("journal.1"))?;
     let sequence = u64::from_le_bytes(head[48..56].try_into()?);
     assert!(sequence > 10, "segment {sequence}");
@@ -96,7 +96,7 @@ fn large_transactions_are_recorded_in_parts() -> TestResult {
     let store = options().open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let many = |from: u32| (from..from + 3000).map(|id| crate::note(id, 0));
-    // Rolled back after some parts were written.
+    // A transaction is rolled back after some parts of its record were written.
     let rolled_back: Result<(), Error> = store.transaction(|txn| {
         many(0).try_for_each(|row| notes.insert(txn, &row))?;
         Err(Error::WriteInProgress)
@@ -104,7 +104,7 @@ fn large_transactions_are_recorded_in_parts() -> TestResult {
     assert!(rolled_back.is_err());
     store.transaction(|txn| many(10_000).try_for_each(|row| notes.insert(txn, &row)))?;
     notes.bulk_load(&store, many(20_000)).run()?;
-    // Nested transactions, of which one is rolled back.
+    // One of two nested transactions is rolled back.
     store.transaction(|txn| {
         for (at, from) in [(0, 30_000), (1, 40_000), (2, 50_000)] {
             let outcome = txn.nested(|txn| {

@@ -1,4 +1,4 @@
-//! Images of a power failure: each sector that was written since the checkpoint is on the disk or not.
+//! Images of a disk after a power failure, with and without each sector written since the checkpoint.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ impl Random {
 }
 
 #[test]
-fn any_sectors_since_the_checkpoint_may_be_on_the_disk() -> TestResult {
+fn recovery_accepts_any_sectors_written_since_the_checkpoint() -> TestResult {
     const SECTOR: usize = 512;
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");

@@ -1,4 +1,4 @@
-//! Stores with a journal: a commit is durable with one sync.
+//! Stores with a journal.
 
 mod crashes;
 mod images;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// Every layout of an index.
+/// A row with every layout of an index.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "notes")]
 #[index(topic)]
@@ -47,7 +47,7 @@ pub(crate) fn note(id: u32, version: u32) -> Note {
     }
 }
 
-/// A journal whose checkpoints are made when it is closed only.
+/// Returns options with a journal that makes a checkpoint only when the store is closed.
 pub(crate) fn options() -> Options {
     Store::options().durability(Durability::Journal).checkpoint(
         u64::MAX,
@@ -56,7 +56,7 @@ pub(crate) fn options() -> Options {
     )
 }
 
-/// A journal with a checkpoint for each few commits.
+/// Returns options with a journal that makes a checkpoint every few commits.
 pub(crate) fn many_checkpoints() -> Options {
     Store::options().durability(Durability::Journal).checkpoint(
         1 << 16,
@@ -74,7 +74,7 @@ pub(crate) fn write(store: &Store, notes: &NoteRepository, step: u32) -> Result<
     })
 }
 
-/// What the steps so far have left, and whether it is in order.
+/// Checks that the store has the rows of this number of steps, and that its indexes match.
 pub(crate) fn expect(store: &Store, steps: u32) -> TestResult {
     let mut rows = std::collections::BTreeMap::new();
     for step in 0..steps {
@@ -95,8 +95,7 @@ pub(crate) fn expect(store: &Store, steps: u32) -> TestResult {
     Ok(())
 }
 
-/// The files of a store but for LMDB's lock file, as they are now: what a process leaves that is killed between
-/// two calls.
+/// Copies the files of a store except LMDB's lock file: the files that remain if the process is killed now.
 pub(crate) fn killed(store: &Path, to: &Path) -> std::io::Result<PathBuf> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(store)? {

@@ -8,7 +8,7 @@ fn journal_files(path: &std::path::Path) -> usize {
     (0..3).filter(|at| path.join(format!("journal.{at}")).exists()).count()
 }
 
-/// A store whose process was killed after so many steps.
+/// Returns the files of a store whose process was killed after this number of steps.
 fn left(
     dir: &std::path::Path,
     steps: u32,
@@ -23,7 +23,7 @@ fn left(
 }
 
 #[test]
-fn another_durability_ends_the_journal_and_begins_it() -> TestResult {
+fn another_durability_ends_or_starts_the_journal() -> TestResult {
     let dir = tempfile::tempdir()?;
     let durabilities = [
         Durability::Full,
@@ -56,7 +56,7 @@ fn a_store_that_was_not_closed_is_not_read_before_recovery() -> TestResult {
 }
 
 #[test]
-fn a_missing_journal_is_noticed() -> TestResult {
+fn a_missing_journal_is_detected() -> TestResult {
     let dir = tempfile::tempdir()?;
     let left = left(dir.path(), 5)?;
     for at in 0..3 {
@@ -88,7 +88,7 @@ fn a_journal_of_another_data_file_is_not_applied() -> TestResult {
     assert!(matches!(outcome, Err(Error::DamagedFile { .. })), "{outcome:?}");
     drop(stores);
 
-    // An older state of the same file.
+    // An older state of the same data file.
     let path = dir.path().join("same");
     let store = options().open(&path)?;
     let notes = NoteRepository::open(&store)?;
@@ -106,7 +106,7 @@ fn a_journal_of_another_data_file_is_not_applied() -> TestResult {
     let before = fs::read(left.join("data.mdb"))?;
     let outcome = options().open(&left);
     assert!(matches!(outcome, Err(Error::DamagedFile { .. })), "{outcome:?}");
-    assert!(before == fs::read(left.join("data.mdb"))?, "it was written to");
+    assert!(before == fs::read(left.join("data.mdb"))?, "the data file was changed");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ fn copies_need_no_journal() -> TestResult {
 }
 
 #[test]
-fn damage_in_front_of_durable_records_is_found() -> TestResult {
+fn damage_before_durable_records_is_found() -> TestResult {
     let dir = tempfile::tempdir()?;
     let left = left(dir.path(), 8)?;
     let file = (0..3).map(|at| left.join(format!("journal.{at}")));
@@ -144,7 +144,7 @@ fn damage_in_front_of_durable_records_is_found() -> TestResult {
     }
     let (path, bytes) = used.ok_or("no segment has frames")?;
     let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or_default();
-    let mut refused = 0;
+    let mut errors = 0;
     for at in (4096..end).step_by(701) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x20;
@@ -152,9 +152,9 @@ fn damage_in_front_of_durable_records_is_found() -> TestResult {
         match options().open(&left) {
             Err(Error::DamagedFile { reason, .. }) => {
                 assert!(reason.contains("segment") && reason.contains("byte"), "{reason}");
-                refused += 1;
+                errors += 1;
             }
-            // The last record: damage there looks like an incomplete write.
+            // Damage in the last record looks like an incomplete write.
             Ok(store) => {
                 drop(NoteRepository::open(&store)?);
                 break;
@@ -162,12 +162,12 @@ fn damage_in_front_of_durable_records_is_found() -> TestResult {
             Err(error) => return Err(error.into()),
         }
     }
-    assert!(refused > 5, "{refused}");
+    assert!(errors > 5, "{errors}");
     Ok(())
 }
 
 #[test]
-fn the_map_grows_and_is_found_large_enough_in_recovery() -> TestResult {
+fn recovery_maps_a_file_that_has_grown() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let small = || options().map_size(1 << 17);

@@ -1,4 +1,4 @@
-//! Several processes: one writes, others read.
+//! Several processes with a journal: one writes, others read.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -12,7 +12,7 @@ use crate::{NoteRepository, TestResult, expect, options, write};
 
 const CHILD: &str = "INDEX_TABLE_JOURNAL_CHILD";
 
-/// Writes some steps, and stays until it is killed.
+/// Writes some steps in the child process, and waits until it is killed.
 #[test]
 fn child() -> TestResult {
     let Ok(path) = std::env::var(CHILD) else { return Ok(()) };
@@ -65,7 +65,7 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
     expect(&store, 11)
 }
 
-/// Reads the store in a process of its own until it is killed.
+/// Reads the store in a child process until it is killed.
 #[test]
 fn reader() -> TestResult {
     let Ok(path) = std::env::var(format!("{CHILD}_READER")) else { return Ok(()) };
@@ -90,7 +90,7 @@ fn a_writer_is_replaced_while_another_process_reads() -> TestResult {
     assert!(BufReader::new(out).lines().any(|line| line.is_ok_and(|line| line == "reading")));
     first.kill()?;
     first.wait()?;
-    // Nothing is rewound, since the reader has the store open.
+    // No segment is reused, since the reader has the store open.
     let store = options().open(dir.path())?;
     expect(&store, 10)?;
     let notes = NoteRepository::open(&store)?;

@@ -1,4 +1,4 @@
-//! Files that may not grow, in the place of a full disk.
+//! Journals and data files with a limit on their size, which acts as a full disk.
 
 use std::{fs, path::Path, process::Command};
 
@@ -25,7 +25,7 @@ fn a_record_without_room_is_refused() -> TestResult {
         let store = options().open(path)?;
         let notes = NoteRepository::open(&store)?;
         write(&store, &notes, 0)?;
-        // Much in the journal, and little in the data file.
+        // The rows take much space in the journal, and little in the data file.
         let outcome = store
             .transaction(|txn| (0..8000).try_for_each(|version| notes.put(txn, &note(0, version))));
         assert!(matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}");
@@ -39,7 +39,7 @@ fn a_record_without_room_is_refused() -> TestResult {
 }
 
 #[test]
-fn a_record_that_lmdb_has_no_room_for_is_taken_back() -> TestResult {
+fn a_record_is_undone_if_lmdb_has_no_room() -> TestResult {
     if let Some(path) = std::env::var_os(CHILD) {
         let store = options().open(&path)?;
         let notes = NoteRepository::open(&store)?;
@@ -48,7 +48,8 @@ fn a_record_that_lmdb_has_no_room_for_is_taken_back() -> TestResult {
                 Ok(()) => fs::write(Path::new(&path).join("steps"), (step + 1).to_string())?,
                 Err(Error::DiskFull { .. }) => {
                     expect(&store, step)?;
-                    // Ended without closing the store, so that the journal is applied.
+                    // The process ends without closing the store, so that the next opening applies the
+                    // journal.
                     std::mem::forget(store);
                     std::process::exit(0);
                 }
@@ -57,7 +58,7 @@ fn a_record_that_lmdb_has_no_room_for_is_taken_back() -> TestResult {
         }
     }
     let dir = tempfile::tempdir()?;
-    limited("room::a_record_that_lmdb_has_no_room_for_is_taken_back", dir.path())?;
+    limited("room::a_record_is_undone_if_lmdb_has_no_room", dir.path())?;
     let steps: u32 = fs::read_to_string(dir.path().join("steps"))?.parse()?;
     assert!(steps > 10, "{steps}");
     expect(&Store::open(dir.path())?, steps)

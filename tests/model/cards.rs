@@ -1,5 +1,5 @@
-//! Queries that read only indexes (distinct values, combined scans) and `get_many`, on a table with packed
-//! normalized indexes and on a table without.
+//! Queries that read only indexes (distinct values, combined scans) and `get_many`, with and without packed
+//! indexes.
 
 use std::fmt::Debug;
 
@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use crate::{fail, on_both_engines, text};
 
-/// One query of a combination.
+/// A part of a combination.
 #[derive(Debug, Clone)]
-enum Question {
+enum Part {
     All,
     Ids(u16, u16),
     Suit(String),
@@ -18,47 +18,47 @@ enum Question {
     Rank(i8),
     Tag(String),
     Code(u32),
-    /// In another order than that of the primary key.
+    /// A scan in another order than the primary key's.
     BySuit,
     SuitsFrom(String),
     Suits(Vec<String>),
     Ranks(i8, i8),
     Tags(String),
     Codes(u32, u32),
-    And(Box<Question>, Box<Question>),
-    Or(Box<Question>, Box<Question>),
+    And(Box<Part>, Box<Part>),
+    Or(Box<Part>, Box<Part>),
 }
 
 fn suit() -> impl Strategy<Value = String> {
     prop::sample::select(vec!["a", "a\0", "ab", "", "z"]).prop_map(str::to_owned)
 }
 
-fn question() -> impl Strategy<Value = Question> {
+fn part() -> impl Strategy<Value = Part> {
     let one = prop_oneof![
-        1 => Just(Question::All),
-        2 => (0..400_u16, 0..400_u16).prop_map(|(a, b)| Question::Ids(a, b)),
-        4 => suit().prop_map(Question::Suit),
-        4 => (suit(), -1..2_i8).prop_map(|(suit, rank)| Question::SuitRank(suit, rank)),
-        4 => (-1..2_i8).prop_map(Question::Rank),
-        4 => text().prop_map(Question::Tag),
-        1 => (0..400_u32).prop_map(Question::Code),
-        1 => Just(Question::BySuit),
-        1 => suit().prop_map(Question::SuitsFrom),
-        1 => prop::collection::vec(suit(), 0..3).prop_map(Question::Suits),
-        1 => (-1..2_i8, -1..3_i8).prop_map(|(from, to)| Question::Ranks(from, to)),
-        1 => text().prop_map(Question::Tags),
-        1 => (0..400_u32, 0..400_u32).prop_map(|(from, to)| Question::Codes(from, to)),
+        1 => Just(Part::All),
+        2 => (0..400_u16, 0..400_u16).prop_map(|(a, b)| Part::Ids(a, b)),
+        4 => suit().prop_map(Part::Suit),
+        4 => (suit(), -1..2_i8).prop_map(|(suit, rank)| Part::SuitRank(suit, rank)),
+        4 => (-1..2_i8).prop_map(Part::Rank),
+        4 => text().prop_map(Part::Tag),
+        1 => (0..400_u32).prop_map(Part::Code),
+        1 => Just(Part::BySuit),
+        1 => suit().prop_map(Part::SuitsFrom),
+        1 => prop::collection::vec(suit(), 0..3).prop_map(Part::Suits),
+        1 => (-1..2_i8, -1..3_i8).prop_map(|(from, to)| Part::Ranks(from, to)),
+        1 => text().prop_map(Part::Tags),
+        1 => (0..400_u32, 0..400_u32).prop_map(|(from, to)| Part::Codes(from, to)),
     ];
     one.prop_recursive(3, 6, 2, |inner| {
         prop_oneof![
-            (inner.clone(), inner.clone()).prop_map(|(a, b)| Question::And(a.into(), b.into())),
-            (inner.clone(), inner).prop_map(|(a, b)| Question::Or(a.into(), b.into())),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| Part::And(a.into(), b.into())),
+            (inner.clone(), inner).prop_map(|(a, b)| Part::Or(a.into(), b.into())),
         ]
     })
 }
 
-/// What the fields of a card are made from: few values for many cards, of which one in ten is
-/// rare, so that scans lie far apart.
+/// The values that the fields of a card are made from. There are few values for many cards, and one in ten
+/// cards has a rare value, so that matching entries are far apart.
 type Seed = (u16, bool, String, i8, Vec<String>);
 
 fn seeds() -> impl Strategy<Value = Vec<Seed>> {
@@ -68,9 +68,9 @@ fn seeds() -> impl Strategy<Value = Vec<Seed>> {
     prop::collection::vec((0..400_u16, any::<bool>(), suit, rank, tags), 0..300)
 }
 
-/// Compares both directions of the values and of their counts.
+/// Compares distinct values and their counts in both directions.
 fn assert_distinct<'txn, V: Key + Debug + Ord>(
-    ask: impl Fn() -> Distinct<'txn, V>,
+    distinct: impl Fn() -> Distinct<'txn, V>,
     entries: impl IntoIterator<Item = V>,
 ) -> Result<(), TestCaseError> {
     let mut sorted: Vec<V> = entries.into_iter().collect();
@@ -84,17 +84,17 @@ fn assert_distinct<'txn, V: Key + Debug + Ord>(
         }
     }
     for turned in [false, true] {
-        let ask = || if turned { ask().rev() } else { ask() };
+        let distinct = || if turned { distinct().rev() } else { distinct() };
         let values: Result<Vec<_>> =
-            ask().values().map(|value| Ok(format!("{:?}", value?))).collect();
+            distinct().values().map(|value| Ok(format!("{:?}", value?))).collect();
         let names: Vec<String> = expected.iter().map(|(value, _)| value.clone()).collect();
         prop_assert_eq!(values.map_err(fail)?, names);
-        let counts: Result<Vec<_>> = ask()
+        let counts: Result<Vec<_>> = distinct()
             .counts()
             .map(|counted| counted.map(|(value, count)| (format!("{value:?}"), count)))
             .collect();
         prop_assert_eq!(&counts.map_err(fail)?, &expected);
-        let first = ask().first().map_err(fail)?.map(|value| format!("{value:?}"));
+        let first = distinct().first().map_err(fail)?.map(|value| format!("{value:?}"));
         prop_assert_eq!(first.as_ref(), expected.first().map(|(value, _)| value));
         expected.reverse();
     }
@@ -110,7 +110,7 @@ macro_rules! cards {
             use proptest::prelude::*;
             use serde::{Deserialize, Serialize};
 
-            use super::{Question, Seed, assert_distinct};
+            use super::{Part, Seed, assert_distinct};
             use crate::{assert_clean, combinations::assert_combination, fail, pairs};
 
             #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -139,56 +139,52 @@ macro_rules! cards {
                 $make_id
             }
 
-            fn holds(question: &Question, card: &Card) -> bool {
-                match question {
-                    Question::All => true,
-                    Question::Ids(from, to) => (id(*from)..id(*to)).contains(&card.id),
-                    Question::Suit(suit) => card.suit == *suit,
-                    Question::SuitRank(suit, rank) => card.suit == *suit && card.rank == *rank,
-                    Question::Rank(rank) => card.rank == *rank,
-                    Question::Tag(tag) => card.tags.contains(tag),
-                    Question::Code(code) => card.code == *code,
-                    Question::BySuit => true,
-                    Question::SuitsFrom(suit) => card.suit >= *suit,
-                    Question::Suits(suits) => suits.contains(&card.suit),
-                    Question::Ranks(from, to) => (*from..*to).contains(&card.rank),
-                    Question::Tags(tag) => card.tags.iter().any(|it| it.starts_with(tag)),
-                    Question::Codes(from, to) => (*from..*to).contains(&card.code),
-                    Question::And(a, b) => holds(a, card) && holds(b, card),
-                    Question::Or(a, b) => holds(a, card) || holds(b, card),
+            fn holds(part: &Part, card: &Card) -> bool {
+                match part {
+                    Part::All => true,
+                    Part::Ids(from, to) => (id(*from)..id(*to)).contains(&card.id),
+                    Part::Suit(suit) => card.suit == *suit,
+                    Part::SuitRank(suit, rank) => card.suit == *suit && card.rank == *rank,
+                    Part::Rank(rank) => card.rank == *rank,
+                    Part::Tag(tag) => card.tags.contains(tag),
+                    Part::Code(code) => card.code == *code,
+                    Part::BySuit => true,
+                    Part::SuitsFrom(suit) => card.suit >= *suit,
+                    Part::Suits(suits) => suits.contains(&card.suit),
+                    Part::Ranks(from, to) => (*from..*to).contains(&card.rank),
+                    Part::Tags(tag) => card.tags.iter().any(|it| it.starts_with(tag)),
+                    Part::Codes(from, to) => (*from..*to).contains(&card.code),
+                    Part::And(a, b) => holds(a, card) && holds(b, card),
+                    Part::Or(a, b) => holds(a, card) || holds(b, card),
                 }
             }
 
-            fn ask<'txn>(
+            fn combine<'txn>(
                 cards: &'txn CardRepository,
                 txn: &'txn ReadTxn<'_>,
-                question: &Question,
+                part: &Part,
             ) -> Combined<'txn, Card> {
-                match question {
-                    Question::All => cards.all(txn).into(),
-                    Question::Ids(from, to) => {
+                match part {
+                    Part::All => cards.all(txn).into(),
+                    Part::Ids(from, to) => {
                         let $range = id(*from)..id(*to);
                         cards.find_by_id_range(txn, $ids).into()
                     }
-                    Question::Suit(suit) => cards.find_by_suit(txn, suit).into(),
-                    Question::SuitRank(suit, rank) => {
-                        cards.find_by_suit_rank(txn, suit, *rank).into()
-                    }
-                    Question::Rank(rank) => cards.find_by_rank(txn, *rank).into(),
-                    Question::Tag(tag) => cards.find_by_tags(txn, tag).into(),
-                    Question::Code(code) => cards.find_by_code(txn, *code).into(),
-                    Question::BySuit => cards.by_suit_rank(txn).into(),
-                    Question::SuitsFrom(suit) => {
-                        cards.find_by_suit_range(txn, suit.as_str()..).into()
-                    }
-                    Question::Suits(suits) => cards.find_by_suit_in(txn, suits).into(),
-                    Question::Ranks(from, to) => {
+                    Part::Suit(suit) => cards.find_by_suit(txn, suit).into(),
+                    Part::SuitRank(suit, rank) => cards.find_by_suit_rank(txn, suit, *rank).into(),
+                    Part::Rank(rank) => cards.find_by_rank(txn, *rank).into(),
+                    Part::Tag(tag) => cards.find_by_tags(txn, tag).into(),
+                    Part::Code(code) => cards.find_by_code(txn, *code).into(),
+                    Part::BySuit => cards.by_suit_rank(txn).into(),
+                    Part::SuitsFrom(suit) => cards.find_by_suit_range(txn, suit.as_str()..).into(),
+                    Part::Suits(suits) => cards.find_by_suit_in(txn, suits).into(),
+                    Part::Ranks(from, to) => {
                         cards.find_by_ranked_rank_range(txn, *from..*to).into()
                     }
-                    Question::Tags(tag) => cards.find_by_tags_starting_with(txn, tag).into(),
-                    Question::Codes(from, to) => cards.find_by_code_range(txn, *from..*to).into(),
-                    Question::And(a, b) => ask(cards, txn, a).and(ask(cards, txn, b)),
-                    Question::Or(a, b) => ask(cards, txn, a).or(ask(cards, txn, b)),
+                    Part::Tags(tag) => cards.find_by_tags_starting_with(txn, tag).into(),
+                    Part::Codes(from, to) => cards.find_by_code_range(txn, *from..*to).into(),
+                    Part::And(a, b) => combine(cards, txn, a).and(combine(cards, txn, b)),
+                    Part::Or(a, b) => combine(cards, txn, a).or(combine(cards, txn, b)),
                 }
             }
 
@@ -196,22 +192,25 @@ macro_rules! cards {
                 cards: &CardRepository,
                 txn: &ReadTxn<'_>,
                 model: &Model,
-                question: &Question,
+                part: &Part,
             ) -> Result<(), TestCaseError> {
                 let rows: Vec<Card> =
-                    model.values().filter(|card| holds(question, card)).cloned().collect();
-                let ask = || ask(cards, txn, question);
-                let keys: Vec<$id> = ask().keys().collect::<Result<_>>().map_err(fail)?;
+                    model.values().filter(|card| holds(part, card)).cloned().collect();
+                let combination = || combine(cards, txn, part);
+                let keys: Vec<$id> = combination().keys().collect::<Result<_>>().map_err(fail)?;
                 prop_assert!(keys.iter().eq(rows.iter().map(|card| &card.id)), "{:?}", keys);
                 let facts = txn.stats().facts;
-                prop_assert_eq!(&ask().rows().collect::<Result<Vec<_>>>().map_err(fail)?, &rows);
+                prop_assert_eq!(
+                    &combination().rows().collect::<Result<Vec<_>>>().map_err(fail)?,
+                    &rows
+                );
                 prop_assert_eq!(txn.stats().facts - facts, rows.len() as u64);
-                prop_assert_eq!(ask().count().map_err(fail)?, rows.len() as u64);
-                prop_assert_eq!(ask().exists().map_err(fail)?, !rows.is_empty());
-                prop_assert_eq!(ask().first().map_err(fail)?, rows.first().cloned());
-                let some: Result<Vec<_>> = ask().limit(9).limit(3).rows().collect();
+                prop_assert_eq!(combination().count().map_err(fail)?, rows.len() as u64);
+                prop_assert_eq!(combination().exists().map_err(fail)?, !rows.is_empty());
+                prop_assert_eq!(combination().first().map_err(fail)?, rows.first().cloned());
+                let some: Result<Vec<_>> = combination().limit(9).limit(3).rows().collect();
                 prop_assert_eq!(some.map_err(fail)?, &rows[..rows.len().min(3)]);
-                assert_combination(ask, &rows)
+                assert_combination(combination, &rows)
             }
 
             fn distinct(
@@ -255,7 +254,7 @@ macro_rules! cards {
             pub(super) fn run(
                 store: &Store,
                 seeds: &[Seed],
-                questions: &[Question],
+                parts: &[Part],
             ) -> Result<(), TestCaseError> {
                 let cards = CardRepository::open(store).map_err(fail)?;
                 let mut model = Model::new();
@@ -279,8 +278,8 @@ macro_rules! cards {
                 let txn = store.read().map_err(fail)?;
                 distinct(&cards, &txn, &model)?;
                 assert_clean(cards.verify(&txn))?;
-                for question in questions {
-                    combined(&cards, &txn, &model, question)?;
+                for part in parts {
+                    combined(&cards, &txn, &model, part)?;
                 }
                 let ids: Vec<$id> = seeds.iter().map(|(number, ..)| id(*number)).collect();
                 let rows: Result<Vec<_>> = cards.get_many(&txn, &ids).collect();
@@ -296,7 +295,7 @@ cards!(packed, u16, |number| number, |range| range);
 cards!(
     single,
     String,
-    // Not in the order of the numbers, and of different lengths.
+    // Primary keys of different lengths, in another order than the numbers.
     |number| format!("{}\0{}", number % 7, "x".repeat(usize::from(number / 7))),
     |range| range.start.as_str()..range.end.as_str()
 );
@@ -305,11 +304,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
-    fn cards_answer_as_the_model(
+    fn distinct_values_and_combinations_match_the_model(
         seeds in seeds(),
-        questions in prop::collection::vec(question(), 1..12),
+        parts in prop::collection::vec(part(), 1..12),
     ) {
-        on_both_engines(|open| packed::run(&open()?, &seeds, &questions))?;
-        on_both_engines(|open| single::run(&open()?, &seeds, &questions))?;
+        on_both_engines(|open| packed::run(&open()?, &seeds, &parts))?;
+        on_both_engines(|open| single::run(&open()?, &seeds, &parts))?;
     }
 }

@@ -1,4 +1,4 @@
-//! Combinations in both directions, page by page, before and after cursors, and filtered.
+//! Checks of combinations: in both directions, page by page, before and after cursors, and with filters.
 
 use std::fmt::Debug;
 
@@ -12,47 +12,47 @@ use crate::{
 
 /// Reads a combination in all ways, and compares the results with the expected rows.
 pub(crate) fn assert_combination<'txn, R>(
-    ask: impl Fn() -> Combined<'txn, R>,
+    combination: impl Fn() -> Combined<'txn, R>,
     rows: &[R],
 ) -> Result<(), TestCaseError>
 where
     R: Entity + Debug + Clone + PartialEq,
 {
     let reversed: Vec<R> = rows.iter().rev().cloned().collect();
-    assert_direction(&ask, rows)?;
-    assert_direction(&|| ask().rev(), &reversed)?;
+    assert_direction(&combination, rows)?;
+    assert_direction(&|| combination().rev(), &reversed)?;
     let omitted: Vec<R> = rows.iter().step_by(3).cloned().collect();
     let passes = move |row: &R| !omitted.contains(row);
     let left: Vec<R> = rows.iter().filter(|row| passes(row)).cloned().collect();
-    assert_direction(&|| ask().filter(passes.clone()), &left)
+    assert_direction(&|| combination().filter(passes.clone()), &left)
 }
 
 fn assert_direction<'txn, R>(
-    ask: &impl Fn() -> Combined<'txn, R>,
+    combination: &impl Fn() -> Combined<'txn, R>,
     rows: &[R],
 ) -> Result<(), TestCaseError>
 where
     R: Entity + Debug + Clone + PartialEq,
 {
     let collect = |rows: Combined<'txn, R>| rows.rows().collect::<Result<Vec<_>>>().map_err(fail);
-    prop_assert_eq!(&collect(ask())?, &rows);
-    prop_assert_eq!(ask().count().map_err(fail)?, rows.len() as u64);
-    prop_assert_eq!(ask().first().map_err(fail)?, rows.first().cloned());
-    prop_assert_eq!(&collect(ask().rev().rev().limit(2))?, &rows[..rows.len().min(2)]);
+    prop_assert_eq!(&collect(combination())?, &rows);
+    prop_assert_eq!(combination().count().map_err(fail)?, rows.len() as u64);
+    prop_assert_eq!(combination().first().map_err(fail)?, rows.first().cloned());
+    prop_assert_eq!(&collect(combination().rev().rev().limit(2))?, &rows[..rows.len().min(2)]);
     let size = rows.len() / 3 + 1;
     let mut pages: Vec<Page<R>> = Vec::new();
     let (mut cursor, mut read): (Option<Cursor>, usize) = (None, 0);
     loop {
         let rest = || match &cursor {
-            None => ask(),
-            Some(cursor) => ask().after(cursor),
+            None => combination(),
+            Some(cursor) => combination().after(cursor),
         };
         let page = rest().page(size).map_err(fail)?;
         prop_assert_eq!(&page.items, &rows[read..rows.len().min(read + size)]);
         prop_assert_eq!(&page.previous, &cursor);
         prop_assert_eq!(rest().count().map_err(fail)?, (rows.len() - read) as u64);
         if let Some(cursor) = &cursor {
-            let before = || ask().before(cursor);
+            let before = || combination().before(cursor);
             prop_assert_eq!(&collect(before())?, &rows[..read]);
             prop_assert_eq!(before().count().map_err(fail)?, read as u64);
             prop_assert_eq!(&collect(before().limit(2))?, &rows[read.saturating_sub(2)..read]);
@@ -67,5 +67,5 @@ where
         }
     }
     prop_assert_eq!(read, rows.len());
-    turn_back(|cursor| ask().before(cursor).page(size), &pages)
+    turn_back(|cursor| combination().before(cursor).page(size), &pages)
 }

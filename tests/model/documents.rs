@@ -1,4 +1,4 @@
-//! A composite primary key of variable length: no index is packed.
+//! A table with a composite primary key of variable length, whose indexes are not packed.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use index_table::{Error, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, scans::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "docs", repository = Documents)]
@@ -57,7 +57,7 @@ fn free(model: &Model, document: &Document) -> bool {
 }
 
 fn compare(documents: &Documents, txn: &ReadTxn<'_>, model: &Model) -> Result<(), TestCaseError> {
-    // Rows with their sort key, in the order of key and primary key.
+    // Returns rows with their index keys, in the order of key and primary key.
     fn sorted<K: Ord>(model: &Model, keys: impl Fn(&Document) -> Vec<K>) -> Vec<(K, Document)> {
         let mut rows: Vec<_> = model
             .values()
@@ -74,7 +74,7 @@ fn compare(documents: &Documents, txn: &ReadTxn<'_>, model: &Model) -> Result<()
     fn rows<K>(sorted: Vec<(K, Document)>, keep: impl Fn(&K) -> bool) -> Vec<Document> {
         sorted.into_iter().filter(|(k, _)| keep(k)).map(|(_, document)| document).collect()
     }
-    macro_rules! ask {
+    macro_rules! assert_query {
         ($scan:expr, $keys:expr, $keep:expr) => {
             assert_scan(
                 || $scan,
@@ -84,26 +84,28 @@ fn compare(documents: &Documents, txn: &ReadTxn<'_>, model: &Model) -> Result<()
             )?
         };
     }
-    ask!(documents.all(txn), |_| vec![()], |()| true);
-    ask!(documents.by_author(txn), |d| vec![d.author], |_| true);
-    ask!(documents.find_by_author(txn, None), |d| vec![d.author], Option::is_none);
-    ask!(documents.by_author_path(txn), |d| vec![(d.author, d.path.clone())], |_| true);
-    ask!(documents.by_words(txn), |d| d.words.clone(), |_| true);
-    ask!(documents.by_links(txn), |d| d.links.clone(), |_| true);
-    ask!(documents.find_by_links_range(txn, 5..30), |d| d.links.clone(), |l| (5..30).contains(l));
+    assert_query!(documents.all(txn), |_| vec![()], |()| true);
+    assert_query!(documents.by_author(txn), |d| vec![d.author], |_| true);
+    assert_query!(documents.find_by_author(txn, None), |d| vec![d.author], Option::is_none);
+    assert_query!(documents.by_author_path(txn), |d| vec![(d.author, d.path.clone())], |_| true);
+    assert_query!(documents.by_words(txn), |d| d.words.clone(), |_| true);
+    assert_query!(documents.by_links(txn), |d| d.links.clone(), |_| true);
+    assert_query!(documents.find_by_links_range(txn, 5..30), |d| d.links.clone(), |l| (5..30)
+        .contains(l));
     for part in ["", "a", "ab", "a\0", "\u{1}"] {
-        ask!(documents.find_by_folder(txn, part), |d| vec![d.folder.clone()], |f| f == part);
-        ask!(
+        assert_query!(documents.find_by_folder(txn, part), |d| vec![d.folder.clone()], |f| f
+            == part);
+        assert_query!(
             documents.find_by_folder_path_starting_with(txn, part, "a"),
             |d| vec![key(d)],
             |(folder, path)| folder == part && path.starts_with('a')
         );
-        ask!(
+        assert_query!(
             documents.find_by_author_path(txn, Some(1), part),
             |d| vec![(d.author, d.path.clone())],
             |(author, path)| *author == Some(1) && path == part
         );
-        ask!(documents.find_by_words(txn, part), |d| d.words.clone(), |word| word == part);
+        assert_query!(documents.find_by_words(txn, part), |d| d.words.clone(), |word| word == part);
     }
     for entry in documents.by_author_path(txn).entries() {
         let entry = entry.map_err(fail)?;
@@ -159,7 +161,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
-    fn documents_answer_as_the_model(
+    fn queries_after_a_variable_primary_key_match_the_model(
         batches in prop::collection::vec(prop::collection::vec((document(), 0..9_u8), 1..25), 1..5),
     ) {
         on_both_engines(|open| run(&open()?, &batches))?;

@@ -1,4 +1,4 @@
-//! The forms of a field and the conditions of an index, in combination.
+//! Combinations of the forms of a field and the conditions of an index.
 
 pub(crate) mod notes;
 pub(crate) mod pages;
@@ -11,9 +11,9 @@ use index_table::{__private::Viewed, IndexEntry, Result, Scan};
 use proptest::prelude::*;
 use serde::Serialize;
 
-use crate::{fail, questions::assert_scan};
+use crate::{fail, scans::assert_scan};
 
-/// A row with what the naive model sorts by beside its keys.
+/// A row of a model.
 trait Row: Clone + std::fmt::Debug + PartialEq + Serialize {
     type Id: Clone + std::fmt::Debug + Ord;
 
@@ -22,8 +22,8 @@ trait Row: Clone + std::fmt::Debug + PartialEq + Serialize {
 
 type Model<R> = BTreeMap<<R as Row>::Id, R>;
 
-/// Compares one scan with the model: the keys of all rows, sorted and filtered.
-fn ask<'txn, E, K: Ord>(
+/// Compares a scan with the sorted and filtered keys of the model's rows.
+fn assert_query<'txn, E, K: Ord>(
     model: &Model<E::Row>,
     scan: impl Fn() -> Scan<'txn, E>,
     ids: impl Fn(Scan<'txn, E>) -> Result<Vec<<E::Row as Row>::Id>>,
@@ -43,7 +43,7 @@ where
     }
     found.sort_by(|(a, a_id, _), (b, b_id, _)| (a, a_id).cmp(&(b, b_id)));
     let rows: Vec<E::Row> = found.into_iter().map(|(_, _, row)| row.clone()).collect();
-    // A view is serialized as its row is.
+    // A view is serialized like its row.
     let views = scan().views().map(|view| Ok(json(&view?))).collect::<Result<Vec<_>>>();
     prop_assert_eq!(views.map_err(fail)?, rows.iter().map(json).collect::<Vec<_>>());
     assert_scan(scan, &rows, ids, Row::id)

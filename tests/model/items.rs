@@ -1,4 +1,4 @@
-//! A primary key of fixed length: normalized indexes are packed into blocks.
+//! A table with a primary key of fixed length, whose normalized indexes are packed into blocks.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -6,7 +6,7 @@ use index_table::{Error, IndexEntry, IndexTable, ReadTxn, Result, Scan, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{Open, assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{Open, assert_clean, fail, on_both_engines, pairs, scans::assert_scan, text};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -68,7 +68,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// The reason to refuse `new` instead of `old`, by the rules.
+/// Returns the error that writing `new` instead of `old` must return.
 fn obstacle(model: &Model, old: Option<i32>, new: &Item, overwrite: bool) -> Option<&'static str> {
     if !overwrite && old != Some(new.id) && model.contains_key(&new.id) {
         return Some("DuplicateKey");
@@ -89,7 +89,7 @@ fn check_outcome(outcome: Result<()>, expected: Option<&str>) -> Result<bool, Te
     }
 }
 
-/// At the beginning and at the end, the model equals the committed rows.
+/// Runs operations until the next `Reopen`. At the start and at the end, the model equals the committed rows.
 fn run_in_one_store(
     store: &Store,
     committed: &mut Model,
@@ -163,8 +163,8 @@ fn run(open: Open<'_>, operations: &[Operation]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Compares one scan with the filtered and sorted model.
-fn ask<'txn, E: IndexEntry<'txn, Row = Item>, S: Ord>(
+/// Compares a scan with the filtered and sorted model.
+fn assert_query<'txn, E: IndexEntry<'txn, Row = Item>, S: Ord>(
     model: &Model,
     scan: impl Fn() -> Scan<'txn, E>,
     sort: impl Fn(&Item) -> Vec<S>,
@@ -184,44 +184,74 @@ fn ask<'txn, E: IndexEntry<'txn, Row = Item>, S: Ord>(
 
 fn compare(items: &ItemRepository, txn: &ReadTxn<'_>, model: &Model) -> Result<(), TestCaseError> {
     let m = model;
-    ask(m, || items.all(txn), |i| vec![i.id], |_| true)?;
-    ask(m, || items.find_by_id_range(txn, -5..=5), |i| vec![i.id], |id| (-5..=5).contains(id))?;
-    ask(m, || items.by_color(txn), |i| vec![i.color.clone()], |_| true)?;
-    ask(m, || items.by_size(txn), |i| vec![i.size], |_| true)?;
-    ask(m, || items.by_color_size(txn), |i| vec![(i.color.clone(), i.size)], |_| true)?;
-    ask(m, || items.by_size_then_color(txn), |i| vec![(i.size, i.color.clone())], |_| true)?;
-    ask(m, || items.by_code(txn), |i| vec![i.code], |_| true)?;
-    ask(m, || items.by_coded(txn), |i| vec![(i.code, i.color.clone())], |_| true)?;
-    ask(m, || items.by_note(txn), |i| vec![i.note.clone()], |_| true)?;
-    ask(m, || items.by_tags(txn), |i| i.tags.clone(), |_| true)?;
+    assert_query(m, || items.all(txn), |i| vec![i.id], |_| true)?;
+    assert_query(
+        m,
+        || items.find_by_id_range(txn, -5..=5),
+        |i| vec![i.id],
+        |id| (-5..=5).contains(id),
+    )?;
+    assert_query(m, || items.by_color(txn), |i| vec![i.color.clone()], |_| true)?;
+    assert_query(m, || items.by_size(txn), |i| vec![i.size], |_| true)?;
+    assert_query(m, || items.by_color_size(txn), |i| vec![(i.color.clone(), i.size)], |_| true)?;
+    assert_query(
+        m,
+        || items.by_size_then_color(txn),
+        |i| vec![(i.size, i.color.clone())],
+        |_| true,
+    )?;
+    assert_query(m, || items.by_code(txn), |i| vec![i.code], |_| true)?;
+    assert_query(m, || items.by_coded(txn), |i| vec![(i.code, i.color.clone())], |_| true)?;
+    assert_query(m, || items.by_note(txn), |i| vec![i.note.clone()], |_| true)?;
+    assert_query(m, || items.by_tags(txn), |i| i.tags.clone(), |_| true)?;
     let kind_tags = |i: &Item| i.tags.iter().map(|tag| (i.kind, tag.clone())).collect();
-    ask(m, || items.by_kind_tags(txn), kind_tags, |_| true)?;
+    assert_query(m, || items.by_kind_tags(txn), kind_tags, |_| true)?;
     let tagged = |i: &Item| i.tags.iter().map(|tag| (tag.clone(), i.kind)).collect();
-    ask(m, || items.by_tagged(txn), tagged, |_| true)?;
+    assert_query(m, || items.by_tagged(txn), tagged, |_| true)?;
 
     for color in ["a", "a\0", "", "missing"] {
-        ask(m, || items.find_by_color(txn, color), |i| vec![i.color.clone()], |c| c == color)?;
+        assert_query(
+            m,
+            || items.find_by_color(txn, color),
+            |i| vec![i.color.clone()],
+            |c| c == color,
+        )?;
         let key = |i: &Item| vec![(i.color.clone(), i.size)];
-        ask(
+        assert_query(
             m,
             || items.find_by_color_size_range(txn, color, -1..2),
             key,
             |(c, s)| c == color && (-1..2).contains(s),
         )?;
         let key = |i: &Item| vec![i.color.clone()];
-        ask(m, || items.find_by_color_starting_with(txn, color), key, |c| c.starts_with(color))?;
-        let behind = (Bound::Excluded(color), Bound::Unbounded);
-        ask(m, || items.find_by_color_range(txn, behind), key, |c| c.as_str() > color)?;
-        ask(m, || items.find_by_color_range(txn, ..=color), key, |c| c.as_str() <= color)?;
+        assert_query(
+            m,
+            || items.find_by_color_starting_with(txn, color),
+            key,
+            |c| c.starts_with(color),
+        )?;
+        let after_color = (Bound::Excluded(color), Bound::Unbounded);
+        assert_query(
+            m,
+            || items.find_by_color_range(txn, after_color),
+            key,
+            |c| c.as_str() > color,
+        )?;
+        assert_query(m, || items.find_by_color_range(txn, ..=color), key, |c| c.as_str() <= color)?;
         let key = |i: &Item| i.tags.clone();
-        ask(m, || items.find_by_tags(txn, color), key, |t| t == color)?;
-        ask(m, || items.find_by_kind_tags(txn, true, color), kind_tags, |(k, t)| *k && t == color)?;
+        assert_query(m, || items.find_by_tags(txn, color), key, |t| t == color)?;
+        assert_query(
+            m,
+            || items.find_by_kind_tags(txn, true, color),
+            kind_tags,
+            |(k, t)| *k && t == color,
+        )?;
         let key = |i: &Item| vec![i.note.clone()];
         let note = Some(color);
-        ask(m, || items.find_by_note(txn, note), key, |n| n.as_deref() == note)?;
-        ask(m, || items.find_by_note_range(txn, note..), key, |n| n.as_deref() >= note)?;
+        assert_query(m, || items.find_by_note(txn, note), key, |n| n.as_deref() == note)?;
+        assert_query(m, || items.find_by_note_range(txn, note..), key, |n| n.as_deref() >= note)?;
     }
-    ask(m, || items.find_by_note(txn, None), |i| vec![i.note.clone()], Option::is_none)?;
+    assert_query(m, || items.find_by_note(txn, None), |i| vec![i.note.clone()], Option::is_none)?;
     for code in 0..3 {
         let expected = m.values().find(|item| item.code == code);
         prop_assert_eq!(items.get_by_code(txn, code).map_err(fail)?, expected.cloned());
@@ -230,7 +260,7 @@ fn compare(items: &ItemRepository, txn: &ReadTxn<'_>, model: &Model) -> Result<(
     assert_clean(items.verify(txn))
 }
 
-/// The data of the entries, field by field.
+/// Compares the fields of the entries with the rows.
 fn entries(items: &ItemRepository, txn: &ReadTxn<'_>, m: &Model) -> Result<(), TestCaseError> {
     for entry in items.by_color_size(txn).entries() {
         let entry = entry.map_err(fail)?;
@@ -278,14 +308,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
-    fn items_answer_as_the_model(operations in prop::collection::vec(operation(), 1..120)) {
+    fn packed_indexes_match_the_model(operations in prop::collection::vec(operation(), 1..120)) {
         on_both_engines(|open| run(open, &operations))?;
     }
 }
 
 /// Enough rows under one key to fill blocks, split them, and empty them again.
 #[test]
-fn many_rows_under_few_keys_answer_as_the_model() {
+fn blocks_match_the_model_while_they_fill_split_and_empty() {
     let mut state = 7_u64;
     let mut random = move |below: u64| {
         state =
@@ -303,7 +333,7 @@ fn many_rows_under_few_keys_answer_as_the_model() {
         tags: vec![["a", "b", "c"][random(3) as usize].to_owned(), "all".to_owned()],
     };
     let mut operations = Vec::new();
-    // In order: blocks fill up; between them: blocks split; then most go, block by block.
+    // Rows in order fill blocks, rows between them split blocks, and deletions then empty blocks.
     operations.extend((0..1500).map(|n| Operation::Insert(item(n * 3, n))));
     operations.push(Operation::Commit);
     operations.extend((0..1500).rev().map(|n| Operation::Insert(item(n * 3 + 1, 10_000 + n))));

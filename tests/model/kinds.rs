@@ -1,4 +1,4 @@
-//! Keys of types with `#[derive(IndexKey)]`: in the primary key, in indexes, and one by one.
+//! Keys of types with `#[derive(IndexKey)]`, in the primary key, in indexes and alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use index_table::{Error, IndexKey, IndexTable, ReadTxn, Result, Store};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{assert_clean, fail, on_both_engines, pairs, questions::assert_scan, text};
+use crate::{assert_clean, fail, on_both_engines, pairs, scans::assert_scan, text};
 
-/// Declared in another order than that of the keys.
+/// An enum whose variants are declared in another order than their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, IndexKey)]
 enum Level {
     #[key(order = 0)]
@@ -116,7 +116,7 @@ fn compare(
         rows.sort_by(|(a, x, _), (b, y, _)| (a, x).cmp(&(b, y)));
         rows.into_iter().map(|(_, _, thing)| thing).collect()
     }
-    macro_rules! ask {
+    macro_rules! assert_query {
         ($scan:expr, $keys:expr, $keep:expr) => {
             assert_scan(
                 || $scan,
@@ -127,31 +127,39 @@ fn compare(
         };
     }
     let (middle, zero) = (Level::Middle, Code(0));
-    ask!(things.all(txn), |_| vec![()], |()| true);
-    ask!(things.find_by_color(txn, Color::Green), |t| vec![t.color], |c| *c == Color::Green);
-    ask!(things.find_by_color_range(txn, Color::Green..), |t| vec![id(t)], |i| i.0 >= Color::Green);
-    ask!(things.find_by_color_code_range(txn, Color::Red, ..&zero), |t| vec![id(t)], |i| i.0
-        == Color::Red
-        && i.1 < zero);
-    ask!(things.by_level(txn), |t| vec![t.level], |_| true);
-    ask!(things.find_by_level_range(txn, ..=middle), |t| vec![t.level], |l| *l <= middle);
-    ask!(things.by_level_place(txn), |t| vec![(t.level, t.place.clone())], |_| true);
+    assert_query!(things.all(txn), |_| vec![()], |()| true);
+    assert_query!(things.find_by_color(txn, Color::Green), |t| vec![t.color], |c| *c
+        == Color::Green);
+    assert_query!(things.find_by_color_range(txn, Color::Green..), |t| vec![id(t)], |i| i.0
+        >= Color::Green);
+    assert_query!(
+        things.find_by_color_code_range(txn, Color::Red, ..&zero),
+        |t| vec![id(t)],
+        |i| i.0 == Color::Red && i.1 < zero
+    );
+    assert_query!(things.by_level(txn), |t| vec![t.level], |_| true);
+    assert_query!(things.find_by_level_range(txn, ..=middle), |t| vec![t.level], |l| *l <= middle);
+    assert_query!(things.by_level_place(txn), |t| vec![(t.level, t.place.clone())], |_| true);
     for place in model.values().map(|thing| &thing.place) {
-        ask!(
+        assert_query!(
             things.find_by_level_place(txn, middle, place),
             |t| vec![(t.level, t.place.clone())],
             |key| key.0 == middle && key.1 == *place
         );
-        ask!(
+        assert_query!(
             things.find_by_level_place_range(txn, middle, place..),
             |t| vec![(t.level, t.place.clone())],
             |key| key.0 == middle && key.1 >= *place
         );
     }
-    ask!(things.by_colors(txn), |t| t.colors.iter().copied().collect(), |_| true);
+    assert_query!(things.by_colors(txn), |t| t.colors.iter().copied().collect(), |_| true);
     let blue = |color: &Color| *color == Color::Blue;
-    ask!(things.find_by_colors(txn, Color::Blue), |t| t.colors.iter().copied().collect(), blue);
-    ask!(things.by_pairs(txn), |t| t.pairs.clone(), |_| true);
+    assert_query!(
+        things.find_by_colors(txn, Color::Blue),
+        |t| t.colors.iter().copied().collect(),
+        blue
+    );
+    assert_query!(things.by_pairs(txn), |t| t.pairs.clone(), |_| true);
     for thing in model.values() {
         prop_assert_eq!(&things.get_by_pair(txn, &thing.pair).map_err(fail)?, &Some(thing.clone()));
         let found = things.get(txn, thing.color, &thing.code).map_err(fail)?;
@@ -202,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(32)))]
 
     #[test]
-    fn things_answer_as_the_model(
+    fn keys_of_derived_types_match_the_model(
         batches in prop::collection::vec(prop::collection::vec((thing(), 0..5_u8), 1..12), 1..4),
     ) {
         on_both_engines(|open| run(&open()?, &batches))?;

@@ -1,9 +1,9 @@
-//! Random operations against a model, on both engines, and in a sample of the cases with a journal.
+//! Random operations compared with a model, on both engines, and in a sample of the cases with a journal.
 //!
 //! The model is a `BTreeMap` from primary key to row. After each batch of operations, all results of the
 //! store are compared with a filter and a sort over the model's rows: every whole index, and queries with
-//! prefixes, ranges, limits, both directions and pages. And `verify`, which has another way to the same end,
-//! finds nothing.
+//! prefixes, ranges, limits, both directions and pages. `verify`, which reads the indexes independently of
+//! queries, must find nothing.
 
 mod cards;
 mod combinations;
@@ -14,13 +14,13 @@ mod items;
 mod killing;
 mod kinds;
 mod pairs;
-mod questions;
+mod scans;
 mod turning;
 
 use index_table::{Result, Store, Verify};
 use proptest::prelude::*;
 
-/// Strings that are easily confused with one another, or with an encoding's own bytes.
+/// Generates strings that are easily confused with one another, or with special bytes of the encoding.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => prop::sample::select(vec![
@@ -32,17 +32,17 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// This number of cases, or more if `PROPTEST_CASES` exceeds its default of 256.
+/// Returns this number of cases, or more if `PROPTEST_CASES` exceeds its default of 256.
 fn cases(default: u32) -> u32 {
     default.max(ProptestConfig::default().cases.saturating_mul(default) / 256)
 }
 
-/// Opens a store. Each call opens the same store, and reopens the file if no handle is left; a store in memory lasts
-/// as long as the test.
+/// Opens a store. Each call opens the same store, and reopens the file if no handle is left; a store in
+/// memory lasts as long as the test.
 type Open<'a> = &'a dyn Fn() -> Result<Store, TestCaseError>;
 
-/// Runs `check` on a store of each engine, which it opens, and may close and open again, and in a sample of the cases
-/// on a store with a journal, which is killed instead of closed.
+/// Runs `check` on a store of each engine, which it opens, and may close and open again, and in a sample of
+/// the cases on a store with a journal, which is killed instead of closed.
 fn on_both_engines(
     check: impl Fn(Open<'_>) -> Result<(), TestCaseError>,
 ) -> Result<(), TestCaseError> {

@@ -1,5 +1,4 @@
-//! The structs of the models have, taken together, every two options of an index in one index, so
-//! that each is tried in the presence of each other.
+//! The coverage of the models: every pair of options of an index occurs in an index of some model.
 
 use index_table::__private::{
     Condition, Entity, IndexSchema, KeyForm, KeyShape, Strategy, TableSchema, Viewed,
@@ -20,7 +19,7 @@ const MODELS: [Model; 9] = [
     kinds::MODEL,
 ];
 
-/// The forms of a field. An index may have one of them twice.
+/// The forms of a field. An index may have two fields of the same form.
 const FORMS: [&str; 5] = ["plain", "desc", "each", "computed", "hash"];
 
 /// Further options of an index and its table.
@@ -41,10 +40,10 @@ const OPTIONS: [&str; 14] = [
     "composite primary key",
 ];
 
-/// The pairs that there can't be, and why.
+/// The impossible pairs, and the reasons.
 const IMPOSSIBLE: [(&str, &str, &str); 10] = [
     ("each", "each", "an index has an entry for each element of one collection"),
-    ("one field", "several fields", "it is one of them"),
+    ("one field", "several fields", "an index has one field or several"),
     ("normalized", "partial", ONE_STRATEGY),
     ("normalized", "full", ONE_STRATEGY),
     ("partial", "full", ONE_STRATEGY),
@@ -77,14 +76,14 @@ impl Model {
             [field] => match field.shape {
                 KeyShape::Unsigned(_) | KeyShape::Signed(_) => "fixed primary key",
                 KeyShape::Text => "variable primary key",
-                shape => panic!("say here whether {shape:?} has a fixed length"),
+                shape => panic!("add {shape:?} to the shapes with or without a fixed length"),
             },
             _ => "composite primary key",
         }
     }
 }
 
-/// What an index of a model has, forms as often as there are fields of them.
+/// Returns the options of an index. A form is listed once for each field.
 fn options(model: &Model, index: &IndexSchema) -> Vec<&'static str> {
     let mut options = vec![model.primary_key()];
     options.extend(model.has_view.then_some("view"));
@@ -114,7 +113,7 @@ fn options(model: &Model, index: &IndexSchema) -> Vec<&'static str> {
     options
 }
 
-/// Whether both are among `options`; twice, if they are the same.
+/// Whether `options` has both, or has the option twice if they are the same.
 fn has_both(options: &[&str], one: &str, other: &str) -> bool {
     let count = |option| options.iter().filter(|it| **it == option).count();
     count(one) > usize::from(one == other) && count(other) > 0

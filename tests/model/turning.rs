@@ -64,7 +64,7 @@ where
     }
 }
 
-/// Checks the rows before a cursor that follows `read` rows.
+/// Checks the rows before a cursor that is after `read` rows.
 fn assert_before<'txn, E>(
     scan: impl Fn() -> Scan<'txn, E>,
     rows: &[E::Row],

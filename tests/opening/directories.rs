@@ -1,4 +1,4 @@
-//! Which directories are the same store.
+//! Directories that are or are not the same store.
 
 use index_table::{Error, Store};
 
@@ -37,7 +37,7 @@ fn a_directory_that_is_open_is_shared() -> TestResult {
     }
     for way in ways {
         let again = Store::open(way)?;
-        assert!(people.get(&again.read()?, 1)?.is_some(), "repositories are good for both");
+        assert!(people.get(&again.read()?, 1)?.is_some(), "a repository works with both handles");
         let txn = store.write()?;
         assert!(matches!(again.write(), Err(Error::WriteInProgress)));
         drop(txn);
@@ -54,9 +54,9 @@ fn a_directory_that_is_open_is_shared() -> TestResult {
         (Store::options().max_databases(5), "max_databases"),
         (Store::options().max_readers(5), "max_readers"),
     ] {
-        let refused = options.open(&path);
-        let Err(Error::AlreadyOpen { path: open, reason }) = refused else {
-            return Err(format!("{refused:?}").into());
+        let result = options.open(&path);
+        let Err(Error::AlreadyOpen { path: open, reason }) = result else {
+            return Err(format!("{result:?}").into());
         };
         assert_eq!(open, path.canonicalize()?);
         assert!(reason.contains(option), "{reason}");
@@ -64,14 +64,17 @@ fn a_directory_that_is_open_is_shared() -> TestResult {
 
     let again = Store::open(&path)?;
     drop(store);
-    assert!(people.get(&again.read()?, 1)?.is_some(), "the other handle keeps it open");
+    assert!(
+        people.get(&again.read()?, 1)?.is_some(),
+        "the store was closed with one of two handles"
+    );
     drop(again);
     let store = Store::options().max_databases(5).open(&path)?;
     assert!(plain::PersonRepository::open(&store)?.get(&store.read()?, 1)?.is_some());
     Ok(())
 }
 
-/// Handles are dropped while others are made: each shares the store or opens it again.
+/// Threads drop handles while others open the store. Each opening shares the store or opens it again.
 #[test]
 fn threads_can_open_and_close_a_directory_at_once() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -93,14 +96,14 @@ fn a_directory_that_was_replaced_is_not_shared() -> TestResult {
     let path = dir.path().join("store");
     let store = Store::open(&path)?;
     std::fs::rename(&path, dir.path().join("elsewhere"))?;
-    let refused = Store::open(&path);
-    assert!(matches!(refused, Err(Error::AlreadyOpen { .. })), "{refused:?}");
+    let result = Store::open(&path);
+    assert!(matches!(result, Err(Error::AlreadyOpen { .. })), "{result:?}");
     drop(store);
     Store::open(&path)?;
     Ok(())
 }
 
-/// LMDB would lose its locks when one of the two is closed.
+/// With the file open twice, LMDB would lose its locks when it is closed once.
 #[cfg(unix)]
 #[test]
 fn another_path_to_an_open_file_is_refused() -> TestResult {
@@ -131,12 +134,12 @@ fn another_path_to_an_open_file_is_refused() -> TestResult {
     Ok(())
 }
 
-/// The environment is not ours.
+/// Another library of the process has the environment open.
 #[test]
 fn a_directory_that_is_open_without_this_crate_is_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-    // SAFETY: the directory is the test's own.
+    // SAFETY: no other test uses this directory.
     let env = unsafe { heed::EnvOpenOptions::new().open(dir.path())? };
     assert!(matches!(Store::open(dir.path()), Err(Error::AlreadyOpen { .. })));
     drop(env);
@@ -144,7 +147,7 @@ fn a_directory_that_is_open_without_this_crate_is_refused() -> TestResult {
     Ok(())
 }
 
-/// LMDB would wait for the other end of a FIFO, and write to where a link leads.
+/// LMDB would wait for the other end of a FIFO, and would write to the target of a link.
 #[cfg(unix)]
 #[test]
 fn files_that_are_not_regular_are_refused() -> TestResult {
@@ -164,9 +167,9 @@ fn files_that_are_not_regular_are_refused() -> TestResult {
     let fifo = |path: &Path| -> TestResult {
         let path = CString::new(path.as_os_str().as_bytes())?;
         #[expect(unsafe_code, reason = "the operating system's functions are unsafe")]
-        // SAFETY: the path is a string of the test's own.
-        let made = unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0;
-        if made { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
+        // SAFETY: `path` is a C string that lives until the end of the call.
+        let created = unsafe { libc::mkfifo(path.as_ptr(), 0o600) } == 0;
+        if created { Ok(()) } else { Err(std::io::Error::last_os_error().into()) }
     };
     let outside = dir.path().join("outside");
     for name in ["data.mdb", "lock.mdb"] {
@@ -191,11 +194,11 @@ fn files_that_are_not_regular_are_refused() -> TestResult {
                 let (done, outcome) = mpsc::channel();
                 let store = path.clone();
                 thread::spawn(move || done.send(Store::open(store).map(drop)));
-                let refused = outcome.recv_timeout(Duration::from_secs(20));
-                let Ok(Err(Error::Io { path: refused, source })) = refused else {
-                    return Err(format!("{kind} {name} {is_new}: {refused:?}").into());
+                let result = outcome.recv_timeout(Duration::from_secs(20));
+                let Ok(Err(Error::Io { path: named, source })) = result else {
+                    return Err(format!("{kind} {name} {is_new}: {result:?}").into());
                 };
-                assert_eq!(refused, path.canonicalize()?.join(name));
+                assert_eq!(named, path.canonicalize()?.join(name));
                 assert_eq!(source.kind(), std::io::ErrorKind::InvalidInput);
             }
         }

@@ -1,4 +1,4 @@
-//! A process that is killed while it opens a store for which others wait.
+//! Processes that are killed while they open a store, and processes that wait for them.
 
 use std::{
     fs::{self, File},
@@ -39,8 +39,8 @@ fn as_other_process() -> Option<(PathBuf, String)> {
     ))
 }
 
-/// Takes the lock of the first process that opens the store, and brings the lock file into a state in
-/// which LMDB has it before it is initialized.
+/// Takes the lock that the first opening process takes, and brings the lock file into a state before LMDB has
+/// initialized it.
 fn begin_to_open(path: &Path, state: &str) -> TestResult {
     let lock = File::options().read(true).write(true).open(path.join("lock.mdb"))?;
     let range = libc::flock {
@@ -51,13 +51,13 @@ fn begin_to_open(path: &Path, state: &str) -> TestResult {
         l_pid: 0,
     };
     #[expect(unsafe_code, reason = "a call of the operating system")]
-    // SAFETY: the file is open, and the range is read.
+    // SAFETY: the file is open, and `range` is only read.
     let locked = unsafe { libc::fcntl(lock.as_raw_fd(), libc::F_SETLK, &raw const range) };
     assert_eq!(locked, 0);
     match state {
         "empty" => lock.set_len(0)?,
         "zeros" => lock.write_all_at(&[0; 64], 0)?,
-        // Behind a number and a format of four bytes each.
+        // After a number and a format of four bytes each.
         _ => lock.write_all_at(&[0; 8], 8)?,
     }
     fs::write(path.join("started"), "")?;
@@ -116,7 +116,7 @@ fn processes_that_wait_for_a_killed_opener_open_the_store() -> TestResult {
     Ok(())
 }
 
-/// A program without this crate has opened the store after the one that was killed, and keeps it open.
+/// After the killed process, a program without this crate has opened the store and keeps it open.
 #[test]
 fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
     const NAME: &str = "a_lock_file_that_stays_unusable_is_named";
@@ -125,7 +125,7 @@ fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
             return begin_to_open(&path, &role);
         }
         #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
-        // SAFETY: it is not used.
+        // SAFETY: the environment is not used.
         let _env = unsafe { heed::EnvOpenOptions::new().open(&path)? };
         fs::write(path.join("opened"), "")?;
         thread::sleep(Duration::from_mins(1));
@@ -140,9 +140,9 @@ fn a_lock_file_that_stays_unusable_is_named() -> TestResult {
     killed.kill()?;
     killed.wait()?;
     await_file(&dir.path().join("opened"));
-    let refused = insert(dir.path(), ROWS);
-    let Err(Error::LockFile { path, .. }) = &refused else {
-        return Err(format!("{refused:?}").into());
+    let result = insert(dir.path(), ROWS);
+    let Err(Error::LockFile { path, .. }) = &result else {
+        return Err(format!("{result:?}").into());
     };
     assert_eq!(*path, dir.path().canonicalize()?);
     other.kill()?;

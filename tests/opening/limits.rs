@@ -1,4 +1,4 @@
-//! Limits of a store and of a key, and a write that changes nothing.
+//! Limits of a store and of keys, and writes of equal rows.
 
 use index_table::{Durability, Error, Store};
 
@@ -24,8 +24,8 @@ fn an_equal_row_is_not_written() -> TestResult {
 fn errors_about_limits_name_the_option() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().max_databases(2).max_readers(2).open(dir.path())?;
-    let refused = indexed::PersonRepository::open(&store).map(drop);
-    assert!(matches!(refused, Err(Error::TooManyDatabases { max_databases: 2 })), "{refused:?}");
+    let result = indexed::PersonRepository::open(&store).map(drop);
+    assert!(matches!(result, Err(Error::TooManyDatabases { max_databases: 2 })), "{result:?}");
     let people = plain::PersonRepository::open(&store)?;
     let (_first, _second) = (store.read()?, store.read()?);
     assert!(matches!(store.read(), Err(Error::TooManyReaders { max_readers: 2, oldest: Some(_) })));
@@ -41,7 +41,7 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
     let people = indexed::PersonRepository::open(&store)?;
     let mut txn = store.write()?;
     people.insert(&mut txn, &indexed::person(1))?;
-    // 506 letters, their end, and the primary key make 511.
+    // 506 letters, their terminator and the primary key have 511 bytes.
     for (letters, fits) in [(506, true), (507, false), (5000, false)] {
         let outcome = people.update(&mut txn, 1, |person| person.town = "x".repeat(letters));
         if fits {
@@ -56,7 +56,7 @@ fn keys_that_are_too_long_change_nothing() -> TestResult {
         }
     }
     assert_eq!(people.find_by_town(&txn, &"x".repeat(506)).count()?, 1);
-    // Asking for what can't be there is no error.
+    // A query for a key beyond the limit is no error.
     assert_eq!(people.find_by_town(&txn, &"x".repeat(5000)).rows().count(), 0);
     assert_eq!(people.find_by_town_range(&txn, "x".repeat(5000).as_str()..).rev().count()?, 0);
     assert_eq!(people.find_by_town_range(&txn, ..="x".repeat(5000).as_str()).rows().count(), 1);
@@ -103,14 +103,14 @@ fn the_largest_map_is_not_exceeded() -> TestResult {
 }
 
 #[test]
-fn a_map_is_as_large_as_the_process_may_have() -> TestResult {
+fn the_default_map_fits_the_limits_of_the_process() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().map_size(usize::MAX).open(dir.path().join("largest"))?;
     let people = plain::PersonRepository::open(&store)?;
     store.transaction(|txn| people.insert(txn, &plain::person(1)))?;
-    // Other sizes are taken at their word.
-    let refused = Store::options().map_size(usize::MAX / 2).open(dir.path().join("too large"));
-    assert!(matches!(refused, Err(Error::NoAddressSpace { .. })), "{refused:?}");
+    // An explicit size is not reduced.
+    let result = Store::options().map_size(usize::MAX / 2).open(dir.path().join("too large"));
+    assert!(matches!(result, Err(Error::NoAddressSpace { .. })), "{result:?}");
     Ok(())
 }
 
@@ -126,19 +126,19 @@ fn impossible_options_are_refused_by_open() -> TestResult {
         (Store::options().max_databases((1 << 20) + 1), "max_databases"),
         (Store::options().max_databases(u32::MAX), "max_databases"),
     ] {
-        let refused = options.open(&path);
-        let Err(Error::Io { source, .. }) = refused else {
-            return Err(format!("{refused:?}").into());
+        let result = options.open(&path);
+        let Err(Error::Io { source, .. }) = result else {
+            return Err(format!("{result:?}").into());
         };
         assert_eq!(source.kind(), std::io::ErrorKind::InvalidInput);
         assert!(source.to_string().contains(option), "{source}");
         assert!(!path.exists(), "nothing was created");
     }
-    // What was created for so many readers.
+    // A lock file that was created for more readers.
     std::fs::create_dir(&path)?;
     std::fs::File::create(path.join("lock.mdb"))?.set_len(64 << 31)?;
-    let refused = Store::open(&path);
-    let Err(Error::Io { source, .. }) = refused else { return Err(format!("{refused:?}").into()) };
+    let result = Store::open(&path);
+    let Err(Error::Io { source, .. }) = result else { return Err(format!("{result:?}").into()) };
     assert!(source.to_string().contains("remove it"), "{source}");
     std::fs::remove_file(path.join("lock.mdb"))?;
     Store::options().max_readers(1 << 20).max_databases(1 << 16).open(&path)?;

@@ -1,4 +1,4 @@
-//! What happens between a file, or a store in use, and another declaration.
+//! Opening stores and tables: existing files, other declarations, other processes and limits.
 
 mod directories;
 #[cfg(target_os = "linux")]
@@ -24,7 +24,7 @@ use index_table::Store;
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Each module declares the table `people` again.
+/// Declares a module with the table `people`.
 macro_rules! declaration {
     ($name:ident, $(#[$attribute:meta])* { $($field:ident: $ty:ty = $value:expr),* }) => {
         mod $name {
@@ -77,7 +77,7 @@ fn fill(path: &Path) -> index_table::Result<()> {
     store.transaction(|txn| (0..3000).try_for_each(|id| people.insert(txn, &plain::person(id))))
 }
 
-/// What the test of this name does in a process of its own, which has this role.
+/// Runs the test of this name in another process with this role.
 fn in_another_process(name: &str, role: &str, path: &Path) -> TestResult {
     let child = std::process::Command::new(std::env::current_exe()?)
         .args(["--exact", name])
@@ -88,7 +88,7 @@ fn in_another_process(name: &str, role: &str, path: &Path) -> TestResult {
     Ok(())
 }
 
-/// The path and the role, in such a process.
+/// Returns the path and the role in such a process.
 fn role() -> Option<(PathBuf, String)> {
     let path = std::env::var_os("INDEX_TABLE_OTHER_PROCESS")?;
     Some((path.into(), std::env::var("INDEX_TABLE_ROLE").ok()?))

@@ -1,4 +1,4 @@
-//! Many stores in a process, and the limits of the process that they meet.
+//! Many stores in a process, up to the limits of the process.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use index_table::{Error, Store};
 
 use super::{TestResult, plain};
 
-/// What the test of this name does in a process of its own, with these limits.
+/// Runs the test of this name in another process with these limits.
 fn with_limits(name: &str, limits: &str, path: &Path) -> TestResult {
     let child = Command::new("sh")
         .args(["-c", &format!("{limits} && exec \"$0\" --exact \"$1\"")])
@@ -62,7 +62,8 @@ fn a_limit_of_open_files_is_named() -> TestResult {
         assert!(stores.len() > 10, "{}", stores.len());
         return Ok(());
     }
-    // A store has five open files, and more while it is opened: each of these steps meets a limit.
+    // A store has five open files, and more while it is opened. Each of these limits is reached at a
+    // different step.
     for limit in 70..80 {
         let dir = tempfile::tempdir()?;
         with_limits(NAME, &format!("ulimit -n {limit}"), dir.path())?;
@@ -74,9 +75,9 @@ fn a_limit_of_open_files_is_named() -> TestResult {
 fn a_map_that_the_process_may_not_have_is_named() -> TestResult {
     const NAME: &str = "a_map_that_the_process_may_not_have_is_named";
     if let Some(path) = as_other_process() {
-        let refused = Store::options().map_size(1 << 30).open(&path);
-        let Err(error @ Error::NoAddressSpace { map_size: 0x4000_0000, .. }) = refused else {
-            return Err(format!("{refused:?}").into());
+        let result = Store::options().map_size(1 << 30).open(&path);
+        let Err(error @ Error::NoAddressSpace { map_size: 0x4000_0000, .. }) = result else {
+            return Err(format!("{result:?}").into());
         };
         assert!(error.to_string().contains("`Store::options().map_size(…)`"), "{error}");
         return Ok(());

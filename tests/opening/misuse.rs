@@ -15,7 +15,7 @@ fn misuse_is_an_error() -> TestResult {
     let people = plain::PersonRepository::open(&store)?;
     let txn = store.write()?;
     assert!(matches!(store.write(), Err(Error::WriteInProgress)));
-    assert!(plain::PersonRepository::open(&store).is_ok(), "it is open already");
+    assert!(plain::PersonRepository::open(&store).is_ok(), "the table can't be opened twice");
     assert!(matches!(other::OtherRepository::open(&store), Err(Error::WriteInProgress)));
     assert!(std::thread::scope(|scope| scope
         .spawn(|| store.read().is_ok())

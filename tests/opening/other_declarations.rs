@@ -1,4 +1,4 @@
-//! A declaration that differs from the declarations in a file, in the same process and in another process.
+//! Declarations that differ from the file, from the same process, or from another process.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use index_table::{Error, Store};
 use super::{TestResult, fill, indexed, longer, newer, plain, retyped, same};
 
 #[test]
-fn rows_that_dont_fit_are_refused() -> TestResult {
+fn rows_that_dont_fit_the_declaration_are_refused() -> TestResult {
     let dir = tempfile::tempdir()?;
     fill(dir.path())?;
     let store = Store::open(dir.path())?;
-    let refused = [
+    let results = [
         newer::PersonRepository::open(&store).map(drop),
         retyped::PersonRepository::open(&store).map(drop),
         longer::PersonRepository::open(&store).map(drop),
     ];
-    let messages = refused.map(|refused| refused.unwrap_err().to_string());
+    let messages = results.map(|results| results.unwrap_err().to_string());
     assert_eq!(
         messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
         [
@@ -50,21 +50,21 @@ fn two_types_of_row_are_not_in_one_table_at_the_same_time() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let plain = plain::PersonRepository::open(&store)?;
-    let refused = same::PersonRepository::open(&store).map(drop).unwrap_err();
+    let error = same::PersonRepository::open(&store).map(drop).unwrap_err();
     assert_eq!(
-        refused.to_string(),
+        error.to_string(),
         "table `people` doesn't match its declaration: this process uses it with another declaration: \
          `opening::plain::Person` has the same name for its table as `opening::same::Person`; declare \
          one of the two with another `#[table(name = …)]`, or drop the other's repositories first"
     );
-    // The type that is in use can be opened again, and the other one once it is not.
+    // The type in use can be opened again. The other type can be opened after all repositories are dropped.
     let again = plain::PersonRepository::open(&store)?;
     drop((plain, again));
     same::PersonRepository::open(&store)?;
     Ok(())
 }
 
-/// What the test of this name does in a process of its own.
+/// Runs the test of this name in another process.
 fn in_another_process(name: &str, path: &Path) -> TestResult {
     let child = std::process::Command::new(std::env::current_exe()?)
         .args(["--exact", name])
@@ -92,8 +92,8 @@ fn a_changed_declaration_of_another_process_is_detected() -> TestResult {
         "other_declarations::a_changed_declaration_of_another_process_is_detected",
         dir.path(),
     )?;
-    let refused = store.transaction(|txn| people.insert(txn, &plain::person(2)));
-    assert!(matches!(refused, Err(Error::SchemaMismatch { table: "people", .. })), "{refused:?}");
-    assert_eq!(people.all(&store.read()?).count()?, 1, "reading goes on");
+    let result = store.transaction(|txn| people.insert(txn, &plain::person(2)));
+    assert!(matches!(result, Err(Error::SchemaMismatch { table: "people", .. })), "{result:?}");
+    assert_eq!(people.all(&store.read()?).count()?, 1, "reads fail");
     Ok(())
 }

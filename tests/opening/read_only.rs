@@ -1,4 +1,4 @@
-//! Stores that are opened for reading alone, and stores that are not created.
+//! Read-only stores, and `create(false)`.
 
 use std::{fs, path::Path};
 
@@ -25,15 +25,15 @@ fn a_missing_store_is_not_created() -> TestResult {
     fs::create_dir(&empty)?;
     for options in [Store::options().create(false), to_read(), to_read().create(true)] {
         for path in [&missing, &missing.join("below"), &empty] {
-            let refused = options.open(path);
-            let Err(error @ Error::StoreNotFound { .. }) = refused else {
-                return Err(format!("{refused:?}").into());
+            let result = options.open(path);
+            let Err(error @ Error::StoreNotFound { .. }) = result else {
+                return Err(format!("{result:?}").into());
             };
             assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         }
         assert!(!missing.exists());
         assert_eq!(fs::read_dir(&empty)?.count(), 0);
-        // Nothing was ever committed to a file that was not made to the end.
+        // An incompletely created file has no commits.
         let file = empty.join("data.mdb");
         fs::write(&file, "")?;
         assert!(matches!(options.open(&empty), Err(Error::StoreNotFound { .. })));
@@ -41,7 +41,7 @@ fn a_missing_store_is_not_created() -> TestResult {
         let _ = fs::remove_file(empty.join("lock.mdb"));
     }
     let store = Store::open(&missing)?;
-    // It is there, so that it is shared.
+    // The store exists now, so it is shared.
     Store::options().create(false).open(&missing)?;
     drop(store);
     Store::options().create(false).open(&missing)?;
@@ -70,7 +70,7 @@ fn a_read_only_store_can_be_read_and_not_written() -> TestResult {
         store.backup_to(dir.path().join("backup"))?;
         store.compact_to(dir.path().join("compact"))?;
 
-        let refused = [
+        let result = [
             store.write().map(drop),
             store.transaction(|txn| people.delete(txn, 7)).map(drop),
             store.writer().map(drop),
@@ -79,17 +79,17 @@ fn a_read_only_store_can_be_read_and_not_written() -> TestResult {
             people.bulk_load(&store, [indexed::person(3000)]).run().map(drop),
             people.build(&store).run().map(drop),
         ];
-        for refused in refused {
-            let Err(Error::ReadOnly { path: open, source: None }) = &refused else {
-                return Err(format!("{refused:?}").into());
+        for result in result {
+            let Err(Error::ReadOnly { path: open, source: None }) = &result else {
+                return Err(format!("{result:?}").into());
             };
             assert_eq!(*open, path.canonicalize()?);
         }
 
-        // LMDB must not have it twice, and handles have the same rights.
-        let refused = Store::open(&path);
-        let Err(Error::AlreadyOpen { reason, .. }) = refused else {
-            return Err(format!("{refused:?}").into());
+        // LMDB must not open the file twice, and all handles are read-only.
+        let result = Store::open(&path);
+        let Err(Error::AlreadyOpen { reason, .. }) = result else {
+            return Err(format!("{result:?}").into());
         };
         assert!(reason.contains("read_only"), "{reason}");
         assert!(people.get(&to_read().open(&path)?.read()?, 7)?.is_some());
@@ -109,19 +109,19 @@ fn the_declaration_must_match_a_read_only_store() -> TestResult {
     fill_indexed(dir.path())?;
     {
         let store = to_read().open(dir.path())?;
-        // Without all indexes, it fits.
+        // A declaration with fewer indexes matches.
         let people = plain::PersonRepository::open(&store)?;
         assert_eq!(people.all(&store.read()?).count()?, 3000);
         drop(people);
-        let refused = [
+        let result = [
             other::OtherRepository::open(&store).map(drop),
             covering::PersonRepository::open(&store).map(drop),
             newer::PersonRepository::open(&store).map(drop),
             longer::PersonRepository::open(&store).map(drop),
         ];
-        let messages = refused.map(|refused| match refused {
+        let messages = result.map(|result| match result {
             Err(error @ Error::SchemaMismatch { .. }) => error.to_string(),
-            refused => format!("{refused:?}"),
+            result => format!("{result:?}"),
         });
         assert_eq!(
             messages.each_ref().map(|message| message.split(';').next().unwrap_or_default()),
@@ -134,22 +134,22 @@ fn the_declaration_must_match_a_read_only_store() -> TestResult {
         );
         assert!(messages.iter().take(2).all(|it| it.contains("without `read_only(true)`")));
     }
-    // An index that is not built yet.
+    // The file has an index that is not built yet.
     drop(indexed::PersonRepository::open(&Store::open(dir.path())?)?);
     plain::PersonRepository::open(&Store::open(dir.path())?)?;
     indexed::PersonRepository::open_online(&Store::open(dir.path())?)?;
     let store = to_read().open(dir.path())?;
-    let refused = indexed::PersonRepository::open(&store);
-    assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
+    let result = indexed::PersonRepository::open(&store);
+    assert!(matches!(result, Err(Error::IndexNotReadable { .. })), "{result:?}");
     let people = indexed::PersonRepository::open_online(&store)?;
     assert_eq!(people.all(&store.read()?).count()?, 3000);
-    let refused = people.find_by_town(&store.read()?, "Rome").count();
-    assert!(matches!(refused, Err(Error::IndexNotReadable { .. })), "{refused:?}");
+    let result = people.find_by_town(&store.read()?, "Rome").count();
+    assert!(matches!(result, Err(Error::IndexNotReadable { .. })), "{result:?}");
     assert!(matches!(people.build(&store).run(), Err(Error::ReadOnly { .. })));
     Ok(())
 }
 
-/// A store that has no table yet, and gets one from another process.
+/// Another process creates the table after this process has opened the store.
 #[test]
 fn commits_of_another_process_are_read() -> TestResult {
     const NAME: &str = "read_only::commits_of_another_process_are_read";
@@ -173,11 +173,11 @@ fn commits_of_another_process_are_read() -> TestResult {
     let before = store.read()?;
     assert_eq!(people.find_by_town(&before, "Rome").count()?, 500);
     in_another_process(NAME, "500", dir.path())?;
-    // Its slot keeps the pages of the snapshot from being reused.
+    // The reader slot prevents reuse of the snapshot's pages.
     let ids = people.find_by_town(&before, "Rome").rows().map(|row| row.map(|row| row.id));
     assert_eq!(ids.collect::<Result<Vec<_>, _>>()?, (0..500).collect::<Vec<_>>());
     drop(before);
-    // The map grows.
+    // The other process enlarges the map.
     in_another_process(NAME, "1000", dir.path())?;
     in_another_process(NAME, "1500", dir.path())?;
     assert_eq!(people.find_by_town(&store.read()?, "Rome").rows().count(), 2000);
@@ -185,7 +185,7 @@ fn commits_of_another_process_are_read() -> TestResult {
     Ok(())
 }
 
-/// Runs as another user, who has read access only.
+/// Runs as another user with read permission only.
 #[cfg(target_os = "linux")]
 #[test]
 fn read_permission_alone_is_refused() -> TestResult {
@@ -198,13 +198,13 @@ fn read_permission_alone_is_refused() -> TestResult {
 
     const NAME: &str = "read_only::read_permission_alone_is_refused";
     if let Some((path, role)) = role() {
-        let refused = to_read().open(&path);
+        let result = to_read().open(&path);
         let expected = match &*role {
-            "no slot" => matches!(refused, Err(Error::NoReaderSlot { .. })),
-            "no file" => matches!(refused, Err(Error::Io { .. })),
-            _ => refused.is_ok(),
+            "no slot" => matches!(result, Err(Error::NoReaderSlot { .. })),
+            "no file" => matches!(result, Err(Error::Io { .. })),
+            _ => result.is_ok(),
         };
-        assert!(expected, "{refused:?}");
+        assert!(expected, "{result:?}");
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
@@ -237,7 +237,7 @@ fn read_permission_alone_is_refused() -> TestResult {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{role} {modes:?}: {said}");
     }
-    // Nor may the file be created.
+    // The user can't create the lock file either.
     fs::remove_file(&lock)?;
     allow(&data, 0o444)?;
     let output = as_other_user("no slot")?;

@@ -20,7 +20,7 @@ fn new_indexes_are_built_and_changed_ones_rebuilt() -> TestResult {
         assert_eq!(people.find_by_town(&txn, "Rome").rev().first()?, Some(indexed::person(2999)));
     }
     {
-        // Without the indexes, rows change that they would have to follow.
+        // Rows change while the indexes are not declared.
         let store = Store::open(dir.path())?;
         let people = plain::PersonRepository::open(&store)?;
         store.transaction(|txn| {
@@ -44,7 +44,7 @@ fn new_indexes_are_built_and_changed_ones_rebuilt() -> TestResult {
     Ok(())
 }
 
-/// All of these indexes are called `age`, and each has other entries.
+/// All these indexes are called `age` and have different entries.
 #[test]
 fn an_index_with_another_form_or_condition_is_rebuilt() -> TestResult {
     let dir = tempfile::tempdir()?;
@@ -55,7 +55,7 @@ fn an_index_with_another_form_or_condition_is_rebuilt() -> TestResult {
             |id| indexed::Person { age: u8::try_from(id).unwrap_or(0), ..indexed::person(id) };
         store.transaction(|txn| (0..20).try_for_each(|id| people.insert(txn, &person(id))))?;
     }
-    // The ids in the order of the index, in this declaration and then in that one.
+    // The ids in the order of the index, in the first and then in the second declaration.
     macro_rules! ids {
         ($declaration:ident) => {{
             let store = Store::open(dir.path())?;
@@ -93,7 +93,7 @@ fn an_index_that_becomes_sparse_is_rebuilt() -> TestResult {
 }
 
 #[test]
-fn an_index_is_added_beside_a_unique_one() -> TestResult {
+fn an_index_is_added_to_a_table_with_a_unique_index() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::open(dir.path())?;
     let people = one::PersonRepository::open(&store)?;
@@ -110,9 +110,9 @@ fn an_index_that_cant_be_built_changes_nothing() -> TestResult {
     let dir = tempfile::tempdir()?;
     fill(dir.path())?;
     let store = Store::open(dir.path())?;
-    let refused = unique::PersonRepository::open(&store);
-    let Err(Error::UniqueViolation { table: "people", index: "age", key, holder }) = refused else {
-        return Err(format!("{refused:?}").into());
+    let result = unique::PersonRepository::open(&store);
+    let Err(Error::UniqueViolation { table: "people", index: "age", key, holder }) = result else {
+        return Err(format!("{result:?}").into());
     };
     assert_eq!((key.as_str(), holder.as_str()), ("40", "0"));
     let people = plain::PersonRepository::open(&store)?;

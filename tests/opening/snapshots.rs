@@ -1,4 +1,4 @@
-//! Tables that are opened after a transaction has begun.
+//! Tables that are opened after a transaction has started.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn a_snapshot_has_the_tables_that_were_in_the_file() -> TestResult {
     assert!(people.verify(&before).run()?.is_clean());
     assert_eq!(people.find_by_town(&store.read()?, "Rome").count()?, 2999);
 
-    // All repositories are dropped, and others are opened after another snapshot.
+    // All repositories are dropped, and new ones are opened after another snapshot.
     drop((before, people));
     let before = store.read()?;
     let people = indexed::PersonRepository::open(&store)?;
@@ -48,8 +48,8 @@ fn a_snapshot_has_no_table_that_is_created_later() -> TestResult {
         drop((before, others));
         let before = store.read()?;
         let others = other::OtherRepository::open(&store)?;
-        let asked = others.get(&before, 1).map(drop);
-        assert!(matches!(asked, Ok(()) | Err(Error::SnapshotTooOld { .. })), "{asked:?}");
+        let result = others.get(&before, 1).map(drop);
+        assert!(matches!(result, Ok(()) | Err(Error::SnapshotTooOld { .. })), "{result:?}");
     }
     Ok(())
 }
@@ -61,18 +61,18 @@ fn a_snapshot_has_no_index_that_is_declared_later() -> TestResult {
     let store = Store::open(dir.path())?;
     let before = store.read()?;
     let people = indexed::PersonRepository::open(&store)?;
-    let asked = people.find_by_town(&before, "Rome").count();
-    assert!(matches!(asked, Err(Error::SnapshotTooOld { table: "people" })), "{asked:?}");
+    let result = people.find_by_town(&before, "Rome").count();
+    assert!(matches!(result, Err(Error::SnapshotTooOld { table: "people" })), "{result:?}");
 
-    // The same name and the same database, and other entries.
+    // An index with the same name and the same database, and with other entries.
     drop((before, people));
     drop(store);
     let store = Store::open(dir.path())?;
     let before = store.read()?;
     let people = covering::PersonRepository::open(&store)?;
     assert_eq!(people.all(&before).count()?, 3000);
-    let asked = people.find_by_town(&before, "Rome").count();
-    assert!(matches!(asked, Err(Error::SnapshotTooOld { table: "people" })), "{asked:?}");
+    let result = people.find_by_town(&before, "Rome").count();
+    assert!(matches!(result, Err(Error::SnapshotTooOld { table: "people" })), "{result:?}");
     assert_eq!(people.find_by_town(&store.read()?, "Rome").count()?, 3000);
     Ok(())
 }
@@ -86,8 +86,8 @@ fn a_snapshot_has_an_index_in_its_earlier_state() -> TestResult {
     let before = store.read()?;
     let people = indexed::PersonRepository::open(&store)?;
     for _ in 0..2 {
-        let asked = people.find_by_town(&before, "Rome").count();
-        assert!(matches!(asked, Err(Error::IndexNotReadable { .. })), "{asked:?}");
+        let result = people.find_by_town(&before, "Rome").count();
+        assert!(matches!(result, Err(Error::IndexNotReadable { .. })), "{result:?}");
         assert_eq!(people.find_by_town(&store.read()?, "Rome").count()?, 3000);
     }
     Ok(())
@@ -95,7 +95,7 @@ fn a_snapshot_has_an_index_in_its_earlier_state() -> TestResult {
 
 /// Databases of unopened tables leave room for others.
 #[test]
-fn tables_of_the_file_leave_room_for_others() -> TestResult {
+fn unopened_tables_leave_room_for_other_tables() -> TestResult {
     let dir = tempfile::tempdir()?;
     fill_indexed(dir.path())?;
     let store = Store::options().max_databases(2).open(dir.path())?;

@@ -8,7 +8,7 @@ use crate::{
 };
 
 #[test]
-fn commits_of_all_shards_are_there_after_a_kill() -> TestResult {
+fn commits_of_all_shards_are_recovered_after_a_kill() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let store = options().open(&path)?;
@@ -20,7 +20,7 @@ fn commits_of_all_shards_are_there_after_a_kill() -> TestResult {
                 let left = killed(&path, &dir.path().join(format!("{step}")))?;
                 let steps: Vec<u32> =
                     (0..SHARDS).map(|it| step + u32::from(it <= tenant)).collect();
-                // It may be opened and killed again.
+                // The process may be killed again after recovery.
                 for _ in 0..2 {
                     expect(&ShardedStore::open(&left)?, &steps)?;
                 }
@@ -28,7 +28,7 @@ fn commits_of_all_shards_are_there_after_a_kill() -> TestResult {
         }
     }
     drop((store, notes));
-    // Nothing is needed of the journal when it was closed.
+    // A closed store needs nothing of the journal.
     for at in 0..3 {
         fs::remove_file(path.join(format!("shards.journal.{at}")))?;
     }
@@ -36,7 +36,7 @@ fn commits_of_all_shards_are_there_after_a_kill() -> TestResult {
 }
 
 #[test]
-fn data_files_of_which_nothing_was_written_since_the_checkpoint_are_brought_up() -> TestResult {
+fn data_files_without_writes_since_the_checkpoint_are_recovered() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     create(&path)?;
@@ -52,7 +52,7 @@ fn data_files_of_which_nothing_was_written_since_the_checkpoint_are_brought_up()
         }
     }
     let left = killed(&path, &dir.path().join("left"))?;
-    // Any of the data files may lack everything.
+    // Any of the data files may lack all commits.
     for lacking in 1..8_u8 {
         let image = killed(&left, &dir.path().join(format!("{lacking}")))?;
         for shard in (0..SHARDS).filter(|shard| lacking & 1 << shard != 0) {
@@ -68,7 +68,7 @@ fn data_files_of_which_nothing_was_written_since_the_checkpoint_are_brought_up()
 }
 
 #[test]
-fn any_sectors_since_the_checkpoint_may_be_on_the_disk() -> TestResult {
+fn recovery_accepts_any_sectors_written_since_the_checkpoint() -> TestResult {
     const SECTOR: usize = 512;
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
@@ -113,7 +113,7 @@ fn any_sectors_since_the_checkpoint_may_be_on_the_disk() -> TestResult {
 }
 
 #[test]
-fn checkpoints_are_made_beside_the_writers_of_all_shards() -> TestResult {
+fn checkpoints_run_concurrently_with_the_writers_of_all_shards() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let store = many_checkpoints().open(&path)?;
@@ -141,7 +141,7 @@ fn checkpoints_are_made_beside_the_writers_of_all_shards() -> TestResult {
 }
 
 #[test]
-fn a_shard_without_writes_does_not_hold_segments() -> TestResult {
+fn a_shard_without_writes_does_not_retain_segments() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let store = many_checkpoints().open(&path)?;
@@ -160,7 +160,7 @@ fn a_shard_without_writes_does_not_hold_segments() -> TestResult {
     }
     let left = killed(&path, &dir.path().join("left"))?;
     expect(&ShardedStore::open(&left)?, &[250, 1, 1])?;
-    // The shard has its last state on the disk, whatever the journal has: this is what it had before the checkpoints.
+    // The checkpoints have not changed the data files of shards without writes.
     let image = killed(&path, &dir.path().join("image"))?;
     for shard in 1..SHARDS {
         assert!(fs::read(data_of(&old, shard))? == fs::read(data_of(&image, shard))?);
@@ -180,7 +180,7 @@ fn large_transactions_are_records_of_several_frames() -> TestResult {
         Err(Error::WriteInProgress)
     });
     assert!(rolled_back.is_err());
-    // Two at the same time: the frames of each are next to each other.
+    // Two large transactions run at the same time. The frames of each record stay together.
     thread::scope(|scope| {
         let writers = [0, 1].map(|tenant| {
             let (store, notes) = (&store, &notes);

@@ -8,7 +8,8 @@ use crate::{
     NoteRepository, SHARDS, TestResult, create, data_of, expect, expect_of, killed, options, write,
 };
 
-/// A store that was killed, whose data files have nothing since the checkpoint, and the file of its records.
+/// Returns the files of a killed store whose data files lack all commits since the checkpoint, and the number
+/// of the file with the records.
 fn store(dir: &Path) -> Result<(std::path::PathBuf, u8), Box<dyn std::error::Error>> {
     let path = dir.join("store");
     create(&path)?;
@@ -29,7 +30,7 @@ fn store(dir: &Path) -> Result<(std::path::PathBuf, u8), Box<dyn std::error::Err
     Ok((left, file))
 }
 
-/// Where frames begin.
+/// Returns the positions of the frames.
 fn frames(journal: &[u8]) -> Vec<usize> {
     (4096..journal.len() - 4).step_by(8).filter(|at| &journal[*at..at + 4] == b"itJF").collect()
 }
@@ -44,7 +45,7 @@ fn a_torn_tail_ends_the_journal_of_all_shards() -> TestResult {
     assert_eq!(frames.len(), 30);
     for count in [0, 1, 2, 14, 28, 29] {
         let mut torn = whole.clone();
-        // In the middle of a frame, and everything behind it.
+        // The tail is torn from the middle of a frame.
         torn[frames[count] + 60..].fill(0);
         fs::write(&file, torn)?;
         let image = killed(&left, &dir.path().join(format!("{count}")))?;
@@ -56,7 +57,7 @@ fn a_torn_tail_ends_the_journal_of_all_shards() -> TestResult {
 }
 
 #[test]
-fn damage_in_front_of_durable_records_is_an_error() -> TestResult {
+fn damage_before_durable_records_is_an_error() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (left, file) = store(dir.path())?;
     let file = left.join(format!("shards.journal.{file}"));
@@ -74,14 +75,14 @@ fn damage_in_front_of_durable_records_is_an_error() -> TestResult {
                 "{outcome:?}"
             );
         }
-        assert!(before == fs::read(data_of(&left, 0))?, "nothing is guessed");
+        assert!(before == fs::read(data_of(&left, 0))?, "a data file was changed");
     }
     fs::write(&file, whole)?;
     expect(&options().open(&left)?, &[10; 3])
 }
 
 #[test]
-fn a_missing_journal_is_noticed() -> TestResult {
+fn a_missing_journal_is_detected() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (left, _) = store(dir.path())?;
     for file in 0..3 {
@@ -96,10 +97,10 @@ fn a_missing_journal_is_noticed() -> TestResult {
 }
 
 #[test]
-fn an_old_data_file_of_a_shard_does_not_get_the_records() -> TestResult {
+fn records_are_not_applied_to_an_old_data_file_of_a_shard() -> TestResult {
     let dir = tempfile::tempdir()?;
     let (left, _) = store(dir.path())?;
-    // Another file of the same shard, with the same marker.
+    // Another data file of the same shard, with the same marker.
     let other = killed(&left, &dir.path().join("other"))?;
     {
         let store = options().open(&other)?;

@@ -1,4 +1,4 @@
-//! Shards that are not there when the store is opened after a kill.
+//! Shards that are missing when the store is opened after a kill.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{
     many_checkpoints, options, segment, write,
 };
 
-/// A store that was killed, with so many steps in each shard of which the data files have nothing.
+/// Returns the files of a killed store. Its data files lack all of these steps of each shard.
 fn store(
     dir: &std::path::Path,
     steps: u32,
@@ -31,7 +31,7 @@ fn store(
     Ok(left)
 }
 
-/// Uses every segment again, while the last shard is not there.
+/// Commits until every segment is reused, while the last shard is missing.
 fn go_on(store: &ShardedStore, path: &std::path::Path, from: u32) -> TestResult {
     assert_eq!(store.unavailable_shards().len(), 1);
     let notes = NoteRepository::open(store)?;
@@ -50,7 +50,7 @@ fn go_on(store: &ShardedStore, path: &std::path::Path, from: u32) -> TestResult 
 }
 
 #[test]
-fn a_lost_shard_has_its_commits_when_it_is_back() -> TestResult {
+fn a_missing_shard_gets_its_commits_when_it_returns() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = store(dir.path(), 10)?;
     let (place, away) = (path.join("s2"), dir.path().join("away"));
@@ -61,7 +61,7 @@ fn a_lost_shard_has_its_commits_when_it_is_back() -> TestResult {
             go_on(&store, &path, 10 + round * 100)?;
             killed(&path, &dir.path().join(format!("{round}")))?
         };
-        // It is back after a clean end, or after a kill.
+        // The shard returns after the store was closed, or after a kill.
         killed(&away, &left.join("s2"))?;
         let store = options().open(&left)?;
         expect(&store, &[110 + round * 100, 110 + round * 100, 10])?;
@@ -77,14 +77,14 @@ fn a_lost_shard_has_its_commits_when_it_is_back() -> TestResult {
 }
 
 #[test]
-fn a_shard_that_was_left_out_has_its_commits_later() -> TestResult {
+fn a_shard_missing_in_recovery_gets_its_commits_later() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = store(dir.path(), 10)?;
     {
         let store = many_checkpoints().only(["s0", "s1"]).open(&path)?;
         go_on(&store, &path, 10)?;
     }
-    // Now the other way round.
+    // Then the missing shard is opened without the others.
     {
         let store = options().only(["s2"]).open(&path)?;
         let notes = NoteRepository::open(&store)?;
@@ -95,11 +95,11 @@ fn a_shard_that_was_left_out_has_its_commits_later() -> TestResult {
 }
 
 #[test]
-fn a_shard_that_is_restored_from_a_backup_does_not_get_records_of_the_journal() -> TestResult {
+fn a_restored_shard_gets_no_records_of_the_journal() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = store(dir.path(), 10)?;
     let old = dir.path().join("backup");
-    // A whole store of some time before, closed.
+    // The backup is the shard of a closed copy, without the later commits.
     {
         let copy = killed(&path, &dir.path().join("copy"))?;
         drop(options().open(&copy)?);

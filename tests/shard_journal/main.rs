@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) type TestResult = std::result::Result<(), Box<dyn std::error::Error>>;
 
-/// The number of shards; each has the tenant of its number.
+/// The number of shards. Each shard has the tenant with its number.
 pub(crate) const SHARDS: u8 = 3;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
@@ -64,7 +64,7 @@ fn with(options: Options) -> ShardedOptions {
     options.map("notes", map)
 }
 
-/// A journal of which no checkpoint is made while it is open.
+/// Returns options with a journal that makes no checkpoint while the store is open.
 pub(crate) fn journal() -> Options {
     Store::options().durability(Durability::Journal).checkpoint(
         u64::MAX,
@@ -77,7 +77,7 @@ pub(crate) fn options() -> ShardedOptions {
     with(journal())
 }
 
-/// A journal with a checkpoint for each few commits.
+/// Returns options with a journal that makes a checkpoint every few commits.
 pub(crate) fn many_checkpoints() -> ShardedOptions {
     with(Store::options().checkpoint(1 << 16, 1 << 14, Duration::from_hours(1)))
 }
@@ -88,7 +88,7 @@ pub(crate) fn create(path: &Path) -> Result<()> {
     NoteRepository::open(&store).map(drop)
 }
 
-/// A transaction of the shard of a tenant.
+/// Runs a step in a transaction of one tenant's shard.
 pub(crate) fn write(store: &Store, notes: &NoteRepository, tenant: u8, step: u32) -> Result<()> {
     store.transaction(|txn| {
         for id in step * 3..step * 3 + 5 {
@@ -98,7 +98,7 @@ pub(crate) fn write(store: &Store, notes: &NoteRepository, tenant: u8, step: u32
     })
 }
 
-/// What so many steps of each tenant have left, and whether it is in order.
+/// Checks that the store has the rows of these steps of each tenant, and that its indexes match.
 pub(crate) fn expect(store: &ShardedStore, steps: &[u32]) -> TestResult {
     let notes = NoteRepository::open(store)?;
     let txn = store.read()?;
@@ -109,7 +109,7 @@ pub(crate) fn expect(store: &ShardedStore, steps: &[u32]) -> TestResult {
     Ok(())
 }
 
-/// The same of one tenant.
+/// Checks the rows and the indexes of one tenant.
 pub(crate) fn expect_of(
     notes: &NoteRepository,
     txn: &index_table::ReadTxn<'_>,
@@ -130,8 +130,7 @@ pub(crate) fn expect_of(
     Ok(())
 }
 
-/// The files of a store but for LMDB's lock files, as they are now: what a process leaves that is killed between two
-/// calls.
+/// Copies the files of a store except LMDB's lock files: the files that remain if the process is killed now.
 pub(crate) fn killed(store: &Path, to: &Path) -> std::io::Result<PathBuf> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(store)? {
@@ -149,7 +148,7 @@ pub(crate) fn data_of(store: &Path, shard: u8) -> PathBuf {
     store.join(format!("s{shard}/data.mdb"))
 }
 
-/// The number of the segment in a file of the journal.
+/// Returns the number of the segment in a file of the journal.
 pub(crate) fn segment(store: &Path, file: u8) -> std::io::Result<u64> {
     let head = fs::read(store.join(format!("shards.journal.{file}")))?;
     let word = head.get(48..56).and_then(|word| word.try_into().ok());

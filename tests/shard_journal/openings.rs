@@ -1,4 +1,4 @@
-//! Durabilities, adopted stores, and shards that are opened by themselves.
+//! Durabilities, adopted stores, and shards opened as plain stores.
 
 use index_table::{Durability, Error, ShardMap, ShardedOptions, ShardedStore, Store};
 
@@ -21,7 +21,7 @@ fn full_is_refused_and_relaxed_has_no_journal() -> TestResult {
 }
 
 #[test]
-fn shards_with_and_without_the_journal_are_side_by_side() -> TestResult {
+fn shards_with_and_without_a_journal_are_opened_together() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let options = ShardedStore::options()
@@ -62,7 +62,7 @@ fn stores_of_any_durability_are_adopted() -> TestResult {
             for step in 0..5 {
                 write(&store, &notes, 0, step)?;
             }
-            // One of them was killed, so that its own journal is needed.
+            // One of the adopted stores was killed, so its own journal is needed.
             if at == 3 {
                 killed(&old, &dir.path().join("killed"))?;
             }
@@ -83,7 +83,7 @@ fn stores_of_any_durability_are_adopted() -> TestResult {
 }
 
 #[test]
-fn a_shard_is_a_plain_store_when_the_journal_is_not_needed() -> TestResult {
+fn a_shard_without_pending_records_opens_as_a_plain_store() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     {
@@ -103,7 +103,7 @@ fn a_shard_is_a_plain_store_when_the_journal_is_not_needed() -> TestResult {
             let notes = NoteRepository::open(&store)?;
             write(&store, &notes, 1, at)?;
             if at == 6 {
-                // Killed as a store of its own, it has a journal of its own.
+                // A plain store that is killed has its own journal.
                 killed(&path, &dir.path().join("own"))?;
             }
         }
@@ -113,7 +113,7 @@ fn a_shard_is_a_plain_store_when_the_journal_is_not_needed() -> TestResult {
 }
 
 #[test]
-fn more_shards_than_fit_into_one_block() -> TestResult {
+fn a_store_can_have_more_shards_than_one_checkpoint_block() -> TestResult {
     let dir = tempfile::tempdir()?;
     let names: Vec<String> = (0..30).map(|shard| format!("s{shard}")).collect();
     let map = names

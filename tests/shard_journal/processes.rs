@@ -1,4 +1,4 @@
-//! Several processes: one writes, others read; writers are killed.
+//! Several processes with a sharded store: one writes, others read, and writers are killed.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -23,7 +23,7 @@ fn say(word: &str) -> std::io::Result<()> {
     std::io::stdout().flush()
 }
 
-/// Writes some steps, and stays until it is killed.
+/// Writes some steps in the child process, and waits until it is killed.
 #[test]
 fn child() -> TestResult {
     let Ok(path) = std::env::var(CHILD) else { return Ok(()) };
@@ -39,7 +39,7 @@ fn child() -> TestResult {
     Ok(())
 }
 
-/// Reads the store until it is killed.
+/// Reads the store in a child process until it is killed.
 #[test]
 fn reader() -> TestResult {
     let Ok(path) = std::env::var(READER) else { return Ok(()) };
@@ -50,20 +50,20 @@ fn reader() -> TestResult {
     Ok(())
 }
 
-/// Writes to all shards from a thread for each, and says which step each has committed.
+/// Writes to each shard from its own thread, and prints the number of each committed step.
 #[test]
 fn killed_writer() -> TestResult {
     let Ok(path) = std::env::var(KILLED) else { return Ok(()) };
     let store = many_checkpoints().open(path)?;
     let notes = NoteRepository::open(&store)?;
-    let begun = (0..SHARDS).map(|tenant| steps_of(&store, &notes, tenant));
-    let begun = begun.collect::<Result<Vec<u32>, Error>>()?;
+    let first_steps = (0..SHARDS).map(|tenant| steps_of(&store, &notes, tenant));
+    let first_steps = first_steps.collect::<Result<Vec<u32>, Error>>()?;
     say("ready")?;
     thread::scope(|scope| {
-        for (tenant, begun) in (0..).zip(begun) {
+        for (tenant, first_steps) in (0..).zip(first_steps) {
             let (store, notes) = (&store, &notes);
             scope.spawn(move || {
-                for step in begun.. {
+                for step in first_steps.. {
                     write(store, notes, tenant, step).expect("a commit");
                     say(&format!("{tenant} {step}")).expect("output");
                 }
@@ -73,7 +73,7 @@ fn killed_writer() -> TestResult {
     Ok(())
 }
 
-/// How many steps a tenant has.
+/// Returns the number of steps of a tenant.
 fn steps_of(store: &Store, notes: &NoteRepository, tenant: u8) -> Result<u32, Error> {
     let txn = store.read()?;
     let codes = notes.find_by_tenant(&txn, tenant).rows();
@@ -115,7 +115,7 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
         let shard = store.shard("s1")?;
         assert!(matches!(store.transaction_on(&shard, |_| Ok(())), Err(Error::ReadOnly { .. })));
     }
-    // A shard as a plain store can be read, and not be written.
+    // Opened as a plain store, a shard can be read but not written.
     {
         let store = Store::open(dir.path().join("s1"))?;
         let notes = NoteRepository::open(&store)?;
@@ -123,7 +123,7 @@ fn a_second_process_reads_and_does_not_write() -> TestResult {
         expect_of(&notes, &store.read()?, 1, 10)?;
     }
     end(child)?;
-    // Nobody has it open, and its data files are not complete.
+    // No process has the store open, and its data files are incomplete.
     let store = options().read_only(true).open(dir.path())?;
     let lost = store.unavailable_shards();
     assert_eq!(lost.len(), usize::from(SHARDS), "{lost:?}");
@@ -140,7 +140,7 @@ fn a_writer_is_replaced_while_another_process_reads() -> TestResult {
     let (first, _out) = start("child", CHILD, &path)?;
     let (reader, _lines) = start("reader", READER, &path)?;
     end(first)?;
-    // Nothing is rewound, since the reader has the shards open.
+    // No segment is reused, since the reader has the shards open.
     let store = options().open(&path)?;
     expect(&store, &[10; 3])?;
     let notes = NoteRepository::open(&store)?;
@@ -178,7 +178,7 @@ fn no_commit_is_lost_when_a_process_is_killed() -> TestResult {
         let mut steps = Vec::new();
         for (tenant, done) in (0..).zip(done) {
             let found = steps_of(&store, &notes, tenant)?;
-            // One more may have been committed than was said.
+            // One step more than the printed ones may have been committed.
             assert!(
                 found == done || found == done + 1,
                 "tenant {tenant}: {found}, {done} were acknowledged"

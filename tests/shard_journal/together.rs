@@ -1,4 +1,4 @@
-//! Transactions of several shards, which are there in all of them or in none.
+//! Transactions over several shards, which are recovered in all of their shards or in none.
 
 use std::{fs, ops::Range, path::Path, thread};
 
@@ -9,7 +9,7 @@ use crate::{
     many_checkpoints, note, options, segment, write,
 };
 
-/// A step of all tenants, as [`write`] does it for one, in one transaction.
+/// Runs a step of all tenants in one transaction.
 fn write_all(store: &Store, notes: &NoteRepository, step: u32) -> Result<()> {
     store.transaction(|txn| {
         for tenant in [1, 0, 2] {
@@ -22,7 +22,8 @@ fn write_all(store: &Store, notes: &NoteRepository, step: u32) -> Result<()> {
     })
 }
 
-/// A store that was killed after so many steps of all tenants, of which its data files have the steps before `lacking`.
+/// Returns the files of a store killed after this number of steps of all tenants. Its data files have the
+/// steps before `lacking`.
 fn lacking(
     dir: &Path,
     steps: u32,
@@ -49,7 +50,7 @@ fn journal(store: &Path, file: u8) -> std::path::PathBuf {
     store.join(format!("shards.journal.{file}"))
 }
 
-/// The bytes in which two files differ.
+/// Returns the range of the bytes in which two files differ.
 fn difference(one: &[u8], other: &[u8]) -> Option<Range<usize>> {
     let differs = |at: &usize| one.get(*at) != other.get(*at);
     let length = one.len().max(other.len());
@@ -57,7 +58,7 @@ fn difference(one: &[u8], other: &[u8]) -> Option<Range<usize>> {
 }
 
 #[test]
-fn a_torn_record_is_in_no_shard() -> TestResult {
+fn a_torn_record_is_applied_to_no_shard() -> TestResult {
     let dir = tempfile::tempdir()?;
     let left = lacking(dir.path(), 8, 7)?;
     let before = dir.path().join("before");
@@ -83,25 +84,26 @@ fn a_torn_record_is_in_no_shard() -> TestResult {
 }
 
 #[test]
-fn data_files_lack_any_commits() -> TestResult {
+fn recovery_completes_data_files_that_lack_any_commits() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     create(&path)?;
     let store = options().open(&path)?;
     let notes = NoteRepository::open(&store)?;
     let mut images = Vec::new();
-    // Transactions of one shard are between those of all, so that the numbers of LMDB's transactions differ.
+    // Transactions of one shard alternate with transactions of all shards, so that LMDB's transaction numbers
+    // differ between shards.
     let mut steps = [0_u32; 3];
     for round in 0..12_u8 {
         if round % 4 == 0 {
             images.push(killed(&path, &dir.path().join(format!("at {round}")))?);
         }
-        let own = round % 3;
-        for tenant in (0..SHARDS).filter(|tenant| round % 2 == 0 || *tenant == own) {
+        let round_tenant = round % 3;
+        for tenant in (0..SHARDS).filter(|tenant| round % 2 == 0 || *tenant == round_tenant) {
             steps[usize::from(tenant)] += 1;
         }
         if round % 2 == 1 {
-            write(&store, &notes, own, steps[usize::from(own)] - 1)?;
+            write(&store, &notes, round_tenant, steps[usize::from(round_tenant)] - 1)?;
             continue;
         }
         let steps = &steps;
@@ -137,7 +139,7 @@ fn data_files_lack_any_commits() -> TestResult {
 }
 
 #[test]
-fn a_recovery_is_cut_off_between_shards() -> TestResult {
+fn an_interrupted_recovery_continues_with_the_other_shards() -> TestResult {
     let dir = tempfile::tempdir()?;
     let left = lacking(dir.path(), 8, 3)?;
     let whole = killed(&left, &dir.path().join("whole"))?;
@@ -156,7 +158,7 @@ fn a_recovery_is_cut_off_between_shards() -> TestResult {
 }
 
 #[test]
-fn a_shard_that_is_not_there_gets_its_part_later() -> TestResult {
+fn a_missing_shard_gets_its_part_later() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = lacking(dir.path(), 8, 3)?;
     let (place, away) = (path.join("s2"), dir.path().join("away"));
@@ -188,7 +190,7 @@ fn a_shard_that_is_not_there_gets_its_part_later() -> TestResult {
 }
 
 #[test]
-fn checkpoints_are_made_between_the_commits_of_several_threads() -> TestResult {
+fn checkpoints_run_between_commits_of_several_threads() -> TestResult {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("store");
     let store = many_checkpoints().open(&path)?;
@@ -201,7 +203,7 @@ fn checkpoints_are_made_between_the_commits_of_several_threads() -> TestResult {
                 scope.spawn(move || {
                     (0..60).try_for_each(|step| {
                         store.transaction(|txn| {
-                            // Two shards or three, in any order.
+                            // Two or three shards, in any order.
                             let tenants =
                                 [thread, (thread + step + 1) % 3, (thread + 2 * step) % 3];
                             tenants.into_iter().try_for_each(|tenant| {
@@ -215,10 +217,10 @@ fn checkpoints_are_made_between_the_commits_of_several_threads() -> TestResult {
         writers.into_iter().try_for_each(|writer| writer.join().expect("no panic"))
     })?;
     let left = killed(&path, &dir.path().join("left"))?;
-    let (store, now) = (ShardedStore::open(&left)?, store);
-    let (own, notes) = (NoteRepository::open(&store)?, notes);
-    let (found, expected) = (store.read()?, now.read()?);
-    let found = own.all(&found).rows().collect::<Result<Vec<_>>>()?;
+    let recovered = ShardedStore::open(&left)?;
+    let recovered_notes = NoteRepository::open(&recovered)?;
+    let (found, expected) = (recovered.read()?, store.read()?);
+    let found = recovered_notes.all(&found).rows().collect::<Result<Vec<_>>>()?;
     assert!(found == notes.all(&expected).rows().collect::<Result<Vec<_>>>()?);
     assert!((0..3).all(|file| segment(&path, file).is_ok_and(|segment| segment > 3)));
     Ok(())

@@ -12,12 +12,12 @@ use std::{
 use index_table::{Durability, Options, Result, Store};
 use tempfile::TempDir;
 
-/// With a journal, and a checkpoint for each few commits.
+/// Returns options with a journal that makes a checkpoint every few commits.
 pub(crate) fn journal(options: Options) -> Options {
     options.durability(Durability::Journal).checkpoint(1 << 16, 1 << 13, Duration::from_hours(1))
 }
 
-/// The files of a store but for LMDB's lock file, as they are now: the state that a killed process leaves.
+/// Copies the files of a store except LMDB's lock file: the files that remain if the process is killed now.
 /// No thread may commit meanwhile.
 pub(crate) fn leave(store: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
@@ -43,8 +43,8 @@ impl Killed {
         Ok(Self { dir: tempfile::tempdir()?, options: journal(options), last })
     }
 
-    /// The first call creates the store. Each later one opens the files that a kill leaves, and every third one
-    /// the store after it was closed.
+    /// Creates the store in the first call. Later calls open the files that a killed process leaves. Every
+    /// third call opens the store after it was closed.
     pub(crate) fn open(&self) -> Result<Store> {
         let (number, last) = &mut *self.last.borrow_mut();
         let path = |number: u32| self.dir.path().join(number.to_string());

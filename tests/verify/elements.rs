@@ -1,4 +1,4 @@
-//! Rows with many elements, of which each has an entry.
+//! Rows with many elements, each with an entry.
 
 use std::{
     cell::Cell,
@@ -42,14 +42,14 @@ fn counted<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     bool::deserialize(from)
 }
 
-/// How often a row is decoded.
+/// Runs `work`, and returns how often it decoded a row.
 fn decoded<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, u64)> {
     let before = DECODED.get();
     Ok((work()?, DECODED.get() - before))
 }
 
 fn text(id: u32, words: u32) -> Text {
-    // All in another order than that of the index, which all texts share.
+    // All texts share these words. Their order differs from the order of the index.
     let words = (0..words).map(u32::reverse_bits).collect();
     Text { id, title: format!("text {id}"), words, read: false }
 }
@@ -69,7 +69,7 @@ fn filled(texts: u32, words: u32) -> Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// The most that a row is decoded, in a table of two indexes.
+/// The maximum number of times that a row may be decoded, in a table with two indexes.
 const TIMES: u64 = 6;
 
 #[test]
@@ -99,7 +99,7 @@ fn verifying_decodes_a_row_a_few_times() -> Result<()> {
 fn repairing_decodes_a_row_a_few_times() -> Result<()> {
     for (texts, words) in [(1, 3000), (40, 100)] {
         let dir = filled(texts, words)?;
-        // Other words: half of the old ones, and as many new ones.
+        // Half of the words are replaced.
         let other = |id| {
             let mut text = text(id, words);
             text.words.iter_mut().filter(|word| **word & 1 << 31 != 0).for_each(|word| *word += 1);
@@ -133,8 +133,8 @@ fn repairing_decodes_a_row_a_few_times() -> Result<()> {
         assert!(repository.verify(&store.read()?).run()?.is_clean());
         drop((store, repository));
         for name in ["text.words", "text.titled"] {
-            let of = |path: &Path| raw::on(path, name, |raw| raw.entries());
-            assert_eq!(of(dir.path()), of(elsewhere.path()));
+            let entries = |path: &Path| raw::on(path, name, |raw| raw.entries());
+            assert_eq!(entries(dir.path()), entries(elsewhere.path()));
         }
     }
     Ok(())
@@ -154,7 +154,7 @@ fn rows_with_the_same_unique_keys_are_decoded_a_few_times() -> Result<()> {
     }
     raw::on(dir.path(), "claim", |raw| {
         let mut row = raw.entries().remove(0).1;
-        // Behind the version.
+        // The byte after the version.
         row[1] = 2;
         raw.put([0, 0, 0, 2], row);
     });
@@ -165,7 +165,7 @@ fn rows_with_the_same_unique_keys_are_decoded_a_few_times() -> Result<()> {
     Ok(())
 }
 
-/// Sixteen times the elements take about sixteen times as long, and not its square.
+/// With sixteen times as many elements, the time is about sixteen times as long, not 256 times.
 #[test]
 fn the_time_does_not_grow_with_the_square_of_the_elements() -> Result<()> {
     const FEW: u32 = 1000;
@@ -179,7 +179,7 @@ fn the_time_does_not_grow_with_the_square_of_the_elements() -> Result<()> {
         Ok(began.elapsed())
     };
     let mut ratios = Vec::new();
-    // Something else may take the processor meanwhile.
+    // Another process may use the processor meanwhile, so the measurement is repeated.
     while ratios.len() < 5 {
         let ratio = time(16 * FEW)?.as_secs_f64() / time(FEW)?.as_secs_f64();
         if ratio < 64. {

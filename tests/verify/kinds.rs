@@ -4,8 +4,8 @@ use index_table::{FindingKind, FindingKind::*, Result};
 
 use crate::{INDEXES, counts, filled, in_steps, item, open, raw, raw::Raw};
 
-/// Damages an index, compares what is found with `expected`, and repairs it: then it is as before,
-/// byte for byte.
+/// Damages an index, compares the findings with `expected`, and repairs the index, which then has the same
+/// bytes as before.
 fn check(index: &str, expected: &[(FindingKind, u64)], damage: impl FnOnce(&mut Raw<'_, '_>)) {
     let dir = filled((1..=6).map(item));
     let before = raw::dump(dir.path());
@@ -24,7 +24,7 @@ fn mended(dir: &tempfile::TempDir, index: &str, expected: &[(FindingKind, u64)])
     assert_eq!(items.verify(&txn).run()?, found);
     let repaired = items.repair(&mut txn).run()?;
     assert_eq!(repaired.left, 0, "{repaired}");
-    // With damaged blocks, right entries go too, and are missing then.
+    // A repair removes damaged blocks with their intact entries, so the numbers differ.
     if found.count(Malformed) == 0 {
         assert_eq!(repaired.counts, found.counts, "{repaired}");
     }
@@ -38,8 +38,7 @@ fn be(id: u16) -> [u8; 2] {
     id.to_be_bytes()
 }
 
-/// An index whose entries stand for themselves: `(key, primary key, data)` of one, and how another
-/// one is put.
+/// An index with an entry in each key-value pair, as opposed to blocks.
 struct Single {
     index: &'static str,
     unique: bool,
@@ -57,7 +56,7 @@ const SINGLES: [Single; 6] = [
 const BLOCKS: [&str; 5] = ["town", "tags", "live", "initial", "once"];
 
 impl Single {
-    /// The key, the primary key and the data of the first entry.
+    /// Returns the key, the primary key and the data of the first entry.
     fn first(&self, raw: &Raw<'_, '_>) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let (at, value) = raw.entries().remove(0);
         if self.unique {
@@ -77,10 +76,10 @@ impl Single {
     }
 }
 
-/// Another key that can be decoded.
+/// Returns another key that can be decoded.
 fn other_key(index: &str, key: &[u8]) -> Vec<u8> {
     let mut key = key.to_vec();
-    // Inside of the first string, a number or a hash.
+    // The byte is in the first string, number or hash.
     let at = usize::from(index == "noted");
     key[at] = b'q';
     key
@@ -105,7 +104,7 @@ fn a_missing_entry_is_found_and_repaired() {
     }
 }
 
-/// How many rows the first entry of an index is for.
+/// Returns the number of rows in the first entry of an index.
 fn gone(index: &str) -> u64 {
     let dir = filled((1..=6).map(item));
     let entries = raw::on(dir.path(), &format!("items.{index}"), |raw| raw.entries());
@@ -146,7 +145,7 @@ fn an_entry_with_a_key_that_its_row_lacks_is_found_and_repaired() {
             raw.put(other_key(index, &at), &packed[..2]);
         });
     }
-    // The row of the one key under that of another one.
+    // The entry of a key gets the row of another key.
     check("code", &[(Missing, 1), (Stale, 1)], |raw| {
         let entries = raw.entries();
         raw.put(&entries[0].0, &entries[1].1);
@@ -159,7 +158,7 @@ fn an_entry_with_a_key_that_its_row_lacks_is_found_and_repaired() {
         let entries = raw.entries();
         raw.put(&entries[0].0, &entries[1].1);
     });
-    // A row without a note, and one that is not live.
+    // A row without a note, and a row that is not live, get entries.
     check("noted", &[(Stale, 1)], |raw| raw.put([&[0][..], &be(3)].concat(), b"\x04Rome"));
     check("live", &[(Stale, 1)], |raw| raw.put([!0, !0, !0, !103], be(3)));
 }
@@ -184,7 +183,7 @@ fn an_entry_with_wrong_data_is_found_and_repaired() {
 #[test]
 fn an_undecodable_entry_is_found_and_repaired() {
     for index in ["town_name", "name", "noted", "linked"] {
-        // No primary key, and one without a key before it.
+        // A key without a primary key.
         check(index, &[(Malformed, 1)], |raw| raw.put([7], b"data"));
         check(index, &[(Malformed, 1)], |raw| raw.put(be(1), b"data"));
         check(index, &[(Malformed, 1)], |raw| raw.put([b"q", &be(999)[..]].concat(), b"data"));
@@ -221,33 +220,33 @@ fn a_damaged_block_is_found_and_repaired() {
     check("town", &[(Malformed, 1)], |raw| raw.put(OZ, pack(&[2, 2, 3, 5, 6])));
     // A binary search doesn't find primary keys that are out of order.
     check("town", &[(Missing, 2), (Malformed, 1)], |raw| raw.put(OZ, pack(&[6, 3, 5, 2])));
-    // Blocks that begin with another primary key, are not the first one, or meet.
-    let behind = |id: u16| [OZ, &be(id)].concat();
+    // Blocks that start with another primary key, lack a first block, or overlap.
+    let block = |id: u16| [OZ, &be(id)].concat();
     check("town", &[(Malformed, 1)], |raw| {
         raw.delete(OZ);
-        raw.put(behind(2), pack(&[2, 3, 5, 6]));
+        raw.put(block(2), pack(&[2, 3, 5, 6]));
     });
     check("town", &[(Missing, 1), (Malformed, 1)], |raw| {
         raw.put(OZ, pack(&[2, 3]));
-        raw.put(behind(6), pack(&[5, 6]));
+        raw.put(block(6), pack(&[5, 6]));
     });
     check("town", &[(Malformed, 1)], |raw| {
         raw.put(OZ, pack(&[2, 3, 5]));
-        raw.put(behind(5), pack(&[5, 6]));
+        raw.put(block(5), pack(&[5, 6]));
     });
     check("town", &[(Missing, 1), (Malformed, 1)], |raw| {
         raw.put(OZ, pack(&[2, 6]));
-        raw.put(behind(3), pack(&[3, 5]));
+        raw.put(block(3), pack(&[3, 5]));
     });
-    // A damaged block, and in the same index other damage.
+    // A damaged block and other damage in the same index.
     check("town", &[(Missing, 3), (Dangling, 1), (Malformed, 2)], |raw| {
         raw.put(OZ, []);
-        raw.put(behind(3), pack(&[3, 999]));
+        raw.put(block(3), pack(&[3, 999]));
         raw.put(b"Z", []);
     });
 }
 
-/// What `docs/FORMAT.md` allows is not damage.
+/// Every block that `docs/FORMAT.md` allows is intact.
 #[test]
 fn blocks_of_any_fill_are_accepted() -> Result<()> {
     let dir = filled((1..=6).map(item));
@@ -257,7 +256,7 @@ fn blocks_of_any_fill_are_accepted() -> Result<()> {
         raw.put([b"Oz\0", &be(6)[..]].concat(), be(6));
     });
     let (store, items) = open(&dir)?;
-    // 3 alone is missing; its place is at the beginning of the second block.
+    // Only row 3 is missing. It belongs at the start of the second block.
     let report = items.verify(&store.read()?).run()?;
     assert_eq!(counts(&report), [(Missing, 1)], "{report}");
     assert_eq!(
@@ -268,6 +267,6 @@ fn blocks_of_any_fill_are_accepted() -> Result<()> {
     assert!(items.verify(&store.read()?).run()?.is_clean());
     drop((store, items));
     let entries = raw::on(dir.path(), "items.town", |raw| raw.entries());
-    assert_eq!(entries.len(), 4, "what is right is left alone: {entries:?}");
+    assert_eq!(entries.len(), 4, "an intact entry was changed: {entries:?}");
     Ok(())
 }

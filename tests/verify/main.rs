@@ -1,5 +1,5 @@
-//! `verify` and `repair`: entries are damaged without the store, one kind at a time and at random, and found
-//! and repaired.
+//! `verify` and `repair` of files that are damaged without this crate, one kind of damage at a time and at
+//! random.
 
 mod elements;
 mod kinds;
@@ -12,7 +12,7 @@ mod unordered;
 use index_table::{Durability, FindingKind, IndexTable, ReadTxn, Result, Store, VerifyReport};
 use serde::{Deserialize, Serialize};
 
-/// Each layout, each strategy, and each way in which a row comes to its keys.
+/// A row with an index of each layout, each strategy and each form of key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "items")]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -63,7 +63,7 @@ impl Item {
     }
 }
 
-/// The same with a primary key of any length, for which nothing is packed.
+/// The same with a primary key of variable length, so that no index is packed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "places")]
 #[index(town)]
@@ -108,7 +108,7 @@ fn counts(report: &VerifyReport) -> Vec<(FindingKind, u64)> {
     report.counts.iter().map(|(kind, count)| (*kind, *count)).collect()
 }
 
-/// Verifies a step at a time, from cursor to cursor, each of which goes through its text.
+/// Verifies in steps from cursor to cursor. Each cursor is converted to text and back.
 fn in_steps(items: &ItemRepository, txn: &ReadTxn<'_>, steps: u64) -> Result<VerifyReport> {
     let mut whole = items.verify(txn).limit(0).run()?;
     while let Some(next) = whole.next.take() {
@@ -133,7 +133,7 @@ fn an_intact_store_has_no_findings() -> Result<()> {
         (0..300).try_for_each(|id| items.put(&mut txn, &item(id)))?;
         let report = items.verify(&txn).run()?;
         assert!(report.is_clean(), "{report}");
-        // Two tags; half of the rows have a note, and two thirds are live.
+        // Each row has two tags, half of the rows have a note, and two thirds are live.
         let entries = 8 * 300 + 600 + 150 + 200;
         assert_eq!((report.rows, report.entries, &report.next), (300, entries, &None));
         assert_eq!(in_steps(&items, &txn, 7)?, report);
@@ -149,14 +149,14 @@ fn cursors_of_other_tables_are_refused() -> Result<()> {
     let (store, items) = open(&dir)?;
     let places = PlaceRepository::open(&store)?;
     let txn = store.read()?;
-    let own = items.verify(&txn).limit(4).run()?.next.expect("there is more");
-    let other = places.verify(&txn).limit(0).run()?.next.expect("there is more");
-    let scan = items.all(&txn).page(1)?.next.expect("there is more");
-    assert!(items.verify(&txn).after(&own).run()?.is_clean());
-    for cursor in [other, scan] {
-        let refused = items.verify(&txn).after(&cursor).run();
-        assert!(matches!(refused, Err(index_table::Error::InvalidCursor { .. })), "{refused:?}");
+    let same_table = items.verify(&txn).limit(4).run()?.next.expect("no next page");
+    let other_table = places.verify(&txn).limit(0).run()?.next.expect("no next page");
+    let scan = items.all(&txn).page(1)?.next.expect("no next page");
+    assert!(items.verify(&txn).after(&same_table).run()?.is_clean());
+    for cursor in [other_table, scan] {
+        let result = items.verify(&txn).after(&cursor).run();
+        assert!(matches!(result, Err(index_table::Error::InvalidCursor { .. })), "{result:?}");
     }
-    assert!(items.all(&txn).after(&own).rows().next().is_some_and(|row| row.is_err()));
+    assert!(items.all(&txn).after(&same_table).rows().next().is_some_and(|row| row.is_err()));
     Ok(())
 }

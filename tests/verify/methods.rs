@@ -1,4 +1,4 @@
-//! Methods whose results differ from the results when the rows were written, on both engines.
+//! Methods that return other results than when the rows were written.
 
 use std::{cell::Cell, time::Duration};
 
@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// More findings than one round repairs.
+/// There are more findings than one round repairs.
 #[test]
 fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
     const ROWS: u32 = 3000;
@@ -72,16 +72,16 @@ fn entries_of_changed_methods_are_found_and_repaired() -> Result<()> {
         assert!(rows.verify(&txn).run()?.is_clean());
         assert_eq!(rows.find_by_packed(&txn, 10).count()?, 300);
         txn.commit()?;
-        // A watcher of an index has received other results.
+        // The events of a watcher of the index may differ from its new entries.
         assert!(matches!(watcher.try_recv(), Ok(Event::Lagged(_))));
         store.transaction(|txn| rows.repair(txn).run())?;
-        assert!(watcher.try_recv().is_err(), "there was nothing to mend");
+        assert!(watcher.try_recv().is_err(), "a repair without findings sent an event");
 
         LONG.set(true);
-        let refused = store.transaction(|txn| rows.repair(txn).run());
-        assert!(matches!(refused, Err(Error::KeyTooLong { index: Some("once"), .. })));
+        let result = store.transaction(|txn| rows.repair(txn).run());
+        assert!(matches!(result, Err(Error::KeyTooLong { index: Some("once"), .. })));
         LONG.set(false);
-        assert!(rows.verify(&store.read()?).run()?.is_clean(), "nothing of it was committed");
+        assert!(rows.verify(&store.read()?).run()?.is_clean(), "a failed repair was committed");
     }
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! Random damage: whatever it is, a repair makes the indexes what a store has that was filled with
-//! the same rows.
+//! Random damage: after a repair, the indexes equal those of a new store with the same rows.
 
 use index_table::{FindingKind, Result, Store};
 use proptest::prelude::*;
@@ -69,7 +68,7 @@ fn apply(raw: &mut Raw<'_, '_>, damage: &Damage) {
     }
 }
 
-/// The entries of every index, as a program sees them.
+/// Returns the results of scans of every index.
 fn seen(items: &ItemRepository, store: &Store) -> Result<String> {
     let txn = store.read()?;
     let mut seen = String::new();
@@ -86,7 +85,7 @@ fn seen(items: &ItemRepository, store: &Store) -> Result<String> {
 }
 
 fn check(rows: u16, damages: &[(usize, Damage)], restores: &[u16]) -> Result<()> {
-    // Rows that come in any order, and go: blocks of several fills.
+    // Insertions in any order and deletions, so that blocks are filled differently.
     let ids = |n: u16| (0..n).map(|i| i.wrapping_mul(7919) % 2048);
     let dir = tempfile::tempdir().expect("a directory");
     let fresh = Store::in_memory();

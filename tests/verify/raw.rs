@@ -27,7 +27,7 @@ impl Raw<'_, '_> {
     }
 }
 
-/// Runs `work` on one database; the store is closed.
+/// Runs `work` on one database while the store is closed.
 pub(crate) fn on<T>(path: &Path, name: &str, work: impl FnOnce(&mut Raw<'_, '_>) -> T) -> T {
     #[expect(unsafe_code, reason = "heed marks the whole environment unsafe")]
     // SAFETY: nothing else has the files of this test open.
@@ -43,10 +43,10 @@ pub(crate) fn on<T>(path: &Path, name: &str, work: impl FnOnce(&mut Raw<'_, '_>)
         Ok::<_, heed::Error>(CommitOrAbort::<(), ()>::Commit(()))
     });
     done.expect("heed can write");
-    result.expect("it has run")
+    result.expect("a result")
 }
 
-/// All that is in the table.
+/// Returns the entries of all databases of the table.
 pub(crate) fn dump(path: &Path) -> Vec<(String, Entries)> {
     let indexes = super::INDEXES.iter().map(|index| format!("items.{index}"));
     ["items".to_owned()]

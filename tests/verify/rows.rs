@@ -1,4 +1,4 @@
-//! Damaged rows, doubles and counts.
+//! Damaged rows, duplicates and wrong counts.
 
 use index_table::{Error, FindingKind, FindingKind::*, Result};
 
@@ -8,7 +8,7 @@ fn be(id: u16) -> [u8; 2] {
     id.to_be_bytes()
 }
 
-/// The bytes of a row in the file.
+/// Returns the bytes of a row in the file.
 fn bytes(row: &Item) -> Vec<u8> {
     let dir = filled([row.clone()]);
     raw::on(dir.path(), "items", |raw| raw.entries().remove(0).1)
@@ -28,9 +28,9 @@ fn an_unreadable_row_is_kept_without_delete_unreadable_rows() -> Result<()> {
         let before = raw::dump(dir.path());
         let (store, items) = open(&dir)?;
         let mut txn = store.write()?;
-        // There is no other way out.
-        for refused in [items.put(&mut txn, &item(2)), items.delete(&mut txn, 2).map(drop)] {
-            let Err(error @ Error::Corrupt { .. }) = refused else { panic!("{refused:?}") };
+        // Only `repair` can remove the row.
+        for result in [items.put(&mut txn, &item(2)), items.delete(&mut txn, 2).map(drop)] {
+            let Err(error @ Error::Corrupt { .. }) = result else { panic!("{result:?}") };
             assert!(error.to_string().contains("`repair`"), "{error}");
         }
         let found = items.verify(&txn).run()?;
@@ -46,7 +46,7 @@ fn an_unreadable_row_is_kept_without_delete_unreadable_rows() -> Result<()> {
         let (store, items) = open(&dir)?;
         let mut txn = store.write()?;
         let repaired = items.repair(&mut txn).delete_unreadable_rows().run()?;
-        // One in each index, and two tags.
+        // The row has an entry in each index, and two in the index of tags.
         assert_eq!((counts(&repaired), repaired.left), (vec![(Dangling, 12), (kind, 1)], 0));
         assert!(items.verify(&txn).run()?.is_clean());
         assert_eq!(items.get(&txn, 2)?, None);
@@ -93,7 +93,7 @@ fn rows_inserted_and_deleted_without_entries_are_found() -> Result<()> {
 #[test]
 fn duplicates_of_a_unique_key_are_kept() -> Result<()> {
     let dir = filled((1..=6).map(item));
-    // With the code, and with the url, of the row 1.
+    // Row 2 gets the code and the url of row 1.
     raw::on(dir.path(), "items", |raw| {
         raw.put(be(2), bytes(&Item { code: item(1).code, ..item(2) }));
         raw.put(be(3), bytes(&Item { url: item(1).url, ..item(3) }));
@@ -121,14 +121,15 @@ fn duplicates_of_a_unique_key_are_kept() -> Result<()> {
     Ok(())
 }
 
-/// LMDB's count of the entries of a database, which `count` of a whole index returns. heed can't write it.
+/// LMDB counts the entries of each database, and `count` of a whole index returns this number. heed can't
+/// write it, so the test changes the file.
 #[test]
 fn a_wrong_count_is_found() -> Result<()> {
     for (name, kind) in [("items.code", Some("code")), ("items", None)] {
         let dir = filled((1..=6).map(item));
         let file = dir.path().join("data.mdb");
         let mut data = std::fs::read(&file).expect("the file");
-        // Flags, depth, three numbers of pages, and the number of entries.
+        // The number of entries follows the flags, the depth and three numbers of pages.
         let (skipped, six) = (8 + 24, 6_u64.to_ne_bytes());
         let mut changed = 0;
         for at in 0..data.len() - 200 {
@@ -155,7 +156,7 @@ fn a_wrong_count_is_found() -> Result<()> {
     Ok(())
 }
 
-/// Nothing is packed, and primary keys end by themselves.
+/// Primary keys of variable length have a terminator, and no index is packed.
 #[test]
 fn primary_keys_of_any_length_are_verified() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -175,14 +176,14 @@ fn primary_keys_of_any_length_are_verified() -> Result<()> {
     }
     raw::on(dir.path(), "places.town", |raw| {
         raw.put(b"Oz\0c\0", []); // dangling
-        raw.put(b"Oz\0a\0a\0", []); // goes on behind the primary key
-        raw.put(b"Oz", []); // no end
+        raw.put(b"Oz\0a\0a\0", []); // bytes after the primary key
+        raw.put(b"Oz", []); // no terminator
         raw.put(b"Rome\0a\0", []); // stale
-        raw.put(b"Oz\0a\0", [7]); // carries something
+        raw.put(b"Oz\0a\0", [7]); // unexpected data
     });
     raw::on(dir.path(), "places.code", |raw| {
         let (at, _) = raw.entries().remove(0);
-        raw.put(at, b"a"); // the primary key has no end
+        raw.put(at, b"a"); // the primary key has no terminator
     });
     let (store, places) = opened()?;
     let mut txn = store.write()?;

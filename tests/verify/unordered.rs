@@ -1,4 +1,4 @@
-//! Rows with collections that have no order of their own.
+//! Rows with unordered collections.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -27,11 +27,11 @@ struct Page {
     list: Vec<HashMap<String, u8>>,
     nested: BTreeMap<u8, HashMap<u8, HashSet<u32>>>,
     pair: (HashSet<u8>, Vec<u8>, Box<[std::collections::HashSet<u8>]>),
-    /// It keeps its order.
+    /// A list, which keeps its order.
     words: Vec<String>,
 }
 
-/// The rows of a table whose `with` decides on an order.
+/// A row with a collection that is ordered by `#[serde(with)]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "scores")]
 struct Score {
@@ -42,14 +42,17 @@ struct Score {
     points: HashSet<u32>,
 }
 
-/// A format of its own, in which the greatest comes first.
+/// A serde format with the greatest element first.
 mod descending {
     use std::collections::HashSet;
 
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(of: &HashSet<u32>, to: S) -> Result<S::Ok, S::Error> {
-        let mut points: Vec<u32> = of.iter().copied().collect();
+    pub(super) fn serialize<S: Serializer>(
+        points: &HashSet<u32>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut points: Vec<u32> = points.iter().copied().collect();
         points.sort_unstable_by(|a, b| b.cmp(a));
         points.serialize(to)
     }
@@ -66,7 +69,7 @@ mod descending {
     }
 }
 
-/// An equal row each time, whose collections have other orders.
+/// Returns an equal row each time, with its collections in a different order.
 fn page(id: u32) -> Page {
     let strings = || (0..30).map(|n| format!("tag {}", n * 7 % 30));
     let numbers = 0..30_u8;
@@ -207,7 +210,7 @@ const GROUP: [u8; 20] = [
     0x03, 0x01, 0x61, 0x02, 0x01, 0x62, 0x01, 0x02, 0x61, 0x62, 0x00,
 ];
 
-/// A table with one row.
+/// Writes a table with one row.
 fn groups(dir: &Path) -> Result<()> {
     let store = Store::options().map_size(1 << 24).durability(Durability::None).open(dir)?;
     let groups = GroupRepository::open(&store)?;
@@ -225,7 +228,7 @@ fn elements_are_stored_in_the_order_of_their_bytes() -> Result<()> {
     Ok(())
 }
 
-/// As a release wrote it that did not sort them.
+/// Earlier releases did not sort unordered collections.
 #[test]
 fn an_equal_row_that_is_stored_in_another_order_is_no_change() -> Result<()> {
     let dir = tempfile::tempdir().expect("a directory");
@@ -249,7 +252,7 @@ fn an_equal_row_that_is_stored_in_another_order_is_no_change() -> Result<()> {
     store.transaction(|txn| groups.repair(txn).run().map(|report| assert_eq!(report.left, 0)))?;
     assert!(groups.verify(&store.read()?).run()?.is_clean());
 
-    // A row with as many bytes is another one.
+    // A different row of the same length is written.
     store.transaction(|txn| groups.update(txn, 7, |row| row.set = [9, 3, 201].into()).map(drop))?;
     assert!(watcher.try_recv().is_ok());
     assert!(groups.verify(&store.read()?).run()?.is_clean());

@@ -1,4 +1,4 @@
-//! A `From` that breaks its rules.
+//! Conversions that break the rules of `From` between versions.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -15,7 +15,7 @@ struct File1 {
     size: u32,
 }
 
-/// What the next release makes of the first version.
+/// The conversion of the first version in the next release.
 mod moving {
     use super::{Deserialize, IndexTable, RowVersion, Serialize};
 
@@ -116,9 +116,9 @@ fn fill(store: &Store) -> index_table::Result<()> {
 fn a_primary_key_of_another_type_is_refused() -> TestResult {
     on_both_engines(|store| {
         fill(store)?;
-        let refused = moving::FileRepository::open(store).map(drop).err().ok_or("it opens")?;
+        let error = moving::FileRepository::open(store).map(drop).err().ok_or("it opens")?;
         let expected = "its primary key is (id: u32) in the file and (id: u64) in the code";
-        assert!(refused.to_string().contains(expected), "{refused}");
+        assert!(error.to_string().contains(expected), "{error}");
         Ok(())
     })
 }
@@ -127,23 +127,23 @@ fn a_primary_key_of_another_type_is_refused() -> TestResult {
 fn a_conversion_that_changes_the_primary_key_is_found() -> TestResult {
     on_both_engines(|store| {
         fill(store)?;
-        let refused = shifting::IndexedRepository::open(store).map(drop);
-        let is_found = |refused: &index_table::Result<()>| {
-            let Err(Error::Conversion { table: "files", key, version: 1, reason }) = refused else {
-                panic!("{refused:?}");
+        let result = shifting::IndexedRepository::open(store).map(drop);
+        let is_found = |result: &index_table::Result<()>| {
+            let Err(Error::Conversion { table: "files", key, version: 1, reason }) = result else {
+                panic!("{result:?}");
             };
             assert_eq!(
                 (key.as_str(), reason.as_str()),
                 ("0", "its conversion changes the primary key to 1")
             );
         };
-        is_found(&refused);
+        is_found(&result);
         let files = shifting::FileRepository::open(store)?;
         let mut txn = store.write()?;
         is_found(&files.put(&mut txn, &shifting::File { id: 0, size: 9 }));
         is_found(&files.update(&mut txn, 0, |file| file.size = 9).map(drop));
         is_found(&files.delete(&mut txn, 0).map(drop));
-        // The rows are in order, so that not even this deletes them.
+        // The stored rows are intact, so even `delete_unreadable_rows` keeps them.
         let report = files.repair(&mut txn).delete_unreadable_rows().run()?;
         assert_eq!((report.count(FindingKind::WrongConversion), report.left), (5, 5));
         txn.commit()?;
@@ -164,8 +164,8 @@ fn a_conversion_with_varying_keys_is_found() -> TestResult {
     on_both_engines(|store| {
         fill(store)?;
         let files = counting::FileRepository::open(store)?;
-        let refused = files.upgrade(store).run();
-        assert!(matches!(refused, Err(Error::Conversion { version: 1, .. })), "{refused:?}");
+        let result = files.upgrade(store).run();
+        assert!(matches!(result, Err(Error::Conversion { version: 1, .. })), "{result:?}");
         assert!(!files.verify(&store.read()?).run()?.is_clean());
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! A file of which earlier releases of a program wrote the rows.
+//! A file whose rows were written by earlier releases of a program.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use heed::{CommitOrAbort, Database, EnvOpenOptions, types::Bytes};
 
 use crate::{CustomerRepository, TestResult, customer, fill_older, is_clean, store, version_of};
 
-/// Rows of the file.
+/// The number of rows in the file.
 const ROWS: u32 = 12;
 
 fn file() -> PathBuf {
@@ -34,7 +34,7 @@ pub(crate) fn raw(
 
 /// Writes the file again, after a change of the format: `cargo test --test versions -- --ignored`.
 #[test]
-#[ignore = "it writes the file that the other test reads"]
+#[ignore = "writes the file that the other test reads"]
 fn write_the_file() -> TestResult {
     let dir = tempfile::tempdir()?;
     let small = index_table::Store::open(dir.path().join("store"))?;

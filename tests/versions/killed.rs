@@ -1,4 +1,4 @@
-//! A process that is killed in an upgrade leaves complete rows, and the next upgrade continues.
+//! Processes that are killed during an upgrade.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -17,9 +17,9 @@ fn upgrade(path: &Path) -> TestResult {
     let customers = CustomerRepository::open(&store)?;
     let reports = |at: index_table::Progress| {
         let mut out = std::io::stdout().lock();
-        // Nobody may be there to read it.
+        // The parent may have closed the pipe.
         let _ = writeln!(out, "{}", at.done).and_then(|()| out.flush());
-        // So that it is killed before it is done.
+        // The upgrade is slowed down, so that the process is killed before the end.
         std::thread::sleep(Duration::from_millis(2));
     };
     customers.upgrade(&store).batch_bytes(400).progress(reports).run()?;
@@ -41,10 +41,10 @@ fn a_killed_upgrade_continues() -> TestResult {
             .stdout(Stdio::piped())
             .spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or("no output")?).lines();
-        // Behind the batches of the round before, and then wherever it is.
-        let until = u64::from(ROWS) * (round + 1) / 6;
+        // The process is killed at any moment after the batches of the previous round.
+        let last = u64::from(ROWS) * (round + 1) / 6;
         for line in lines {
-            if line?.parse::<u64>().is_ok_and(|rows| rows >= until) {
+            if line?.parse::<u64>().is_ok_and(|rows| rows >= last) {
                 break;
             }
         }
@@ -65,7 +65,7 @@ fn a_killed_upgrade_continues() -> TestResult {
             Ok(())
         })?;
         assert!(older < left || older == 0, "{older} of {left}");
-        assert!(older > 0 || round > 0, "it is killed in the middle at first");
+        assert!(older > 0 || round > 0, "the first process was not killed during its upgrade");
         left = older;
     }
     let store = store(dir.path())?;

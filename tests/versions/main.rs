@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 type TestResult = Result<(), Box<dyn std::error::Error>>;
 
-/// The table as the first release declared it.
+/// The table as the first release declares it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers", view, repository = Customers1)]
 #[index(name)]
@@ -37,7 +37,7 @@ struct Customer1 {
     url: String,
 }
 
-/// The second one, which still has the struct of the first one as a table.
+/// The table as the second release declares it, with the first release's struct as the previous version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers", version = 2, previous = Customer1, view, repository = Customers2)]
 #[index(last_name, strategy = "full")]
@@ -54,7 +54,7 @@ struct Customer2 {
     url: String,
 }
 
-/// The third one: its rows come to their keys in every way.
+/// The table as the third release declares it, with every form of key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, IndexTable)]
 #[table(name = "customers", version = 3, previous = Older2, view)]
 #[allow(clippy::duplicated_attributes, reason = "two indexes may have a field in common")]
@@ -170,7 +170,7 @@ fn customer2(id: u32) -> Customer2 {
     Customer2 { phone: format!("555-{id}"), ..customer1(id).into() }
 }
 
-/// What the row of the given version is in the current one.
+/// Returns the current version of a row that was written in this version.
 fn customer(id: u32, version: u32) -> Customer {
     let Customer2 { id, first_name, last_name, age, town, email, phone, url } = match version {
         1 => customer1(id).into(),
@@ -179,7 +179,7 @@ fn customer(id: u32, version: u32) -> Customer {
     Older2 { id, first_name, last_name, age, town, email, phone, url }.into()
 }
 
-/// The version that [`fill`] writes a row in.
+/// Returns the version in which [`fill`] writes a row.
 fn version_of(id: u32) -> u32 {
     id % 3 + 1
 }
@@ -192,7 +192,7 @@ fn store(path: &Path) -> index_table::Result<Store> {
     Store::options().map_size(1 << 26).open(path)
 }
 
-/// Each version writes its rows, and declares the earlier versions.
+/// Writes rows in each version, with the declaration of that version.
 fn fill(store: &Store, rows: u32) -> index_table::Result<CustomerRepository> {
     fill_older(store, rows)?;
     let customers = CustomerRepository::open(store)?;
@@ -203,7 +203,7 @@ fn fill(store: &Store, rows: u32) -> index_table::Result<CustomerRepository> {
     Ok(customers)
 }
 
-/// What [`fill`] has of the versions 1 and 2.
+/// Writes the rows of [`fill`] that have version 1 or 2.
 fn fill_older(store: &Store, rows: u32) -> index_table::Result<()> {
     let first = Customers1::open(store)?;
     store.transaction(|txn| {

@@ -1,4 +1,4 @@
-//! The versions in a file, and the versions of the declaration.
+//! The versions in a file, compared with the versions of the declaration.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use index_table::Error;
 
 use crate::{TestResult, store};
 
-/// A module with the table `notes`, its versions before and their conversions.
+/// Declares a module with the table `notes`, its previous versions and their conversions.
 macro_rules! notes {
     ($(
         $name:ident {
@@ -60,7 +60,7 @@ notes! {
     }
     // Without the first version.
     from_second { older 2 Two { text: String, stars: u8 } now 3 (Two) { stars: u8, text: String } }
-    // Without any, and without the second one.
+    // Without any previous version, and without the second version.
     alone { now 3 { stars: u8, text: String } }
     skipping { older 1 One { text: String } now 3 (One) { stars: u8, text: String } }
     // Older versions that differ from the versions in the file.
@@ -74,7 +74,7 @@ notes! {
     far { older 1 One { text: String } now 300 (One) { text: String, stars: u8 } }
 }
 
-/// Opens the table as this module declares it; the message if that is refused.
+/// Opens the table as this module declares it, and returns the message of the error.
 macro_rules! open {
     ($path:expr, $name:ident) => {{
         let store = store($path)?;
@@ -90,7 +90,7 @@ macro_rules! open {
     }};
 }
 
-/// As this module declares it, a row.
+/// Inserts a row as this module declares it.
 macro_rules! insert {
     ($path:expr, $name:ident, $($field:ident: $value:expr),*) => {{
         let store = store($path)?;
@@ -99,7 +99,7 @@ macro_rules! insert {
     }};
 }
 
-/// A table with a row of the first version and one of the second.
+/// Writes a table with a row of the first version and a row of the second.
 fn two_versions(path: &Path) -> TestResult {
     insert!(path, first, id: 1, text: "a".into());
     insert!(path, second, id: 2, text: "b".into(), stars: 5);
@@ -112,14 +112,14 @@ fn a_chain_leads_from_the_file_to_the_code() -> TestResult {
     two_versions(dir.path())?;
     assert_eq!(open!(dir.path(), second), None);
     assert_eq!(open!(dir.path(), third), None);
-    let refused = open!(dir.path(), second).ok_or("it opens")?;
+    let result = open!(dir.path(), second).ok_or("it opens")?;
     assert!(
-        refused.contains("version 3 in the file and 2 in the code; open it with the release"),
-        "{refused}"
+        result.contains("version 3 in the file and 2 in the code; open it with the release"),
+        "{result}"
     );
     assert_eq!(open!(dir.path(), third), None);
 
-    // Over a version in between, which the file never had.
+    // The chain has a version that the file never had.
     let dir = tempfile::tempdir()?;
     insert!(dir.path(), first, id: 1, text: "a".into());
     assert_eq!(open!(dir.path(), third), None);
@@ -136,30 +136,30 @@ fn a_chain_leads_from_the_file_to_the_code() -> TestResult {
 }
 
 #[test]
-fn a_chain_that_is_cut_is_refused_before_an_upgrade() -> TestResult {
+fn a_broken_chain_is_refused_before_an_upgrade() -> TestResult {
     let dir = tempfile::tempdir()?;
     two_versions(dir.path())?;
-    for (version, refused) in [
+    for (version, result) in [
         (1, open!(dir.path(), from_second)),
         (2, open!(dir.path(), alone)),
         (2, open!(dir.path(), skipping)),
     ] {
-        let refused = refused.ok_or("it opens")?;
+        let result = result.ok_or("it opens")?;
         let reason = format!(
             "it may have rows of version {version}, and from version 3 no `previous` leads there"
         );
-        assert!(refused.contains(&reason) && refused.contains("run `upgrade` with"), "{refused}");
+        assert!(result.contains(&reason) && result.contains("run `upgrade` with"), "{result}");
     }
     {
         let store = store(dir.path())?;
         let notes = second::NoteRepository::open(&store)?;
         notes.upgrade(&store).run()?;
     }
-    let refused = open!(dir.path(), alone).ok_or("it opens")?;
-    assert!(refused.contains("rows of version 2"), "{refused}");
+    let result = open!(dir.path(), alone).ok_or("it opens")?;
+    assert!(result.contains("rows of version 2"), "{result}");
     assert_eq!(open!(dir.path(), from_second), None);
-    let refused = open!(dir.path(), alone).ok_or("it opens")?;
-    assert!(refused.contains("rows of version 2"), "{refused}");
+    let result = open!(dir.path(), alone).ok_or("it opens")?;
+    assert!(result.contains("rows of version 2"), "{result}");
     {
         let store = store(dir.path())?;
         let notes = from_second::NoteRepository::open(&store)?;
@@ -174,21 +174,21 @@ fn a_chain_that_is_cut_is_refused_before_an_upgrade() -> TestResult {
 fn an_older_struct_is_compared_with_the_file() -> TestResult {
     let dir = tempfile::tempdir()?;
     insert!(dir.path(), first, id: 1, text: "a".into());
-    let refused = open!(dir.path(), other_first).ok_or("it opens")?;
+    let result = open!(dir.path(), other_first).ok_or("it opens")?;
     assert!(
-        refused.contains(
+        result.contains(
             "in version 1, field 2 of its rows is `text: String` in the file and `body: String` in \
              the code; declare the struct of that version as it was"
         ),
-        "{refused}"
+        "{result}"
     );
     assert_eq!(open!(dir.path(), second), None);
-    let refused = open!(dir.path(), other_first).ok_or("it opens")?;
-    assert!(refused.contains("in version 1, field 2"), "{refused}");
-    let refused = open!(dir.path(), other_type).ok_or("it opens")?;
-    assert!(refused.contains("in version 2, field 3 of its rows is `stars: u8` in"), "{refused}");
-    let refused = open!(dir.path(), other_now).ok_or("it opens")?;
-    assert!(refused.contains("or give the struct the next `version`"), "{refused}");
+    let result = open!(dir.path(), other_first).ok_or("it opens")?;
+    assert!(result.contains("in version 1, field 2"), "{result}");
+    let result = open!(dir.path(), other_type).ok_or("it opens")?;
+    assert!(result.contains("in version 2, field 3 of its rows is `stars: u8` in"), "{result}");
+    let result = open!(dir.path(), other_now).ok_or("it opens")?;
+    assert!(result.contains("or give the struct the next `version`"), "{result}");
     assert_eq!(open!(dir.path(), third), None);
     Ok(())
 }
@@ -214,15 +214,15 @@ fn a_table_in_use_is_not_shared_with_another_chain() -> TestResult {
     insert!(dir.path(), first, id: 1, text: "a".into());
     let store = store(dir.path())?;
     let notes = third::NoteRepository::open(&store)?;
-    let refused = alone::NoteRepository::open(&store).map(drop).err().ok_or("it opens")?;
-    assert!(refused.to_string().contains("uses it with another declaration"), "{refused}");
+    let error = alone::NoteRepository::open(&store).map(drop).err().ok_or("it opens")?;
+    assert!(error.to_string().contains("uses it with another declaration"), "{error}");
     drop(notes);
     Ok(())
 }
 
-/// What the catalog has while there may be rows of older versions: see `docs/FORMAT.md`.
+/// While there may be rows of older versions, the catalog lists them, as `docs/FORMAT.md` describes.
 #[test]
-fn the_catalog_has_older_versions() -> TestResult {
+fn the_catalog_lists_older_versions() -> TestResult {
     let dir = tempfile::tempdir()?;
     two_versions(dir.path())?;
     assert_eq!(open!(dir.path(), third), None);
@@ -256,11 +256,11 @@ fn the_catalog_has_older_versions() -> TestResult {
     }
     parts(&[])?;
 
-    // One that can't be read.
+    // The record of the older version is unreadable.
     crate::golden::raw(dir.path(), ".catalog", |catalog, txn| {
         catalog.put(txn, b"notes.2", b"\x07")
     })?;
-    let refused = open!(dir.path(), third).ok_or("it opens")?;
-    assert!(refused.contains("the catalog's record of its version 2 can't be read"), "{refused}");
+    let result = open!(dir.path(), third).ok_or("it opens")?;
+    assert!(result.contains("the catalog's record of its version 2 can't be read"), "{result}");
     Ok(())
 }

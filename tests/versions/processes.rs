@@ -1,5 +1,4 @@
-//! Two processes, of which one has an older declaration: a store that is opened twice stands for
-//! them, once by a child.
+//! Two processes with a store, one of them with an older declaration.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,8 +12,8 @@ use crate::{CustomerRepository, Customers2, TestResult, customer, customer2, fil
 
 const CHILD: &str = "INDEX_TABLE_VERSIONS_CHILD";
 
-/// The process with the older declaration: it opens the table, says so, and waits until the other
-/// one has written.
+/// Opens the table in the process with the older declaration, prints a line, and waits until the other
+/// process has written.
 fn older_process(path: &Path) -> TestResult {
     let store = store(path)?;
     let customers = Customers2::open(&store)?;
@@ -24,33 +23,33 @@ fn older_process(path: &Path) -> TestResult {
     std::io::stdin().read_exact(&mut [0])?;
 
     let txn = store.read()?;
-    let refused = customers.get(&txn, 100);
+    let result = customers.get(&txn, 100);
     let Err(Error::NewerRow { table: "customers", index: None, key, version: 3, known: 2 }) =
-        refused
+        result
     else {
-        return Err(format!("{refused:?}").into());
+        return Err(format!("{result:?}").into());
     };
     assert_eq!(key, "100");
-    assert!(customers.get(&txn, 1)?.is_some(), "rows that it knows are read");
+    assert!(customers.get(&txn, 1)?.is_some(), "a row of a known version is not read");
     let last = customers.all(&txn).views().last();
     assert!(matches!(last, Some(Err(Error::NewerRow { .. }))), "{last:?}");
     drop(txn);
 
     let mut txn = store.write()?;
-    for refused in [
+    for result in [
         customers.put(&mut txn, &customer2(1)),
         customers.delete(&mut txn, 1).map(drop),
         customers.repair(&mut txn).delete_unreadable_rows().run().map(drop),
     ] {
-        assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+        assert!(matches!(result, Err(Error::SchemaMismatch { .. })), "{result:?}");
     }
     drop(txn);
-    let refused = customers.upgrade(&store).run();
-    assert!(matches!(refused, Err(Error::SchemaMismatch { .. })), "{refused:?}");
+    let result = customers.upgrade(&store).run();
+    assert!(matches!(result, Err(Error::SchemaMismatch { .. })), "{result:?}");
     drop(customers);
 
-    let refused = Customers2::open(&store).map(drop).err().ok_or("it opens")?.to_string();
-    assert!(refused.contains("version 3 in the file and 2 in the code"), "{refused}");
+    let result = Customers2::open(&store).map(drop).err().ok_or("it opens")?.to_string();
+    assert!(result.contains("version 3 in the file and 2 in the code"), "{result}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Random operations on rows of three versions against a model, with an upgrade at any time.
+//! Random operations on rows of three versions, with upgrades at any time, compared with a model.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// Returns a row with this id and the unique fields of its customer. The other fields are those of the customer
-/// `template`.
+/// Returns a row with this id and the unique fields of its customer. The other fields are those of the
+/// customer `template`.
 fn changed(id: u32, template: u32) -> Customer {
     let Customer { email, url, .. } = customer(id, 3);
     Customer { id, email, url, nick: None, ..customer(template, 3) }

@@ -1,4 +1,4 @@
-//! Every way to a row, with rows of three versions in the table.
+//! Every kind of query on a table with rows of three versions.
 
 use crate::{
     Customer, Customers2, TestResult, customer2, expected, fill, is_clean, on_both_engines, store,
@@ -67,13 +67,13 @@ fn indexes_have_the_keys_of_converted_rows() -> TestResult {
     })
 }
 
-/// Entries of a full index carry the row: borrowed, or from what it is converted to.
+/// Entries of a full index have the row, borrowed from the entry or from the converted row.
 #[test]
 fn full_entries_and_views_are_of_the_converted_rows() -> TestResult {
     on_both_engines(|store| {
         let customers = fill(store, ROWS)?;
         let (txn, expected) = (store.read()?, expected(ROWS));
-        // All of them at the same time: what was made for one is there for as long as the others.
+        // All entries exist at the same time: converted rows live as long as the transaction.
         let entries = customers.by_last_name(&txn).entries().collect::<Result<Vec<_>, _>>()?;
         let more = customers.by_linked(&txn).entries().collect::<Result<Vec<_>, _>>()?;
         assert_eq!((entries.len(), more.len()), (expected.len(), expected.len()));
@@ -117,7 +117,7 @@ fn full_entries_and_views_are_of_the_converted_rows() -> TestResult {
     })
 }
 
-/// The second release reads what the first one wrote, whose struct is a table of its own.
+/// The second release reads rows of the first release, whose struct is a table too.
 #[test]
 fn a_table_can_be_the_previous_version() -> TestResult {
     let dir = tempfile::tempdir()?;

@@ -1,11 +1,11 @@
-//! Which indexes stay as they are when the version of the rows changes.
+//! Indexes that stay readable when the version of the rows changes, and indexes that are rebuilt.
 
 use index_table::{Error, FindingKind, IndexState, IndexTable, RowVersion, Store};
 use serde::{Deserialize, Serialize};
 
 use crate::{TestResult, on_both_engines};
 
-/// One row fewer than the tables have.
+/// One less than the number of rows of a table.
 const MANY: u32 = 300;
 
 /// The first release: an index of each kind.
@@ -50,7 +50,7 @@ mod first {
     }
 }
 
-/// Each module is a second release: a field more, and what is given.
+/// Declares a module with a second release: a new field, and the given changes.
 macro_rules! second {
     ($name:ident, [$($changed:ident),*], |$old:ident| $change:expr) => {
         mod $name {
@@ -144,12 +144,12 @@ fn fill(store: &Store, rows: u32) -> TestResult {
     let people = first::PersonRepository::open(store)?;
     store.transaction(|txn| (0..rows).try_for_each(|id| people.insert(txn, &person(id))))?;
     people.drain(store, u64::MAX)?;
-    // The eventual index gets this one from its queue, after the version has changed.
+    // The eventual index gets this row from its queue after the version has changed.
     store.transaction(|txn| people.insert(txn, &person(rows)))?;
     Ok(())
 }
 
-/// The names of the indexes that are not readable.
+/// Returns the names of the indexes that are not readable.
 fn unreadable(store: &Store) -> index_table::Result<Vec<String>> {
     let catalog = store.catalog()?;
     let indexes = catalog.tables.into_iter().flat_map(|table| table.indexes);
@@ -186,11 +186,11 @@ fn indexes_of_unchanged_fields_stay_readable() -> TestResult {
         let url = "https://example.com/9";
         assert_eq!(people.find_by_once(&txn, url).keys().collect::<Result<Vec<_>, _>>()?, [9]);
         assert_eq!(people.find_by_phone(&txn, "555-0").verified().rows().count(), 30);
-        let refused = people.find_by_initial(&txn, "L").count();
-        assert!(matches!(refused, Err(Error::IndexNotReadable { index: "initial", .. })));
+        let result = people.find_by_initial(&txn, "L").count();
+        assert!(matches!(result, Err(Error::IndexNotReadable { index: "initial", .. })));
         drop(txn);
 
-        // From now on, writers maintain them with rows of both versions.
+        // Writers now maintain the indexes with rows of both versions.
         store.transaction(|txn| {
             people.update(txn, 3, |row| row.town = "Bonn".into())?;
             people.update(txn, 4, |row| row.stars = 6)?;
@@ -235,37 +235,43 @@ fn changed_fields_have_their_indexes_rebuilt() -> TestResult {
     })
 }
 
-/// With debug assertions, as tests have them, such a row can't be read. `verify` says what is wrong, and
-/// `repair` makes the indexes what the converted rows say.
+/// With debug assertions, as in tests, such a row can't be read. `verify` finds the wrong entries, and
+/// `repair` rewrites them from the converted rows.
 #[test]
-fn a_field_that_is_changed_and_not_declared_is_found() -> TestResult {
+fn a_field_that_is_changed_and_not_declared_assert_conversion_error() -> TestResult {
     on_both_engines(|store| {
         fill(store, 3)?;
         let people = undeclared::PersonRepository::open(store).map(drop);
-        let is_found = |refused: index_table::Result<()>| {
-            let Err(Error::Conversion { table: "people", version: 1, reason, .. }) = refused else {
-                panic!("{refused:?}");
+        let assert_conversion_error = |result: index_table::Result<()>| {
+            let Err(Error::Conversion { table: "people", version: 1, reason, .. }) = result else {
+                panic!("{result:?}");
             };
             assert_eq!(
                 reason,
                 "its conversion changes `town`, a field that `changed` does not name"
             );
         };
-        // Here by a build, of the indexes over methods.
-        is_found(people);
+        // The build of the indexes over methods fails.
+        assert_conversion_error(people);
         Ok(())
     })?;
     on_both_engines(|store| {
         fill(store, MANY)?;
         let people = undeclared::PersonRepository::open_online(store)?;
-        let is_found = |refused: index_table::Result<()>| {
-            assert!(matches!(refused, Err(Error::Conversion { version: 1, .. })), "{refused:?}");
+        let assert_conversion_error = |result: index_table::Result<()>| {
+            assert!(matches!(result, Err(Error::Conversion { version: 1, .. })), "{result:?}");
         };
         let txn = store.read()?;
-        is_found(people.get(&txn, 1).map(drop));
-        is_found(people.find_by_town(&txn, "Oz").first().map(drop));
-        is_found(people.find_by_name(&txn, "Li").entries().next().ok_or("none")?.map(drop));
-        assert_eq!(people.find_by_town(&txn, "Oz").count()?, 101, "what is in the index");
+        assert_conversion_error(people.get(&txn, 1).map(drop));
+        assert_conversion_error(people.find_by_town(&txn, "Oz").first().map(drop));
+        assert_conversion_error(
+            people.find_by_name(&txn, "Li").entries().next().ok_or("none")?.map(drop),
+        );
+        assert_eq!(
+            people.find_by_town(&txn, "Oz").count()?,
+            101,
+            "the entries of the index were changed"
+        );
         let report = people.verify(&txn).run()?;
         assert_eq!(report.count(FindingKind::WrongConversion), u64::from(MANY) + 1);
         let conversion = |finding: &index_table::Result<index_table::Finding>| matches!(finding, Ok(finding) if finding.kind == FindingKind::WrongConversion);
@@ -276,8 +282,10 @@ fn a_field_that_is_changed_and_not_declared_is_found() -> TestResult {
              field that `changed` does not name; the `From` of a later version must keep it"
         );
         drop(txn);
-        is_found(store.transaction(|txn| people.update(txn, 1, |row| row.stars = 1)).map(drop));
-        is_found(people.upgrade(store).run().map(drop));
+        assert_conversion_error(
+            store.transaction(|txn| people.update(txn, 1, |row| row.stars = 1)).map(drop),
+        );
+        assert_conversion_error(people.upgrade(store).run().map(drop));
         Ok(())
     })
 }
@@ -289,14 +297,14 @@ fn entries_of_a_field_that_was_not_declared_are_repaired() -> TestResult {
         let people = undeclared::PersonRepository::open_online(store)?;
         let rows = u64::from(MANY) + 1;
         let report = people.verify(&store.read()?).run()?;
-        // In `town` and `town_name`.
+        // The stale entries are in `town` and `town_name`.
         assert_eq!(report.count(FindingKind::Stale), 2 * rows);
         assert_eq!(report.count(FindingKind::Missing), 2 * rows);
         let report = store.transaction(|txn| people.repair(txn).run())?;
         assert_eq!((report.count(FindingKind::Stale), report.left), (2 * rows, rows));
         assert_eq!(people.find_by_town(&store.read()?, "OZ").count()?, 101);
         drop(people);
-        // A release that declares the field: its rows are right, and its indexes by now.
+        // In a release that declares the changed field, rows and indexes match.
         let people = town_changed::PersonRepository::open(store)?;
         let report = people.verify(&store.read()?).run()?;
         assert!(report.is_clean(), "{report}");
@@ -304,7 +312,7 @@ fn entries_of_a_field_that_was_not_declared_are_repaired() -> TestResult {
     })
 }
 
-/// The enum got a variant in front, and the text of the field's type is the same.
+/// An enum with a new first variant. The text of the field's type is the same.
 mod states {
     use super::{Deserialize, IndexTable, Serialize};
 
@@ -384,7 +392,7 @@ fn an_index_over_another_type_of_the_same_name_is_rebuilt() -> TestResult {
     })
 }
 
-/// What is left of a build is done in the next version, from where it was.
+/// A build that was interrupted continues from its position in the next version.
 #[test]
 fn a_build_continues_in_the_next_version() -> TestResult {
     mod before {

@@ -1,4 +1,4 @@
-//! `upgrade`: all rows in the current version.
+//! `upgrade`, which rewrites all rows in the current version.
 
 use std::{
     cell::RefCell,
@@ -19,10 +19,10 @@ fn all_rows_get_the_current_version() -> TestResult {
         let upgrade = customers.upgrade(store).batch_bytes(1000);
         let watcher = customers.watch(store).start()?;
         let done = upgrade.progress(|at| reports.borrow_mut().push(at)).run()?;
-        assert!(watcher.try_recv().is_err(), "the rows are what they were");
+        assert!(watcher.try_recv().is_err(), "an upgrade sent an event");
         assert_eq!((done.rows, done.upgraded), (100, 67));
         let reports = reports.into_inner();
-        assert!(reports.len() > 5, "each batch tells: {}", reports.len());
+        assert!(reports.len() > 5, "too few progress reports: {}", reports.len());
         assert!(
             reports.is_sorted_by_key(|at| at.done)
                 && reports.iter().all(|at| at.total == Some(100))
@@ -33,7 +33,7 @@ fn all_rows_get_the_current_version() -> TestResult {
         assert_eq!(customers.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, expected(100));
         drop(txn);
         is_clean(&customers, store)?;
-        // There is nothing left to read.
+        // A second upgrade reads no rows.
         let again = customers.upgrade(store).run()?;
         assert_eq!((again.rows, again.upgraded), (0, 0));
         Ok(())
@@ -50,7 +50,7 @@ fn an_empty_table_is_upgraded() -> TestResult {
     })
 }
 
-/// Where nothing has to be written, a transaction is not longer for it.
+/// Rows in the current version don't count towards the size of a batch.
 #[test]
 fn upgraded_rows_are_skipped() -> TestResult {
     on_both_engines(|store| {
@@ -66,14 +66,14 @@ fn upgraded_rows_are_skipped() -> TestResult {
 }
 
 #[test]
-fn others_write_between_two_batches() -> TestResult {
+fn other_threads_write_between_two_batches() -> TestResult {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).map_size(1 << 26).open(dir.path())?;
     let customers = fill(&store, 600)?;
-    let (over, written) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (is_over, written) = (AtomicBool::new(false), AtomicU32::new(0));
     std::thread::scope(|scope| -> TestResult {
         let writer = scope.spawn(|| -> index_table::Result<()> {
-            while !over.load(Relaxed) {
+            while !is_over.load(Relaxed) {
                 let at = written.fetch_add(1, Relaxed);
                 store.transaction(|txn| {
                     customers.put(txn, &customer(10_000 + at, 3))?;
@@ -83,7 +83,7 @@ fn others_write_between_two_batches() -> TestResult {
             Ok(())
         });
         let done = customers.upgrade(&store).batch_bytes(500).run();
-        over.store(true, Relaxed);
+        is_over.store(true, Relaxed);
         writer.join().map_err(|_| "the writer panicked")??;
         let done = done?;
         assert!(done.rows >= 600 && done.upgraded <= 400, "{done:?}");
@@ -103,7 +103,7 @@ fn an_upgrade_enlarges_the_map() -> TestResult {
     let customers = fill(&store, 1200)?;
     let length = || std::fs::metadata(dir.path().join("data.mdb")).map(|file| file.len());
     assert!(length()? < size as u64, "the rows alone are too large: {}", length()?);
-    // In one transaction, which can't use the pages of the rows before it again.
+    // In one transaction, the pages of the older rows can't be reused.
     assert_eq!(customers.upgrade(&store).batch_bytes(1 << 30).run()?.upgraded, 800);
     assert!(length()? > size as u64, "the map has not grown: {}", length()?);
     is_clean(&customers, &store)
@@ -117,8 +117,8 @@ fn misuse_is_an_error() -> TestResult {
         assert!(matches!(customers.upgrade(store).run(), Err(Error::WriteInProgress)));
         drop(txn);
         let other = Store::in_memory();
-        let refused = customers.upgrade(&other).run();
-        assert!(matches!(refused, Err(Error::WrongStore { table: "customers" })), "{refused:?}");
+        let result = customers.upgrade(&other).run();
+        assert!(matches!(result, Err(Error::WrongStore { table: "customers" })), "{result:?}");
         Ok(())
     })
 }
@@ -143,7 +143,7 @@ fn a_damaged_row_is_named_and_left() -> TestResult {
         assert_eq!(key, "60");
     }
     store.transaction(|txn| customers.repair(txn).delete_unreadable_rows().run().map(drop))?;
-    // 20 + 19 in front of it are done.
+    // 20 + 19 rows before the damaged row are upgraded.
     assert_eq!(customers.upgrade(&store).run()?.upgraded, 19);
     let mut rows = expected(90);
     rows.remove(60);

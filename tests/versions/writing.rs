@@ -1,4 +1,4 @@
-//! What is written has the current version.
+//! Writes to a table with rows of older versions.
 
 use index_table::FindingKind;
 
@@ -13,7 +13,7 @@ fn a_row_gets_the_current_version_when_it_is_written() -> TestResult {
         let customers = fill(store, 30)?;
         let mut rows = expected(30);
         store.transaction(|txn| {
-            // The same row, as far as anybody can see.
+            // The row is equal to the stored row, which has an older version.
             customers.put(txn, &rows[0])?;
             customers.update(txn, 1, |_| {})?;
             customers.update(txn, 3, |row| row.town = "Pisa".into())?;
@@ -32,7 +32,7 @@ fn a_row_gets_the_current_version_when_it_is_written() -> TestResult {
         assert_eq!(customers.all(&txn).rows().collect::<Result<Vec<_>, _>>()?, rows);
         drop(txn);
         is_clean(&customers, store)?;
-        // 20 had an older one; 0, 1, 3, 4 and 9 were written, 6 and 7 deleted.
+        // 20 rows had an older version. Rows 0, 1, 3, 4 and 9 were written, and rows 6 and 7 deleted.
         assert_eq!(customers.upgrade(store).run()?.upgraded, 13);
         is_clean(&customers, store)
     })
@@ -46,10 +46,10 @@ fn unique_keys_are_those_of_the_converted_rows() -> TestResult {
         let mut txn = store.write()?;
         for (email, url) in [("0@x", "new"), ("new", rows[0].url.as_str())] {
             let row = Customer { id: 100, email: email.into(), url: url.into(), ..rows[2].clone() };
-            let refused = customers.insert(&mut txn, &row);
+            let result = customers.insert(&mut txn, &row);
             assert!(
-                matches!(refused, Err(index_table::Error::UniqueViolation { .. })),
-                "{refused:?}"
+                matches!(result, Err(index_table::Error::UniqueViolation { .. })),
+                "{result:?}"
             );
         }
         customers.delete(&mut txn, 0)?;

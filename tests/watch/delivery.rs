@@ -1,4 +1,4 @@
-//! What is delivered, and when.
+//! The delivery of events.
 
 use std::{
     sync::{
@@ -26,16 +26,16 @@ fn every_kind_of_write_gives_an_event() -> TestResult {
         let mut other = person(2);
         other.age = 99;
         people.put(&mut txn, &other)?;
-        people.put(&mut txn, &other)?; // as it is
+        people.put(&mut txn, &other)?; // unchanged
         people.update(&mut txn, 1, |row| row.town = "Oslo".into())?;
-        people.update(&mut txn, 1, |_| ())?; // as it is
+        people.update(&mut txn, 1, |_| ())?; // unchanged
         people.update(&mut txn, 1, |row| row.id = 7)?;
         people.delete(&mut txn, 2)?;
-        people.delete(&mut txn, 2)?; // it is gone
+        people.delete(&mut txn, 2)?; // already deleted
         people.insert_with(&mut txn, person)?;
         assert!(matches!(people.insert(&mut txn, &person(7)), Err(Error::DuplicateKey { .. })));
         let number = txn.commit_number();
-        assert!(received(&watcher).is_empty(), "nothing is committed");
+        assert!(received(&watcher).is_empty(), "an event before the commit");
         txn.commit()?;
 
         let events = received(&watcher);
@@ -103,7 +103,7 @@ fn a_failed_commit_gives_no_events() -> TestResult {
         runs += 1;
         (0..5_000).try_for_each(|id| people.insert(txn, &long(id)))
     })?;
-    assert!(runs > 1, "the map was too small");
+    assert!(runs > 1, "the map was not too small");
     assert_eq!(received(&watcher).len(), 5_000);
     Ok(())
 }
@@ -186,7 +186,7 @@ fn a_watcher_ends_with_the_store() -> TestResult {
             waiting.enter();
             sender.send((watcher.iter().count(), watcher))
         });
-        // It has received the change, and waits for another one.
+        // The watcher has received the change, and waits for the next event.
         threads.await_blocked(1);
         drop((store, people));
         let (count, watcher) = receiver.recv_timeout(PATIENCE)?;
@@ -198,7 +198,7 @@ fn a_watcher_ends_with_the_store() -> TestResult {
     })
 }
 
-/// The repository may be gone and opened again.
+/// The repository may be dropped and opened again while a watcher exists.
 #[test]
 fn a_watcher_keeps_the_table_in_use() -> TestResult {
     on_both(|store, people| {

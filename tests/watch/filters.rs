@@ -1,4 +1,4 @@
-//! Watching the rows that a scan finds.
+//! Watching the rows of scans.
 
 use index_table::{ChangeKind, ChangeKind::*, Error, Event, IndexTable, Store, Watcher};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ fn rows_enter_and_leave_a_key() -> TestResult {
     })
 }
 
-/// Those of others take no room.
+/// Events of rows that are not watched take no room.
 #[test]
 fn only_watched_rows_fill_the_buffer() -> TestResult {
     on_both(|store, people| {
@@ -64,10 +64,10 @@ fn several_scans_are_watched_together() -> TestResult {
         };
         let child = Person { age: 3, ..person(1) };
         store.transaction(|txn| {
-            people.insert(txn, &child)?; // neither
-            people.insert(txn, &person(21))?; // the second
-            people.insert(txn, &person(2))?; // the first
-            people.insert(txn, &person(22)) // both, and delivered once
+            people.insert(txn, &child)?; // in neither scan
+            people.insert(txn, &person(21))?; // in the second scan
+            people.insert(txn, &person(2))?; // in the first scan
+            people.insert(txn, &person(22)) // in both scans, delivered once
         })?;
         assert_eq!(
             received(&watcher).iter().map(summary).collect::<Vec<_>>(),
@@ -137,7 +137,7 @@ fn an_index_that_is_not_readable_can_not_be_watched() -> TestResult {
     let watch = items.watch(&store).only(items.find_by_code(&txn, 2));
     assert!(matches!(watch.start(), Err(Error::IndexNotReadable { .. })));
     drop(txn);
-    // Neither it nor the rows change when it is built.
+    // Building the index gives no events.
     let watcher = items.watch(&store).start()?;
     items.build(&store).run()?;
     assert!(watcher.try_recv().is_err());
@@ -189,7 +189,7 @@ fn an_eventual_index_is_watched_by_its_rows() -> TestResult {
     assert_eq!(kinds(&word), [Inserted, Deleted]);
     assert_eq!(kinds(&beginning), [Inserted, Inserted, Updated]);
     assert_eq!(kinds(&url), [Inserted]);
-    // Nor does the worker change any row.
+    // The worker gives no events either.
     pages.drain(&store, u64::MAX)?;
     assert_eq!((kinds(&word), kinds(&url)), (vec![], vec![]));
     Ok(())

@@ -1,4 +1,4 @@
-//! Whoever is too slow, or comes too late, learns it.
+//! `Lagged` events for subscribers that are too slow or start too late.
 
 use index_table::{ChangeKind::*, Event, Lagged};
 
@@ -20,12 +20,12 @@ fn a_full_buffer_is_emptied() -> TestResult {
             store.transaction(|txn| people.insert(txn, &person(id)))?;
         }
         let at = lagged(slow.try_recv().ok());
-        // The fourth one found no room, and took those before it with it.
+        // The fourth event found no room, and the three before it were discarded.
         assert_eq!(at.missed, 4);
         let rest = received(&slow);
         assert_eq!(rest.iter().map(summary).collect::<Vec<_>>(), [(Inserted, None, Some(4))]);
         assert!(rest[0].commit_number() > at.commit_number);
-        assert_eq!(received(&quick).len(), 5, "others have nothing to do with it");
+        assert_eq!(received(&quick).len(), 5, "another watcher lost events");
         Ok(())
     })
 }
@@ -58,7 +58,7 @@ fn a_commit_is_received_as_a_whole_or_not_at_all() -> TestResult {
 }
 
 #[test]
-fn bytes_are_bounded_too() -> TestResult {
+fn a_buffer_is_also_bounded_in_bytes() -> TestResult {
     on_both(|store, people| {
         let watcher = people.watch(&store).buffer_bytes(1000).start()?;
         let long = |id| crate::Person { notes: "n".repeat(600), ..person(id) };
@@ -66,7 +66,7 @@ fn bytes_are_bounded_too() -> TestResult {
         assert!(matches!(watcher.try_recv(), Ok(Event::Change(_))));
         store.transaction(|txn| (2..4).try_for_each(|id| people.insert(txn, &long(id))))?;
         assert_eq!(lagged(watcher.try_recv().ok()).missed, 2);
-        // One that is larger than the buffer has room when it is alone.
+        // An event larger than the buffer is accepted by an empty buffer.
         let longer = crate::Person { notes: "n".repeat(6000), ..person(9) };
         store.transaction(|txn| people.insert(txn, &longer))?;
         assert!(matches!(watcher.try_recv(), Ok(Event::Change(_))));
@@ -74,8 +74,8 @@ fn bytes_are_bounded_too() -> TestResult {
     })
 }
 
-/// A subscription in the middle of a transaction has missed its beginning, and a snapshot that was
-/// read before the commit has nothing of it.
+/// A subscriber that starts during a transaction has missed its first changes, and a snapshot from before the
+/// commit has none of them.
 #[test]
 fn a_subscriber_during_a_transaction_receives_lagged() -> TestResult {
     for others in [false, true] {
@@ -138,7 +138,7 @@ fn a_subscriber_between_closures_of_one_commit_receives_lagged() -> TestResult {
         first.wait()?;
         second.wait()?;
         let watcher = receiver.recv()??;
-        // Both are in one commit, of which the subscription has missed a part.
+        // Both closures are in one commit, and the subscriber has missed a part of it.
         let events = received(&watcher);
         let [Event::Lagged(lagged)] = events.as_slice() else { panic!("{events:?}") };
         let txn = store.read()?;

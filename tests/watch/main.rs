@@ -52,7 +52,7 @@ fn person(id: u32) -> Person {
     Person { id, town, name, age, tags, email: None, notes }
 }
 
-/// A store on disk, without syncs, one with a journal, and one in memory.
+/// Returns a store on disk without syncs, a store with a journal, and a store in memory.
 fn stores() -> TestResult<[(Store, Option<TempDir>); 3]> {
     let dir = tempfile::tempdir()?;
     let store = Store::options().durability(Durability::None).open(dir.path())?;
@@ -61,7 +61,7 @@ fn stores() -> TestResult<[(Store, Option<TempDir>); 3]> {
     Ok([(store, Some(dir)), (journalled, Some(other)), (Store::in_memory(), None)])
 }
 
-/// Runs a test on both engines.
+/// Runs a test on each of the stores.
 fn on_both(test: impl Fn(Store, PersonRepository) -> TestResult) -> TestResult {
     for (store, _dir) in stores()? {
         let people = PersonRepository::open(&store)?;
@@ -70,16 +70,16 @@ fn on_both(test: impl Fn(Store, PersonRepository) -> TestResult) -> TestResult {
     Ok(())
 }
 
-/// What has been received so far.
+/// Returns the events received so far.
 fn received(watcher: &Watcher<Person>) -> Vec<Event<Person>> {
     std::iter::from_fn(|| watcher.try_recv().ok()).collect()
 }
 
-/// A change, and the row's primary keys before and after.
+/// Returns the kind of a change and the row's primary keys before and after it.
 fn summary(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
     let Event::Change(change) = event else { panic!("{event:?}") };
-    let [before, after] = [change.before(), change.after()]
-        .map(|row| row.map(|row| row.key().expect("its key can be decoded")));
+    let [before, after] =
+        [change.before(), change.after()].map(|row| row.map(|row| row.key().expect("a key")));
     (change.kind(), before, after)
 }
 
@@ -87,7 +87,7 @@ fn summary(event: &Event<Person>) -> (ChangeKind, Option<u32>, Option<u32>) {
 #[derive(Debug, Default, PartialEq)]
 struct Copy {
     rows: BTreeMap<u32, Person>,
-    /// What has this commit is in it.
+    /// The last commit whose changes the copy has.
     commit: CommitNumber,
 }
 
@@ -97,15 +97,19 @@ impl Copy {
         Ok(Self { rows, commit: txn.commit_number() })
     }
 
-    /// Changes it as the row was changed.
+    /// Applies a change to the copy.
     fn apply(&mut self, change: &Change<Person>) -> TestResult {
         if let Some(before) = change.before() {
             let removed = self.rows.remove(&before.key()?);
-            assert_eq!(removed, Some(before.row()?), "it is what it was");
+            assert_eq!(
+                removed,
+                Some(before.row()?),
+                "the row before the change differs from the copy"
+            );
         }
         if let Some(after) = change.after() {
             let replaced = self.rows.insert(after.key()?, after.row()?);
-            assert_eq!(replaced, None, "its place is free");
+            assert_eq!(replaced, None, "an inserted row was in the copy already");
         }
         Ok(())
     }

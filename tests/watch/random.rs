@@ -1,4 +1,4 @@
-//! Copies that are maintained by received events equal the results of scans after random writes.
+//! Copies of scans, maintained by events, compared with the scans after random writes.
 
 use index_table::{Error, Event, OnDuplicate, ReadTxn, Result, Scan, Store, Watcher, WriteTxn};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use crate::{Copy, Person, PersonRepository, TestResult, stores};
 enum Write {
     Insert(Person),
     Put(Person),
-    /// Everything but the primary key, which may become the second.
+    /// Changes all fields but the primary key, which may become the second number.
     Update(u32, Option<u32>, Person),
     Delete(u32),
     Load(Vec<Person>, OnDuplicate),
@@ -17,9 +17,9 @@ enum Write {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// In one transaction; whether it is committed.
+    /// Writes of one transaction, and whether it is committed.
     Commit(Vec<Write>, bool),
-    /// Each as a closure of its own, and whether that fails in the end.
+    /// Writes that are separate closures of a group, and whether each closure fails after its write.
     Group(Vec<(Write, bool)>),
     /// The selected watchers receive their pending events.
     Receive(Vec<bool>),
@@ -79,12 +79,12 @@ impl Write {
     }
 }
 
-/// What refuses a write leaves the transaction as it was.
+/// Whether an error refuses a write and leaves the transaction unchanged.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::DuplicateKey { .. } | Error::UniqueViolation { .. })
 }
 
-/// Each kind of scan.
+/// Returns scans of each kind, as functions of a transaction.
 macro_rules! watched {
     ($($scan:expr),* $(,)?) => {
         const WATCHED: &[(
@@ -100,7 +100,7 @@ macro_rules! watched {
     };
 }
 
-/// Names the types only.
+/// Runs `scan`, so that the compiler infers the types of the closure.
 fn scan<'t, E>(
     people: &'t PersonRepository,
     txn: &'t ReadTxn<'_>,
@@ -188,8 +188,8 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
                     let held = store.write()?;
                     let submitted: Vec<_> = writes.iter().cloned().map(submit).collect();
                     drop(held);
-                    for (one, (write, fails)) in submitted.into_iter().zip(writes) {
-                        match one.wait() {
+                    for (submitted_write, (write, fails)) in submitted.into_iter().zip(writes) {
+                        match submitted_write.wait() {
                             Err(Error::InMemory) if *fails => {}
                             Err(error) => assert!(is_refusal(&error), "{write:?}: {error}"),
                             Ok(()) => assert!(!fails, "{write:?}"),
@@ -210,7 +210,7 @@ fn run(steps: &[Step], buffer: usize) -> TestResult {
     Ok(())
 }
 
-/// Two writes of a group between which the buffer of one event is full.
+/// Between two writes of a group, the buffer of one event becomes full.
 #[test]
 fn a_group_that_fills_a_buffer_gives_lagged() -> TestResult {
     let person = |id| Person {

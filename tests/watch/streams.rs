@@ -16,7 +16,7 @@ use index_table::{Event, Watcher};
 
 use crate::{Person, TestResult, on_both, person, stores, summary};
 
-/// `StreamExt::next`, in short.
+/// Does the same as `StreamExt::next`.
 async fn next<S: Stream + Unpin>(stream: &mut S) -> Option<S::Item> {
     poll_fn(|context| Pin::new(&mut *stream).poll_next(context)).await
 }
@@ -77,7 +77,7 @@ fn events_are_received_by_tokio() -> TestResult {
     })
 }
 
-/// A waker that runs any code, and counts its calls.
+/// A waker that runs a closure and counts its calls.
 struct Rude {
     calls: AtomicU32,
     body: Box<dyn Fn() + Send + Sync>,
@@ -98,8 +98,8 @@ fn a_waker_may_panic_and_may_write() -> TestResult {
         let weak = (store.clone(), people.clone());
         let writing = move || {
             let (store, people) = &weak;
-            // Others can write again by then, so a task may run right here.
-            store.transaction(|txn| people.put(txn, &person(100))).expect("it can write");
+            // The commit has released the lock for writers, so a waker may write.
+            store.transaction(|txn| people.put(txn, &person(100))).expect("a commit");
         };
         let bodies: [Box<dyn Fn() + Send + Sync>; 2] =
             [Box::new(|| panic!("on purpose")), Box::new(writing)];

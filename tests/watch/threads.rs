@@ -13,7 +13,7 @@ use crate::{Copy, Person, PersonRepository, TestResult, on_both, person};
 const WRITERS: u32 = 3;
 const ROUNDS: u32 = 60;
 
-/// Each commit raises one number, so that the order of the commits is in the rows.
+/// Each commit increments a number, so the rows show the order of the commits.
 #[test]
 fn commits_are_received_in_their_order() -> TestResult {
     on_both(|store, people| {
@@ -35,7 +35,7 @@ fn commits_are_received_in_their_order() -> TestResult {
                         } else {
                             store.transaction(|txn| people.update(txn, 0, raise))
                         }
-                        .expect("it can write");
+                        .expect("a commit");
                     }
                 });
             }
@@ -57,10 +57,10 @@ fn commits_are_received_in_their_order() -> TestResult {
     })
 }
 
-/// Copies that each watcher makes while others write.
+/// The number of copies that each thread makes while other threads write.
 const COPIES: u32 = 12;
 
-/// Counts down when it is dropped, by a panic too.
+/// Decrements a number when it is dropped, even by a panic.
 struct Watching<'a>(&'a AtomicU32);
 
 impl Drop for Watching<'_> {
@@ -71,7 +71,7 @@ impl Drop for Watching<'_> {
 
 /// A subscriber that reads the table and continues with events misses no concurrent change.
 #[test]
-fn a_copy_started_at_any_time_has_no_gap() -> TestResult {
+fn a_copy_started_at_any_time_misses_no_change() -> TestResult {
     on_both(|store, people| {
         let watching = AtomicU32::new(2);
         thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn a_copy_started_at_any_time_has_no_gap() -> TestResult {
                                 people.put(txn, &Person { age: round as u8, ..person(id) })?;
                                 people.delete(txn, (id + 5) % 20).map(drop)
                             })
-                            .expect("it can write");
+                            .expect("a commit");
                     }
                 });
             }
@@ -103,19 +103,20 @@ fn a_copy_started_at_any_time_has_no_gap() -> TestResult {
     })
 }
 
-/// Makes a copy, keeps it up to date for a while and compares it; whether others have written meanwhile.
+/// Makes a copy, applies events for a while and compares it with the table. Returns true if other threads
+/// have written meanwhile.
 fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
-    let watcher = people.watch(store).buffer(buffer).start().expect("it can watch");
+    let watcher = people.watch(store).buffer(buffer).start().expect("a watcher");
     let reread = || {
-        let txn = store.read().expect("it can read");
-        Copy::read(&txn, people.all(&txn).rows()).expect("it can read")
+        let txn = store.read().expect("a snapshot");
+        Copy::read(&txn, people.all(&txn).rows()).expect("a snapshot")
     };
     let mut copy = reread();
     let started = copy.commit.clone();
     for _ in 0..20 {
         match watcher.try_recv() {
             Ok(event) if event.commit_number() <= copy.commit => {}
-            Ok(Event::Change(change)) => copy.apply(&change).expect("it can be applied"),
+            Ok(Event::Change(change)) => copy.apply(&change).expect("a matching change"),
             Ok(Event::Lagged(lagged)) => {
                 copy = reread();
                 assert!(copy.commit >= lagged.commit_number);
@@ -123,17 +124,17 @@ fn make_copy(store: &Store, people: &PersonRepository, buffer: usize) -> bool {
             Err(_) => thread::yield_now(),
         }
     }
-    // All earlier commits have been delivered before a later commit can begin. No commit begins meanwhile, or
-    // a small buffer would lag.
-    let txn = store.write().expect("it can write");
+    // Every commit is delivered before the next one can start. The write transaction prevents commits,
+    // because a small buffer would lag.
+    let txn = store.write().expect("a commit");
     let rows = people.all(&txn).rows().map(|row| row.map(|row| (row.id, row)));
-    let rows: BTreeMap<_, _> = rows.collect::<Result<_, _>>().expect("it can read");
-    let commit = store.read().expect("it can read").commit_number();
+    let rows: BTreeMap<_, _> = rows.collect::<Result<_, _>>().expect("a snapshot");
+    let commit = store.read().expect("a snapshot").commit_number();
     while let Ok(event) = watcher.try_recv() {
         assert!(event.commit_number() <= commit);
         match event {
             _ if event.commit_number() <= copy.commit => {}
-            Event::Change(change) => copy.apply(&change).expect("it can be applied"),
+            Event::Change(change) => copy.apply(&change).expect("a matching change"),
             Event::Lagged(_) => copy = Copy { rows: rows.clone(), commit: commit.clone() },
         }
     }

@@ -24,7 +24,7 @@ struct Note {
     title: String,
     due: Option<i8>,
     done: bool,
-    /// In no key.
+    /// A field in no key.
     text: String,
 }
 
@@ -63,26 +63,26 @@ fn compare(
     txn: &ReadTxn<'_>,
     m: &Model<Note>,
 ) -> Result<(), TestCaseError> {
-    macro_rules! ask {
+    macro_rules! assert_query {
         ($scan:expr, $keys:expr, $keep:expr) => {
-            super::ask(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
+            super::assert_query(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
         };
     }
     let due = |n: &Note| vec![Reverse(n.due)];
     let open = |n: &Note| Vec::from_iter(n.due.filter(|_| !n.done).map(|due| (due, n.number)));
-    ask!(notes.by_due(txn), due, |_| true);
-    ask!(notes.find_by_due_range(txn, Some(0)..), due, |due| due.0 >= Some(0));
-    ask!(notes.by_open(txn), open, |_| true);
-    ask!(notes.find_by_open_range(txn, 1, 1..), open, |(due, number)| {
+    assert_query!(notes.by_due(txn), due, |_| true);
+    assert_query!(notes.find_by_due_range(txn, Some(0)..), due, |due| due.0 >= Some(0));
+    assert_query!(notes.by_open(txn), open, |_| true);
+    assert_query!(notes.find_by_open_range(txn, 1, 1..), open, |(due, number)| {
         *due == 1 && *number >= 1
     });
     for part in ["", "a", "a\0", "\u{1}", "b"] {
-        ask!(notes.find_by_title(txn, part), |n| vec![n.title == part], |is| *is);
+        assert_query!(notes.find_by_title(txn, part), |n| vec![n.title == part], |is| *is);
         for done in [false, true] {
             let initials = |n: &Note| vec![(n.initial(), n.done, n.size())];
             let first = part.chars().next().map(String::from).unwrap_or_default();
             let outline = |n: &Note| vec![(n.initial(), n.done, n.size(), n.title == part)];
-            ask!(notes.find_by_outline(txn, &first, done, 1, part), outline, |key| {
+            assert_query!(notes.find_by_outline(txn, &first, done, 1, part), outline, |key| {
                 *key == (first.clone(), done, 1, true)
             });
             let sizes = notes.find_by_outline_initial_done_size_range(txn, &first, done, 1..3);
@@ -97,7 +97,7 @@ fn compare(
     assert_clean(notes.verify(txn))
 }
 
-/// The data of the entries, field by field.
+/// Compares the fields of the entries with the rows.
 fn entries(
     notes: &NoteRepository,
     txn: &ReadTxn<'_>,
@@ -152,7 +152,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(32)))]
 
     #[test]
-    fn notes_answer_as_the_model(
+    fn queries_after_a_composite_primary_key_match_the_model(
         batches in prop::collection::vec(
             prop::collection::vec((note(), 0..10_u8), 1..25),
             1..4,

@@ -60,7 +60,7 @@ impl Row for Page {
     }
 }
 
-/// Short and long ones, few enough to meet again.
+/// Generates short and long values, few enough to occur repeatedly.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(VALUES).prop_map(str::to_owned),
@@ -92,17 +92,18 @@ fn compare(
     txn: &ReadTxn<'_>,
     m: &Model<Page>,
 ) -> Result<(), TestCaseError> {
-    macro_rules! ask {
+    macro_rules! assert_query {
         ($scan:expr, $keys:expr, $keep:expr) => {
-            super::ask(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
+            super::assert_query(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
         };
     }
     let long = ["x".repeat(2000), "\0".repeat(2000), "missing".repeat(100)];
     for value in VALUES.iter().copied().chain(long.iter().map(String::as_str)) {
         let newest = |p: &Page| vec![(p.url == value, Reverse(p.year))];
-        ask!(pages.find_by_newest_url(txn, value), newest, |key| key.0);
-        ask!(pages.find_by_newest(txn, value, 1), newest, |key| *key == (true, Reverse(1)));
-        ask!(pages.find_by_newest_range(txn, value, 1..3), newest, |key| {
+        assert_query!(pages.find_by_newest_url(txn, value), newest, |key| key.0);
+        assert_query!(pages.find_by_newest(txn, value, 1), newest, |key| *key
+            == (true, Reverse(1)));
+        assert_query!(pages.find_by_newest_range(txn, value, 1..3), newest, |key| {
             key.0 && (1..3).contains(&key.1.0)
         });
         let years = pages.distinct_newest_by_url(txn, value).counts();
@@ -117,7 +118,7 @@ fn compare(
             let is = |page: &Page| page.only() == Some((value, &pair));
             let found = pages.get_by_only(txn, value, (number, "a")).map_err(fail)?;
             prop_assert_eq!(found.as_ref(), m.values().find(|page| is(page)));
-            ask!(pages.find_by_only(txn, value, (number, "a")), |p| vec![is(p)], |is| *is);
+            assert_query!(pages.find_by_only(txn, value, (number, "a")), |p| vec![is(p)], |is| *is);
 
             let initial = value.chars().take(1).collect::<String>();
             let initials = |p: &Page| {
@@ -125,19 +126,21 @@ fn compare(
                     ((p.initial(), p.pair.clone()) == (initial.clone(), pair.clone()), tag)
                 })
             };
-            ask!(
+            assert_query!(
                 pages.find_by_initials_initial_pair(txn, &initial, (number, "a")),
                 initials,
                 |key| { key.0 }
             );
-            ask!(pages.find_by_initials(txn, &initial, (number, "a"), 1), initials, |key| {
-                *key == (true, 1)
-            });
+            assert_query!(
+                pages.find_by_initials(txn, &initial, (number, "a"), 1),
+                initials,
+                |key| { *key == (true, 1) }
+            );
         }
 
         for text in [Some(value), None] {
             let tagged = |p: &Page| p.tagged(|tag| (tag, p.text.as_deref() == text));
-            ask!(pages.find_by_tags_text(txn, 1, text), tagged, |key| *key == (1, true));
+            assert_query!(pages.find_by_tags_text(txn, 1, text), tagged, |key| *key == (1, true));
             for entry in pages.find_by_tags_text(txn, 1, text).entries() {
                 let entry = entry.map_err(fail)?;
                 prop_assert_eq!((entry.tags, entry.text.as_deref()), (1, text));
@@ -149,16 +152,18 @@ fn compare(
                 present.map(|town| (town, is, p.year)).into_iter().collect::<Vec<_>>()
             };
             let Some(text) = text else { continue };
-            ask!(pages.find_by_in_town_town_text(txn, "a", text), town, |key| key.0 == "a"
+            assert_query!(pages.find_by_in_town_town_text(txn, "a", text), town, |key| key.0
+                == "a"
                 && key.1);
-            ask!(pages.find_by_in_town_range(txn, "a", text, 2..), town, |key| {
+            assert_query!(pages.find_by_in_town_range(txn, "a", text, 2..), town, |key| {
                 key.0 == "a" && key.1 && key.2 >= 2
             });
         }
 
         let blob = |p: &Page| vec![(p.blob == value.as_bytes(), p.url == "a", p.year)];
-        ask!(pages.find_by_blob_url(txn, value.as_bytes(), "a"), blob, |key| key.0 && key.1);
-        ask!(pages.find_by_blob_url_year(txn, value.as_bytes(), "a", 2), blob, |key| {
+        assert_query!(pages.find_by_blob_url(txn, value.as_bytes(), "a"), blob, |key| key.0
+            && key.1);
+        assert_query!(pages.find_by_blob_url_year(txn, value.as_bytes(), "a", 2), blob, |key| {
             *key == (true, true, 2)
         });
         let some = pages.find_by_blob(txn, value.as_bytes());
@@ -175,7 +180,8 @@ fn compare(
         });
         prop_assert_eq!(found, expected.map(Row::id).collect::<Vec<_>>());
     }
-    // Before a hash, and without one: all of them, in an order that means nothing.
+    // A query for a prefix before a hash, or for the whole index, returns all rows in the order of their
+    // hashes.
     let in_town = m.values().filter(|page| page.town == "a" && page.text.is_some()).count();
     prop_assert_eq!(pages.find_by_in_town_town(txn, "a").count().map_err(fail)?, in_town as u64);
     prop_assert_eq!(pages.by_newest(txn).rows().count(), m.len());
@@ -218,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(16)))]
 
     #[test]
-    fn pages_answer_as_the_model(
+    fn hashed_queries_match_the_model(
         batches in prop::collection::vec(
             prop::collection::vec((page(), prop::bool::weighted(0.85)), 1..25),
             1..4,

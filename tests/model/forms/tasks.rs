@@ -61,7 +61,7 @@ impl Row for Task {
     }
 }
 
-/// The keys of a task in the indexes that have more to them than a field, as they are sorted.
+/// The keys of a task in the indexes of several fields, forms or conditions, in the order of the index.
 impl Task {
     fn ranked(&self) -> Vec<(Reverse<i8>, String)> {
         let rank = self.rank.filter(|_| self.open);
@@ -95,7 +95,7 @@ impl Task {
         self.slug.clone().into_iter().collect()
     }
 
-    /// The values that no other task may have.
+    /// Returns the values that no other task may have.
     fn taken(&self) -> BTreeSet<String> {
         let slugs = self.slugs().into_iter().map(|key| format!("slug {key}"));
         let codes = self.open_code().into_iter().map(|key| format!("code {key}"));
@@ -141,61 +141,73 @@ fn compare(
     txn: &ReadTxn<'_>,
     m: &Model<Task>,
 ) -> Result<(), TestCaseError> {
-    macro_rules! ask {
+    macro_rules! assert_query {
         ($scan:expr, $keys:expr, $keep:expr) => {
-            super::ask(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
+            super::assert_query(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
         };
     }
-    ask!(tasks.by_title(txn), |t| vec![Reverse(t.title.clone())], |_| true);
-    ask!(tasks.by_stem(txn), |t| vec![t.stem()], |_| true);
-    ask!(tasks.by_rank(txn), |t| Vec::from_iter(t.rank), |_| true);
-    ask!(tasks.by_rank_title(txn), |t| vec![(Reverse(t.rank), t.title.clone())], |_| true);
+    assert_query!(tasks.by_title(txn), |t| vec![Reverse(t.title.clone())], |_| true);
+    assert_query!(tasks.by_stem(txn), |t| vec![t.stem()], |_| true);
+    assert_query!(tasks.by_rank(txn), |t| Vec::from_iter(t.rank), |_| true);
+    assert_query!(tasks.by_rank_title(txn), |t| vec![(Reverse(t.rank), t.title.clone())], |_| true);
     let open_title = |t: &Task| Vec::from_iter(t.open.then(|| t.title.clone()));
-    ask!(tasks.by_open_title(txn), open_title, |_| true);
-    ask!(tasks.by_slug(txn), Task::slugs, |_| true);
-    ask!(tasks.by_open_code(txn), Task::open_code, |_| true);
-    ask!(tasks.by_ranked(txn), Task::ranked, |_| true);
-    ask!(tasks.by_labelled(txn), Task::labelled, |_| true);
-    ask!(tasks.by_claimed(txn), Task::claimed, |_| true);
-    ask!(tasks.by_tokens(txn), Task::tokens, |_| true);
+    assert_query!(tasks.by_open_title(txn), open_title, |_| true);
+    assert_query!(tasks.by_slug(txn), Task::slugs, |_| true);
+    assert_query!(tasks.by_open_code(txn), Task::open_code, |_| true);
+    assert_query!(tasks.by_ranked(txn), Task::ranked, |_| true);
+    assert_query!(tasks.by_labelled(txn), Task::labelled, |_| true);
+    assert_query!(tasks.by_claimed(txn), Task::claimed, |_| true);
+    assert_query!(tasks.by_tokens(txn), Task::tokens, |_| true);
 
-    ask!(tasks.find_by_rank(txn, 0), |t| Vec::from_iter(t.rank), |rank| *rank == 0);
-    ask!(tasks.find_by_rank_range(txn, ..=0), |t| Vec::from_iter(t.rank), |rank| *rank <= 0);
-    ask!(tasks.find_by_open_code_range(txn, 50..200), Task::open_code, |code| (50..200)
+    assert_query!(tasks.find_by_rank(txn, 0), |t| Vec::from_iter(t.rank), |rank| *rank == 0);
+    assert_query!(tasks.find_by_rank_range(txn, ..=0), |t| Vec::from_iter(t.rank), |rank| *rank
+        <= 0);
+    assert_query!(tasks.find_by_open_code_range(txn, 50..200), Task::open_code, |code| (50..200)
         .contains(code));
-    ask!(tasks.find_by_claimed_claims_range(txn, ..=99), Task::claimed, |(claim, _)| *claim <= 99);
+    assert_query!(
+        tasks.find_by_claimed_claims_range(txn, ..=99),
+        Task::claimed,
+        |(claim, _)| *claim <= 99
+    );
     for part in ["", "a", "a\0", "\u{1}", "b"] {
         let title = |t: &Task| vec![Reverse(t.title.clone())];
-        ask!(tasks.find_by_title(txn, part), title, |t| t.0 == part);
-        ask!(tasks.find_by_title_range(txn, part..), title, |t| t.0.as_str() >= part);
-        ask!(tasks.find_by_title_range(txn, ..part), title, |t| t.0.as_str() < part);
-        ask!(tasks.find_by_title_range(txn, part.."b"), title, |t| {
+        assert_query!(tasks.find_by_title(txn, part), title, |t| t.0 == part);
+        assert_query!(tasks.find_by_title_range(txn, part..), title, |t| t.0.as_str() >= part);
+        assert_query!(tasks.find_by_title_range(txn, ..part), title, |t| t.0.as_str() < part);
+        assert_query!(tasks.find_by_title_range(txn, part.."b"), title, |t| {
             part <= t.0.as_str() && t.0.as_str() < "b"
         });
-        ask!(tasks.find_by_title_starting_with(txn, part), title, |t| t.0.starts_with(part));
-        ask!(tasks.find_by_stem_starting_with(txn, part), |t| vec![t.stem()], |s| {
+        assert_query!(tasks.find_by_title_starting_with(txn, part), title, |t| t
+            .0
+            .starts_with(part));
+        assert_query!(tasks.find_by_stem_starting_with(txn, part), |t| vec![t.stem()], |s| {
             s.starts_with(part)
         });
-        ask!(tasks.find_by_open_title(txn, part), open_title, |title| title == part);
-        ask!(tasks.find_by_ranked(txn, 1, part), Task::ranked, |(rank, stem)| {
+        assert_query!(tasks.find_by_open_title(txn, part), open_title, |title| title == part);
+        assert_query!(tasks.find_by_ranked(txn, 1, part), Task::ranked, |(rank, stem)| {
             rank.0 == 1 && stem == part
         });
-        ask!(tasks.find_by_labelled_rank_labels(txn, 0, part), Task::labelled, |key| {
+        assert_query!(tasks.find_by_labelled_rank_labels(txn, 0, part), Task::labelled, |key| {
             key.0.0 == 0 && key.1 == part
         });
-        ask!(tasks.find_by_note(txn, part), |t| vec![t.note == part], |is| *is);
-        ask!(tasks.find_by_slug(txn, part), Task::slugs, |slug| slug == part);
-        ask!(tasks.find_by_slug_starting_with(txn, part), Task::slugs, |s| s.starts_with(part));
+        assert_query!(tasks.find_by_note(txn, part), |t| vec![t.note == part], |is| *is);
+        assert_query!(tasks.find_by_slug(txn, part), Task::slugs, |slug| slug == part);
+        assert_query!(tasks.find_by_slug_starting_with(txn, part), Task::slugs, |s| s
+            .starts_with(part));
         let expected = m.values().find(|task| task.slug.as_deref() == Some(part));
         prop_assert_eq!(tasks.get_by_slug(txn, part).map_err(fail)?, expected.cloned());
     }
     for rank in [i8::MIN, 0, i8::MAX] {
         let key = |t: &Task| vec![(Reverse(t.rank), t.title.clone())];
-        ask!(tasks.find_by_rank_title_range(txn, Some(rank), "a"..), key, |(r, title)| {
+        assert_query!(tasks.find_by_rank_title_range(txn, Some(rank), "a"..), key, |(r, title)| {
             r.0 == Some(rank) && title.as_str() >= "a"
         });
-        ask!(tasks.find_by_tokens_token_range(txn, 20..), Task::tokens, |(token, _)| *token >= 20);
-        ask!(tasks.find_by_tokens_range(txn, 30, ..rank), Task::tokens, |key| {
+        assert_query!(
+            tasks.find_by_tokens_token_range(txn, 20..),
+            Task::tokens,
+            |(token, _)| *token >= 20
+        );
+        assert_query!(tasks.find_by_tokens_range(txn, 30, ..rank), Task::tokens, |key| {
             key.0 == 30 && key.1.0 < rank
         });
     }
@@ -203,7 +215,7 @@ fn compare(
     assert_clean(tasks.verify(txn))
 }
 
-/// The data of the entries, field by field.
+/// Compares the fields of the entries with the rows.
 fn entries(
     tasks: &TaskRepository,
     txn: &ReadTxn<'_>,
@@ -245,9 +257,9 @@ fn entries(
 #[derive(Debug, Clone)]
 enum Operation {
     Put(Task),
-    /// Enters or leaves the filtered indexes.
+    /// Adds a row to the filtered indexes, or removes it.
     Toggle(u16),
-    /// Enters or leaves the sparse ones.
+    /// Adds a row to the sparse indexes, or removes it.
     Rank(u16, Option<i8>),
     Slug(u16, Option<String>),
     Delete(u16),
@@ -319,7 +331,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
-    fn tasks_answer_as_the_model(
+    fn filtered_and_sparse_indexes_match_the_model(
         batches in prop::collection::vec(prop::collection::vec(operation(), 1..40), 1..4),
     ) {
         on_both_engines(|open| run(open, &batches))?;

@@ -1,4 +1,4 @@
-//! Descending fields of every kind, after a primary key of variable length, which is one of them.
+//! Descending fields of every kind, and a descending primary key of variable length.
 
 use std::cmp::Reverse;
 
@@ -80,9 +80,9 @@ fn compare(
     txn: &ReadTxn<'_>,
     m: &Model<Word>,
 ) -> Result<(), TestCaseError> {
-    macro_rules! ask {
+    macro_rules! assert_query {
         ($scan:expr, $keys:expr, $keep:expr) => {
-            super::ask(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
+            super::assert_query(m, || $scan, |scan| scan.keys().collect(), $keys, $keep)?
         };
     }
     let spelling = |w: &Word| vec![Reverse(w.spelling.clone())];
@@ -94,44 +94,53 @@ fn compare(
         let tags = w.tags.iter().filter(|_| w.live);
         tags.map(|tag| (tag.clone(), Reverse(w.spelling.clone()))).collect::<Vec<_>>()
     };
-    ask!(words.by_backwards(txn), spelling, |_| true);
-    ask!(words.by_size(txn), size, |_| true);
-    ask!(words.by_bytes(txn), bytes, |_| true);
-    ask!(words.by_pair_live(txn), |w| vec![Reverse((w.pair.clone(), w.live))], |_| true);
-    ask!(words.by_sound_size(txn), sound, |_| true);
-    ask!(words.by_newest(txn), newest, |_| true);
-    ask!(words.by_tagged(txn), tags, |_| true);
-    ask!(words.by_only(txn), Word::only, |_| true);
-    ask!(words.by_tails(txn), Word::tails, |_| true);
+    assert_query!(words.by_backwards(txn), spelling, |_| true);
+    assert_query!(words.by_size(txn), size, |_| true);
+    assert_query!(words.by_bytes(txn), bytes, |_| true);
+    assert_query!(words.by_pair_live(txn), |w| vec![Reverse((w.pair.clone(), w.live))], |_| true);
+    assert_query!(words.by_sound_size(txn), sound, |_| true);
+    assert_query!(words.by_newest(txn), newest, |_| true);
+    assert_query!(words.by_tagged(txn), tags, |_| true);
+    assert_query!(words.by_only(txn), Word::only, |_| true);
+    assert_query!(words.by_tails(txn), Word::tails, |_| true);
     let listed = ["a", "\0a", "", "b", "a"];
-    ask!(words.find_by_tails_in(txn, listed), Word::tails, |t| listed.contains(&t.as_str()));
+    assert_query!(words.find_by_tails_in(txn, listed), Word::tails, |t| listed
+        .contains(&t.as_str()));
 
-    ask!(words.find_by_size_range(txn, -1..=1), size, |s| (-1..=1).contains(&s.0));
-    ask!(words.find_by_size_range(txn, i16::MIN..0), size, |s| s.0 < 0);
-    ask!(words.find_by_newest_live_size_range(txn, true, 1..), newest, |k| k.0 && k.1.0 >= 1);
+    assert_query!(words.find_by_size_range(txn, -1..=1), size, |s| (-1..=1).contains(&s.0));
+    assert_query!(words.find_by_size_range(txn, i16::MIN..0), size, |s| s.0 < 0);
+    assert_query!(words.find_by_newest_live_size_range(txn, true, 1..), newest, |k| k.0
+        && k.1.0 >= 1);
     let low: &[u8] = &[1];
-    ask!(words.find_by_bytes_range(txn, low..), bytes, |b| b.0.as_slice() >= low);
-    ask!(words.find_by_bytes(txn, &[]), bytes, |b| b.0.is_empty());
+    assert_query!(words.find_by_bytes_range(txn, low..), bytes, |b| b.0.as_slice() >= low);
+    assert_query!(words.find_by_bytes(txn, &[]), bytes, |b| b.0.is_empty());
     let pair = |w: &Word| vec![Reverse((w.pair.clone(), w.live))];
-    ask!(words.find_by_pair_range(txn, (1, "a")..(0xFF, "")), pair, |key| {
+    assert_query!(words.find_by_pair_range(txn, (1, "a")..(0xFF, "")), pair, |key| {
         let (byte, text) = &key.0.0;
         ((1, "a")..(0xFF, "")).contains(&(*byte, text))
     });
     for part in ["", "a", "a\0", "\u{1}", "\u{10ffff}"] {
-        ask!(words.find_by_backwards(txn, part), spelling, |s| s.0 == part);
-        ask!(words.find_by_backwards_range(txn, part..), spelling, |s| s.0.as_str() >= part);
-        ask!(words.find_by_backwards_range(txn, ..=part), spelling, |s| s.0.as_str() <= part);
-        ask!(words.find_by_backwards_starting_with(txn, part), spelling, |s| {
+        assert_query!(words.find_by_backwards(txn, part), spelling, |s| s.0 == part);
+        assert_query!(words.find_by_backwards_range(txn, part..), spelling, |s| s.0.as_str()
+            >= part);
+        assert_query!(words.find_by_backwards_range(txn, ..=part), spelling, |s| s.0.as_str()
+            <= part);
+        assert_query!(words.find_by_backwards_starting_with(txn, part), spelling, |s| {
             s.0.starts_with(part)
         });
-        ask!(words.find_by_newest_starting_with(txn, true, 0, part), newest, |(live, s, text)| {
+        assert_query!(words.find_by_newest_starting_with(txn, true, 0, part), newest, |(
+            live,
+            s,
+            text,
+        )| {
             *live && s.0 == 0 && text.0.starts_with(part)
         });
-        ask!(words.find_by_tagged_range(txn, "a", part..), tags, |(tag, text)| {
+        assert_query!(words.find_by_tagged_range(txn, "a", part..), tags, |(tag, text)| {
             tag == "a" && text.0.as_str() >= part
         });
-        ask!(words.find_by_sound(txn, Some(part)), sound, |key| key.0.0.as_deref() == Some(part));
-        ask!(words.find_by_sound_range(txn, ..Some(part)), sound, |key| {
+        assert_query!(words.find_by_sound(txn, Some(part)), sound, |key| key.0.0.as_deref()
+            == Some(part));
+        assert_query!(words.find_by_sound_range(txn, ..Some(part)), sound, |key| {
             key.0.0.as_deref() < Some(part)
         });
     }
@@ -183,7 +192,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::cases(48)))]
 
     #[test]
-    fn words_answer_as_the_model(
+    fn descending_keys_match_the_model(
         batches in prop::collection::vec(
             prop::collection::vec((word(), prop::bool::weighted(0.85)), 1..25),
             1..4,

@@ -1,31 +1,31 @@
-//! Neither `index-table` nor serde has its own name here, nor is anything else at hand: no
-//! prelude, and names of the standard library that mean something else.
+//! A crate in which `index-table` and serde have other names, with no prelude, and with other meanings of
+//! names of the standard library.
 #![no_implicit_prelude]
 #![deny(missing_docs, unused, nonstandard_style, unreachable_pub, missing_debug_implementations)]
 #![deny(clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::indexing_slicing)]
 
-/// A module that re-exports what the derive needs, as a library of one's own would.
+/// A module that re-exports the crates that the derive needs, as a user's library may do.
 pub mod reexported {
     pub use ::tables;
 }
 
 pub mod shop {
-    //! An entity with every strategy, seen from outside.
+    //! A public table with every strategy.
 
-    /// Not `std`'s.
+    /// A name of the standard library with another meaning.
     #[derive(::std::fmt::Debug)]
     pub struct Option;
-    /// Not `std`'s.
+    /// A name of the standard library with another meaning.
     #[derive(::std::fmt::Debug)]
     pub struct Result;
-    /// Not `std`'s.
+    /// A name of the standard library with another meaning.
     #[derive(::std::fmt::Debug)]
     pub struct Ok;
-    /// Not `std`'s.
+    /// A name of the standard library with another meaning.
     #[derive(::std::fmt::Debug)]
     pub struct Box;
 
-    /// An order as it was.
+    /// An order in its first version.
     #[derive(::std::fmt::Debug, ::records::Deserialize, ::tables::RowVersion)]
     #[serde(crate = "::records")]
     #[table(version = 2, crate = ::tables)]
@@ -59,10 +59,10 @@ pub mod shop {
     #[index(number, unique)]
     #[index(txn, r#type, name = "odd")]
     pub struct Order {
-        /// Its number at the customer's.
+        /// The customer's number of the order.
         #[primary_key]
         pub row: u32,
-        /// Its number here.
+        /// Our number of the order.
         #[primary_key]
         pub number: ::std::string::String,
         /// The total.
@@ -71,7 +71,7 @@ pub mod shop {
         pub town: ::std::string::String,
         /// Fields may have the names of the generated methods' parameters.
         pub txn: u8,
-        /// And those of keywords.
+        /// Fields may have the names of keywords.
         pub r#type: bool,
         /// A note.
         pub note: ::std::option::Option<::std::string::String>,
@@ -82,8 +82,7 @@ pub mod shop {
     }
 }
 
-/// An entity of this crate alone: nothing that is generated for it is more visible, and what is
-/// not used gives no warning.
+/// A private table. The generated items are not more visible, and unused ones give no warning.
 mod inside {
     #[derive(::records::Serialize, ::records::Deserialize, ::tables::IndexTable)]
     #[serde(crate = "::records")]
@@ -96,11 +95,11 @@ mod inside {
     }
 }
 
-/// Uses the private entity.
+/// Uses the private table.
 ///
 /// # Errors
 ///
-/// The results of the store.
+/// The errors of the store.
 pub fn count(store: &::tables::Store) -> ::tables::Result<u64> {
     let hidden = inside::HiddenRepository::open(store)?;
     let row = inside::Hidden { change: 1, store: ::std::vec![1, 0] };
@@ -109,7 +108,7 @@ pub fn count(store: &::tables::Store) -> ::tables::Result<u64> {
 }
 
 pub mod keys {
-    //! Keys, and an entity that is numbered.
+    //! Key types, and a table with numbered rows.
 
     use super::shop::{Box, Ok, Option, Result};
 
@@ -126,7 +125,7 @@ pub mod keys {
     #[key(crate = crate::reexported::tables)]
     pub struct Number(pub u32);
 
-    /// An enum, with a variant that is called like a result.
+    /// An enum with variants named like those of `Result`.
     #[derive(
         ::std::fmt::Debug,
         ::std::clone::Clone,
@@ -139,13 +138,13 @@ pub mod keys {
     #[serde(crate = "::records")]
     #[key(crate = ::tables)]
     pub enum State {
-        /// Not `std`'s.
+        /// A name of the standard library with another meaning.
         Ok,
-        /// Not `std`'s.
+        /// A name of the standard library with another meaning.
         Err,
     }
 
-    /// A struct of keys, with fields that are called like what is generated.
+    /// A struct of keys, with fields named like generated variables.
     #[derive(
         ::std::fmt::Debug,
         ::std::clone::Clone,
@@ -157,15 +156,15 @@ pub mod keys {
     #[serde(crate = "::records")]
     #[key(crate = ::tables)]
     pub struct Place {
-        /// Its number.
+        /// A number.
         pub value: Number,
-        /// Its state.
+        /// A state.
         pub reader: State,
-        /// Its name.
+        /// A name.
         pub out: ::std::string::String,
     }
 
-    /// What is at a place.
+    /// A row with a place as its primary key.
     #[derive(
         ::std::fmt::Debug,
         ::std::clone::Clone,
@@ -178,15 +177,15 @@ pub mod keys {
     #[table(crate = ::tables)]
     #[index(place, state)]
     pub struct Thing {
-        /// Its number.
+        /// A number.
         #[primary_key]
         pub number: Number,
-        /// Its place.
+        /// A place.
         pub place: Place,
-        /// Its state.
+        /// A state.
         pub state: State,
     }
 
-    /// So that none of these names is the standard library's.
+    /// Ensures that these names are not those of the standard library.
     pub type Others = (Option, Result, Ok, Box);
 }
